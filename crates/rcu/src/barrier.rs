@@ -1,0 +1,152 @@
+//! The asymmetric barrier: nearly free for readers, dear for writers.
+//!
+//! [`light`] in a reader and [`heavy`] in a writer order like two sequentially consistent fences: if the writer's accesses
+//! after `heavy` miss what the reader wrote before its `light`, then the reader's accesses after `light` see what the
+//! writer wrote before `heavy`.
+//!
+//! On Linux `heavy` is `membarrier(PRIVATE_EXPEDITED)`: the kernel makes each processor that runs a thread of this
+//! process execute a full barrier before the call returns, and a thread that isn't running passed one when it was switched
+//! out. So each reader has a full barrier *somewhere* in its program during the call, and for `light` it is enough that
+//! the compiler keeps the order. Elsewhere, or where a sandbox filters the call, both sides are real fences.
+
+use crate::domain::domain;
+use crate::sync::atomic::{
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+use crate::sync::compiler_fence;
+
+/// How readers and writers are ordered against each other; one choice per process, made at first use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Barrier {
+    /// Readers execute no fence; writers call `membarrier` (Linux 4.14 and later).
+    Membarrier,
+    /// Readers and writers execute a sequentially consistent fence each. Works everywhere.
+    Fence,
+}
+
+/// Why [`set_barrier`] could not do what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BarrierError {
+    /// RCU is in use already, with this barrier; the choice must come before any other call of this crate.
+    InUse(Barrier),
+    /// The kernel does not offer `membarrier` to this process.
+    Unsupported,
+}
+
+impl std::fmt::Display for BarrierError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::InUse(active) => write!(f, "RCU already runs with {active:?}: set the barrier before its first use"),
+            Self::Unsupported => {
+                f.write_str("this kernel or sandbox refuses membarrier(PRIVATE_EXPEDITED): use Barrier::Fence")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BarrierError {}
+
+/// Forces the barrier instead of letting the first use choose, for tests and for processes that will enter a sandbox
+/// which forbids `membarrier` later.
+///
+/// # Errors
+///
+/// [`BarrierError::InUse`] when RCU was used before with another barrier, [`BarrierError::Unsupported`] when
+/// `membarrier` is not to be had.
+///
+/// ```
+/// use relativist_rcu::{Barrier, active_barrier, set_barrier};
+/// set_barrier(Barrier::Fence)?;
+/// assert_eq!(active_barrier(), Barrier::Fence);
+/// # Ok::<(), relativist_rcu::BarrierError>(())
+/// ```
+pub fn set_barrier(wanted: Barrier) -> Result<(), BarrierError> {
+    if wanted == Barrier::Membarrier && !membarrier::register() {
+        return Err(BarrierError::Unsupported);
+    }
+    domain().initialize(|| wanted);
+    match active_barrier() {
+        active if active == wanted => Ok(()),
+        active => Err(BarrierError::InUse(active)),
+    }
+}
+
+/// The barrier that this process uses; chooses it when this is the first use.
+pub fn active_barrier() -> Barrier {
+    domain().initialize(choose);
+    domain().barrier()
+}
+
+/// What the first use takes when nobody asked for anything.
+pub(crate) fn choose() -> Barrier {
+    if membarrier::register() { Barrier::Membarrier } else { Barrier::Fence }
+}
+
+/// The reader's half. `fenced` comes with the grace-period counter, see [`crate::domain`].
+#[inline(always)]
+pub(crate) fn light(fenced: bool) {
+    if fenced {
+        // Pairs with the fence in `heavy`.
+        fence(SeqCst);
+    } else {
+        // Pairs with `membarrier` in `heavy`, which supplies the processor's part.
+        compiler_fence(SeqCst);
+    }
+}
+
+/// The writer's half.
+pub(crate) fn heavy() {
+    if domain().fenced(Relaxed) {
+        // Pairs with the fence in `light`.
+        fence(SeqCst);
+    } else {
+        // Pairs with the compiler fence in `light`. The fences around it hold back the compiler, and tell a reader of
+        // this code what to think of the call.
+        compiler_fence(SeqCst);
+        membarrier::execute();
+        compiler_fence(SeqCst);
+    }
+}
+
+/// After `fork` the child is another process to the kernel; what was registered may not be.
+pub(crate) fn reregister_in_child() {
+    if domain().barrier() == Barrier::Membarrier {
+        assert!(membarrier::register(), "membarrier was available before fork and is not in the child");
+    }
+}
+
+#[cfg(all(target_os = "linux", not(relativist_loom)))]
+mod membarrier {
+    /// Asks for the expedited private command; false when the kernel or a filter refuses.
+    pub(super) fn register() -> bool {
+        call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 && call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0
+    }
+
+    pub(super) fn execute() {
+        // Going on without the barrier would let objects be freed under readers.
+        assert!(
+            call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0,
+            "membarrier failed though it worked at start ({}); a sandbox entered later must allow it, or call \
+             set_barrier(Barrier::Fence) first",
+            std::io::Error::last_os_error()
+        );
+    }
+
+    fn call(command: libc::c_int) -> libc::c_long {
+        // SAFETY: membarrier takes three integers and touches no memory of ours.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+    }
+}
+
+#[cfg(any(not(target_os = "linux"), relativist_loom))]
+mod membarrier {
+    pub(super) fn register() -> bool {
+        false
+    }
+
+    pub(super) fn execute() {
+        unreachable!("membarrier was never registered");
+    }
+}

@@ -1,0 +1,135 @@
+//! Deferred reclamation, with a bound on what may pile up.
+
+use std::ptr::NonNull;
+
+use crate::domain::domain;
+use crate::guard::{is_reading, own_slot, read};
+use crate::queue::{BATCH, BATCH_BYTES, Deferred, Queue};
+use crate::registry::Slot;
+use crate::sync::Backoff;
+use crate::worker;
+
+/// How many deferred functions of one thread may wait for their grace period. A thread that has deferred more waits, when
+/// it leaves its outermost read section, until enough have run.
+pub const MAX_DEFERRED: usize = 16 * 1024;
+
+/// How many bytes of deferred objects of one thread may wait for their grace period; see [`MAX_DEFERRED`].
+pub const MAX_DEFERRED_BYTES: usize = 16 << 20;
+
+/// Calls `function` after a grace period, on this or another thread.
+///
+/// It runs outside of read sections: when some thread leaves one or calls [`barrier`], or on a background thread within
+/// some tens of milliseconds. It may defer more, but must not block for long. A panic in it is reported by the panic hook
+/// and goes no further. What is pending when the process exits doesn't run: call [`barrier`] first if it must.
+///
+/// # Bounds
+///
+/// A thread with more than [`MAX_DEFERRED`] functions or [`MAX_DEFERRED_BYTES`] pending waits for readers when it leaves
+/// its outermost read section (at once, when it is in none). So what piles up behind a stalled reader is bounded by the
+/// number of threads, plus what each defers within a single read section. In return a stalled reader stalls, at last, all
+/// who retire: a reader must not wait for a thread that retires.
+///
+/// ```
+/// use std::sync::Arc;
+/// let shared = Arc::new(1);
+/// let held = Arc::clone(&shared);
+/// relativist_rcu::defer(move || drop(held));
+/// relativist_rcu::barrier();
+/// assert_eq!(Arc::strong_count(&shared), 1);
+/// ```
+pub fn defer<F: FnOnce() + Send + 'static>(function: F) {
+    unsafe fn call<F: FnOnce()>(data: NonNull<()>) {
+        // SAFETY: `data` is the box leaked below, and this is the one call.
+        unsafe { Box::from_raw(data.cast::<F>().as_ptr())() };
+    }
+    let data = NonNull::from(Box::leak(Box::new(function))).cast();
+    // SAFETY: `F: Send + 'static` may be called on any thread at any time, and `call` calls it once.
+    unsafe { defer_raw(data, size_of::<F>(), call::<F>) };
+}
+
+/// Drops the box after a grace period; [`defer`] tells when and where, and what bounds the backlog.
+///
+/// ```
+/// relativist_rcu::defer_drop(Box::new(String::from("unlinked before")));
+/// ```
+pub fn defer_drop<T: Send + 'static>(object: Box<T>) {
+    unsafe fn free<T>(data: NonNull<()>) {
+        // SAFETY: `data` is the box leaked below, and this is the one call.
+        drop(unsafe { Box::from_raw(data.cast::<T>().as_ptr()) });
+    }
+    let data = NonNull::from(Box::leak(object)).cast();
+    // SAFETY: `T: Send + 'static` may be dropped on any thread at any time, and `free` drops it once.
+    unsafe { defer_raw(data, size_of::<T>(), free::<T>) };
+}
+
+/// Calls `reclaim(data)` after a grace period. Allocates nothing, but for a chunk of the queue now and then.
+///
+/// `bytes` is what keeping `data` costs; it counts towards [`MAX_DEFERRED_BYTES`].
+///
+/// # Safety
+///
+/// `reclaim(data)` must be sound to call once, at any later time, on any thread, when no reader that could have found
+/// `data` before this call is left.
+pub unsafe fn defer_raw(data: NonNull<()>, bytes: usize, reclaim: unsafe fn(NonNull<()>)) {
+    let guard = read();
+    let slot = guard.slot();
+    slot.queue.push(Deferred { data, bytes, reclaim });
+    if slot.queue.is_due() {
+        slot.queue.set_due();
+        slot.nesting.set(slot.nesting.get() | Slot::RECLAIM);
+    }
+    worker::wake();
+}
+
+/// Waits until everything that any thread deferred before this call has run.
+///
+/// Blocking. Runs deferred functions on this thread as well.
+///
+/// # Panics
+///
+/// Inside a read section, and inside a deferred function: both would wait for themselves.
+pub fn barrier() {
+    assert!(
+        !is_reading(),
+        "relativist_rcu::barrier inside a read section would wait for itself: drop the Guard of this thread first"
+    );
+    drop(read()); // registers this thread
+    let own = own_slot();
+    assert!(
+        !own.is_some_and(|slot| slot.reclaiming.replace(true)),
+        "relativist_rcu::barrier inside a deferred function would wait for itself"
+    );
+    let ends: Vec<(&Queue, usize)> = domain().registry.iter().map(|slot| (&slot.queue, slot.queue.end())).collect();
+    for (queue, end) in ends {
+        let mut backoff = Backoff::new();
+        while !queue.is_drained_to(end) {
+            queue.drain();
+            backoff.wait();
+        }
+    }
+    if let Some(slot) = own {
+        slot.reclaiming.set(false);
+    }
+}
+
+/// Runs what can be run of the calling thread's deferred functions, and waits while too many are left.
+pub(crate) fn reclaim(slot: &Slot) {
+    // A deferred function has deferred more, and we are called from within the drain.
+    if slot.reclaiming.replace(true) {
+        return;
+    }
+    slot.queue.drain();
+    let mut backoff = Backoff::new();
+    while over_bounds(&slot.queue) {
+        backoff.wait();
+        slot.queue.drain();
+    }
+    slot.queue.set_due();
+    slot.reclaiming.set(false);
+}
+
+/// Whether the owner may not go on: it looks again one batch from here, and must not be past the bounds before.
+fn over_bounds(queue: &Queue) -> bool {
+    let (count, bytes) = queue.pending();
+    count > MAX_DEFERRED - BATCH || bytes > MAX_DEFERRED_BYTES - BATCH_BYTES
+}

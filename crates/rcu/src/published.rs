@@ -1,0 +1,96 @@
+//! A pointer that readers follow while writers replace what it points to.
+
+use std::marker::PhantomData;
+
+use crate::defer::defer_drop;
+use crate::guard::Guard;
+use crate::sync::atomic::{
+    AtomicPtr,
+    Ordering::{AcqRel, Acquire},
+};
+
+/// A shared value of which readers see either the old or the new version, whole: the *publish* and *read* primitives of
+/// the papers (ATC 2011, section 3).
+///
+/// For values that are read far more often than replaced: configurations, routing tables. Writers that compute a new
+/// value from the current one must exclude each other by a lock of their own.
+///
+/// ```
+/// use relativist_rcu::{Published, read};
+///
+/// let routes = Published::new(vec!["a"]);
+/// routes.publish(vec!["a", "b"]);
+/// assert_eq!(routes.read(&read()).len(), 2);
+/// ```
+///
+/// A reference borrows the pointer, too:
+///
+/// ```compile_fail,E0505
+/// use relativist_rcu::{Published, read};
+/// let guard = read();
+/// let value = Published::new(1);
+/// let one = value.read(&guard);
+/// drop(value); // error: borrowed
+/// assert_eq!(*one, 1);
+/// ```
+///
+/// ```
+/// # use relativist_rcu::{Published, read};
+/// let guard = read();
+/// let value = Published::new(1);
+/// let one = value.read(&guard);
+/// assert_eq!(*one, 1);
+/// drop(value);
+/// ```
+pub struct Published<T> {
+    value: AtomicPtr<T>,
+    _owns: PhantomData<Box<T>>,
+}
+
+impl<T> Published<T> {
+    /// Allocates the first version.
+    pub fn new(value: T) -> Self {
+        Self { value: AtomicPtr::new(Box::into_raw(Box::new(value))), _owns: PhantomData }
+    }
+
+    /// The current version, for as long as the guard lives. Wait-free: one load.
+    #[inline]
+    pub fn read<'g>(&'g self, _guard: &'g Guard) -> &'g T {
+        // Acquire: pairs with the Release in `publish`: what the pointer leads to is seen as it was published.
+        let value = self.value.load(Acquire);
+        // SAFETY: never null. A version is dropped a grace period after it was replaced, or with `self`: the guard holds off
+        // the one, the borrow of `self` the other.
+        unsafe { &*value }
+    }
+
+    /// Replaces the value. Readers go on undisturbed, and the old version is dropped after a grace period. Does not block,
+    /// but for the bound on deferred work (see [`crate::defer`]).
+    pub fn publish(&self, value: T)
+    where
+        T: Send + Sync + 'static,
+    {
+        let new = Box::into_raw(Box::new(value));
+        // AcqRel: Release pairs with the Acquire in `read`; Acquire shows us the old version as its publisher wrote it,
+        // because we may drop it.
+        let old = self.value.swap(new, AcqRel);
+        // SAFETY: `old` came from a box, and the swap made us the only one who will free it; readers are given a grace
+        // period.
+        let old = unsafe { Box::from_raw(old) };
+        defer_drop(old);
+    }
+}
+
+impl<T> Drop for Published<T> {
+    fn drop(&mut self) {
+        // Acquire: as in `publish`.
+        let value = self.value.load(Acquire);
+        // SAFETY: it came from a box, and references from `read` borrow `self`, so none is left.
+        drop(unsafe { Box::from_raw(value) });
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Published<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Published").field(self.read(&crate::read())).finish()
+    }
+}

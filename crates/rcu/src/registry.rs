@@ -1,0 +1,134 @@
+//! The registry of readers: one slot per thread, in a list that only grows at its head.
+//!
+//! A slot is claimed when a thread first uses RCU and given back when the thread exits; a later thread takes it over with
+//! whatever deferred work is still in its queue. Slots are never freed, so whoever waits for readers walks the list without
+//! a lock, and their number is the largest number of threads that used RCU at the same time.
+
+use std::cell::Cell;
+use std::ptr::null_mut;
+
+use crate::queue::Queue;
+use crate::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use crate::sync::const_fn;
+
+/// What one thread shows to those who wait for readers. Padded to two cache lines, because processors fetch pairs.
+#[repr(align(128))]
+pub(crate) struct Slot {
+    /// The grace-period counter as of the start of the running read section, or [`Slot::OUTSIDE`].
+    pub(crate) entered: AtomicU64,
+    /// Read sections beyond the outermost, and the flags below; the owner's alone.
+    pub(crate) nesting: Cell<usize>,
+    /// The owner is running deferred functions; the owner's alone.
+    pub(crate) reclaiming: Cell<bool>,
+    /// What the owner has deferred.
+    pub(crate) queue: Queue,
+    owned: AtomicBool,
+    next: AtomicPtr<Slot>,
+}
+
+// SAFETY: the `Cell`s are accessed only by the thread that owns the slot: it got the slot by the acquiring exchange in
+// `claim` and gives it up by the releasing store in `release`, so accesses of successive owners are ordered. (The child of
+// a fork is single-threaded when it resets them.) Everything else is atomic, or a `Queue`, which argues for itself.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    /// Not inside a read section. The counter never takes this value.
+    pub(crate) const OUTSIDE: u64 = 0;
+    /// Flag in `nesting`: give the slot back when the outermost section ends, because the thread is exiting.
+    pub(crate) const TRANSIENT: usize = 1 << (usize::BITS - 1);
+    /// Flag in `nesting`: see to deferred work when the outermost section ends.
+    pub(crate) const RECLAIM: usize = 1 << (usize::BITS - 2);
+    /// The number of nested sections in `nesting`.
+    pub(crate) const DEPTH: usize = Self::RECLAIM - 1;
+
+    const_fn! {
+        pub(crate) fn new(entered: u64) -> Self {
+            Self {
+                entered: AtomicU64::new(entered),
+                nesting: Cell::new(0),
+                reclaiming: Cell::new(false),
+                queue: Queue::new(),
+                owned: AtomicBool::new(true),
+                next: AtomicPtr::new(null_mut()),
+            }
+        }
+    }
+
+    /// Whether the calling thread, which must be the owner, is inside a read section.
+    pub(crate) fn is_reading(&self) -> bool {
+        // Relaxed: the owner reads its own store.
+        self.entered.load(Relaxed) != Self::OUTSIDE
+    }
+
+    fn try_claim(&self) -> bool {
+        // Relaxed first look: only a hint that spares a write. Acquire: pairs with the Release in `release`, so that the
+        // new owner sees the cells as the last one left them.
+        !self.owned.load(Relaxed) && self.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+    }
+
+    /// Gives the slot up. The caller owns it and is outside any read section.
+    pub(crate) fn release(&self) {
+        debug_assert!(!self.is_reading());
+        // Release: pairs with the Acquire in `try_claim`.
+        self.owned.store(false, Release);
+    }
+
+    /// Makes the slot free again in the child of a fork, where its owner does not exist.
+    pub(crate) fn reset_in_child(&self) {
+        self.nesting.set(0);
+        self.reclaiming.set(false);
+        self.queue.unlock_in_child();
+        // Relaxed, and the Release is not needed for others: the child has one thread.
+        self.entered.store(Self::OUTSIDE, Relaxed);
+        self.release();
+    }
+}
+
+/// The list of all slots.
+pub(crate) struct Registry {
+    head: AtomicPtr<Slot>,
+}
+
+impl Registry {
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            Self { head: AtomicPtr::new(null_mut()) }
+        }
+    }
+
+    /// A slot for the calling thread: a free one, or a new one at the head of the list. Lock-free.
+    pub(crate) fn claim(&self) -> &'static Slot {
+        if let Some(slot) = self.iter().find(|slot| slot.try_claim()) {
+            return slot;
+        }
+        let slot: &'static Slot = Box::leak(Box::new(Slot::new(Slot::OUTSIDE)));
+        // Relaxed: the exchange below validates it.
+        let mut head = self.head.load(Relaxed);
+        loop {
+            // Relaxed: published by the exchange below.
+            slot.next.store(head, Relaxed);
+            // AcqRel: Release publishes the slot to the Acquire in `iter`, and Acquire keeps publishing what other threads
+            // pushed before.
+            match self.head.compare_exchange_weak(head, std::ptr::from_ref(slot).cast_mut(), AcqRel, Relaxed) {
+                Ok(_) => return slot,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// The slots that were in the list when the call was made.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Slot> {
+        // Acquire: pairs with the AcqRel in `claim`; the slots behind the head were published before it.
+        let mut next = self.head.load(Acquire);
+        std::iter::from_fn(move || {
+            // SAFETY: the list holds null or slots leaked in `claim`, which live and stay put for ever.
+            let slot: &'static Slot = unsafe { next.as_ref() }?;
+            // Relaxed: written before the slot was published, and never again.
+            next = slot.next.load(Relaxed);
+            Some(slot)
+        })
+    }
+}

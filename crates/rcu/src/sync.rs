@@ -1,0 +1,88 @@
+//! The one place where atomics and threads come from, so that loom can take their place (`--cfg relativist_loom`).
+
+#[cfg(not(relativist_loom))]
+pub(crate) use std::{
+    sync::atomic::{self, compiler_fence},
+    thread::yield_now,
+    thread_local,
+};
+
+#[cfg(relativist_loom)]
+pub(crate) use loom::{sync::atomic, thread::yield_now, thread_local};
+
+/// Loom has no compiler to hold back: it reorders what the memory model lets it reorder.
+#[cfg(relativist_loom)]
+pub(crate) fn compiler_fence(_: atomic::Ordering) {}
+
+/// A `fn` that is `const` except under loom, whose atomics can't be made at compile time.
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
+        #[cfg(not(relativist_loom))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+
+        #[cfg(relativist_loom)]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
+}
+
+/// `static NAME: Type = value;`, made anew for each execution under loom. Defines `fn name() -> &'static Type`.
+macro_rules! global {
+    ($(#[$meta:meta])* fn $name:ident() -> $type:ty = $value:expr;) => {
+        $(#[$meta])*
+        #[cfg(not(relativist_loom))]
+        #[inline(always)]
+        pub(crate) fn $name() -> &'static $type {
+            static GLOBAL: $type = $value;
+            &GLOBAL
+        }
+
+        $(#[$meta])*
+        #[cfg(relativist_loom)]
+        pub(crate) fn $name() -> &'static $type {
+            loom::lazy_static! {
+                static ref GLOBAL: $type = $value;
+            }
+            &GLOBAL
+        }
+    };
+}
+
+pub(crate) use {const_fn, global};
+
+/// Waiting for another thread: a few spins, then the processor is offered to others, then sleeps up to a millisecond.
+///
+/// Readers never wake anybody (that would cost them), so whoever waits for one has to look again.
+#[derive(Default)]
+pub(crate) struct Backoff {
+    step: u32,
+}
+
+impl Backoff {
+    const SPINS: u32 = 6;
+    const YIELDS: u32 = 16;
+    const LONGEST_SLEEP_US: u64 = 1000;
+
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    #[cfg(relativist_loom)]
+    pub(crate) fn wait(&mut self) {
+        yield_now();
+    }
+
+    #[cfg(not(relativist_loom))]
+    pub(crate) fn wait(&mut self) {
+        if self.step < Self::SPINS {
+            (0..1 << self.step).for_each(|_| std::hint::spin_loop());
+        } else if self.step < Self::YIELDS {
+            yield_now();
+        } else {
+            let sleep = (20u64 << (self.step - Self::YIELDS).min(6)).min(Self::LONGEST_SLEEP_US);
+            std::thread::sleep(std::time::Duration::from_micros(sleep));
+        }
+        self.step = self.step.saturating_add(1);
+    }
+}

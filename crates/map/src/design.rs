@@ -1,0 +1,71 @@
+//! The design: how lookups can be wait-free while the table is resized under them. (Documentation only.)
+//!
+//! # Order
+//!
+//! A table of 2^k buckets takes the bucket from the k high bits of the (mixed) hash, and keeps each chain sorted by hash. So
+//! the buckets, one after the other, are *all entries in the order of their hashes*, and a bucket is a range of them,
+//! whatever the size of the table. Shrinking joins ranges that are neighbours, growing parts them, and nothing has to be
+//! reordered. A lookup stops at the first larger hash, so it doesn't matter to it whether its chain ends with its bucket or runs on
+//! into the next (ATC 2011, section 4, calls such chains imprecise).
+//!
+//! The authors sketched this in section 4.3 of their paper; the version that they published keeps chains unsorted, and
+//! unzips them with a wait for readers per pass.
+//!
+//! # Head words
+//!
+//! A bucket's head is one word: pointer, lock, state, and a *summary*: for the next four bits of the hash after the bucket's
+//! own, which of the 16 values occur in the chain. At half an entry per bucket that answers 31 of 32 misses without touching an
+//! entry.
+//!
+//! # The transition
+//!
+//! A coarse bucket and the fine buckets that it covers form a *group*. In transition, a group has one merged chain, of which the
+//! coarse head and the fine heads are all entries:
+//!
+//! ```text
+//!   coarse array    [ C ]
+//!                     |
+//!   merged chain      +--> 1 --> 3 --> 4 --> 6 --> 7
+//!                          ^           ^     ^
+//!   fine array           [ F0 ] [ F1 ][ F2 ][ F3 ]        (F1 is empty)
+//! ```
+//!
+//! *Grow:* give each group of the coarse array its fine heads; publish the fine array; **wait for readers**; cut the chains between
+//! fine buckets. A lookup that came by a fine head never looks beyond its own fine bucket, so cuts don't concern it; those that
+//! came by a coarse head have left.
+//!
+//! *Shrink:* join the chains of each group; publish the coarse array; **wait for readers**; free the fine array. A lookup that came by a
+//! fine head finds its bucket's entries where they always were.
+//!
+//! # Updates beside it
+//!
+//! An update locks the head of its bucket. A *transition* mark there tells it that the lock of the coarse head counts for the whole
+//! group, and that both heads have to be kept right. The mark and the lock are in one word, so a marked fine head can't be locked:
+//! there is no moment at which two updates hold different locks for the same chain.
+//!
+//! | what the update finds | what it does |
+//! |---|---|
+//! | unmarked head | locks it: the chain is its own |
+//! | marked head of the finer array | locks the coarse head instead, keeps both right |
+//! | marked head of the coarser array | locks it, keeps the fine head right, too |
+//! | coarse head of a group that has been cut | looks again: the fine head is unmarked now |
+//!
+//! The next transition begins only when a grace period has passed since the last one ended, so no update confuses the marks of the one
+//! with those of the other.
+//!
+//! # Guarantees
+//!
+//! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates and resizes happen meanwhile.
+//! * **T2** Lookups are wait-free: the number of steps is bounded by the length of the chain.
+//! * **T3** Operations on a key are linearizable. (An update in transition changes the newer array's entry first, see
+//!   `raw/group.rs`: who comes by the older one began before the newer was published, and may count as having come before.)
+//! * **T4** An update waits for updates of its bucket or group, and for the resizer's steps on it: never for readers, but for the bound on deferred
+//!   work.
+//! * **T5** A transition by any power of two waits for readers once.
+//! * **T6** If the new array can't be allocated, the table goes on with the old one.
+//! * **T7** Iteration sees an entry that is there throughout exactly once, and none twice that was not removed and inserted again.
+//! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.
+//! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was.
+//!
+//! The transition is model-checked with loom; each of its waits, marks, locks and publications can be left out by a test-only
+//! switch, and some test then fails (`ci/mutation.sh`).

@@ -1,0 +1,308 @@
+//! The map: construction, size, and how it is resized. What is done to entries is in `access.rs`.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use relativist_rcu::read;
+
+use crate::node::Node;
+use crate::pinned::Pinned;
+use crate::policy::{Resizing, buckets_for};
+use crate::raw::{self, AllocError, Link};
+use crate::stats::Stats;
+
+/// A concurrent hash map whose lookups are wait-free while it grows and shrinks under them.
+///
+/// Lookups, iteration and updates take a shared reference to the map and happen inside a read section, of which either a
+/// [`pinned`](HashMap::pin) handle or a [`Guard`](relativist_rcu::Guard) of the caller's is the proof. References to keys and
+/// values live as long as that:
+///
+/// ```
+/// use relativist::HashMap;
+///
+/// let map = HashMap::new();
+/// let pinned = map.pin();
+/// pinned.insert("one", 1);
+/// assert_eq!(pinned.get("one"), Some(&1));
+/// assert_eq!(pinned.insert("one", 11), Some(&1));
+/// assert_eq!(pinned.remove("one"), Some(&11));
+/// assert!(pinned.is_empty());
+/// ```
+///
+/// The reference that `get` returns can't be used after the handle is gone:
+///
+/// ```compile_fail,E0716
+/// # let map = relativist::HashMap::from([("one", 1)]);
+/// let one = map.pin().get("one"); // error: the handle is dropped at the end of the statement
+/// assert_eq!(one, Some(&1));
+/// ```
+///
+/// ```
+/// # let map = relativist::HashMap::from([("one", 1)]);
+/// let pinned = map.pin();
+/// let one = pinned.get("one");
+/// assert_eq!(one, Some(&1));
+/// ```
+///
+/// Nor does the map go away while it is in use:
+///
+/// ```compile_fail,E0505
+/// # let map = relativist::HashMap::from([("one", 1)]);
+/// let guard = relativist::read();
+/// let one = map.get("one", &guard);
+/// drop(map); // error: borrowed
+/// assert_eq!(one, Some(&1));
+/// ```
+///
+/// ```
+/// # let map = relativist::HashMap::from([("one", 1)]);
+/// let guard = relativist::read();
+/// let one = map.get("one", &guard).copied();
+/// drop(map);
+/// assert_eq!(one, Some(1));
+/// ```
+///
+/// # Costs and progress
+///
+/// | operation | progress | costs |
+/// |---|---|---|
+/// | lookup, iteration step | wait-free | a head and half a chain, at 1/4 to 3/4 of an entry per bucket |
+/// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
+/// | resizing | waits for readers once | a background thread, see [`Resizing`] |
+///
+/// Memory: an entry takes one allocation of 16 bytes plus key and value, and 11 to 32 bytes of buckets.
+///
+/// # Bounds
+///
+/// Replaced and removed entries are dropped after a grace period, on whatever thread gets to it: updates need keys and
+/// values that are `Send + Sync + 'static`. How many may wait is bounded ([`relativist_rcu::defer`]). Don't hold a handle or
+/// guard for long while updating: nothing that the thread removes is dropped before it lets go.
+///
+/// `Hash` and `Eq` of keys run under a bucket's lock during updates, and must not use the map.
+pub struct HashMap<K, V, S = RandomState> {
+    pub(crate) table: raw::Table,
+    pub(crate) hasher: S,
+    _owns: PhantomData<(K, V)>,
+}
+
+// SAFETY: the map owns its keys and values, hands out shared references to them on any thread that has a `&HashMap`, and takes and
+// gives them by value on any thread: all of which is fine for types that are `Send + Sync`.
+unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for HashMap<K, V, S> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for HashMap<K, V, S> {}
+
+impl<K, V> HashMap<K, V> {
+    /// An empty map of two buckets, which grows as needed.
+    pub fn new() -> Self {
+        Self::with_hasher(RandomState::new())
+    }
+
+    /// An empty map with buckets for so many entries. It never shrinks below them by itself.
+    ///
+    /// # Panics
+    ///
+    /// When they can't be allocated; [`Builder::build`] reports it instead.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self::with_capacity_and_hasher(capacity, RandomState::new())
+    }
+
+    /// For more choices; see [`Builder`].
+    pub fn builder() -> Builder {
+        Builder { capacity: 0, resizing: Resizing::Automatic, hasher: RandomState::new() }
+    }
+}
+
+impl<K, V, S> HashMap<K, V, S> {
+    /// An empty map of two buckets that hashes with `hasher`.
+    ///
+    /// Weak hashers like FxHash or the identity will do: the map mixes what they return ([`raw::Hash`]).
+    pub fn with_hasher(hasher: S) -> Self {
+        Self::with_capacity_and_hasher(0, hasher)
+    }
+
+    /// [`HashMap::with_capacity`] and [`HashMap::with_hasher`] in one.
+    ///
+    /// # Panics
+    ///
+    /// When the buckets can't be allocated.
+    pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
+        let built = Builder { capacity, resizing: Resizing::Automatic, hasher }.build();
+        built.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Enters a read section and returns a handle with all operations on entries.
+    ///
+    /// Cheap enough to be done for each of them; two loads and two stores.
+    #[inline]
+    pub fn pin(&self) -> Pinned<'_, K, V, S> {
+        Pinned::new(self, read())
+    }
+
+    /// The number of entries: exact when nobody updates meanwhile.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are none; see [`HashMap::len`].
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// What hashes the keys.
+    pub fn hasher(&self) -> &S {
+        &self.hasher
+    }
+
+    /// The number of buckets.
+    pub fn buckets(&self) -> usize {
+        self.table.buckets()
+    }
+
+    /// Resizes to so many buckets, rounded up to a power of two, on the calling thread, while others go on using the map.
+    /// An automatic map may be resized again soon, if this size doesn't fit.
+    ///
+    /// # Errors
+    ///
+    /// When the buckets can't be allocated: the map stays as it was.
+    ///
+    /// # Panics
+    ///
+    /// While this thread holds a guard or a pinned handle, for whose end it would wait.
+    ///
+    /// ```
+    /// let map: relativist::HashMap<i32, i32> = relativist::HashMap::new();
+    /// map.resize_to(1000)?;
+    /// assert_eq!(map.buckets(), 1024);
+    /// # Ok::<(), relativist::AllocError>(())
+    /// ```
+    ///
+    /// ```should_panic
+    /// let map: relativist::HashMap<i32, i32> = relativist::HashMap::new();
+    /// let _pinned = map.pin();
+    /// let _ = map.resize_to(1000);
+    /// ```
+    pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
+        self.table.resize_to(buckets)
+    }
+
+    /// Makes room for so many more entries, so that inserting them starts no resize. Otherwise as [`HashMap::resize_to`].
+    ///
+    /// # Errors
+    ///
+    /// As [`HashMap::resize_to`].
+    ///
+    /// # Panics
+    ///
+    /// As [`HashMap::resize_to`].
+    pub fn reserve(&self, additional: usize) -> Result<(), AllocError> {
+        self.table.reserve(additional)
+    }
+
+    /// Shrinks to what the present number of entries needs. Otherwise as [`HashMap::resize_to`].
+    ///
+    /// # Errors
+    ///
+    /// As [`HashMap::resize_to`].
+    ///
+    /// # Panics
+    ///
+    /// As [`HashMap::resize_to`].
+    pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
+        self.table.shrink_to_fit()
+    }
+
+    /// The shape of the table: walks all of it.
+    pub fn stats(&self) -> Stats {
+        self.table.stats()
+    }
+
+    /// # Safety
+    ///
+    /// `link` was found in this map's table, and what keeps it alive lasts for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn node<'a>(&self, link: NonNull<Link>) -> &'a Node<K, V> {
+        // SAFETY: all links in the table are in nodes of this type.
+        unsafe { Node::of(link) }
+    }
+}
+
+impl<K, V, S: BuildHasher> HashMap<K, V, S> {
+    #[inline]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> raw::Hash {
+        raw::Hash::new(self.hasher.hash_one(key))
+    }
+
+    /// What tells the table which link has this key.
+    #[inline(always)]
+    pub(crate) fn has_key<Q>(&self, key: &Q) -> impl Fn(NonNull<Link>) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        // SAFETY: the table asks about links of its own, in a read section or under their lock.
+        move |link| unsafe { self.node(link) }.key.borrow() == key
+    }
+}
+
+impl<K, V, S: Default> Default for HashMap<K, V, S> {
+    fn default() -> Self {
+        Self::with_hasher(S::default())
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for HashMap<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let guard = read();
+        f.debug_map().entries(self.iter(&guard)).finish()
+    }
+}
+
+/// Chooses how a map is made; from [`HashMap::builder`].
+///
+/// ```
+/// use relativist::{HashMap, Resizing};
+/// let map: HashMap<u64, u64, _> = HashMap::<u64, u64>::builder()
+///     .capacity(1 << 16)
+///     .resizing(Resizing::Manual)
+///     .hasher(std::hash::RandomState::new())
+///     .build()?;
+/// assert_eq!(map.buckets(), 1 << 17);
+/// # Ok::<(), relativist::AllocError>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder<S = RandomState> {
+    capacity: usize,
+    resizing: Resizing,
+    hasher: S,
+}
+
+impl<S> Builder<S> {
+    /// Room for so many entries from the start; an automatic map never shrinks below it. 0 by default.
+    pub fn capacity(self, capacity: usize) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// Who resizes. [`Resizing::Automatic`] by default.
+    pub fn resizing(self, resizing: Resizing) -> Self {
+        Self { resizing, ..self }
+    }
+
+    /// What hashes the keys. [`RandomState`] by default, which nobody can flood with collisions, and which is slow.
+    pub fn hasher<T>(self, hasher: T) -> Builder<T> {
+        Builder { capacity: self.capacity, resizing: self.resizing, hasher }
+    }
+
+    /// Makes the map.
+    ///
+    /// # Errors
+    ///
+    /// When the buckets can't be allocated.
+    pub fn build<K, V>(self) -> Result<HashMap<K, V, S>, AllocError> {
+        let table = raw::Table::new(buckets_for(self.capacity), self.resizing, Node::<K, V>::dispose)?;
+        Ok(HashMap { table, hasher: self.hasher, _owns: PhantomData })
+    }
+}

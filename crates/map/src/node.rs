@@ -1,0 +1,58 @@
+//! What a map links: key and value behind a link, in one allocation.
+
+use std::mem::offset_of;
+use std::ptr::NonNull;
+
+use relativist_rcu::defer_raw;
+
+use crate::raw::{Hash, Link};
+
+#[repr(C)]
+pub(crate) struct Node<K, V> {
+    link: Link,
+    pub(crate) key: K,
+    pub(crate) value: V,
+}
+
+impl<K, V> Node<K, V> {
+    pub(crate) fn new(hash: Hash, key: K, value: V) -> Box<Self> {
+        Box::new(Self { link: Link::new(hash), key, value })
+    }
+
+    /// Gives up the box for its link. The pointer may be used for the whole node.
+    pub(crate) fn into_link(self: Box<Self>) -> NonNull<Link> {
+        const { assert!(offset_of!(Self, link) == 0) };
+        NonNull::from(Box::leak(self)).cast()
+    }
+
+    /// # Safety
+    ///
+    /// The link is part of a `Node<K, V>` that is alive and not changed during `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn of<'a>(link: NonNull<Link>) -> &'a Self {
+        // SAFETY: the link is the first field, and pointers to it are for the whole node (`into_link`).
+        unsafe { link.cast().as_ref() }
+    }
+
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], and nobody uses it any more.
+    pub(crate) unsafe fn dispose(link: NonNull<Link>) {
+        // SAFETY: `into_link` leaked the box.
+        drop(unsafe { Box::from_raw(link.cast::<Self>().as_ptr()) });
+    }
+
+    /// Drops the node after a grace period.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], and no reader that begins from here on can find it.
+    pub(crate) unsafe fn retire(link: NonNull<Link>)
+    where
+        K: Send + 'static,
+        V: Send + 'static,
+    {
+        // SAFETY: key and value may be dropped on any thread at any time; the caller vouches for the rest.
+        unsafe { defer_raw(link.cast(), size_of::<Self>(), |link| Self::dispose(link.cast())) };
+    }
+}

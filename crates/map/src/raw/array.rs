@@ -1,0 +1,196 @@
+//! The array of buckets, allocated in one piece with its header, so that one pointer leads a reader to everything.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use super::hash::Hash;
+use super::head::Head;
+use crate::sync::{Acquire, AtomicPtr, Release};
+
+/// A bucket array could not be allocated. The table goes on with the one it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllocError {
+    buckets: usize,
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.buckets as u128 * size_of::<Head>() as u128;
+        write!(f, "cannot allocate {bytes} bytes for {} buckets; the table keeps its present size", self.buckets)
+    }
+}
+
+impl std::error::Error for AllocError {}
+
+#[repr(C, align(64))]
+struct Header {
+    bits: u32,
+    /// The other array of a transition; null when there is none.
+    partner: AtomicPtr<Header>,
+}
+
+/// A pointer to a bucket array that is alive during `'a`.
+pub(super) struct Array<'a> {
+    header: NonNull<Header>,
+    alive: PhantomData<&'a Header>,
+}
+
+impl Clone for Array<'_> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl Copy for Array<'_> {}
+
+/// An [`Array`] as it is stored.
+pub(super) struct AtomicArray(AtomicPtr<Header>);
+
+impl AtomicArray {
+    pub(super) fn new(array: Array<'_>) -> Self {
+        Self(AtomicPtr::new(array.header.as_ptr()))
+    }
+
+    /// # Safety
+    ///
+    /// The array stored must stay alive during `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn load<'a>(&self) -> Array<'a> {
+        // Acquire: pairs with the Release in `publish`: the heads are seen as they were filled.
+        let header = self.0.load(Acquire);
+        // SAFETY: never null.
+        Array { header: unsafe { NonNull::new_unchecked(header) }, alive: PhantomData }
+    }
+
+    pub(super) fn publish(&self, array: Array<'_>) {
+        // Release: pairs with the Acquire in `load`.
+        self.0.store(array.header.as_ptr(), Release);
+    }
+}
+
+impl<'a> Array<'a> {
+    /// Fewest and most bits of a bucket number. The shifts that take buckets from hashes need one at least.
+    pub(super) const MIN_BITS: u32 = 1;
+    pub(super) const MAX_BITS: u32 = 44;
+
+    /// From this size on arrays are aligned for huge pages, and the kernel is asked for them: a random access to a large array
+    /// costs a miss in the address translation otherwise.
+    const HUGE: usize = 2 << 20;
+
+    /// 2^`bits` empty buckets.
+    pub(super) fn allocate(bits: u32) -> Result<Self, AllocError> {
+        let failed = AllocError { buckets: 1usize.checked_shl(bits).unwrap_or(usize::MAX) };
+        let layout = Self::layout(bits).ok_or(failed)?;
+        // SAFETY: the size is not zero.
+        let header = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<Header>()).ok_or(failed)?;
+        // SAFETY: fresh memory of sufficient size and alignment.
+        unsafe { header.write(Header { bits, partner: AtomicPtr::new(std::ptr::null_mut()) }) };
+        let array = Self { header, alive: PhantomData };
+        array.prepare(layout);
+        Ok(array)
+    }
+
+    /// Zeroed memory is a valid array of empty heads; large ones ask for huge pages.
+    #[cfg(not(relativist_loom))]
+    fn prepare(self, layout: Layout) {
+        #[cfg(target_os = "linux")]
+        if layout.align() == Self::HUGE {
+            // SAFETY: the range is our own allocation, and the advice changes no contents. Whether it is taken or not.
+            unsafe { libc::madvise(self.header.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = layout;
+    }
+
+    /// Loom's atomics have to be made one by one.
+    #[cfg(relativist_loom)]
+    fn prepare(self, _: Layout) {
+        for bucket in 0..self.len() {
+            // SAFETY: in bounds of the fresh allocation.
+            unsafe { self.heads().add(bucket).write(Head::empty()) };
+        }
+    }
+
+    fn layout(bits: u32) -> Option<Layout> {
+        let len = 1usize.checked_shl(bits).filter(|_| bits <= Self::MAX_BITS)?;
+        let (layout, offset) = Layout::new::<Header>().extend(Layout::array::<Head>(len).ok()?).ok()?;
+        debug_assert_eq!(offset, size_of::<Header>());
+        if layout.size() >= Self::HUGE { layout.align_to(Self::HUGE).ok() } else { Some(layout) }
+    }
+
+    /// # Safety
+    ///
+    /// Nobody may use the array any more, and it is freed once.
+    pub(super) unsafe fn free(self) {
+        let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
+        // SAFETY: allocated with this layout in `allocate`; the caller gives it up.
+        unsafe { dealloc(self.header.as_ptr().cast(), layout) };
+    }
+
+    /// For handing the array to a deferred [`Array::free`].
+    pub(super) fn into_raw(self) -> NonNull<()> {
+        self.header.cast()
+    }
+
+    /// # Safety
+    ///
+    /// `raw` came from [`Array::into_raw`], and the array is alive during `'a`.
+    pub(super) unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        Self { header: raw.cast(), alive: PhantomData }
+    }
+
+    #[inline(always)]
+    fn header(self) -> &'a Header {
+        // SAFETY: alive during `'a`.
+        unsafe { self.header.as_ref() }
+    }
+
+    /// The binary logarithm of the number of buckets.
+    #[inline(always)]
+    pub(super) fn bits(self) -> u32 {
+        self.header().bits
+    }
+
+    pub(super) fn len(self) -> usize {
+        1 << self.bits()
+    }
+
+    /// Its size in memory.
+    pub(super) fn bytes(self) -> usize {
+        size_of::<Header>() + self.len() * size_of::<Head>()
+    }
+
+    #[inline(always)]
+    fn heads(self) -> *mut Head {
+        // SAFETY: the heads follow the header in the same allocation. (Not by way of `&Header`, whose provenance ends with it.)
+        unsafe { self.header.add(1).cast::<Head>().as_ptr() }
+    }
+
+    /// The head of the bucket that a hash falls into.
+    #[inline(always)]
+    pub(super) fn head(self, hash: Hash) -> &'a Head {
+        // SAFETY: `bits` bits of the hash are less than the length.
+        unsafe { &*self.heads().add(hash.bucket(self.bits())) }
+    }
+
+    /// All heads, in the order of the hashes.
+    pub(super) fn all(self) -> &'a [Head] {
+        // SAFETY: so many heads follow the header, alive during `'a`; heads are atomic, so sharing them is fine.
+        unsafe { std::slice::from_raw_parts(self.heads(), self.len()) }
+    }
+
+    /// The other array of the transition that this one is in. Both live until a grace period after the transition has ended.
+    pub(super) fn partner(self) -> Option<Self> {
+        // Acquire: pairs with the Release in `set_partner`.
+        let header = NonNull::new(self.header().partner.load(Acquire))?;
+        Some(Self { header, alive: PhantomData })
+    }
+
+    pub(super) fn set_partner(self, partner: Option<Array<'_>>) {
+        let header = partner.map_or(std::ptr::null_mut(), |array| array.header.as_ptr());
+        // Release: pairs with the Acquire in `partner`.
+        self.header().partner.store(header, Release);
+    }
+}

@@ -1,0 +1,176 @@
+//! A locked bucket, or a locked group of buckets that is being resized, and how updates change it.
+//!
+//! A coarse bucket and the fine buckets that it covers are a *group*. While a group is in transition its links form one
+//! chain, which starts at the coarse head; the fine heads are entries into it. Whoever updates then holds the lock of the
+//! coarse head and keeps right what leads to the link: the predecessor (or the coarse head), and the fine head if the link is
+//! the first of its fine bucket.
+//!
+//! Readers may come by either array: those who began before the new one was published by the older, all later ones by
+//! the newer. So that no lookup by the older array sees a change which a lookup that begins *afterwards*, by the newer one,
+//! does not see yet, changes reach the newer array first. A lookup by the older one began before the array was
+//! replaced; if it misses the change, it counts as having come before it.
+
+use std::ptr::NonNull;
+
+use relativist_rcu::Guard;
+
+use super::head::{Head, Word};
+use super::table::Core;
+use super::{Hash, Link};
+use crate::mutation;
+
+/// Exclusive access to the chain that a hash belongs to. Unlocks when dropped.
+pub(super) struct Group<'g> {
+    head: &'g Head,
+    /// What `head` held when it was locked.
+    word: Word,
+    bits: u32,
+    /// In transition: the other entry to keep right.
+    fine: Option<Fine<'g>>,
+}
+
+struct Fine<'g> {
+    head: &'g Head,
+    bits: u32,
+}
+
+/// A place in a chain.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// The link before it; `None` when it is the first.
+    before: Option<NonNull<Link>>,
+    /// The link there that matches.
+    pub(super) found: Option<NonNull<Link>>,
+    /// The link after it.
+    pub(super) after: *mut Link,
+}
+
+/// How an update changes the summaries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Insert,
+    Replace,
+    Remove,
+}
+
+impl Core {
+    /// Locks what has to be locked to change the chain of this hash.
+    pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+        loop {
+            let array = self.array(guard);
+            let head = array.head(hash);
+            if mutation::is("ignore-transition") {
+                return Group { head, word: head.lock(), bits: array.bits(), fine: None };
+            }
+            if let Some(word) = head.lock_if_settled() {
+                return Group { head, word, bits: array.bits(), fine: None };
+            }
+            // In transition. No partner: the transition has ended since we looked, look again.
+            let Some(partner) = array.partner() else { continue };
+            let (coarse, fine) = if array.bits() < partner.bits() { (array, partner) } else { (partner, array) };
+            let head = coarse.head(hash);
+            let word = head.lock();
+            if word.is_moved() && !mutation::is("ignore-moved") {
+                // The group has grown since we looked: its fine heads can be locked now.
+                head.unlock(word);
+                continue;
+            }
+            let fine = Fine { head: fine.head(hash), bits: fine.bits() };
+            return Group { head, word, bits: coarse.bits(), fine: Some(fine) };
+        }
+    }
+}
+
+impl Group<'_> {
+    /// Finds the link that matches, or the place where one with this hash belongs: after all of smaller or equal hash.
+    pub(super) fn search(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
+        let mut before = None;
+        let mut next = self.word.first();
+        while let Some(link) = NonNull::new(next) {
+            // SAFETY: reachable from a head whose lock we hold: not removed, hence alive.
+            let current = unsafe { link.as_ref() };
+            if current.hash > hash {
+                break;
+            }
+            let after = current.next();
+            if current.hash == hash && is_match(link) {
+                return Place { before, found: Some(link), after };
+            }
+            before = Some(link);
+            next = after;
+        }
+        Place { before, found: None, after: next }
+    }
+
+    /// Makes the chain lead to `to` at `place`, adjusts heads and summaries, and unlocks.
+    pub(super) fn splice(self, place: Place, to: *mut Link, change: Change, hash: Hash) {
+        let word = place.updated(self.word, self.bits, to, change, hash);
+        match &self.fine {
+            None => place.link(to),
+            Some(fine) if mutation::is("forget-fine") => {
+                let _ = fine;
+                place.link(to);
+            }
+            Some(fine) => {
+                let fine_word = place.updated(fine.head.load(), fine.bits, to, change, hash);
+                // The newer array first: see the top of this file. The coarse head is marked only when the group grows.
+                if self.word.in_transition() != mutation::is("older-first") {
+                    fine.head.store(fine_word);
+                    place.link(to);
+                } else {
+                    self.head.set_locked(word);
+                    place.link(to);
+                    fine.head.store(fine_word);
+                }
+            }
+        }
+        self.unlock(word);
+    }
+
+    fn unlock(self, word: Word) {
+        self.head.unlock(word);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        self.head.unlock(self.word);
+    }
+}
+
+impl Place {
+    /// Changes the predecessor, if there is one; the heads are the caller's business.
+    fn link(&self, to: *mut Link) {
+        if let Some(before) = self.before {
+            // SAFETY: in the chain that the caller has locked, hence alive.
+            unsafe { before.as_ref() }.set_next(to);
+        }
+    }
+
+    /// What a head of this bucket (of 2^`bits`) holds after the change.
+    fn updated(&self, word: Word, bits: u32, to: *mut Link, change: Change, hash: Hash) -> Word {
+        let is_here = |link: NonNull<Link>| {
+            // SAFETY: all links that we look at are in the chain that the caller has locked, or about to enter it.
+            unsafe { link.as_ref() }.hash.shares_bucket(hash, bits)
+        };
+        let is_first = !self.before.is_some_and(is_here);
+        // In a longer chain than this bucket's the next link may belong to another one.
+        let first = if NonNull::new(to).is_some_and(is_here) { to } else { std::ptr::null_mut() };
+        let word = if is_first { word.with_first(first) } else { word };
+        match change {
+            Change::Insert => word.with_summary_of(hash, bits),
+            Change::Remove if self.is_last_of_its_kind(hash, bits) => word.without_summary_of(hash, bits),
+            Change::Remove | Change::Replace => word,
+        }
+    }
+
+    /// Whether the neighbours would set other bits in the summary. (The chain is sorted, so they are who counts.)
+    fn is_last_of_its_kind(&self, hash: Hash, bits: u32) -> bool {
+        let is_kin = |link: NonNull<Link>| {
+            // SAFETY: as in `updated`.
+            unsafe { link.as_ref() }.hash.shares_bucket(hash, bits + 4)
+        };
+        !self.before.is_some_and(is_kin) && !NonNull::new(self.after).is_some_and(is_kin)
+    }
+}

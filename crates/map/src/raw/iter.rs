@@ -1,0 +1,70 @@
+//! Iteration in the order of the hashes.
+
+use std::ptr::{NonNull, null_mut};
+
+use relativist_rcu::Guard;
+
+use super::{Hash, Link, Table};
+
+/// The links of a table in the order of their hashes; see [`Table::iter`].
+pub struct Iter<'t> {
+    table: &'t Table,
+    guard: &'t Guard,
+    next: *mut Link,
+    /// All smaller hashes have been done with.
+    from: u64,
+    /// Where the bucket under way ends; `None` for the end of all hashes.
+    end: Option<u64>,
+}
+
+impl Table {
+    /// Iterates in the order of the hashes, while updates and resizes go on.
+    ///
+    /// A link that is in the table throughout is seen exactly once, however often the table is resized meanwhile; one that
+    /// comes or goes meanwhile may be seen or not. Wait-free per step, but for the empty buckets on the way: a whole
+    /// iteration costs time proportional to buckets and links.
+    pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t> {
+        let mut iter = Iter { table: self, guard, next: null_mut(), from: 0, end: None };
+        iter.enter_bucket();
+        iter
+    }
+}
+
+impl Iter<'_> {
+    /// Enters the bucket that `from` falls into, in whatever array is the present one: its chain holds all links from there
+    /// to its end.
+    fn enter_bucket(&mut self) {
+        let array = self.table.core().array(self.guard);
+        let from = Hash::from_mixed(self.from);
+        self.next = array.head(from).load().first();
+        self.end = from.end_of_bucket(array.bits());
+    }
+}
+
+impl Iterator for Iter<'_> {
+    type Item = NonNull<Link>;
+
+    fn next(&mut self) -> Option<NonNull<Link>> {
+        loop {
+            while let Some(link) = NonNull::new(self.next) {
+                // SAFETY: reached within the section, as in `find`.
+                let current = unsafe { link.as_ref() };
+                let hash = current.hash.get();
+                if self.end.is_some_and(|end| hash >= end) {
+                    break;
+                }
+                self.next = current.next();
+                // A bucket that has become coarser since begins with links that were seen.
+                if hash >= self.from {
+                    return Some(link);
+                }
+            }
+            self.next = null_mut();
+            // After the last bucket `end` stays `None`.
+            self.from = self.end?;
+            self.enter_bucket();
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Iter<'_> {}

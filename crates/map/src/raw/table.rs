@@ -1,0 +1,324 @@
+//! The table itself: who owns what, counting, and the way to the resizer.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use relativist_rcu::{GracePeriod, Guard, is_reading, read};
+
+use super::array::{AllocError, Array, AtomicArray};
+use super::link::links_from;
+use super::{Hash, Link};
+use crate::counter::Counter;
+use crate::policy::{self, Resizing};
+use crate::stats::Stats;
+use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Relaxed};
+use crate::worker;
+
+/// A concurrent hash table of links, with wait-free lookups, under which it grows and shrinks.
+///
+/// The table is intrusive: it knows only [`Link`]s, which callers embed in objects of their own, and callers say what is
+/// equal. It holds as many links with the same hash, or even the same key, as are inserted.
+///
+/// Memory: 8 bytes per bucket, and 16 for the link in each object. Links must lie below address 2^48.
+///
+/// ```
+/// use std::ptr::NonNull;
+/// use relativist::raw::{Entry, Hash, Link, Table};
+/// use relativist::Resizing;
+/// use relativist_rcu::{defer_raw, read};
+///
+/// #[repr(C)]
+/// struct Object {
+///     link: Link,
+///     name: &'static str,
+/// }
+///
+/// unsafe fn dispose(link: NonNull<Link>) {
+///     // SAFETY: all links of this table are in boxed objects.
+///     drop(unsafe { Box::from_raw(link.cast::<Object>().as_ptr()) });
+/// }
+///
+/// let table = Table::new(2, Resizing::Automatic, dispose)?;
+/// let hash = Hash::new(42); // of "forty-two", let's say
+/// // SAFETY: found links stay alive while the guard does.
+/// let is_it = |link: NonNull<Link>| unsafe { link.cast::<Object>().as_ref() }.name == "forty-two";
+///
+/// let guard = read();
+/// match table.entry(hash, is_it, &guard) {
+///     Entry::Vacant(vacant) => {
+///         let object = Box::new(Object { link: Link::new(hash), name: "forty-two" });
+///         // SAFETY: a fresh object, which `dispose` can free.
+///         unsafe { vacant.insert(NonNull::from(Box::leak(object)).cast()) };
+///     }
+///     Entry::Occupied(_) => unreachable!("the table was empty"),
+/// }
+/// assert!(table.find(hash, is_it, &guard).is_some());
+///
+/// if let Entry::Occupied(entry) = table.entry(hash, is_it, &guard) {
+///     let removed = entry.remove();
+///     // SAFETY: nobody finds it any more, and those who have are given a grace period.
+///     unsafe { defer_raw(removed.cast(), size_of::<Object>(), |object| dispose(object.cast())) };
+/// }
+/// assert!(table.find(hash, is_it, &guard).is_none());
+/// # Ok::<(), relativist::AllocError>(())
+/// ```
+pub struct Table {
+    core: Arc<Core>,
+}
+
+/// What the table shares with the resize worker.
+pub(crate) struct Core {
+    /// Replaced by the resizer only, who frees the old one after a grace period.
+    pub(super) array: AtomicArray,
+    dispose: unsafe fn(NonNull<Link>),
+    automatic: bool,
+    floor: usize,
+    /// An update looks whether to resize when its stripe's count is a multiple of this plus one.
+    check_mask: AtomicIsize,
+    /// The worker has been asked to look at this table.
+    requested: AtomicBool,
+    count: Counter,
+    resizer: Mutex<Resizer>,
+    pub(super) counts: Counts,
+}
+
+/// The right to resize, and what a resize has to know of the last one.
+pub(super) struct Resizer {
+    pub(super) bits: u32,
+    /// Updaters of the last transition may be left until this has passed.
+    pub(super) previous: Option<GracePeriod>,
+}
+
+/// Statistics of the resizer.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) buckets: AtomicUsize,
+    pub(super) resizing: AtomicBool,
+    pub(super) grows: AtomicU64,
+    pub(super) shrinks: AtomicU64,
+    pub(super) grace_periods: AtomicU64,
+}
+
+impl Table {
+    /// A table of at least so many buckets, rounded up to a power of two, at least 2; an automatic table never shrinks below
+    /// that.
+    ///
+    /// While a link is in the table it belongs to the table: `dispose` is called for each that is left when the table is
+    /// dropped. (If a background resize is under way then, by the worker, when that is done.)
+    ///
+    /// # Errors
+    ///
+    /// When the buckets can't be allocated.
+    pub fn new(buckets: usize, resizing: Resizing, dispose: unsafe fn(NonNull<Link>)) -> Result<Self, AllocError> {
+        let bits = bits_for(buckets);
+        let array = Array::allocate(bits)?;
+        let core = Core {
+            array: AtomicArray::new(array),
+            dispose,
+            automatic: resizing == Resizing::Automatic,
+            floor: array.len(),
+            check_mask: AtomicIsize::new(0),
+            requested: AtomicBool::new(false),
+            count: Counter::new(),
+            resizer: Mutex::new(Resizer { bits, previous: None }),
+            counts: Counts::default(),
+        };
+        core.size_changed(array.len());
+        Ok(Self { core: Arc::new(core) })
+    }
+
+    #[inline(always)]
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The number of links: exact when nobody updates meanwhile. Costs a look at a few counters.
+    pub fn len(&self) -> usize {
+        self.core.count.sum()
+    }
+
+    /// Whether there are none; see [`Table::len`].
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of buckets.
+    pub fn buckets(&self) -> usize {
+        // Relaxed: a statistic.
+        self.core.counts.buckets.load(Relaxed)
+    }
+
+    /// Whether a resize is under way.
+    pub fn is_resizing(&self) -> bool {
+        // Relaxed: a statistic.
+        self.core.counts.resizing.load(Relaxed)
+    }
+
+    /// Resizes to so many buckets, rounded up to a power of two, at least 2, on the calling thread. Lookups and updates go
+    /// on meanwhile. Waits for readers once, and for another resize that is under way. An automatic table may be resized
+    /// again soon, if this size doesn't fit.
+    ///
+    /// # Errors
+    ///
+    /// When the buckets can't be allocated: the table stays as it was.
+    ///
+    /// # Panics
+    ///
+    /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself.
+    pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
+        assert!(
+            !is_reading(),
+            "resizing waits for readers, and inside a read section it would wait for itself: drop the Guard or the pinned \
+             handle of this thread first"
+        );
+        self.core.resize_now(bits_for(buckets), &mut self.core.lock_resizer())
+    }
+
+    /// Makes room for `additional` more links, so that inserting them starts no resize. As [`Table::resize_to`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::resize_to`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Table::resize_to`].
+    pub fn reserve(&self, additional: usize) -> Result<(), AllocError> {
+        let wanted = policy::buckets_for(self.len().saturating_add(additional));
+        if wanted > self.buckets() { self.resize_to(wanted) } else { Ok(()) }
+    }
+
+    /// Shrinks to what the present number of links needs. As [`Table::resize_to`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::resize_to`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Table::resize_to`].
+    pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
+        let wanted = policy::buckets_for(self.len());
+        if wanted < self.buckets() { self.resize_to(wanted) } else { Ok(()) }
+    }
+
+    /// Counts what is where: walks the whole table.
+    pub fn stats(&self) -> Stats {
+        let guard = read();
+        let array = self.core.array(&guard);
+        let mut stats = Stats::new(array.len());
+        for (bucket, head) in array.all().iter().enumerate() {
+            let here = |hash: Hash| hash.bucket(array.bits()) == bucket;
+            stats.count_chain(links_from(head.load().first()).take_while(|&(_, hash)| here(hash)).count());
+        }
+        // Relaxed, all: statistics.
+        let counts = &self.core.counts;
+        stats.grows = counts.grows.load(Relaxed);
+        stats.shrinks = counts.shrinks.load(Relaxed);
+        stats.grace_periods = counts.grace_periods.load(Relaxed);
+        stats
+    }
+
+    pub(super) fn count_inserted(&self) {
+        let stripe = self.core.count.add(1);
+        self.consider_resizing(stripe);
+    }
+
+    pub(super) fn count_removed(&self) {
+        let stripe = self.core.count.add(-1);
+        self.consider_resizing(stripe);
+    }
+
+    #[inline]
+    fn consider_resizing(&self, stripe: isize) {
+        // Relaxed: a heuristic.
+        if stripe & self.core.check_mask.load(Relaxed) == 0 {
+            self.ask_worker();
+        }
+    }
+
+    #[cold]
+    fn ask_worker(&self) {
+        let core = &self.core;
+        // Relaxed: nothing but the flag itself is communicated by it.
+        if core.automatic && core.wanted().is_some() && !core.requested.swap(true, Relaxed) {
+            worker::request(Arc::downgrade(core));
+        }
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("len", &self.len()).field("buckets", &self.buckets()).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    #[inline(always)]
+    pub(super) fn array<'g>(&self, _guard: &'g Guard) -> Array<'g> {
+        // SAFETY: an array is freed a grace period after it was replaced, and the guard was taken before we found it.
+        unsafe { self.array.load() }
+    }
+
+    fn lock_resizer(&self) -> MutexGuard<'_, Resizer> {
+        self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wanted(&self) -> Option<usize> {
+        // Relaxed: a statistic is good enough.
+        policy::wanted(self.count.sum(), self.counts.buckets.load(Relaxed), self.floor)
+    }
+
+    /// Brings the size to what the entries want; called by the worker.
+    pub(crate) fn resize_as_wanted(&self) {
+        // Relaxed: cleared before we look, so whoever updates later asks again.
+        self.requested.store(false, Relaxed);
+        let mut resizer = self.lock_resizer();
+        while let Some(buckets) = self.wanted() {
+            // Without memory the table stays as it is, and a later update asks again.
+            if self.resize_now(bits_for(buckets), &mut resizer).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn resize_now(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        // Relaxed, both: a statistic.
+        self.counts.resizing.store(true, Relaxed);
+        let result = self.resize(bits, resizer);
+        self.counts.resizing.store(false, Relaxed);
+        result
+    }
+
+    /// Called when the table has got another size.
+    pub(super) fn size_changed(&self, buckets: usize) {
+        // Often enough to notice in time, seldom enough to cost nothing: the count may be off by a sixteenth of the buckets.
+        let interval = (buckets / 16 / self.count.stripes()).clamp(1, 1024);
+        // Relaxed, both: heuristics.
+        self.check_mask.store((1 << interval.ilog2()) - 1, Relaxed);
+        self.counts.buckets.store(buckets, Relaxed);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // SAFETY: nobody else is left, neither a user of the table nor the worker.
+        let array = unsafe { self.array.load() };
+        for (bucket, head) in array.all().iter().enumerate() {
+            let here = |hash: Hash| hash.bucket(array.bits()) == bucket;
+            for (link, _) in links_from(head.load().first()).take_while(|&(_, hash)| here(hash)) {
+                // SAFETY: the links in the table are the table's own, by the contract of `VacantEntry::insert`; no reader is
+                // left, because lookups borrow the table.
+                unsafe { (self.dispose)(link) };
+            }
+        }
+        // SAFETY: as above.
+        unsafe { array.free() };
+    }
+}
+
+fn bits_for(buckets: usize) -> u32 {
+    // `ilog2` of the next power of two, without overflow for the largest.
+    buckets.max(2).saturating_sub(1).ilog2().saturating_add(1).max(Array::MIN_BITS)
+}

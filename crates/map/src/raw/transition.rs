@@ -1,0 +1,175 @@
+//! The one transition by which a table grows and shrinks, by any power of two, under lookups and updates.
+//!
+//! Growing and shrinking are the same thing seen from two ends: fine buckets become one coarse bucket or the other way
+//! round, and in between the group has one merged chain with entries from both arrays (see `group.rs`). Chains are sorted
+//! by hash and buckets are ranges of hashes, so merging is linking ends to beginnings, and splitting is cutting
+//! (ATC 2011, section 4.3). No cut hides anything from a lookup that came by a fine head; only those who came by the coarse
+//! head need the links between. Hence one wait for readers is enough, whatever the factor, where unsorted chains need one
+//! for each pass of unzipping.
+//!
+//! **Grow:** fill and mark the fine heads, group by group; publish the fine array; wait for readers; cut, group by group;
+//! free the coarse array after another grace period, because updaters look at marks in it.
+//!
+//! **Shrink:** mark the fine heads and join their chains, group by group; publish the coarse array; wait for readers; free
+//! the fine array.
+//!
+//! Updates go on meanwhile, each waiting at most for the step of its own group.
+
+use std::ptr::{NonNull, null_mut};
+
+use relativist_rcu::{GracePeriod, defer_raw, wait_for_readers};
+
+use super::array::{AllocError, Array};
+use super::head::{Head, Word};
+use super::link::links_from;
+use super::table::{Core, Resizer};
+use super::{Hash, Link};
+use crate::mutation;
+use crate::sync::Relaxed;
+
+impl Core {
+    /// Resizes to 2^`bits` buckets. The caller is outside of read sections and holds `resizer`.
+    pub(super) fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        if bits == resizer.bits {
+            return Ok(());
+        }
+        // Updaters that began during the last transition may still take its marks and arrays for the present ones.
+        if let Some(previous) = resizer.previous.take().filter(|_| !mutation::is("skip-previous-wait")) {
+            previous.wait();
+        }
+        // SAFETY: only the resizer frees arrays, and we are it.
+        let old = unsafe { self.array.load() };
+        let new = Array::allocate(bits)?;
+        old.set_partner(Some(new));
+        new.set_partner(Some(old));
+        if bits > old.bits() {
+            self.grow(old, new, resizer);
+        } else {
+            self.shrink(old, new);
+        }
+        resizer.bits = bits;
+        self.size_changed(new.len());
+        Ok(())
+    }
+
+    fn wait_for_readers(&self) {
+        wait_for_readers();
+        // Relaxed: a statistic.
+        self.counts.grace_periods.fetch_add(1, Relaxed);
+    }
+
+    fn grow(&self, coarse: Array<'_>, fine: Array<'_>, resizer: &mut Resizer) {
+        if mutation::is("publish-before-fill") {
+            self.array.publish(fine);
+        }
+        for (head, fines) in groups(coarse, fine) {
+            fill(head, fines, fine.bits());
+        }
+        self.array.publish(fine);
+        if !mutation::is("skip-grow-wait") {
+            self.wait_for_readers();
+        }
+        for (head, fines) in groups(coarse, fine) {
+            cut(head, fines, fine.bits());
+        }
+        fine.set_partner(None);
+        resizer.previous = Some(GracePeriod::start());
+        // Relaxed: a statistic.
+        self.counts.grows.fetch_add(1, Relaxed);
+        retire(coarse);
+    }
+
+    fn shrink(&self, fine: Array<'_>, coarse: Array<'_>) {
+        if mutation::is("publish-before-join") {
+            self.array.publish(coarse);
+        }
+        for (head, fines) in groups(coarse, fine) {
+            join(head, fines, coarse.bits());
+        }
+        self.array.publish(coarse);
+        if !mutation::is("skip-shrink-wait") {
+            self.wait_for_readers();
+        }
+        coarse.set_partner(None);
+        // Relaxed: a statistic.
+        self.counts.shrinks.fetch_add(1, Relaxed);
+        // SAFETY: readers and updaters enter by the coarse array since it was published, and those from before have left.
+        unsafe { fine.free() };
+    }
+}
+
+/// Each coarse head with the fine heads that it covers, in the order of the hashes.
+fn groups<'a>(coarse: Array<'a>, fine: Array<'a>) -> impl Iterator<Item = (&'a Head, &'a [Head])> {
+    let factor = fine.len() / coarse.len();
+    coarse.all().iter().zip(fine.all().chunks_exact(factor))
+}
+
+/// First step of growing: lets the fine heads enter the coarse chain, and marks all of them.
+fn fill(coarse: &Head, fines: &[Head], bits: u32) {
+    let word = if mutation::is("fill-unlocked") { coarse.load() } else { coarse.lock() };
+    fines.iter().for_each(|fine| fine.store(Word::EMPTY.with_transition()));
+    let mut last = None;
+    for (link, hash) in links_from(word.first()) {
+        let fine = &fines[hash.bucket(bits) % fines.len()];
+        let is_first = !last.replace(hash).is_some_and(|last| hash.shares_bucket(last, bits));
+        let head = if is_first { fine.load().with_first(link.as_ptr()) } else { fine.load() };
+        fine.store(head.with_summary_of(hash, bits));
+    }
+    if mutation::is("unmarked-coarse") {
+        return coarse.unlock(word);
+    }
+    // The mark tells updaters that the fine heads are there to be kept right.
+    coarse.unlock(word.with_transition());
+}
+
+/// Last step of growing: cuts the chain between fine buckets, and makes the fine heads lockable. No reader is left who
+/// came by the coarse head.
+fn cut(coarse: &Head, fines: &[Head], bits: u32) {
+    let word = if mutation::is("cut-unlocked") { coarse.load() } else { coarse.lock() };
+    let mut last: Option<(NonNull<Link>, Hash)> = None;
+    for (link, hash) in links_from(word.first()) {
+        if let Some((last, _)) = last.replace((link, hash)).filter(|(_, its)| !its.shares_bucket(hash, bits)) {
+            // SAFETY: in the chain that we have locked.
+            unsafe { last.as_ref() }.set_next(null_mut());
+        }
+    }
+    // All cuts come before the first mark is cleared: from then on the fine bucket's own lock counts.
+    fines.iter().for_each(|fine| fine.store(fine.load().without_transition()));
+    coarse.unlock(Word::moved());
+}
+
+/// The step of shrinking: links the fine chains to one, enters it into the coarse head, and sends updaters there.
+fn join(coarse: &Head, fines: &[Head], bits: u32) {
+    let lock = |fine: &Head| if mutation::is("join-unlocked") { fine.load() } else { fine.lock() };
+    let words: Vec<Word> = fines.iter().map(lock).collect();
+    let mut joined = Word::EMPTY;
+    let mut last: Option<NonNull<Link>> = None;
+    for word in &words {
+        match last {
+            _ if word.first().is_null() => continue,
+            None => joined = joined.with_first(word.first()),
+            // SAFETY: in a chain that we have locked.
+            Some(last) => unsafe { last.as_ref() }.set_next(word.first()),
+        }
+        for (link, hash) in links_from(word.first()) {
+            joined = joined.with_summary_of(hash, bits);
+            last = Some(link);
+        }
+    }
+    coarse.store(joined);
+    for (fine, word) in fines.iter().zip(words) {
+        let mark = if mutation::is("unmarked-fine") { word } else { word.with_transition() };
+        fine.unlock(mark);
+    }
+}
+
+/// Frees an array that is not the published one any more, after a grace period.
+fn retire(array: Array<'_>) {
+    let raw = array.into_raw();
+    if mutation::is("free-at-once") {
+        // SAFETY: none; that is the point.
+        return unsafe { Array::from_raw(raw).free() };
+    }
+    // SAFETY: nobody who enters from now on can find the array, and it is freed once.
+    unsafe { defer_raw(raw, array.bytes(), |raw| Array::from_raw(raw).free()) };
+}

@@ -1,0 +1,121 @@
+//! Updates: insert, replace and remove, by way of an entry that holds the bucket's lock.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use relativist_rcu::Guard;
+
+use super::group::{Change, Group, Place};
+use super::{Hash, Link, Table};
+
+/// A place in the table, under the lock of its bucket: either a link that matched, or where one would go.
+///
+/// The lock is released by the method that makes a change, or when the entry is dropped. Lookups don't notice it; updates of
+/// the same bucket wait.
+pub enum Entry<'t> {
+    /// A link matched.
+    Occupied(OccupiedEntry<'t>),
+    /// None did.
+    Vacant(VacantEntry<'t>),
+}
+
+/// A link that matched; see [`Entry`].
+pub struct OccupiedEntry<'t> {
+    at: Position<'t>,
+    found: NonNull<Link>,
+}
+
+/// The place where a link with the hash asked for would go; see [`Entry`].
+pub struct VacantEntry<'t> {
+    at: Position<'t>,
+}
+
+struct Position<'t> {
+    table: &'t Table,
+    group: Group<'t>,
+    place: Place,
+    hash: Hash,
+    /// Locks are released where they were taken.
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl Table {
+    /// Locks the bucket of the hash and finds the link that `is_match` says yes to.
+    ///
+    /// Blocks while another update of the same bucket is under way, or the resizer is at work on it (a few chains at a time,
+    /// never a wait for readers). Costs a walk over the bucket's chain up to the place.
+    ///
+    /// `is_match` runs under the lock: it must not update the table. Nor may the thread update it in any other way while
+    /// the entry lives: that would wait for itself if it hit the same bucket.
+    pub fn entry<'t>(&'t self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool, guard: &'t Guard) -> Entry<'t> {
+        let group = self.core().lock_group(hash, guard);
+        let place = group.search(hash, is_match);
+        let at = Position { table: self, group, place, hash, _not_send: PhantomData };
+        match place.found {
+            Some(found) => Entry::Occupied(OccupiedEntry { at, found }),
+            None => Entry::Vacant(VacantEntry { at }),
+        }
+    }
+}
+
+impl OccupiedEntry<'_> {
+    /// The link that matched. It stays linked while the entry lives, and valid while the guard does.
+    pub fn get(&self) -> NonNull<Link> {
+        self.found
+    }
+
+    /// Puts `new` in its place, in one step as lookups see it, and returns the old link, which now belongs to the caller.
+    ///
+    /// Lookups may go on using the old link until a grace period has passed: reclaim it by
+    /// [`relativist_rcu::defer_raw`] or after [`relativist_rcu::wait_for_readers`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`VacantEntry::insert`].
+    ///
+    /// # Panics
+    ///
+    /// When the hash of `new` differs.
+    pub unsafe fn replace(self, new: NonNull<Link>) -> NonNull<Link> {
+        let Position { group, place, hash, .. } = self.at;
+        prepare(new, hash, place.after);
+        group.splice(place, new.as_ptr(), Change::Replace, hash);
+        self.found
+    }
+
+    /// Unlinks it and returns it; it now belongs to the caller. As to reclaiming it see [`OccupiedEntry::replace`].
+    pub fn remove(self) -> NonNull<Link> {
+        let Position { table, group, place, hash, .. } = self.at;
+        group.splice(place, place.after, Change::Remove, hash);
+        table.count_removed();
+        self.found
+    }
+}
+
+impl VacantEntry<'_> {
+    /// Links `new` in. It belongs to the table from here on, until it is replaced, removed, or disposed of with the table.
+    ///
+    /// # Safety
+    ///
+    /// `new` is in no table, and none has given it back within the last grace period. It stays valid and in place while it is
+    /// linked and, after it was replaced or removed, until a grace period has passed. The function given to [`Table::new`] can
+    /// dispose of it.
+    ///
+    /// # Panics
+    ///
+    /// When the hash of `new` is not the one that the entry was asked for.
+    pub unsafe fn insert(self, new: NonNull<Link>) {
+        let Position { table, group, place, hash, .. } = self.at;
+        prepare(new, hash, place.after);
+        group.splice(place, new.as_ptr(), Change::Insert, hash);
+        table.count_inserted();
+    }
+}
+
+/// Makes a link ready to be reached.
+fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
+    // SAFETY: the caller of `insert` or `replace` vouches that it is valid.
+    let new = unsafe { new.as_ref() };
+    assert!(new.hash == hash, "the link's hash is {:?}, the entry's {hash:?}", new.hash);
+    new.set_next_unpublished(next);
+}

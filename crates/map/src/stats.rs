@@ -1,0 +1,52 @@
+//! A snapshot of a table's shape.
+
+/// What a table looks like, and what its resizer has done: the bucket histogram of Lever's paper (ALS 2000, section 3).
+///
+/// ```
+/// use relativist::HashMap;
+/// let map: HashMap<u32, ()> = (0..100).map(|n| (n, ())).collect();
+/// let stats = map.stats();
+/// assert_eq!(stats.entries, 100);
+/// assert_eq!(stats.chain_lengths.iter().sum::<usize>(), stats.buckets);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The number of buckets.
+    pub buckets: usize,
+    /// The number of entries found in them.
+    pub entries: usize,
+    /// At index *n*, the number of buckets with *n* entries.
+    pub chain_lengths: Vec<usize>,
+    /// The largest number of entries in a bucket.
+    pub longest_chain: usize,
+    /// Resizes to more buckets since the table was made.
+    pub grows: u64,
+    /// Resizes to fewer buckets since the table was made.
+    pub shrinks: u64,
+    /// Grace periods that those have waited for: one each.
+    pub grace_periods: u64,
+}
+
+impl Stats {
+    pub(crate) fn new(buckets: usize) -> Self {
+        Self {
+            buckets,
+            entries: 0,
+            chain_lengths: Vec::new(),
+            longest_chain: 0,
+            grows: 0,
+            shrinks: 0,
+            grace_periods: 0,
+        }
+    }
+
+    pub(crate) fn count_chain(&mut self, length: usize) {
+        if length >= self.chain_lengths.len() {
+            self.chain_lengths.resize(length + 1, 0);
+        }
+        self.chain_lengths[length] += 1;
+        self.entries += length;
+        self.longest_chain = self.longest_chain.max(length);
+    }
+}

@@ -1,0 +1,300 @@
+//! The incremental decoder.
+//!
+//! A connection's input is a sequence of lines, some of which are followed by a data block of announced length. The decoder
+//! is in one of three states: looking for the end of a line, waiting for a data block whose line it has parsed, or skipping
+//! a data block that was refused. It moves on only when a line or a block is complete, with one exception: refused blocks
+//! are consumed as they arrive, because they may be larger than any buffer.
+//!
+//! How requests are cut into pieces makes no difference, but for lines of more than [`MAX_UNFINISHED_LINE`] bytes: as in
+//! memcached such a line is accepted if its end is there before the limit is noticed.
+
+use memchr::memchr;
+
+use crate::command::{Arithmetic, Command, StoreVerb};
+use crate::error::{Rejection, RequestError};
+use crate::parse::store::{Header, Refused};
+use crate::parse::{admin, fetch, store, update};
+use crate::words::Words;
+
+/// More bytes than this without an LF close the connection, unless they begin a `get` or `gets`.
+pub const MAX_UNFINISHED_LINE: usize = 2048;
+/// More bytes than this without an LF close the connection even if they begin a `get` or `gets`.
+pub const MAX_GET_LINE: usize = 1 << 20;
+/// A line shorter than this, counting its end, is malformed whatever it says.
+const MIN_LINE: usize = 4;
+/// Words looked at behind the verb; only the keys of `get` and its relatives may be more.
+const MAX_ARGS: usize = 22;
+
+/// What a client may ask a connection to buffer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// The longest value accepted, in bytes; a longer one is skipped without being buffered, and refused.
+    pub max_value: usize,
+}
+
+impl Default for Limits {
+    /// Values up to 1 MiB.
+    fn default() -> Self {
+        Self { max_value: 1 << 20 }
+    }
+}
+
+/// What a [`Decoder`] made of its input.
+///
+/// Before the next call the caller drops the first `consumed` bytes, and nothing else.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Decoded<'b> {
+    /// A command to be executed and answered.
+    Command {
+        /// Bytes done with.
+        consumed: usize,
+        /// What to execute.
+        command: Command<'b>,
+    },
+    /// A request to be answered with [`Rejection::reply`].
+    Reject {
+        /// Bytes done with.
+        consumed: usize,
+        /// What to answer.
+        rejection: Rejection,
+    },
+    /// A `set` too large to be accepted: the old value is to be removed now, without an answer.
+    ///
+    /// A [`Reject`](Self::Reject) follows when the client has sent the whole value.
+    Invalidate {
+        /// Bytes done with.
+        consumed: usize,
+        /// Whose old value to remove.
+        key: &'b [u8],
+    },
+    /// Nothing more can be done until further bytes have arrived.
+    Incomplete {
+        /// Bytes done with: part of a value that is being skipped; otherwise 0.
+        consumed: usize,
+        /// How long the input must be, after `consumed` was dropped, for the next call to do something. Always more
+        /// than what is there; a hint for the size of the next read. It rests on the client's word alone: memory is
+        /// better provided as bytes arrive.
+        needed: usize,
+    },
+    /// The connection is to be closed without an answer (earlier answers are still sent).
+    Close,
+}
+
+/// Finds the commands in a connection's bytes.
+///
+/// The decoder holds no bytes itself, only how far it has looked: the connection's buffer must hold a request as a whole,
+/// that is at most a line, a value of [`Limits::max_value`] and its line end. Decoding is linear in the input however it
+/// is cut.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    limits: Limits,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// A line begins the input; its first bytes, this many, hold no LF.
+    Line { searched: usize },
+    /// A storage line begins the input; its value is not complete.
+    Value(Pending),
+    /// The rest of a refused value begins the input: so many bytes, its line end included.
+    Skip { remaining: usize, rejection: Rejection },
+}
+
+/// The start of every line.
+const FRESH: State = State::Line { searched: 0 };
+
+/// A parsed storage line at the start of the input, in front of its value.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    line: usize,
+    length: usize,
+    key_start: usize,
+    key_end: usize,
+    verb: StoreVerb,
+    flags: u32,
+    exptime: i32,
+    noreply: bool,
+}
+
+impl Pending {
+    fn new(line: &[u8], header: &Header<'_>) -> Self {
+        let key_start = header.key.as_ptr().addr() - line.as_ptr().addr();
+        Self {
+            line: line.len(),
+            length: header.length,
+            key_start,
+            key_end: key_start + header.key.len(),
+            verb: header.verb,
+            flags: header.flags,
+            exptime: header.exptime,
+            noreply: header.noreply,
+        }
+    }
+
+    /// Where the request ends, its value's line end included.
+    fn end(&self) -> usize {
+        self.line + self.length + LINE_END.len()
+    }
+}
+
+const LINE_END: &[u8] = b"\r\n";
+
+impl Decoder {
+    /// A decoder for a fresh connection.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, state: FRESH }
+    }
+
+    /// Decodes what `input` begins with.
+    ///
+    /// `input` must start where the previous call left off: its input less the `consumed` bytes, with or without more
+    /// bytes behind. What is returned borrows from `input` alone, so that several commands of one buffer can be held at
+    /// once. After [`Decoded::Close`] the decoder is of no further use.
+    ///
+    /// Never panics and allocates nothing. Whatever is not [`Incomplete`](Decoded::Incomplete) or
+    /// [`Close`](Decoded::Close) consumes at least one byte.
+    #[inline]
+    #[must_use]
+    pub fn decode<'b>(&mut self, input: &'b [u8]) -> Decoded<'b> {
+        match self.state {
+            State::Line { searched } => self.line(input, searched),
+            State::Value(pending) => self.value(input, pending),
+            State::Skip { remaining, rejection } => self.skip(input, 0, remaining, rejection),
+        }
+    }
+
+    #[inline]
+    fn line<'b>(&mut self, input: &'b [u8], searched: usize) -> Decoded<'b> {
+        let unsearched = input.get(searched..).unwrap_or_default();
+        let Some(lf) = memchr(b'\n', unsearched) else {
+            return self.unfinished_line(input);
+        };
+        self.state = FRESH;
+        self.finished_line(input, searched + lf + 1)
+    }
+
+    /// The input begins with a line of `consumed` bytes, its end included.
+    #[inline]
+    fn finished_line<'b>(&mut self, input: &'b [u8], consumed: usize) -> Decoded<'b> {
+        let line = &input[..consumed];
+        if line.len() < MIN_LINE {
+            return Decoded::Reject { consumed, rejection: Rejection::answered(RequestError::BadFormat) };
+        }
+        let (verb, args) = split_line(line);
+        match verb {
+            b"get" => plain(consumed, fetch::get(args, false)),
+            b"gets" => plain(consumed, fetch::get(args, true)),
+            b"gat" => plain(consumed, fetch::get_and_touch(args, false)),
+            b"gats" => plain(consumed, fetch::get_and_touch(args, true)),
+            b"set" => self.storage(input, line, store::store(args, StoreVerb::Set)),
+            b"add" => self.storage(input, line, store::store(args, StoreVerb::Add)),
+            b"replace" => self.storage(input, line, store::store(args, StoreVerb::Replace)),
+            b"append" => self.storage(input, line, store::store(args, StoreVerb::Append)),
+            b"prepend" => self.storage(input, line, store::store(args, StoreVerb::Prepend)),
+            b"cas" => self.storage(input, line, store::cas(args)),
+            b"delete" => plain(consumed, update::delete(args)),
+            b"incr" => plain(consumed, update::arithmetic(args, Arithmetic::Incr)),
+            b"decr" => plain(consumed, update::arithmetic(args, Arithmetic::Decr)),
+            b"touch" => plain(consumed, update::touch(args)),
+            b"flush_all" => plain(consumed, admin::flush_all(args)),
+            b"verbosity" => plain(consumed, admin::verbosity(args)),
+            b"version" => plain(consumed, Ok(Command::Version)),
+            b"stats" => plain(consumed, Ok(Command::Stats { args })),
+            b"quit" => plain(consumed, Ok(Command::Quit)),
+            b"shutdown" => plain(consumed, Err(Rejection::answered(RequestError::ShutdownDisabled))),
+            _ => admin::unknown(verb, args).map_or(Decoded::Close, |rejection| Decoded::Reject { consumed, rejection }),
+        }
+    }
+
+    /// No LF in the whole input.
+    fn unfinished_line(&mut self, input: &[u8]) -> Decoded<'static> {
+        if input.len() > MAX_UNFINISHED_LINE && !(is_get(input) && input.len() <= MAX_GET_LINE) {
+            return Decoded::Close;
+        }
+        self.state = State::Line { searched: input.len() };
+        Decoded::Incomplete { consumed: 0, needed: input.len() + 1 }
+    }
+
+    /// A storage line, or what is wrong with it.
+    #[inline]
+    fn storage<'b>(&mut self, input: &'b [u8], line: &[u8], parsed: Result<Header<'b>, Refused>) -> Decoded<'b> {
+        match parsed {
+            Ok(header) if header.length > self.limits.max_value => self.too_large(input, line, header),
+            Ok(header) => self.value(input, Pending::new(line, &header)),
+            Err(Refused { rejection, length: None }) => Decoded::Reject { consumed: line.len(), rejection },
+            Err(Refused { rejection, length: Some(length) }) => {
+                self.skip(input, line.len(), length + LINE_END.len(), rejection)
+            }
+        }
+    }
+
+    #[inline]
+    fn value<'b>(&mut self, input: &'b [u8], pending: Pending) -> Decoded<'b> {
+        let consumed = pending.end();
+        let Some(block) = input.get(pending.line..consumed) else {
+            self.state = State::Value(pending);
+            return Decoded::Incomplete { consumed: 0, needed: consumed };
+        };
+        self.state = FRESH;
+        let (value, end) = block.split_at(pending.length);
+        let Pending { verb, flags, exptime, noreply, .. } = pending;
+        if end != LINE_END {
+            let rejection = Rejection { error: RequestError::BadDataChunk, noreply };
+            return Decoded::Reject { consumed, rejection };
+        }
+        let key = &input[pending.key_start..pending.key_end];
+        Decoded::Command { consumed, command: Command::Store { verb, key, flags, exptime, value, noreply } }
+    }
+
+    /// A value over the limit: skipped, and where it was to replace an older one unconditionally, that goes too.
+    #[cold]
+    fn too_large<'b>(&mut self, input: &'b [u8], line: &[u8], header: Header<'b>) -> Decoded<'b> {
+        let rejection = Rejection { error: RequestError::TooLarge, noreply: header.noreply };
+        let remaining = header.length + LINE_END.len();
+        if header.verb == StoreVerb::Set {
+            self.state = State::Skip { remaining, rejection };
+            return Decoded::Invalidate { consumed: line.len(), key: header.key };
+        }
+        self.skip(input, line.len(), remaining, rejection)
+    }
+
+    /// Skips what is there of the `remaining` bytes that begin at `start`.
+    #[cold]
+    fn skip(&mut self, input: &[u8], start: usize, remaining: usize, rejection: Rejection) -> Decoded<'static> {
+        let available = input.len() - start;
+        if available < remaining {
+            self.state = State::Skip { remaining: remaining - available, rejection };
+            return Decoded::Incomplete { consumed: input.len(), needed: 1 };
+        }
+        self.state = FRESH;
+        Decoded::Reject { consumed: start + remaining, rejection }
+    }
+}
+
+/// The outcome of a line that is a request on its own.
+#[inline]
+fn plain<'b>(consumed: usize, parsed: Result<Command<'b>, Rejection>) -> Decoded<'b> {
+    match parsed {
+        Ok(command) => Decoded::Command { consumed, command },
+        Err(rejection) => Decoded::Reject { consumed, rejection },
+    }
+}
+
+/// The first word of a line, and those behind it. A line that starts with a space has an empty first word.
+#[inline]
+fn split_line(line: &[u8]) -> (&[u8], Words<'_>) {
+    let text = line.strip_suffix(b"\n").unwrap_or(line);
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
+    let (verb, args) = text.split_at(end);
+    (verb, Words::new(args, MAX_ARGS))
+}
+
+/// Whether an unfinished line is, or might be taken for, a `get` or `gets`.
+fn is_get(line: &[u8]) -> bool {
+    const MAX_LEADING_SPACES: usize = 100;
+    let spaces = line.iter().take_while(|byte| **byte == b' ').count();
+    let text = &line[spaces..];
+    spaces <= MAX_LEADING_SPACES && (text.starts_with(b"get ") || text.starts_with(b"gets "))
+}

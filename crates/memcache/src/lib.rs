@@ -1,0 +1,97 @@
+//! The memcached wire formats: bytes in, commands out; reply bytes out.
+//!
+//! The crate does no I/O, has no clock and stores nothing. A server keeps one [`Decoder`] per connection, shows it the
+//! bytes that have arrived and drops those the decoder is done with; it executes each [`Command`] and appends the answer
+//! with the functions of [`reply`]. Input may be cut anywhere: the decoder remembers how far it has looked, so that a
+//! large value arriving in many pieces is neither searched nor parsed twice.
+//!
+//! ```
+//! use relativist_memcache::{Command, Decoded, Decoder, Limits, reply};
+//!
+//! let mut decoder = Decoder::new(Limits::default());
+//! let mut input: &[u8] = b"get apple pear\r\nincr apple x\r\nget pl";
+//! let mut out = Vec::new();
+//! loop {
+//!     match decoder.decode(input) {
+//!         Decoded::Command { consumed, command } => {
+//!             if let Command::Get { keys, .. } = command {
+//!                 for key in keys {
+//!                     reply::value(&mut out, key, 0, None, b"green");
+//!                 }
+//!                 out.extend_from_slice(reply::END);
+//!             }
+//!             input = &input[consumed..];
+//!         }
+//!         Decoded::Reject { consumed, rejection } => {
+//!             out.extend_from_slice(rejection.reply());
+//!             input = &input[consumed..];
+//!         }
+//!         Decoded::Invalidate { .. } | Decoded::Close => unreachable!("not with this input"),
+//!         Decoded::Incomplete { consumed, .. } => {
+//!             input = &input[consumed..];
+//!             break;
+//!         }
+//!     }
+//! }
+//! assert_eq!(input, b"get pl");
+//! assert_eq!(
+//!     out,
+//!     b"VALUE apple 0 5\r\ngreen\r\nVALUE pear 0 5\r\ngreen\r\nEND\r\n\
+//!       CLIENT_ERROR invalid numeric delta argument\r\n"
+//! );
+//! ```
+//!
+//! # What is spoken
+//! The classic text protocol as memcached 1.6.45 understands it: the commands of [`Command`], their error replies and
+//! their oddities. The meta commands (`mg` and its relatives) and the administrative ones that [`Command`] lacks are
+//! answered as unknown commands are; the binary protocol is recognised ([`Protocol::of_first_byte`]) but not decoded.
+//!
+//! Two differences are deliberate:
+//! * a `get` or `gets` line that has not ended within [`MAX_GET_LINE`] bytes closes the connection (memcached buffers it
+//!   without limit);
+//! * a key over [`MAX_KEY`] bytes in `get`, `gets`, `gat` or `gats` is answered by the error line alone (memcached sends
+//!   a stray empty line after it).
+//!
+//! # What a connection costs
+//! A client can make the server buffer one request: a line, which is [`MAX_UNFINISHED_LINE`] bytes unless it is a `get`,
+//! and a value of [`Limits::max_value`]. A value beyond that limit is dropped as it arrives. The decoder itself is about a
+//! hundred bytes, allocates nothing, and never panics.
+
+mod command;
+mod decode;
+mod error;
+mod number;
+mod parse;
+pub mod reply;
+mod words;
+
+pub use command::{Arithmetic, Command, StoreVerb};
+pub use decode::{Decoded, Decoder, Limits, MAX_GET_LINE, MAX_UNFINISHED_LINE};
+pub use error::{Rejection, RequestError};
+pub use words::{Keys, MAX_KEY, Words};
+
+/// The protocol of a connection, told by the first byte the client sends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Protocol {
+    /// Lines of text; what [`Decoder`] decodes.
+    Text,
+    /// 24-byte binary headers; not supported, so the connection is to be closed.
+    Binary,
+}
+
+impl Protocol {
+    /// Tells the protocol from the first byte of a connection: 0x80 opens a binary request, all else is text.
+    ///
+    /// ```
+    /// use relativist_memcache::Protocol;
+    /// assert_eq!(Protocol::of_first_byte(b'g'), Protocol::Text);
+    /// assert_eq!(Protocol::of_first_byte(0x80), Protocol::Binary);
+    /// ```
+    pub const fn of_first_byte(byte: u8) -> Self {
+        const BINARY_REQUEST: u8 = 0x80;
+        match byte {
+            BINARY_REQUEST => Self::Binary,
+            _ => Self::Text,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Commands about the server as a whole, and lines that are no command at all.
+
+use super::{MISSING_ARGUMENT, is_noreply};
+use crate::command::Command;
+use crate::error::{Rejection, RequestError};
+use crate::number;
+use crate::words::Words;
+
+/// `flush_all [EXPTIME] [noreply]`
+pub(crate) fn flush_all(mut args: Words<'_>) -> Result<Command<'_>, Rejection> {
+    let Some(first) = args.next() else {
+        return Ok(Command::FlushAll { exptime: 0, noreply: false });
+    };
+    let last = args.last();
+    let noreply = is_noreply(last.unwrap_or(first));
+    if noreply && last.is_none() {
+        return Ok(Command::FlushAll { exptime: 0, noreply });
+    }
+    let exptime = number::signed_32(first).ok_or(Rejection { error: RequestError::InvalidExptime, noreply })?;
+    Ok(Command::FlushAll { exptime, noreply })
+}
+
+/// `verbosity LEVEL [noreply]`
+pub(crate) fn verbosity(mut args: Words<'_>) -> Result<Command<'_>, Rejection> {
+    let level = args.next().ok_or(MISSING_ARGUMENT)?;
+    let noreply = is_noreply(args.last().unwrap_or(level));
+    match number::unsigned_32(level) {
+        Some(level) => Ok(Command::Verbosity { level, noreply }),
+        None => Err(Rejection { error: RequestError::BadFormat, noreply }),
+    }
+}
+
+/// Anything else; `None` closes the connection. A browser, or a script in one, that talks HTTP to the port is cut off,
+/// because the rest of its request could hold commands.
+pub(crate) fn unknown(verb: &[u8], args: Words<'_>) -> Option<Rejection> {
+    let last = args.last().unwrap_or(verb);
+    let is_http = last.starts_with(b"HTTP/");
+    (!is_http).then(|| Rejection { error: RequestError::UnknownCommand, noreply: is_noreply(last) })
+}

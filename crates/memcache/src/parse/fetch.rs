@@ -1,0 +1,22 @@
+//! `get`, `gets`, `gat` and `gats`: as many keys as the line holds, and no `noreply`.
+
+use super::MISSING_ARGUMENT;
+use crate::command::Command;
+use crate::error::{Rejection, RequestError};
+use crate::number;
+use crate::words::{Keys, Words};
+
+/// `get KEY+`, `gets KEY+`
+#[inline]
+pub(crate) fn get(args: Words<'_>, with_unique: bool) -> Result<Command<'_>, Rejection> {
+    let keys = Keys::new(args.into_rest()).map_err(Rejection::answered)?;
+    Ok(Command::Get { keys, with_unique })
+}
+
+/// `gat EXPTIME KEY+`, `gats EXPTIME KEY+`
+pub(crate) fn get_and_touch(mut args: Words<'_>, with_unique: bool) -> Result<Command<'_>, Rejection> {
+    let exptime = args.next().ok_or(MISSING_ARGUMENT)?;
+    let keys = Keys::new(args.into_rest()).map_err(Rejection::answered)?;
+    let exptime = number::signed_32(exptime).ok_or(Rejection::answered(RequestError::InvalidExptime))?;
+    Ok(Command::GetAndTouch { exptime, keys, with_unique })
+}

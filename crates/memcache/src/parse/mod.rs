@@ -1,0 +1,26 @@
+//! From the words behind a verb to what they ask for.
+//!
+//! One function per verb, grouped as in the submodules. They share three habits. A line with too few words, or whose
+//! value length is malformed, is refused aloud even if it ends in `noreply`. Every later refusal honours `noreply`, which
+//! is the last of the words looked at. Surplus words are ignored.
+
+pub(crate) mod admin;
+pub(crate) mod fetch;
+pub(crate) mod store;
+pub(crate) mod update;
+
+use crate::error::{Rejection, RequestError};
+use crate::words::MAX_KEY;
+
+/// Too few words on the line.
+const MISSING_ARGUMENT: Rejection = Rejection::answered(RequestError::BadFormat);
+
+#[inline]
+fn is_noreply(word: &[u8]) -> bool {
+    word == b"noreply"
+}
+
+#[inline]
+fn is_key(word: &[u8]) -> bool {
+    word.len() <= MAX_KEY
+}

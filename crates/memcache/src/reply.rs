@@ -1,0 +1,111 @@
+//! The bytes a server answers with: constant lines, and encoders that append to an output buffer.
+//!
+//! [`value`], [`number`] and [`version`] grow the buffer at most once.
+//!
+//! ```
+//! use relativist_memcache::reply;
+//!
+//! let mut out = Vec::new();
+//! reply::value(&mut out, b"apple", 7, Some(42), b"green");
+//! out.extend_from_slice(reply::END);
+//! assert_eq!(out, b"VALUE apple 7 5 42\r\ngreen\r\nEND\r\n");
+//! ```
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// The value was stored.
+pub const STORED: &[u8] = b"STORED\r\n";
+/// The condition of `add`, `replace`, `append` or `prepend` does not hold.
+pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
+/// The item of a `cas` has changed.
+pub const EXISTS: &[u8] = b"EXISTS\r\n";
+/// No such item.
+pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+/// The item was removed.
+pub const DELETED: &[u8] = b"DELETED\r\n";
+/// The item's expiry was set.
+pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
+/// Done.
+pub const OK: &[u8] = b"OK\r\n";
+/// End of a list of values or statistics.
+pub const END: &[u8] = b"END\r\n";
+/// The statistics were zeroed.
+pub const RESET: &[u8] = b"RESET\r\n";
+/// No such command, or no such group of statistics.
+pub const ERROR: &[u8] = b"ERROR\r\n";
+/// The line could not be understood.
+pub const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+/// The value does not end where its length says.
+pub const BAD_DATA_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
+/// The expiry is not a number.
+pub const INVALID_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
+/// The delta is not a number.
+pub const INVALID_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
+/// The stored value is not a number.
+pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+/// The value exceeds the largest item.
+pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+/// The memory limit is reached.
+pub const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
+/// The `shutdown` command is switched off.
+pub const SHUTDOWN_DISABLED: &[u8] = b"SERVER_ERROR: shutdown not enabled\r\n";
+/// There are as many connections as allowed.
+pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
+
+const CRLF: &[u8] = b"\r\n";
+/// Decimal digits of the largest `u64`.
+const MAX_DIGITS: usize = 20;
+
+/// Appends a whole hit: the `VALUE` line, the value and its CR LF. `unique` is given for `gets` and `gats`.
+///
+/// The list of hits is closed by [`END`].
+#[inline]
+pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, value: &[u8]) {
+    // "VALUE key flags length unique\r\n" + value + "\r\n"
+    out.reserve(b"VALUE ".len() + key.len() + 3 * (1 + MAX_DIGITS) + 2 * CRLF.len() + value.len());
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    spaced(out, flags.into());
+    spaced(out, value.len() as u64);
+    if let Some(unique) = unique {
+        spaced(out, unique);
+    }
+    out.extend_from_slice(CRLF);
+    out.extend_from_slice(value);
+    out.extend_from_slice(CRLF);
+}
+
+/// Appends a number on a line of its own: the answer to `incr` and `decr`.
+pub fn number(out: &mut Vec<u8>, number: u64) {
+    out.reserve(MAX_DIGITS + CRLF.len());
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    out.extend_from_slice(CRLF);
+}
+
+/// Appends one statistic: `STAT name value`. The list is closed by [`END`].
+///
+/// ```
+/// use relativist_memcache::reply;
+///
+/// let mut out = Vec::new();
+/// reply::stat(&mut out, "curr_items", 12);
+/// assert_eq!(out, b"STAT curr_items 12\r\n");
+/// ```
+pub fn stat(out: &mut Vec<u8>, name: impl Display, value: impl Display) {
+    write!(out, "STAT {name} {value}\r\n").expect("writing to a Vec does not fail");
+}
+
+/// Appends the answer to `version`.
+pub fn version(out: &mut Vec<u8>, version: &str) {
+    out.reserve(b"VERSION ".len() + version.len() + CRLF.len());
+    out.extend_from_slice(b"VERSION ");
+    out.extend_from_slice(version.as_bytes());
+    out.extend_from_slice(CRLF);
+}
+
+#[inline]
+fn spaced(out: &mut Vec<u8>, number: u64) {
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}

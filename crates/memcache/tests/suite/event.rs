@@ -1,0 +1,137 @@
+//! What a decoder makes of a whole stream, as owned values that can be compared; used by the tests and the fuzz targets.
+//!
+//! [`events`] plays the connection: it buffers, calls the decoder, drops what is consumed, and asserts on the way what
+//! holds for any input whatever.
+
+use relativist_memcache::{Arithmetic, Command, Decoded, Decoder, Limits, MAX_KEY, Rejection, StoreVerb};
+
+/// An owned [`Decoded`], less the bytes consumed and the waiting.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    Fetch { exptime: Option<i32>, keys: Vec<Vec<u8>>, with_unique: bool },
+    Store { verb: StoreVerb, key: Vec<u8>, flags: u32, exptime: i32, value: Vec<u8>, noreply: bool },
+    Arithmetic { key: Vec<u8>, op: Arithmetic, delta: u64, noreply: bool },
+    Delete { key: Vec<u8>, noreply: bool },
+    Touch { key: Vec<u8>, exptime: i32, noreply: bool },
+    FlushAll { exptime: i32, noreply: bool },
+    Version,
+    Verbosity { level: u32, noreply: bool },
+    Stats { args: Vec<Vec<u8>> },
+    Quit,
+    Invalidate { key: Vec<u8> },
+    Reject(Rejection),
+    Close,
+}
+
+impl Event {
+    fn from_command(command: Command<'_>) -> Self {
+        match command {
+            Command::Get { keys, with_unique } => Self::Fetch { exptime: None, keys: owned(keys), with_unique },
+            Command::GetAndTouch { exptime, keys, with_unique } => {
+                Self::Fetch { exptime: Some(exptime), keys: owned(keys), with_unique }
+            }
+            Command::Store { verb, key, flags, exptime, value, noreply } => {
+                Self::Store { verb, key: key.to_vec(), flags, exptime, value: value.to_vec(), noreply }
+            }
+            Command::Arithmetic { key, op, delta, noreply } => {
+                Self::Arithmetic { key: key.to_vec(), op, delta, noreply }
+            }
+            Command::Delete { key, noreply } => Self::Delete { key: key.to_vec(), noreply },
+            Command::Touch { key, exptime, noreply } => Self::Touch { key: key.to_vec(), exptime, noreply },
+            Command::FlushAll { exptime, noreply } => Self::FlushAll { exptime, noreply },
+            Command::Version => Self::Version,
+            Command::Verbosity { level, noreply } => Self::Verbosity { level, noreply },
+            Command::Stats { args } => Self::Stats { args: owned(args) },
+            Command::Quit => Self::Quit,
+        }
+    }
+
+    /// Panics when a limit of the protocol is not kept.
+    fn assert_limits(&self, limits: Limits) {
+        let keys = match self {
+            Self::Fetch { keys, .. } => keys.as_slice(),
+            Self::Store { key, .. }
+            | Self::Arithmetic { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Touch { key, .. }
+            | Self::Invalidate { key } => std::slice::from_ref(key),
+            _ => return,
+        };
+        assert!(!keys.is_empty(), "no key");
+        for key in keys {
+            assert!((1..=MAX_KEY).contains(&key.len()), "a key of {} bytes", key.len());
+            assert!(!key.contains(&b' ') && !key.contains(&b'\n'), "a separator in a key");
+        }
+        if let Self::Store { value, .. } = self {
+            assert!(value.len() <= limits.max_value, "a value of {} bytes", value.len());
+        }
+    }
+}
+
+fn owned<'b>(words: impl Iterator<Item = &'b [u8]>) -> Vec<Vec<u8>> {
+    words.map(<[u8]>::to_vec).collect()
+}
+
+/// A decoder and the bytes it has not consumed.
+pub struct Connection {
+    limits: Limits,
+    decoder: Decoder,
+    input: Vec<u8>,
+}
+
+impl Connection {
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, decoder: Decoder::new(limits), input: Vec::new() }
+    }
+
+    /// What the decoder makes of `bytes` in addition to those received before.
+    pub fn receive(&mut self, bytes: &[u8]) -> Vec<Event> {
+        self.input.extend_from_slice(bytes);
+        let mut start = 0;
+        let mut events = Vec::new();
+        loop {
+            let input = &self.input[start..];
+            let (consumed, event) = match self.decoder.decode(input) {
+                Decoded::Command { consumed, command } => (consumed, Event::from_command(command)),
+                Decoded::Reject { consumed, rejection } => (consumed, Event::Reject(rejection)),
+                Decoded::Invalidate { consumed, key } => (consumed, Event::Invalidate { key: key.to_vec() }),
+                Decoded::Incomplete { consumed, needed } => {
+                    assert!(consumed <= input.len(), "consumed more than there is");
+                    assert!(needed > input.len() - consumed, "waits for bytes that are there");
+                    self.input.drain(..start + consumed);
+                    return events;
+                }
+                Decoded::Close => {
+                    events.push(Event::Close);
+                    return events;
+                }
+            };
+            assert!((1..=input.len()).contains(&consumed), "no progress, or consumed more than there is");
+            event.assert_limits(self.limits);
+            events.push(event);
+            start += consumed;
+        }
+    }
+}
+
+/// What a fresh decoder makes of a stream that arrives in `pieces`; nothing is sent after a [`Event::Close`].
+pub fn events<'p>(limits: Limits, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<Event> {
+    let mut connection = Connection::new(limits);
+    let mut all = Vec::new();
+    for piece in pieces {
+        all.extend(connection.receive(piece));
+        if all.last() == Some(&Event::Close) {
+            break;
+        }
+    }
+    all
+}
+
+/// Cuts a stream at the given places, which may be in any order, repeated, or past its end.
+pub fn cut<'s>(stream: &'s [u8], places: &[usize]) -> Vec<&'s [u8]> {
+    let mut places: Vec<usize> = places.iter().copied().filter(|place| *place < stream.len()).collect();
+    places.push(stream.len());
+    places.sort_unstable();
+    let mut start = 0;
+    places.into_iter().map(|end| &stream[std::mem::replace(&mut start, end)..end]).collect()
+}

@@ -1,0 +1,12 @@
+//! The decoder and the reply encoders, tested through the public interface alone.
+
+mod admin;
+mod event;
+mod fetch;
+mod framing;
+mod properties;
+mod reply;
+mod request;
+mod store;
+mod transcripts;
+mod update;

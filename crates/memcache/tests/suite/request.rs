@@ -1,0 +1,60 @@
+//! The client's side: requests as bytes.
+
+use relativist_memcache::{Arithmetic, StoreVerb};
+
+use crate::event::Event;
+
+/// Spells the request that decodes to `event`, which must be a command.
+pub fn encode(event: &Event) -> Vec<u8> {
+    match event {
+        Event::Fetch { exptime, keys, with_unique } => {
+            let verb = if exptime.is_some() { "gat" } else { "get" };
+            let s = if *with_unique { "s" } else { "" };
+            let exptime = exptime.map_or(String::new(), |exptime| format!(" {exptime}"));
+            let mut line = format!("{verb}{s}{exptime}").into_bytes();
+            for key in keys {
+                line.push(b' ');
+                line.extend_from_slice(key);
+            }
+            line.extend_from_slice(b"\r\n");
+            line
+        }
+        Event::Store { verb, key, flags, exptime, value, noreply } => {
+            let (verb, unique) = match verb {
+                StoreVerb::Set => ("set", String::new()),
+                StoreVerb::Add => ("add", String::new()),
+                StoreVerb::Replace => ("replace", String::new()),
+                StoreVerb::Append => ("append", String::new()),
+                StoreVerb::Prepend => ("prepend", String::new()),
+                StoreVerb::Cas(unique) => ("cas", format!(" {unique}")),
+            };
+            let mut request = with_key(verb, key, &format!(" {flags} {exptime} {}{unique}", value.len()), *noreply);
+            request.extend_from_slice(value);
+            request.extend_from_slice(b"\r\n");
+            request
+        }
+        Event::Arithmetic { key, op, delta, noreply } => {
+            let verb = match op {
+                Arithmetic::Incr => "incr",
+                Arithmetic::Decr => "decr",
+            };
+            with_key(verb, key, &format!(" {delta}"), *noreply)
+        }
+        Event::Delete { key, noreply } => with_key("delete", key, "", *noreply),
+        Event::Touch { key, exptime, noreply } => with_key("touch", key, &format!(" {exptime}"), *noreply),
+        Event::FlushAll { exptime, noreply } => format!("flush_all {exptime}{}\r\n", suffix(*noreply)).into_bytes(),
+        Event::Version => b"version\r\n".to_vec(),
+        Event::Verbosity { level, noreply } => format!("verbosity {level}{}\r\n", suffix(*noreply)).into_bytes(),
+        Event::Stats { args } => [b"stats ", args.join(&b' ').as_slice(), b"\r\n"].concat(),
+        Event::Quit => b"quit\r\n".to_vec(),
+        Event::Invalidate { .. } | Event::Reject(_) | Event::Close => panic!("not a request: {event:?}"),
+    }
+}
+
+fn with_key(verb: &str, key: &[u8], arguments: &str, noreply: bool) -> Vec<u8> {
+    [verb.as_bytes(), b" ", key, arguments.as_bytes(), suffix(noreply).as_bytes(), b"\r\n"].concat()
+}
+
+fn suffix(noreply: bool) -> &'static str {
+    if noreply { " noreply" } else { "" }
+}

@@ -1,0 +1,138 @@
+//! `set`, `add`, `replace`, `append`, `prepend` and `cas`.
+
+use relativist_memcache::{RequestError, StoreVerb};
+
+use crate::event::Event;
+use crate::framing::{aloud, decode, silent};
+
+fn stored(verb: StoreVerb, flags: u32, exptime: i32, value: &[u8]) -> Event {
+    Event::Store { verb, key: b"k".to_vec(), flags, exptime, value: value.to_vec(), noreply: false }
+}
+
+#[test]
+fn each_verb_is_told_apart() {
+    let verbs = [
+        ("set", "", StoreVerb::Set),
+        ("add", "", StoreVerb::Add),
+        ("replace", "", StoreVerb::Replace),
+        ("append", "", StoreVerb::Append),
+        ("prepend", "", StoreVerb::Prepend),
+        ("cas", " 18446744073709551615", StoreVerb::Cas(u64::MAX)),
+    ];
+    for (name, unique, verb) in verbs {
+        let request = format!("{name} k 7 -9 2{unique}\r\nhi\r\n");
+        assert_eq!(decode(request.as_bytes()), [stored(verb, 7, -9, b"hi")], "{name}");
+    }
+}
+
+#[test]
+fn values_are_opaque() {
+    assert_eq!(decode(b"set k 0 0 0\r\n\r\n"), [stored(StoreVerb::Set, 0, 0, b"")]);
+    assert_eq!(decode(b"set k 0 0 8\r\na\r\nb\r\n\0\xff\r\n"), [stored(StoreVerb::Set, 0, 0, b"a\r\nb\r\n\0\xff")]);
+    assert_eq!(decode(b"set k 0 0 2\nok\r\n"), [stored(StoreVerb::Set, 0, 0, b"ok")]);
+}
+
+#[test]
+fn a_short_block_takes_what_follows() {
+    assert_eq!(decode(b"set k 0 0 10\r\nshort\r\nxyz\r\n"), [stored(StoreVerb::Set, 0, 0, b"short\r\nxyz")]);
+}
+
+#[test]
+fn flags_and_expiry_are_lax() {
+    assert_eq!(decode(b"set k +5 \t0 1\r\nx\r\n"), [stored(StoreVerb::Set, 5, 0, b"x")]);
+    assert_eq!(decode(b"set k 4294967295 4294967295 1\r\nx\r\n"), [stored(StoreVerb::Set, u32::MAX, -1, b"x")]);
+}
+
+#[test]
+fn missing_words_leave_no_block_to_skip() {
+    for line in ["set", "set k", "add k 0", "replace k 0 0", "cas k 0 0", "set k 0 0 "] {
+        let request = format!("{line}\r\nversion\r\n");
+        assert_eq!(decode(request.as_bytes()), [aloud(RequestError::BadFormat), Event::Version], "{line:?}");
+    }
+}
+
+#[test]
+fn a_malformed_length_leaves_no_block_to_skip() {
+    let lengths =
+        ["abc", "1x", "-1", "+1", "2147483646", "4294967296", "99999999999999999999", "000000000001", "noreply"];
+    for length in lengths {
+        let request = format!("set k 0 0 {length} noreply\r\nversion\r\n");
+        assert_eq!(decode(request.as_bytes()), [aloud(RequestError::BadFormat), Event::Version], "{length}");
+    }
+}
+
+#[test]
+fn a_block_of_known_length_is_skipped_before_the_complaint() {
+    let long_key = format!("set {} 0 0 9", "k".repeat(251));
+    for line in
+        ["set k abc 0 9", "set k -1 0 9", "set k 0 1.5 9", "cas k 0 0 9", "cas k 0 0 9 x", "cas k 0 0 9 -1", &long_key]
+    {
+        let request = format!("{line}\r\nversion\r\n\r\nversion\r\n");
+        assert_eq!(decode(request.as_bytes()), [aloud(RequestError::BadFormat), Event::Version], "{line}");
+    }
+}
+
+#[test]
+fn a_complaint_about_a_known_length_honours_noreply() {
+    let long_key = format!("set {} 0 0 2", "k".repeat(251));
+    for line in ["set k abc 0 2", "cas k 0 0 2", "cas k 0 0 2 x", &long_key] {
+        let request = format!("{line} noreply\r\nhi\r\n");
+        assert_eq!(decode(request.as_bytes()), [silent(RequestError::BadFormat)], "{line}");
+    }
+}
+
+#[test]
+fn a_bad_data_chunk_consumes_its_length_and_two_bytes() {
+    let bad = aloud(RequestError::BadDataChunk);
+    assert_eq!(decode(b"set k 0 0 5\r\nhello\n\rversion\r\n"), [bad.clone(), Event::Version]);
+    assert_eq!(decode(b"set k 0 0 3\r\nabc\n\nversion\r\n"), [bad.clone(), Event::Version]);
+    assert_eq!(decode(b"set k 0 0 2\r\nab\r\r\n"), [bad.clone(), aloud(RequestError::BadFormat)]);
+    assert_eq!(decode(b"set k 0 0 0\r\nhello\r\n"), [bad, aloud(RequestError::UnknownCommand)]);
+    let expected = [silent(RequestError::BadDataChunk), aloud(RequestError::UnknownCommand)];
+    assert_eq!(decode(b"set k 0 0 2 noreply\r\ntoolong\r\n"), expected);
+}
+
+#[test]
+fn a_value_over_the_limit_is_refused_after_it_was_skipped() {
+    let value = "v".repeat(65);
+    for line in ["add k 0 0 65", "append k 0 0 65", "replace k 0 0 65", "cas k 0 0 65 1"] {
+        let request = format!("{line}\r\n{value}\r\nversion\r\n");
+        assert_eq!(decode(request.as_bytes()), [aloud(RequestError::TooLarge), Event::Version], "{line}");
+    }
+    let request = format!("set k 0 0 64\r\n{}\r\n", &value[1..]);
+    assert_eq!(decode(request.as_bytes()), [stored(StoreVerb::Set, 0, 0, &value.as_bytes()[1..])]);
+}
+
+#[test]
+fn a_set_over_the_limit_invalidates_the_old_value_at_once() {
+    let old = Event::Invalidate { key: b"k".to_vec() };
+    assert_eq!(decode(b"set k 0 0 65\r\nvvv"), std::slice::from_ref(&old));
+    let request = format!("set k 0 0 65\r\n{}\r\nversion\r\n", "v".repeat(65));
+    assert_eq!(decode(request.as_bytes()), [old.clone(), aloud(RequestError::TooLarge), Event::Version]);
+    let request = format!("set k 0 0 65 noreply\r\n{}\r\n", "v".repeat(65));
+    assert_eq!(decode(request.as_bytes()), [old, silent(RequestError::TooLarge)]);
+}
+
+#[test]
+fn other_complaints_come_before_the_size() {
+    let request = format!("set k x 0 65\r\n{}\r\n", "v".repeat(65));
+    assert_eq!(decode(request.as_bytes()), [aloud(RequestError::BadFormat)]);
+}
+
+#[test]
+fn noreply_is_the_exact_last_word() {
+    let silent = |line: &str| {
+        let request = format!("{line}\r\nv\r\n");
+        match decode(request.as_bytes()).as_slice() {
+            [Event::Store { noreply, .. }] => *noreply,
+            other => panic!("{line}: {other:?}"),
+        }
+    };
+    assert!(silent("set k 0 0 1 noreply"));
+    assert!(silent("set k 0 0 1 x y noreply  "));
+    assert!(silent("cas k 0 0 1 5 noreply"));
+    assert!(!silent("set noreply 0 0 1"));
+    assert!(!silent("set k 0 0 1 noreply x"));
+    assert!(!silent("set k 0 0 1 NOREPLY"));
+    assert!(!silent("set k 0 0 1 noreplyx"));
+}

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Two million items through relativistd by an unmodified client, pymemcache: the table grows from its smallest size to millions of
+# buckets while they are stored and read back, and shrinks back while they are deleted. Nothing may be lost or stale.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! /usr/bin/python3 -c 'import pymemcache' 2>/dev/null; then
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq
+  $sudo apt-get install -y -qq python3-pymemcache >/dev/null
+fi
+cargo build --release --locked
+source ci/server.sh
+start_server -m 1024 -t 2
+/usr/bin/python3 ci/scale_session.py "$port" "${1:-2000000}"

@@ -1,0 +1,63 @@
+//! The limit on open connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Admits so many at a time.
+#[derive(Debug)]
+pub struct Gate {
+    inside: AtomicUsize,
+    limit: usize,
+}
+
+/// Permission to be inside; dropping it leaves.
+#[derive(Debug)]
+pub struct Pass(Arc<Gate>);
+
+impl Gate {
+    /// A gate that admits `limit` at a time.
+    pub fn new(limit: usize) -> Arc<Gate> {
+        Arc::new(Gate { inside: AtomicUsize::new(0), limit })
+    }
+
+    /// A pass, or none when the limit is reached. To be called by one thread only: two could take the last place twice.
+    pub fn admit(self: &Arc<Gate>) -> Option<Pass> {
+        if self.inside() >= self.limit {
+            return None;
+        }
+        // Relaxed (all accesses): a count that guards no memory.
+        self.inside.fetch_add(1, Ordering::Relaxed);
+        Some(Pass(Arc::clone(self)))
+    }
+
+    /// How many are inside.
+    pub fn inside(&self) -> usize {
+        self.inside.load(Ordering::Relaxed)
+    }
+
+    /// How many may be inside.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_gate_admits_when_somebody_leaves() {
+        let gate = Gate::new(2);
+        let (first, _second) = (gate.admit().unwrap(), gate.admit().unwrap());
+        assert!(gate.admit().is_none());
+        drop(first);
+        assert!(gate.admit().is_some());
+        assert_eq!(gate.inside(), 1);
+    }
+}

@@ -1,0 +1,45 @@
+//! A memcached server whose storage engine is a relativistic hash table.
+//!
+//! The program is in `main.rs`; everything it does is in this library, so that tests can run whole servers in their own
+//! process:
+//!
+//! ```
+//! use relativistd::{Options, Server};
+//! use std::io::{Read, Write};
+//! use std::net::TcpStream;
+//!
+//! let options = Options::parse_from_args(["relativistd", "-p", "-1", "-t", "1"])?;
+//! let server = Server::bind(&options)?;
+//! let (address, stopper) = (server.addresses()[0], server.stopper());
+//! let running = std::thread::spawn(|| server.run());
+//!
+//! let mut client = TcpStream::connect(address)?;
+//! client.write_all(b"set greeting 0 0 5\r\nhello\r\nget greeting\r\nquit\r\n")?;
+//! let mut answers = String::new();
+//! client.read_to_string(&mut answers)?;
+//! assert_eq!(answers, "STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n");
+//!
+//! stopper.stop();
+//! running.join().unwrap()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Layers, each knowing only those below it: `net` moves bytes, [`execute`] turns commands into replies, [`engine`] stores.
+//! The wire format is the crate `relativist-memcache`, the table the crate `relativist`.
+
+pub mod clock;
+pub mod engine;
+mod error;
+pub mod execute;
+pub mod gate;
+pub mod log;
+mod net;
+pub mod options;
+mod process;
+mod server;
+pub mod stats;
+
+pub use error::StartError;
+pub use net::Stopper;
+pub use options::Options;
+pub use server::Server;

@@ -1,0 +1,22 @@
+//! The network: sockets, event loops, and the buffers between them and execution.
+//!
+//! One thread accepts. It hands each connection to one of the worker threads, in turn, where it stays. (Letting the kernel
+//! spread connections over one listener per worker, by `SO_REUSEPORT`, leaves workers idle when there are few connections,
+//! does not exist for Unix sockets, and could not enforce one limit on all connections.) The accepting thread also
+//! drives the clock, having nothing else to do.
+//!
+//! A worker runs one event loop over non-blocking sockets. A connection gets its turn when its socket is ready: it reads
+//! once, executes all that arrived, and answers by one write. Then it is the next one's turn, however much more there may
+//! be to read. Every buffer is bounded: a client that does not read its answers is not read from.
+
+mod acceptor;
+mod buffer;
+mod connection;
+mod listener;
+mod stream;
+mod worker;
+
+pub(crate) use acceptor::Acceptor;
+pub use acceptor::Stopper;
+pub(crate) use listener::{Listener, bind_tcp, bind_unix, write_port_file};
+pub(crate) use worker::{Worker, WorkerHandle};

@@ -1,0 +1,133 @@
+//! The accepting thread: takes connections in, deals them out to workers, and drives the clock.
+
+use super::listener::Listener;
+use super::stream::Stream;
+use super::worker::{Newcomer, WorkerHandle};
+use crate::execute::Service;
+use crate::log::Level;
+use crate::stats::Counters;
+use crossbeam_utils::CachePadded;
+use mio::{Events, Interest, Poll, Token, Waker};
+use relativist_memcache::reply;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const EVENTS: usize = 64;
+
+/// What the waker's events carry; listeners carry their index.
+const WAKER: Token = Token(usize::MAX);
+
+/// Stops a server from another thread.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    is_stopped: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+impl Stopper {
+    /// Makes the server close its connections and return. May be called more than once.
+    pub fn stop(&self) {
+        // Release: pairs with the Acquire in `Acceptor::run`, so that what the caller did before is seen after.
+        self.is_stopped.store(true, Ordering::Release);
+        // If the acceptor cannot be woken it wakes by itself for the next tick of the clock.
+        let _ = self.waker.wake();
+    }
+}
+
+/// The listeners and those who work for them.
+pub(crate) struct Acceptor<E> {
+    poll: Poll,
+    listeners: Vec<Listener>,
+    service: Arc<Service<E>>,
+    counters: Arc<CachePadded<Counters>>,
+    stopper: Stopper,
+}
+
+impl<E> Acceptor<E> {
+    /// An acceptor that counts on the counters of `thread`.
+    pub(crate) fn new(
+        service: Arc<Service<E>>,
+        thread: usize,
+        mut listeners: Vec<Listener>,
+    ) -> io::Result<Acceptor<E>> {
+        let poll = Poll::new()?;
+        for (index, listener) in listeners.iter_mut().enumerate() {
+            poll.registry().register(listener.source(), Token(index), Interest::READABLE)?;
+        }
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let stopper = Stopper { is_stopped: Arc::default(), waker };
+        let counters = service.counters.of_thread(thread);
+        Ok(Acceptor { poll, listeners, service, counters, stopper })
+    }
+
+    pub(crate) fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+
+    pub(crate) fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Deals connections out to `workers` until stopped. The workers stop when it returns, for their handles are dropped.
+    ///
+    /// # Errors
+    /// When the kernel reports no more events.
+    pub(crate) fn run(mut self, workers: Vec<WorkerHandle>) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut turn = workers.iter().cycle();
+        // Acquire: pairs with the Release in `Stopper::stop`.
+        while !self.stopper.is_stopped.load(Ordering::Acquire) {
+            match self.poll.poll(&mut events, Some(self.service.ticker.until_next_tick())) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            self.service.ticker.tick();
+            // Not only those with an event: accepting may have failed the last time, for lack of descriptors say, and what
+            // is still waiting is not announced again.
+            for listener in &self.listeners {
+                self.accept_all(listener, &mut turn)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn accept_all<'w>(&self, listener: &Listener, turn: &mut impl Iterator<Item = &'w WorkerHandle>) -> io::Result<()> {
+        loop {
+            match listener.accept() {
+                Ok(stream) => self.admit(stream, turn)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if is_passing(&error) => (),
+                Err(error) => {
+                    self.service.log.say(Level::Warning, format_args!("cannot accept a connection: {error}"));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn admit<'w>(&self, stream: Stream, turn: &mut impl Iterator<Item = &'w WorkerHandle>) -> io::Result<()> {
+        let Some(pass) = self.service.gate.admit() else {
+            self.refuse(stream);
+            return Ok(());
+        };
+        self.counters.total_connections.bump();
+        self.service.log.say(Level::Connection, format_args!("connection accepted"));
+        match turn.next() {
+            Some(worker) => worker.give(Newcomer { stream, pass }),
+            None => Ok(()),
+        }
+    }
+
+    fn refuse(&self, mut stream: Stream) {
+        self.counters.rejected_connections.bump();
+        self.service.log.say(Level::Trouble, format_args!("connection refused: there are too many"));
+        // A courtesy: a fresh socket has room for it, and if not there is nobody to tell.
+        let _ = stream.write(reply::TOO_MANY_CONNECTIONS);
+    }
+}
+
+/// Whether accepting failed because of that one connection.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
+}

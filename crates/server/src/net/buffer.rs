@@ -1,0 +1,212 @@
+//! Input and output buffers, and where idle ones are kept.
+//!
+//! A connection holds buffers only while something is in them. Between requests they lie in the [`Pool`] of its worker, so
+//! thousands of idle connections cost no buffer memory, and busy ones share a few buffers that stay in the cache.
+
+use std::io::{self, Read, Write};
+
+/// Size of a fresh input buffer, and so of what a connection reads in one turn.
+const INPUT_SIZE: usize = 64 << 10;
+
+/// An output buffer that has grown beyond this is freed when it is empty.
+const LARGEST_POOLED_OUTPUT: usize = 512 << 10;
+
+/// Idle buffers kept, of each kind.
+const POOLED: usize = 16;
+
+/// Received bytes that were not consumed yet. All of the storage is initialised; `start..end` holds input.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    storage: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+/// Bytes to be sent. Nothing is appended while some of it was sent and some not.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+/// Buffers without an owner.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    inputs: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+}
+
+impl Input {
+    /// What was received and not consumed.
+    pub(super) fn unread(&self) -> &[u8] {
+        &self.storage[self.start..self.end]
+    }
+
+    /// Drops the first `count` unread bytes.
+    pub(super) fn consume(&mut self, count: usize) {
+        debug_assert!(count <= self.unread().len());
+        self.start += count;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Reads once, as much as there is room for. Returns how much, and whether that filled the room, so that there may be
+    /// more to read.
+    pub(super) fn fill_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
+        self.make_room();
+        let room = &mut self.storage[self.end..];
+        let count = source.read(room)?;
+        let is_filled = count == room.len();
+        self.end += count;
+        Ok((count, is_filled))
+    }
+
+    /// Makes room at the end. What is unread moves to the front: that is seldom more than a part of a command. If that fills
+    /// the storage, it doubles: the size grows with what a client has sent, not with what it has announced.
+    fn make_room(&mut self) {
+        if self.start > 0 {
+            self.storage.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end == self.storage.len() {
+            let size = (self.storage.len() * 2).max(INPUT_SIZE);
+            self.storage.resize(size, 0);
+        }
+    }
+}
+
+impl Output {
+    /// Where to append. There is nothing in it that was sent already.
+    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+        debug_assert_eq!(self.sent, 0);
+        &mut self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Writes what `sink` takes, and returns how much. The buffer is empty when all was taken.
+    pub(super) fn drain_into(&mut self, sink: &mut impl Write) -> io::Result<usize> {
+        let before = self.sent;
+        while self.sent < self.bytes.len() {
+            match sink.write(&self.bytes[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(self.sent - before),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+        let count = self.sent - before;
+        self.bytes.clear();
+        self.sent = 0;
+        Ok(count)
+    }
+}
+
+impl Pool {
+    /// Gives storage to buffers that have none.
+    pub(super) fn lend(&mut self, input: &mut Input, output: &mut Output) {
+        if input.storage.is_empty() {
+            input.storage = self.inputs.pop().unwrap_or_default();
+        }
+        if output.bytes.capacity() == 0 {
+            output.bytes = self.outputs.pop().unwrap_or_default();
+        }
+    }
+
+    /// Takes back the storage of empty buffers. Grown ones are freed.
+    pub(super) fn take_back(&mut self, input: &mut Input, output: &mut Output) {
+        if input.unread().is_empty() {
+            let storage = std::mem::take(input).storage;
+            if storage.len() == INPUT_SIZE && self.inputs.len() < POOLED {
+                self.inputs.push(storage);
+            }
+        }
+        if output.is_empty() {
+            let bytes = std::mem::take(output).bytes;
+            if bytes.capacity() > 0 && bytes.capacity() <= LARGEST_POOLED_OUTPUT && self.outputs.len() < POOLED {
+                self.outputs.push(bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many bytes and then blocks.
+    struct Sink(usize, Vec<u8>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.0).min(3);
+            if count == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.0 -= count;
+            self.1.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn input_keeps_its_bytes_when_it_moves_and_grows() {
+        let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
+        let mut source = &bytes[..];
+        let mut input = Input::default();
+        assert_eq!(input.fill_from(&mut source).unwrap(), (INPUT_SIZE, true));
+        input.consume(10);
+        while !source.is_empty() {
+            input.fill_from(&mut source).unwrap();
+        }
+        assert_eq!(input.unread(), &bytes[10..]);
+        assert_eq!(input.fill_from(&mut source).unwrap(), (0, false));
+    }
+
+    #[test]
+    fn input_does_not_grow_ahead_of_what_was_sent() {
+        let mut input = Input::default();
+        input.fill_from(&mut &b"set k 0 0 1048000"[..]).unwrap();
+        assert_eq!(input.storage.len(), INPUT_SIZE);
+    }
+
+    #[test]
+    fn output_goes_on_where_it_was_blocked() {
+        let mut output = Output::default();
+        output.bytes().extend_from_slice(b"0123456789");
+        let mut sink = Sink(4, Vec::new());
+        assert_eq!(output.drain_into(&mut sink).unwrap(), 4);
+        assert!(!output.is_empty());
+        sink.0 = 100;
+        assert_eq!(output.drain_into(&mut sink).unwrap(), 6);
+        assert!(output.is_empty());
+        assert_eq!(sink.1, b"0123456789");
+    }
+
+    #[test]
+    fn the_pool_takes_back_empty_buffers_only() {
+        let (mut pool, mut input, mut output) = (Pool::default(), Input::default(), Output::default());
+        input.fill_from(&mut &b"x"[..]).unwrap();
+        output.bytes().push(b'y');
+        pool.take_back(&mut input, &mut output);
+        assert!(pool.inputs.is_empty() && pool.outputs.is_empty());
+        input.consume(1);
+        output.drain_into(&mut io::sink()).unwrap();
+        pool.take_back(&mut input, &mut output);
+        assert_eq!((pool.inputs.len(), pool.outputs.len()), (1, 1));
+        pool.lend(&mut input, &mut output);
+        assert_eq!(input.storage.len(), INPUT_SIZE);
+    }
+}

@@ -1,0 +1,173 @@
+//! What the server counts, without a memory line that two threads write.
+//!
+//! Every worker has a [`Counters`] of its own. Reading adds them up; that is rare and may be slow. `stats reset` must not
+//! write counters of other threads either: it remembers the sums of that moment, and later ones are told relative to it.
+
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A number that one thread counts up and all may read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `amount`. Only for the one thread that owns the counter: two would lose counts.
+    pub fn add(&self, amount: u64) {
+        // Relaxed: no other memory is read by what the count says; a load and a store suffice for a single writer.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// Adds one. As [`add`](Self::add).
+    pub fn bump(&self) {
+        self.add(1);
+    }
+
+    fn get(&self) -> u64 {
+        // Relaxed: as in `add`.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters of one thread.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Counter,)*
+        }
+
+        /// Sums over all threads at some moment.
+        #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+        pub struct Totals {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Totals {
+            fn include(&mut self, counters: &Counters) {
+                $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
+            }
+
+            fn exclude(&mut self, earlier: &Totals) {
+                $(self.$name = self.$name.wrapping_sub(earlier.$name);)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections accepted.
+    total_connections,
+    /// Connections refused because there were too many.
+    rejected_connections,
+    /// Keys asked for by `get` and `gets`.
+    cmd_get,
+    /// Stores attempted.
+    cmd_set,
+    /// `flush_all` commands.
+    cmd_flush,
+    /// Keys asked for by `touch`, `gat` and `gats`.
+    cmd_touch,
+    /// Keys found by `get` and `gets`.
+    get_hits,
+    /// Keys not found by `get` and `gets`.
+    get_misses,
+    /// Misses because the item had expired.
+    get_expired,
+    /// Misses because the item was flushed.
+    get_flushed,
+    /// Deletions without an item.
+    delete_misses,
+    /// Deletions of an item.
+    delete_hits,
+    /// Increments without an item.
+    incr_misses,
+    /// Increments of an item.
+    incr_hits,
+    /// Decrements without an item.
+    decr_misses,
+    /// Decrements of an item.
+    decr_hits,
+    /// Comparing stores without an item.
+    cas_misses,
+    /// Comparing stores that found the unique they expected.
+    cas_hits,
+    /// Comparing stores that found another unique.
+    cas_badval,
+    /// Items touched.
+    touch_hits,
+    /// Touches without an item.
+    touch_misses,
+    /// Stores refused for their size.
+    store_too_large,
+    /// Stores refused for lack of memory.
+    store_no_memory,
+    /// Bytes from clients.
+    bytes_read,
+    /// Bytes to clients.
+    bytes_written,
+    /// Times a busy connection had to let others go first.
+    conn_yields,
+    /// Items stored.
+    total_items,
+}
+
+/// All threads' counters.
+#[derive(Debug)]
+pub struct Registry {
+    threads: Box<[Arc<CachePadded<Counters>>]>,
+    /// The sums at the last reset.
+    baseline: Mutex<Totals>,
+}
+
+impl Registry {
+    /// Counters for `threads` threads.
+    pub fn new(threads: usize) -> Registry {
+        Registry { threads: (0..threads).map(|_| Arc::default()).collect(), baseline: Mutex::default() }
+    }
+
+    /// The counters of one thread, which nobody else may count on.
+    ///
+    /// # Panics
+    /// If there is no such thread.
+    pub fn of_thread(&self, thread: usize) -> Arc<CachePadded<Counters>> {
+        Arc::clone(&self.threads[thread])
+    }
+
+    /// The sums since the last reset.
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.since_start();
+        totals.exclude(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner));
+        totals
+    }
+
+    /// Lets the sums start from zero.
+    pub fn reset(&self) {
+        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.since_start();
+    }
+
+    fn since_start(&self) -> Totals {
+        let mut totals = Totals::default();
+        for counters in &self.threads {
+            totals.include(counters);
+        }
+        totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_add_up_threads_since_the_reset() {
+        let registry = Registry::new(2);
+        registry.of_thread(0).cmd_get.add(3);
+        registry.of_thread(1).cmd_get.bump();
+        assert_eq!(registry.totals().cmd_get, 4);
+        registry.reset();
+        assert_eq!(registry.totals(), Totals::default());
+        registry.of_thread(1).cmd_get.bump();
+        assert_eq!(registry.totals().cmd_get, 1);
+    }
+}

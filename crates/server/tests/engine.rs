@@ -1,0 +1,294 @@
+//! The engine, under a clock set by hand and under many threads.
+
+use relativistd::clock::Clock;
+use relativistd::engine::{Content, CountError, Direction, Engine, Lookup, Mode, Relativistic, Store, TableStats};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const NOW: u32 = 1_700_000_000;
+const MAX_VALUE: usize = 1 << 20;
+
+fn engine() -> (Relativistic, Arc<Clock>) {
+    let clock = Arc::new(Clock::new(NOW));
+    (Relativistic::new(Arc::clone(&clock), 1 << 30, MAX_VALUE).unwrap(), clock)
+}
+
+fn store(engine: &Relativistic, mode: Mode, key: &str, value: &str) -> Store {
+    store_until(engine, mode, key, value, 0)
+}
+
+fn store_until(engine: &Relativistic, mode: Mode, key: &str, value: &str, exptime: i32) -> Store {
+    engine.store(mode, key.as_bytes(), Content { flags: 7, exptime, value: value.as_bytes() })
+}
+
+fn get(engine: &Relativistic, key: &str) -> Option<String> {
+    let mut value = None;
+    let lookup = engine.get(key.as_bytes(), |hit| value = Some(String::from_utf8(hit.value.to_vec()).unwrap()));
+    assert_eq!(lookup == Lookup::Hit, value.is_some());
+    value
+}
+
+fn unique(engine: &Relativistic, key: &str) -> u64 {
+    let mut unique = 0;
+    assert_eq!(engine.get(key.as_bytes(), |hit| unique = hit.unique), Lookup::Hit);
+    unique
+}
+
+#[test]
+fn modes() {
+    let (engine, _) = engine();
+    assert_eq!(store(&engine, Mode::Replace, "k", "x"), Store::NotStored);
+    assert_eq!(store(&engine, Mode::Append, "k", "x"), Store::NotStored);
+    assert_eq!(store(&engine, Mode::Prepend, "k", "x"), Store::NotStored);
+    assert_eq!(store(&engine, Mode::CompareUnique(1), "k", "x"), Store::NotFound);
+    assert_eq!(store(&engine, Mode::Add, "k", "b"), Store::Stored);
+    assert_eq!(store(&engine, Mode::Add, "k", "x"), Store::NotStored);
+    assert_eq!(store(&engine, Mode::Append, "k", "c"), Store::Stored);
+    assert_eq!(store(&engine, Mode::Prepend, "k", "a"), Store::Stored);
+    assert_eq!(get(&engine, "k").as_deref(), Some("abc"));
+    let old = unique(&engine, "k");
+    assert_eq!(store(&engine, Mode::CompareUnique(old), "k", "new"), Store::Stored);
+    assert_eq!(store(&engine, Mode::CompareUnique(old), "k", "newer"), Store::Exists);
+    assert!(unique(&engine, "k") > old);
+    assert!(engine.delete(b"k"));
+    assert!(!engine.delete(b"k"));
+    assert_eq!(get(&engine, "k"), None);
+}
+
+#[test]
+fn joined_values_stay_within_the_limit() {
+    let (engine, _) = engine();
+    store(&engine, Mode::Set, "k", &"x".repeat(MAX_VALUE - 1));
+    assert_eq!(store(&engine, Mode::Append, "k", "yy"), Store::NotStored);
+    assert_eq!(store(&engine, Mode::Prepend, "k", "y"), Store::Stored);
+    assert_eq!(get(&engine, "k").unwrap().len(), MAX_VALUE);
+}
+
+#[test]
+fn counting_pads_and_grows() {
+    let (engine, _) = engine();
+    assert_eq!(engine.count(b"n", Direction::Up, 1), Err(CountError::NotFound));
+    store(&engine, Mode::Set, "n", "10");
+    assert_eq!(engine.count(b"n", Direction::Down, 1), Ok(9));
+    assert_eq!(get(&engine, "n").as_deref(), Some("9 "));
+    assert_eq!(engine.count(b"n", Direction::Up, u64::MAX), Ok(8));
+    assert_eq!(engine.count(b"n", Direction::Up, 992), Ok(1000));
+    assert_eq!(get(&engine, "n").as_deref(), Some("1000"));
+    store(&engine, Mode::Set, "n", "ten");
+    assert_eq!(engine.count(b"n", Direction::Up, 1), Err(CountError::NotANumber));
+}
+
+#[test]
+fn an_expired_item_is_absent_for_every_command() {
+    let (engine, clock) = engine();
+    let keys = ["get", "gat", "touch", "add", "replace", "append", "cas", "count", "delete"];
+    for key in keys {
+        store_until(&engine, Mode::Set, key, "1", 10);
+    }
+    clock.set(NOW + 9);
+    assert_eq!(get(&engine, "get").as_deref(), Some("1"));
+    clock.set(NOW + 10);
+    assert_eq!(engine.get(b"get", |_| panic!("shown")), Lookup::Expired);
+    assert_eq!(engine.get(b"get", |_| panic!("shown")), Lookup::Miss, "it was unlinked");
+    assert_eq!(engine.get_and_touch(b"gat", 0, |_| panic!("shown")), Lookup::Expired);
+    assert!(!engine.touch(b"touch", 0));
+    assert_eq!(store(&engine, Mode::Replace, "replace", "2"), Store::NotStored);
+    assert_eq!(store(&engine, Mode::Append, "append", "2"), Store::NotStored);
+    assert_eq!(store(&engine, Mode::CompareUnique(7), "cas", "2"), Store::NotFound);
+    assert_eq!(engine.count(b"count", Direction::Up, 1), Err(CountError::NotFound));
+    assert!(!engine.delete(b"delete"));
+    assert_eq!(store(&engine, Mode::Add, "add", "2"), Store::Stored);
+    assert_eq!(engine.usage().items, 1, "all others are gone for good");
+}
+
+#[test]
+fn expiry_is_kept_by_joining_and_counting_and_changed_by_touching() {
+    let (engine, clock) = engine();
+    for key in ["append", "count", "touch", "gat", "set"] {
+        store_until(&engine, Mode::Set, key, "1", 10);
+    }
+    store(&engine, Mode::Append, "append", "0");
+    engine.count(b"count", Direction::Up, 1).unwrap();
+    assert!(engine.touch(b"touch", 20));
+    assert_eq!(engine.get_and_touch(b"gat", 20, |hit| assert_eq!((hit.value, hit.flags), (&b"1"[..], 7))), Lookup::Hit);
+    store(&engine, Mode::Set, "set", "1");
+    clock.set(NOW + 10);
+    let alive = ["append", "count", "touch", "gat", "set"].map(|key| get(&engine, key).is_some());
+    assert_eq!(alive, [false, false, true, true, true]);
+    clock.set(NOW + 20);
+    assert_eq!(["touch", "gat", "set"].map(|key| get(&engine, key).is_some()), [false, false, true]);
+}
+
+#[test]
+fn a_flush_parts_what_was_stored_in_the_same_second() {
+    let (engine, clock) = engine();
+    store(&engine, Mode::Set, "old", "1");
+    engine.flush(0);
+    store(&engine, Mode::Set, "new", "1");
+    assert_eq!(engine.get(b"old", |_| panic!("shown")), Lookup::Flushed);
+    assert!(get(&engine, "new").is_some());
+    engine.flush(-1);
+    assert_eq!(get(&engine, "new"), None);
+
+    store(&engine, Mode::Set, "before", "1");
+    engine.flush(5);
+    store(&engine, Mode::Set, "between", "1");
+    clock.set(NOW + 4);
+    assert!(get(&engine, "before").is_some() && get(&engine, "between").is_some());
+    clock.set(NOW + 5);
+    store(&engine, Mode::Set, "after", "1");
+    assert_eq!(["before", "between", "after"].map(|key| get(&engine, key).is_some()), [false, false, true]);
+
+    engine.flush(i32::try_from(NOW - 100).unwrap());
+    engine.flush(i32::try_from(NOW - 1).unwrap());
+    assert!(get(&engine, "after").is_some(), "a moment before the start flushes nothing");
+    engine.flush(i32::try_from(NOW + 5).unwrap());
+    assert_eq!(get(&engine, "after"), None);
+}
+
+/// A value that tells its key and version, in a length that depends on both, so that a mixture of two is noticed.
+fn describe(key: u64, version: u64) -> Vec<u8> {
+    let word = format!("{key}:{version};");
+    word.repeat(1 + ((key * 31 + version * 17) % 40) as usize).into_bytes()
+}
+
+fn check(key: u64, value: &[u8]) -> u64 {
+    let text = std::str::from_utf8(value).expect("text");
+    let (word, _) = text.split_once(';').expect("a whole word");
+    let (owner, version) = word.split_once(':').expect("key and version");
+    let version = version.parse().expect("a version");
+    assert_eq!(owner, key.to_string(), "the value of another key");
+    assert_eq!(value, describe(key, version), "a torn value");
+    version
+}
+
+/// Readers of contended keys and of resident ones, while writers set, append to and delete the former, and a crowd of
+/// other keys makes the table grow and shrink.
+#[test]
+fn readers_see_whole_and_resident_values_while_everything_changes() {
+    const KEYS: u64 = 64;
+    const ROUNDS: u64 = 12;
+    const CROWD: u64 = 20_000;
+    let (engine, _) = engine();
+    let (engine, is_done, hits) = (&engine, &AtomicBool::new(false), &AtomicU64::new(0));
+    let set = |key: u64, version: u64| {
+        let content = Content { flags: 0, exptime: 0, value: &describe(key, version) };
+        assert_eq!(engine.store(Mode::Set, &key.to_le_bytes(), content), Store::Stored);
+    };
+    for resident in 1_000..1_064 {
+        set(resident, resident);
+    }
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(move || {
+                let mut newest = [0; KEYS as usize];
+                // Relaxed: the flag only ends the loop.
+                while !is_done.load(Ordering::Relaxed) {
+                    for key in 0..KEYS {
+                        engine.get(&key.to_le_bytes(), |hit| {
+                            let version = check(key, hit.value);
+                            assert!(version >= newest[key as usize], "time went back");
+                            newest[key as usize] = version;
+                            hits.fetch_add(1, Ordering::Relaxed);
+                        });
+                        let resident = 1_000 + key;
+                        let lookup = engine.get(&resident.to_le_bytes(), |hit| {
+                            assert_eq!(check(resident, hit.value), resident);
+                        });
+                        assert_eq!(lookup, Lookup::Hit, "a resident item was missed");
+                    }
+                }
+            });
+        }
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                scope.spawn(move || {
+                    // Each key has one writer, so that its versions rise.
+                    for version in 1..ROUNDS * 100 {
+                        for key in (0..KEYS).filter(|key| key % 2 == writer) {
+                            if (key + version) % 3 == 0 {
+                                engine.delete(&key.to_le_bytes());
+                            }
+                            set(key, version);
+                        }
+                        crowd(engine, writer, version, ROUNDS, CROWD);
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert!(hits.load(Ordering::Relaxed) > 0);
+    // The last resize may be still to come.
+    let is_small = |table: &TableStats| table.grows > 0 && table.shrinks > 0 && table.buckets <= 1 << 11;
+    let table = (0..10_000)
+        .map(|_| {
+            thread::sleep(Duration::from_millis(1));
+            engine.table()
+        })
+        .find(is_small)
+        .expect("the table grows and shrinks");
+    assert_eq!(table.entries as u64, KEYS + 64);
+}
+
+/// Every hundredth call fills or empties the table, in turns; the last empties it.
+fn crowd(engine: &Relativistic, writer: u64, version: u64, rounds: u64, size: u64) {
+    if version % 100 != 50 {
+        return;
+    }
+    let is_filling = (version / 100).is_multiple_of(2) && version / 100 + 1 < rounds;
+    for index in 0..size {
+        let key = format!("crowd-{writer}-{index}");
+        if is_filling {
+            engine.store(Mode::Set, key.as_bytes(), Content { flags: 0, exptime: 0, value: b"x" });
+        } else {
+            engine.delete(key.as_bytes());
+        }
+    }
+}
+
+/// Updates that depend on the present value must not lose each other.
+#[test]
+fn counting_appending_and_comparing_lose_nothing() {
+    const THREADS: u64 = 4;
+    const STEPS: u64 = 5_000;
+    let (engine, _) = engine();
+    store(&engine, Mode::Set, "count", "0");
+    store(&engine, Mode::Set, "append", "");
+    store(&engine, Mode::Set, "cas", "0");
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..STEPS {
+                    engine.count(b"count", Direction::Up, 1).unwrap();
+                    assert_eq!(store(&engine, Mode::Append, "append", "x"), Store::Stored);
+                }
+                for _ in 0..STEPS {
+                    increment_by_comparing(&engine);
+                }
+            });
+        }
+    });
+    assert_eq!(get(&engine, "count").unwrap().trim_end(), (THREADS * STEPS).to_string());
+    assert_eq!(get(&engine, "append").unwrap().len() as u64, THREADS * STEPS);
+    assert_eq!(get(&engine, "cas"), Some((THREADS * STEPS).to_string()));
+}
+
+fn increment_by_comparing(engine: &Relativistic) {
+    loop {
+        let mut seen = (0, 0);
+        engine.get(b"cas", |hit| {
+            let number: u64 = std::str::from_utf8(hit.value).unwrap().parse().unwrap();
+            seen = (hit.unique, number);
+        });
+        let next = (seen.1 + 1).to_string();
+        if store(engine, Mode::CompareUnique(seen.0), "cas", &next) == Store::Stored {
+            return;
+        }
+    }
+}

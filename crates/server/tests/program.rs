@@ -1,0 +1,176 @@
+//! The program: its command line, its signals, its exit statuses.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_relativistd"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(flags: &str) -> Output {
+    program().args(flags.split_whitespace()).output().expect("the program starts")
+}
+
+/// A program that runs; killed when dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(command: &mut Command) -> Daemon {
+        Daemon(command.spawn().expect("the program starts"))
+    }
+
+    /// Sends a signal and returns the exit status and what was on stderr.
+    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
+        let mut stderr = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (self.0.wait().unwrap().code(), stderr)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Tries until it works.
+fn poll<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..3_000 {
+        if let Some(result) = attempt() {
+            return result;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    panic!("no {what} after half a minute");
+}
+
+/// The ports in the file that the server writes.
+fn ports(file: &Path) -> Vec<u16> {
+    let text = poll("port file", || fs::read_to_string(file).ok());
+    text.lines().map(|line| line.strip_prefix("TCP INET: ").expect(line).parse().expect(line)).collect()
+}
+
+fn ask_version(stream: &mut (impl Read + Write)) {
+    stream.write_all(b"version\r\nquit\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "VERSION 1.6.45\r\n");
+}
+
+#[test]
+fn help_and_version() {
+    let help = run("-h");
+    assert_eq!(help.status.code(), Some(0));
+    let text = String::from_utf8(help.stdout).unwrap();
+    for name in ["--port", "--listen", "--threads", "--memory-limit", "--conn-limit", "--verbose", "--unix-socket"] {
+        assert!(text.contains(name), "{name} is not in the help");
+    }
+    assert!(!text.contains("debug-time"), "a flag for tests is advertised");
+    let version = run("-V");
+    assert_eq!(version.status.code(), Some(0));
+    let text = String::from_utf8(version.stdout).unwrap();
+    assert!(text.starts_with("relativistd ") && text.contains("memcached 1.6.45"), "{text}");
+}
+
+#[test]
+fn mistakes_get_a_message_and_memcacheds_exit_status() {
+    for (flags, status, message) in [
+        ("--nonsense", 1, "--nonsense"),
+        ("-p http", 1, "http"),
+        ("-m none", 1, "none"),
+        ("-t 0", 1, "0"),
+        ("-l [::1", 1, "bracket"),
+        ("-p 0", 64, "nothing to listen on"),
+        ("-p -1 -l 192.0.2.1", 71, "192.0.2.1"),
+        ("-s /nonexistent/socket", 71, "/nonexistent/socket"),
+    ] {
+        let output = run(flags);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{flags}: {stderr}");
+        assert!(stderr.contains(message), "{flags}: {stderr}");
+    }
+}
+
+#[test]
+fn an_unknown_user_is_an_error_for_root() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return; // others cannot become anybody, and -u is ignored
+    }
+    assert_eq!(run("-p -1 -u nobody-of-this-name").status.code(), Some(67));
+}
+
+#[test]
+fn a_taken_port_is_an_error() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let output = run(&format!("-p {}", taken.local_addr().unwrap().port()));
+    assert_eq!(output.status.code(), Some(71));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("cannot listen"));
+}
+
+#[test]
+fn signals_end_it_cleanly() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ports");
+        let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &file));
+        let port = ports(&file)[0];
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        ask_version(&mut stream);
+        let open = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (status, stderr) = daemon.end(signal);
+        assert_eq!(status, Some(0), "{signal}: {stderr}");
+        drop(open);
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    }
+}
+
+#[test]
+fn several_addresses_are_listened_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ports");
+    let mut command = program();
+    command.args(["-p", "-1", "-l", "127.0.0.1,127.0.0.2", "-l", "127.0.0.3"]).env("MEMCACHED_PORT_FILENAME", &file);
+    let _daemon = Daemon::start(&mut command);
+    let ports = ports(&file);
+    assert_eq!(ports.len(), 3);
+    for (last, port) in (1..).zip(ports) {
+        ask_version(&mut TcpStream::connect((format!("127.0.0.{last}"), port)).unwrap());
+    }
+}
+
+#[test]
+fn a_unix_socket_replaces_a_stale_one_and_is_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    for _ in 0..2 {
+        let daemon = Daemon::start(program().arg("-s").arg(&path));
+        let mut stream = poll("socket", || UnixStream::connect(&path).ok());
+        ask_version(&mut stream);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+        assert!(path.exists(), "left behind, as by memcached");
+    }
+}
+
+#[test]
+fn verbosity_tells_of_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ports");
+    let daemon = Daemon::start(program().args(["-p", "-1", "-vv"]).env("MEMCACHED_PORT_FILENAME", &file));
+    ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
+    let (_, stderr) = daemon.end(Signal::SIGTERM);
+    assert!(stderr.contains("connection accepted") && stderr.contains("connection closed"), "{stderr}");
+}

@@ -1,0 +1,108 @@
+//! A server in this process, and a plain client.
+
+use relativistd::{Options, Server, StartError, Stopper};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// No answer for this long is a failure.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server; stopped, and checked to have stopped well, when dropped.
+pub struct Running {
+    pub address: SocketAddr,
+    stopper: Stopper,
+    thread: Option<JoinHandle<Result<(), StartError>>>,
+}
+
+impl Running {
+    /// Starts a server with these flags on a port of the kernel's choice. It accepts connections from now on.
+    pub fn start(flags: &str) -> Running {
+        let line = format!("relativistd -p -1 {flags}");
+        let options = Options::parse_from_args(line.split_whitespace()).expect("good flags");
+        let server = Server::bind(&options).expect("a free port");
+        let (address, stopper) = (server.addresses()[0], server.stopper());
+        let thread = Some(thread::spawn(|| server.run()));
+        Running { address, stopper, thread }
+    }
+
+    pub fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client(stream)
+    }
+
+    /// Stops the server and returns how it ended.
+    pub fn stop(&mut self) -> Option<Result<(), StartError>> {
+        self.stopper.stop();
+        self.thread.take().map(|thread| thread.join().expect("the server does not panic"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(outcome) = self.stop()
+            && !thread::panicking()
+        {
+            outcome.expect("the server stops well");
+        }
+    }
+}
+
+/// A connection that sends bytes and expects bytes.
+pub struct Client(pub TcpStream);
+
+impl Client {
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).expect("the server reads");
+    }
+
+    #[track_caller]
+    pub fn expect(&mut self, bytes: impl AsRef<[u8]>) {
+        let wanted = bytes.as_ref();
+        let mut got = vec![0; wanted.len()];
+        let mut count = 0;
+        while count < got.len() && wanted.starts_with(&got[..count]) {
+            match self.0.read(&mut got[count..]).expect("the server answers in time") {
+                0 => break,
+                more => count += more,
+            }
+        }
+        if got != wanted {
+            let here = got.iter().zip(wanted).take_while(|(one, other)| one == other).count();
+            let show =
+                |bytes: &[u8]| bytes[here.saturating_sub(20)..bytes.len().min(here + 60)].escape_ascii().to_string();
+            panic!("after {here} of {} bytes: {:?} instead of {:?}", wanted.len(), show(&got[..count]), show(wanted));
+        }
+    }
+
+    /// Sends a request and expects the answer.
+    #[track_caller]
+    pub fn ask(&mut self, request: impl AsRef<[u8]>, answer: impl AsRef<[u8]>) {
+        self.send(request);
+        self.expect(answer);
+    }
+
+    /// Everything up to and including `end`.
+    #[track_caller]
+    pub fn read_until(&mut self, end: &[u8]) -> Vec<u8> {
+        let (mut got, mut byte) = (Vec::new(), [0]);
+        while !got.ends_with(end) {
+            self.0.read_exact(&mut byte).expect("the server answers in time");
+            got.push(byte[0]);
+        }
+        got
+    }
+
+    #[track_caller]
+    pub fn expect_close(&mut self) {
+        let mut rest = Vec::new();
+        match self.0.read_to_end(&mut rest) {
+            Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("not closed: {error}"),
+            _ => assert!(rest.is_empty(), "unexpected: {:?}", rest.escape_ascii().to_string()),
+        }
+    }
+}

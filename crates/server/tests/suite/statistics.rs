@@ -1,0 +1,141 @@
+//! What `stats` tells.
+
+use crate::harness::{Client, Running};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// Names and values of a group, in order.
+fn stats(client: &mut Client, group: &str) -> Vec<(String, String)> {
+    client.send(format!("stats {group}\r\n"));
+    let text = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    text.lines()
+        .filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn number(client: &mut Client, group: &str, name: &str) -> u64 {
+    let stats: HashMap<String, String> = stats(client, group).into_iter().collect();
+    stats[name].parse().unwrap()
+}
+
+#[test]
+fn names_come_in_memcacheds_order() {
+    let server = Running::start("-t 1");
+    let mut client = server.connect();
+    let names: Vec<String> = stats(&mut client, "").into_iter().map(|(name, _)| name).collect();
+    let wanted = "pid uptime time version pointer_size rusage_user rusage_system max_connections curr_connections \
+                  total_connections rejected_connections cmd_get cmd_set cmd_flush cmd_touch get_hits get_misses \
+                  get_expired get_flushed delete_misses delete_hits incr_misses incr_hits decr_misses decr_hits \
+                  cas_misses cas_hits cas_badval touch_hits touch_misses store_too_large store_no_memory bytes_read \
+                  bytes_written limit_maxbytes accepting_conns threads conn_yields hash_power_level hash_bytes \
+                  hash_is_expanding bytes curr_items total_items evictions";
+    assert_eq!(names, wanted.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
+fn commands_move_the_counters() {
+    let server = Running::start("-t 1 --debug-time");
+    let mut client = server.connect();
+    let before = stats(&mut client, "");
+    client.send(
+        "set a 0 0 1\r\n1\r\nget a\r\nget a none\r\ngets none\r\nadd a 0 0 1\r\nx\r\nappend a 0 0 1\r\n2\r\n\
+         incr a 1\r\nincr none 1\r\ndecr a 1\r\ndecr none 1\r\ndecr none 1\r\ndelete none\r\ntouch a 0\r\n\
+         gat 0 a none\r\ncas a 0 0 1 0\r\nx\r\ncas none 0 0 1 0\r\nx\r\nset gone 0 -1 1\r\nx\r\nget gone\r\n\
+         flush_all\r\nget a\r\nset b 0 0 1\r\nx\r\ndelete b\r\nset c 0 0 2000000\r\n",
+    );
+    client.send(vec![b'x'; 2_000_002]);
+    client.read_until(b"SERVER_ERROR object too large for cache\r\n");
+    let wanted = [
+        ("cmd_get", 6),
+        ("cmd_set", 7),
+        ("cmd_flush", 1),
+        ("cmd_touch", 3),
+        ("get_hits", 2),
+        ("get_misses", 4),
+        ("get_expired", 1),
+        ("get_flushed", 1),
+        ("delete_misses", 1),
+        ("delete_hits", 1),
+        ("incr_misses", 1),
+        ("incr_hits", 1),
+        ("decr_misses", 2),
+        ("decr_hits", 1),
+        ("cas_misses", 1),
+        ("cas_hits", 0),
+        ("cas_badval", 1),
+        ("touch_hits", 2),
+        ("touch_misses", 1),
+        ("store_too_large", 1),
+        ("store_no_memory", 0),
+        ("total_connections", 1),
+        ("curr_connections", 1),
+        ("total_items", 4),
+        ("curr_items", 0),
+        ("bytes", 0),
+    ];
+    for (name, value) in wanted {
+        assert_eq!(number(&mut client, "", name), value, "{name}");
+    }
+    assert!(number(&mut client, "", "bytes_read") > 2_000_000);
+
+    client.ask("stats reset\r\n", "RESET\r\n");
+    assert_eq!(number(&mut client, "", "cmd_get"), 0);
+    assert_eq!(number(&mut client, "", "curr_connections"), 1);
+    assert_eq!(before.len(), stats(&mut client, "").len());
+}
+
+#[test]
+fn the_table_is_seen_growing_and_shrinking() {
+    const ITEMS: usize = 20_000;
+    let server = Running::start("-t 1");
+    let mut client = server.connect();
+    let start = number(&mut client, "", "hash_power_level");
+    let (mut sets, mut deletes) = (String::new(), String::new());
+    for i in 0..ITEMS {
+        write!(sets, "set k{i} 0 0 1 noreply\r\nx\r\n").unwrap();
+        write!(deletes, "delete k{i} noreply\r\n").unwrap();
+    }
+    client.send(sets);
+    assert_eq!(number(&mut client, "", "curr_items"), ITEMS as u64);
+    wait_until(&mut client, |power| power > start + 3);
+    let table: HashMap<String, String> = stats(&mut client, "table").into_iter().collect();
+    assert_eq!(table["entries"], ITEMS.to_string());
+    assert!(table["grows"] != "0" && table["longest_chain"] != "0");
+    client.send(deletes);
+    assert_eq!(number(&mut client, "", "curr_items"), 0);
+    wait_until(&mut client, |power| power == start);
+    assert!(number(&mut client, "table", "shrinks") > 0);
+}
+
+/// Asks for the size of the table until it is as wanted: resizing happens in the background.
+fn wait_until(client: &mut Client, is_wanted: impl Fn(u64) -> bool) {
+    for _ in 0..100_000 {
+        if is_wanted(number(client, "", "hash_power_level")) {
+            return;
+        }
+    }
+    panic!("the table has {} bits", number(client, "", "hash_power_level"));
+}
+
+#[test]
+fn settings_tell_the_configuration() {
+    let server = Running::start("-t 2 -m 100 -c 50");
+    let mut client = server.connect();
+    let settings: HashMap<String, String> = stats(&mut client, "settings").into_iter().collect();
+    assert_eq!(settings["maxbytes"], (100 << 20).to_string());
+    assert_eq!(settings["maxconns"], "50");
+    assert_eq!(settings["num_threads"], "2");
+    assert_eq!(settings["tcpport"], server.address.port().to_string());
+    assert_eq!(settings["domain_socket"], "NULL");
+    assert_eq!(settings["verbosity"], "0");
+    client.ask("verbosity 1\r\n", "OK\r\n");
+    client.ask("verbosity 0\r\n", "OK\r\n");
+}
+
+#[test]
+fn unknown_groups_are_errors() {
+    let server = Running::start("-t 1");
+    let mut client = server.connect();
+    client.ask("stats nosuchthing\r\nstats noreply\r\n", "ERROR\r\nERROR\r\n");
+}

@@ -1,0 +1,84 @@
+//! The workbench: measurements of the relativistic hash table, of its RCU, and of what they compete with.
+//!
+//! Every measurement is a number of *rounds*. A round measures every contender once, each for the same time, in an order
+//! that changes from round to round, so that whatever drifts on the machine (clock frequency, neighbours, page placement)
+//! touches all of them alike. Medians are taken over rounds, and ratios round by round: two numbers are divided only when
+//! they were measured within the same second or so.
+//!
+//! | Module | Holds |
+//! |---|---|
+//! | [`resize`], [`lookup`], [`update`], [`rcu`] | one subcommand each |
+//! | [`tables`] | the tables, each an adapter in a file of its own |
+//! | [`workers`] | pinned threads that run batches until the time is up |
+//! | [`contest`], [`rounds`], [`stats`] | contenders measured in turns, medians and ratios |
+//! | [`keys`] | the keys and the order in which they are looked up |
+//! | [`machine`], [`report`] | what was measured on, tables on stdout, samples in JSON |
+//! | [`options`] | options shared by subcommands |
+
+pub mod contest;
+pub mod keys;
+pub mod lookup;
+pub mod machine;
+pub mod options;
+pub mod rcu;
+pub mod report;
+pub mod resize;
+pub mod rounds;
+pub mod stats;
+pub mod tables;
+pub mod update;
+pub mod workers;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures the relativistic hash table, its RCU, and what they compete with.
+///
+/// All contenders of a run live in one process, use one allocator and one hash function, and are measured in interleaved
+/// rounds in a changing order; medians are over rounds, ratios are taken within a round. Tables on stdout are Markdown;
+/// --json keeps every sample with the command line, the versions and the machine. Progress and warnings go to stderr.
+///
+/// For numbers worth keeping: build with --release, leave the machine alone, and keep threads at or below the number of
+/// cores. Threads are pinned, thread i to the i-th allowed CPU, as long as there are enough CPUs. scc asks for AVX2 on
+/// x86-64: build with RUSTFLAGS='-C target-feature=+avx2' where the CPU has it.
+#[derive(Debug, Parser)]
+#[command(name = "relativist", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Resize(resize::Args),
+    Lookup(lookup::Args),
+    Update(update::Args),
+    Rcu(rcu::Args),
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// A lookup that missed, a table that misbehaved otherwise, an option that asks for the impossible, or a file that could
+/// not be written.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Resize(args) => resize::run(&args),
+        Command::Lookup(args) => lookup::run(&args),
+        Command::Update(args) => update::run(&args),
+        Command::Rcu(args) => rcu::run(&args),
+    }
+}
+
+/// Reports the outcome on stderr where it is an error, and turns it into the exit code.
+#[must_use]
+pub fn conclude(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("relativist: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! `relativist`: measures the relativistic hash table and its RCU against their rivals.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use relativist_workbench::{Cli, conclude, run};
+
+/// One allocator for every table and every reclamation scheme.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    conclude(run(Cli::parse()))
+}

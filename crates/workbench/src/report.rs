@@ -1,0 +1,184 @@
+//! What a run leaves behind: tables on stdout, warnings on stderr, and a JSON file with every sample.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use crate::machine::{Machine, Versions};
+use crate::stats::Summary;
+use crate::workers::Cpus;
+
+/// Version of the JSON document's layout; counted up when a field changes its meaning or goes.
+const LAYOUT: u32 = 1;
+
+/// The report of one run of a subcommand.
+#[derive(Debug)]
+pub struct Report {
+    command: &'static str,
+    started: u64,
+    machine: Machine,
+    warnings: Vec<String>,
+    json: Option<(PathBuf, File)>,
+}
+
+#[derive(Serialize)]
+struct Document<'a, P, R> {
+    layout: u32,
+    command: &'a str,
+    command_line: Vec<String>,
+    /// Seconds since 1970-01-01 UTC.
+    started: u64,
+    versions: Versions,
+    machine: &'a Machine,
+    warnings: &'a [String],
+    parameters: &'a P,
+    results: &'a R,
+}
+
+impl Report {
+    /// Begins a report on `command`, which will use up to `threads` threads.
+    ///
+    /// The JSON file is created now, so that a wrong path shows before the measurement rather than after it.
+    ///
+    /// # Errors
+    /// When the file can't be created.
+    pub fn begin(command: &'static str, json: Option<&Path>, cpus: &Cpus, threads: usize) -> anyhow::Result<Self> {
+        let create = |path: &Path| -> anyhow::Result<_> {
+            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+            Ok((path.to_owned(), file))
+        };
+        let json = json.map(create).transpose()?;
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut report = Self { command, started, machine: Machine::here(cpus), warnings: Vec::new(), json };
+        report.warn_of_circumstances(cpus, threads);
+        Ok(report)
+    }
+
+    fn warn_of_circumstances(&mut self, cpus: &Cpus, threads: usize) {
+        if cfg!(debug_assertions) {
+            self.warn("this is a debug build; build with --release to measure".into());
+        }
+        if let Some(load) = self.machine.disturbance() {
+            self.warn(format!("the machine is busy (load average {load:.2}); stop other work and repeat"));
+        }
+        if threads > cpus.count() {
+            self.warn(format!(
+                "{threads} threads on {} CPUs: they are not pinned and share CPUs, so that figures show the scheduler \
+                 as much as the contenders",
+                cpus.count()
+            ));
+        }
+    }
+
+    /// Writes a warning to stderr, and later to the JSON file.
+    pub fn warn(&mut self, warning: String) {
+        eprintln!("relativist: warning: {warning}");
+        self.warnings.push(warning);
+    }
+
+    /// Warns when measuring threads were off their CPUs for more than a twentieth of the time, by the median of `shares`.
+    pub fn warn_of_preemption(&mut self, shares: impl Iterator<Item = f64>) {
+        if let Some(median) = Summary::of(shares).map(|summary| summary.median).filter(|&median| median < 0.95) {
+            self.warn(format!(
+                "measuring threads were on a CPU for only {:.0} % of the time, and the rest is in the figures, too: stop \
+                 other work, or use fewer threads",
+                median * 100.0
+            ));
+        }
+    }
+
+    /// Prints `text` and writes the JSON file.
+    ///
+    /// # Errors
+    /// When stdout or the file can't be written.
+    pub fn finish(self, parameters: &impl Serialize, results: &impl Serialize, text: &str) -> anyhow::Result<()> {
+        std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
+        let Some((path, file)) = self.json else { return Ok(()) };
+        let document = Document {
+            layout: LAYOUT,
+            command: self.command,
+            command_line: std::env::args().collect(),
+            started: self.started,
+            versions: Versions::here(),
+            machine: &self.machine,
+            warnings: &self.warnings,
+            parameters,
+            results,
+        };
+        let mut writer = BufWriter::new(file);
+        serde_json::to_writer_pretty(&mut writer, &document)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| Ok(writeln!(writer)?))
+            .and_then(|()| Ok(writer.flush()?))
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// A Markdown table: the first column to the left, the others to the right.
+#[must_use]
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\n")
+}
+
+/// Median, minimum, maximum and spread as cells of a table.
+#[must_use]
+pub fn cells(summary: &Summary, number: impl Fn(f64) -> String) -> Vec<String> {
+    let spread = format!("{:.1} %", summary.spread() * 100.0);
+    vec![number(summary.median), number(summary.min), number(summary.max), spread]
+}
+
+/// A number with as many digits as can mean something: three or four.
+#[must_use]
+pub fn significant(number: f64) -> String {
+    match number.abs() {
+        n if n < 10.0 => format!("{number:.2}"),
+        n if n < 100.0 => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
+    }
+}
+
+/// `1 thread`, `2 threads`.
+#[must_use]
+pub fn threads(number: u16) -> String {
+    format!("{number} thread{}", if number == 1 { "" } else { "s" })
+}
+
+/// A count of entries or buckets: `2^16` where it is a power of two, digits otherwise.
+#[must_use]
+pub fn count(number: u64) -> String {
+    if number >= 1024 && number.is_power_of_two() { format!("2^{}", number.ilog2()) } else { number.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_markdown() {
+        let text = table(&["table", "ns"], [vec!["a".into(), "1.00".into()], vec!["bcd".into(), "22.0".into()]]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4);
+        assert!(lines[1].starts_with("|--"), "{text}");
+        assert_eq!(lines[2].replace(' ', ""), "|a|1.00|");
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        assert_eq!(["6.54", "65.4", "654"], [6.543, 65.43, 654.3].map(significant).each_ref().map(String::as_str));
+    }
+
+    #[test]
+    fn counts_show_powers_of_two() {
+        assert_eq!(["256", "2^16", "100000"], [256, 65536, 100_000].map(count).each_ref().map(String::as_str));
+    }
+}

@@ -1,0 +1,53 @@
+//! Interleaving: the order of measurements within a round, and the progress bar over all of them.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The order in which round `round` measures `contenders` contenders.
+///
+/// The start moves on by one each round, so that each contender takes every position; every other round runs backwards, so
+/// that none always follows the same predecessor (whose data it would always find in the caches).
+pub fn order(round: usize, contenders: usize) -> impl Iterator<Item = usize> {
+    let backwards = round % 2 == 1;
+    (0..contenders).map(move |step| {
+        let step = if backwards { contenders - 1 - step } else { step };
+        (step + round / 2) % contenders
+    })
+}
+
+/// A progress bar on stderr over `measurements` measurements; silent when stderr is not a terminal.
+#[must_use]
+pub fn progress(measurements: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} [{elapsed} elapsed, {eta} left] {msg}");
+    ProgressBar::new(measurements as u64).with_style(style.expect("the template is a constant"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_measures_each_contender_once() {
+        for round in 0..20 {
+            let mut seen: Vec<usize> = order(round, 7).collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..7).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn every_contender_takes_every_position() {
+        for position in 0..5 {
+            let mut seen: Vec<usize> = (0..10).map(|round| order(round, 5).nth(position).unwrap()).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen, (0..5).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn odd_rounds_run_backwards() {
+        assert_eq!(order(0, 3).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(order(1, 3).collect::<Vec<_>>(), [2, 1, 0]);
+        assert_eq!(order(2, 3).collect::<Vec<_>>(), [1, 2, 0]);
+    }
+}

@@ -1,0 +1,50 @@
+//! The hash functions that tables are measured with: one and the same for all tables of a run.
+
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+
+/// What every measured table accepts as its hash function.
+pub trait TableHasher: BuildHasher + Clone + Default + Send + Sync + 'static {}
+
+impl<H: BuildHasher + Clone + Default + Send + Sync + 'static> TableHasher for H {}
+
+/// foldhash, seeded alike in every run so that runs can be compared.
+pub type Foldhash = foldhash::fast::FixedState;
+
+/// `FxHash` as rustc has it.
+pub type Fx = rustc_hash::FxBuildHasher;
+
+/// Hashes a 64-bit key to itself.
+pub type Identity = BuildHasherDefault<IdentityHasher>;
+
+/// The hasher of [`Identity`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("the workbench hashes u64 keys only");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_is_one() {
+        assert_eq!(Identity::default().hash_one(0x1234_5678_9abc_def0u64), 0x1234_5678_9abc_def0);
+    }
+
+    #[test]
+    fn seeds_are_fixed() {
+        assert_eq!(Foldhash::default().hash_one(7u64), Foldhash::default().hash_one(7u64));
+    }
+}

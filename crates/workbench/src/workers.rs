@@ -1,0 +1,218 @@
+//! Pinned threads that run batches of operations while a window of time is open.
+//!
+//! A worker repeats its batch through three phases: it warms caches and branch predictors, then counts, then stops. It looks
+//! at the phase once per batch and reads the clocks twice per measurement, on its own thread, so that what it reports
+//! is its own operations over its own time, whenever the others started or stopped.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use core_affinity::CoreId;
+use serde::Serialize;
+
+const WARM_UP: u8 = 0;
+const MEASURE: u8 = 1;
+const STOP: u8 = 2;
+
+/// How long workers run uncounted, and then counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    warm_up: Duration,
+    measured: Duration,
+}
+
+impl Window {
+    /// A window that counts for `measured`, after a quarter of that (half a second at most) to warm up.
+    #[must_use]
+    pub fn new(measured: Duration) -> Self {
+        Self { warm_up: (measured / 4).min(Duration::from_millis(500)), measured }
+    }
+}
+
+/// What time an operation is said to take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// Time as it passes, whatever the thread did meanwhile
+    #[default]
+    Wall,
+    /// Time that threads spent on a CPU: bearable on a machine that does other work, but blind to waiting for a lock
+    Cpu,
+}
+
+/// What one worker did while it counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Operations done.
+    pub operations: u64,
+    /// Time they took on this thread.
+    pub elapsed: Duration,
+    /// The part of that time that the thread spent on a CPU, where the system tells.
+    pub on_cpu: Option<Duration>,
+}
+
+impl Work {
+    /// Operations per second.
+    #[must_use]
+    pub fn per_second(&self, clock: Clock) -> f64 {
+        self.operations as f64 / self.time(clock).as_secs_f64()
+    }
+
+    /// Nanoseconds per operation.
+    #[must_use]
+    pub fn nanoseconds(&self, clock: Clock) -> f64 {
+        self.time(clock).as_secs_f64() * 1e9 / self.operations as f64
+    }
+
+    fn time(&self, clock: Clock) -> Duration {
+        match clock {
+            Clock::Wall => self.elapsed,
+            Clock::Cpu => self.on_cpu.unwrap_or(self.elapsed),
+        }
+    }
+
+    /// The share of its time that the thread was on a CPU: less than one when it slept, or had to leave the CPU to others.
+    #[must_use]
+    pub fn cpu_share(&self) -> Option<f64> {
+        self.on_cpu.map(|on_cpu| on_cpu.as_secs_f64() / self.elapsed.as_secs_f64())
+    }
+}
+
+/// The smallest CPU share among threads, where the system tells.
+#[must_use]
+pub fn least_cpu_share(works: &[Work]) -> Option<f64> {
+    works.iter().filter_map(Work::cpu_share).min_by(f64::total_cmp)
+}
+
+/// CPU time of the calling thread so far.
+#[cfg(unix)]
+fn thread_time() -> Option<Duration> {
+    Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)).ok()
+}
+
+/// CPU time of the calling thread so far.
+#[cfg(not(unix))]
+fn thread_time() -> Option<Duration> {
+    None
+}
+
+/// The CPUs this process may run on.
+#[derive(Debug)]
+pub struct Cpus(Vec<CoreId>);
+
+impl Cpus {
+    /// Asks the operating system.
+    #[must_use]
+    pub fn allowed() -> Self {
+        Self(core_affinity::get_core_ids().unwrap_or_default())
+    }
+
+    /// How many there are; at least one.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match self.0.len() {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            count => count,
+        }
+    }
+
+    /// Pins the calling thread, the `index`-th of `threads`, to a CPU of its own; does nothing when they are too few.
+    fn pin(&self, index: usize, threads: usize) {
+        if threads <= self.0.len() {
+            core_affinity::set_for_current(self.0[index]);
+        }
+    }
+}
+
+/// Runs `threads` workers through `window` and returns what each counted, in order.
+///
+/// `worker(i)` is called on the i-th thread and returns its batch: a closure that does some operations and says how many.
+/// A batch should take long enough (microseconds) for the check between batches not to show. Every worker counts at least
+/// one batch.
+///
+/// # Panics
+/// When a worker does.
+pub fn run<B>(cpus: &Cpus, threads: usize, window: Window, worker: impl Fn(usize) -> B + Sync) -> Vec<Work>
+where
+    B: FnMut() -> u64,
+{
+    let phase = AtomicU8::new(WARM_UP);
+    let start = Barrier::new(threads + 1);
+    let (phase, start, worker) = (&phase, &start, &worker);
+    thread::scope(|scope| {
+        let spawn = |index| {
+            scope.spawn(move || {
+                cpus.pin(index, threads);
+                start.wait();
+                count(phase, worker(index))
+            })
+        };
+        let handles: Vec<_> = (0..threads).map(spawn).collect();
+        start.wait();
+        thread::sleep(window.warm_up);
+        // Relaxed: the phase is a signal only; results come back through the join.
+        phase.store(MEASURE, Ordering::Relaxed);
+        thread::sleep(window.measured);
+        phase.store(STOP, Ordering::Relaxed);
+        handles.into_iter().map(|handle| handle.join().expect("a worker panicked")).collect()
+    })
+}
+
+fn count(phase: &AtomicU8, mut batch: impl FnMut() -> u64) -> Work {
+    // Relaxed, here and below: pairs with the stores of `run`, which publish nothing but the phase.
+    while phase.load(Ordering::Relaxed) == WARM_UP {
+        batch();
+    }
+    let (began, on_cpu_before) = (Instant::now(), thread_time());
+    let mut operations = batch();
+    while phase.load(Ordering::Relaxed) != STOP {
+        operations += batch();
+    }
+    let (elapsed, on_cpu_after) = (began.elapsed(), thread_time());
+    let on_cpu = on_cpu_after.zip(on_cpu_before).map(|(after, before)| after.saturating_sub(before));
+    Work { operations, elapsed, on_cpu }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_worker_counts_its_own_batches() {
+        let works = run(&Cpus::allowed(), 3, Window::new(Duration::from_millis(2)), |index| {
+            move || {
+                thread::yield_now();
+                index as u64 + 1
+            }
+        });
+        assert_eq!(works.len(), 3);
+        for (index, work) in works.iter().enumerate() {
+            assert!(work.operations > 0);
+            assert_eq!(work.operations % (index as u64 + 1), 0);
+            assert!(work.elapsed > Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn rates_and_times_are_inverse() {
+        let elapsed = Duration::from_micros(1);
+        let work = Work { operations: 500, elapsed, on_cpu: Some(elapsed / 4) };
+        assert_eq!((work.nanoseconds(Clock::Wall), work.nanoseconds(Clock::Cpu)), (2.0, 0.5));
+        assert_eq!(work.cpu_share(), Some(0.25));
+        assert!((work.per_second(Clock::Wall) - 5e8).abs() < 1.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a worker panicked")]
+    fn a_panic_of_a_worker_is_passed_on() {
+        run(&Cpus::allowed(), 2, Window::new(Duration::from_millis(1)), |index| {
+            move || {
+                assert_ne!(index, 1, "this worker is broken");
+                1
+            }
+        });
+    }
+}

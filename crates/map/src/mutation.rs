@@ -4,6 +4,8 @@
 //! without it: `ci/mutation.sh` does so for all of them. Outside of builds with `--cfg relativist_mutation` nothing of this
 //! is left in the code.
 
+use std::sync::atomic::Ordering;
+
 /// Whether the named step is to be left out or done wrongly in this run: when `RELATIVIST_MUTATION` names it.
 #[cfg(relativist_mutation)]
 pub(crate) fn is(name: &str) -> bool {
@@ -16,4 +18,10 @@ pub(crate) fn is(name: &str) -> bool {
 #[inline(always)]
 pub(crate) const fn is(_name: &str) -> bool {
     false
+}
+
+/// The ordering that the algorithm needs; `Relaxed` while it is to be broken in this way.
+#[inline(always)]
+pub(crate) fn unless(name: &str, needed: Ordering) -> Ordering {
+    if is(name) { Ordering::Relaxed } else { needed }
 }

@@ -4,10 +4,52 @@
 pub(crate) use std::sync::atomic::AtomicPtr;
 
 #[cfg(relativist_loom)]
-pub(crate) use loom::sync::atomic::AtomicPtr;
+pub(crate) use tracked::AtomicPtr;
 
 // Statistics and counters order nothing, so loom needn't explore them.
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+
+#[cfg(relativist_loom)]
+mod tracked {
+    use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    loom::lazy_static! {
+        static ref ACCESSES: AtomicUsize = AtomicUsize::new(0);
+    }
+
+    /// Loom's atomic, with two differences.
+    ///
+    /// Each access conflicts with every other. Loom tries only those orders of accesses that make a difference, but takes a load
+    /// and a later exchange by another thread to make none, if that other one has itself loaded in between: which is what
+    /// each of our locks does.
+    ///
+    /// Dropping it fails the model if some access does not come before: links and heads are to be reclaimed only when all
+    /// readers have left them.
+    #[derive(Debug)]
+    pub(crate) struct AtomicPtr<T>(loom::sync::atomic::AtomicPtr<T>);
+
+    impl<T> AtomicPtr<T> {
+        pub(crate) fn new(pointer: *mut T) -> Self {
+            Self(loom::sync::atomic::AtomicPtr::new(pointer))
+        }
+    }
+
+    impl<T> std::ops::Deref for AtomicPtr<T> {
+        type Target = loom::sync::atomic::AtomicPtr<T>;
+
+        fn deref(&self) -> &Self::Target {
+            // Relaxed: conflicts, but orders nothing.
+            ACCESSES.fetch_add(1, Relaxed);
+            &self.0
+        }
+    }
+
+    impl<T> Drop for AtomicPtr<T> {
+        fn drop(&mut self) {
+            self.0.with_mut(|_| ());
+        }
+    }
+}

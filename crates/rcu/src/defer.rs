@@ -1,12 +1,14 @@
 //! Deferred reclamation, with a bound on what may pile up.
 
+use std::cell::Cell;
 use std::ptr::NonNull;
 
 use crate::domain::domain;
-use crate::guard::{is_reading, own_slot, read};
+use crate::guard::{is_reading, read};
+use crate::mutation;
 use crate::queue::{BATCH, BATCH_BYTES, Deferred, Queue};
 use crate::registry::Slot;
-use crate::sync::Backoff;
+use crate::sync::{Backoff, local};
 use crate::worker;
 
 /// How many deferred functions of one thread may wait for their grace period. A thread that has deferred more waits, when
@@ -19,7 +21,8 @@ pub const MAX_DEFERRED_BYTES: usize = 16 << 20;
 /// Calls `function` after a grace period, on this or another thread.
 ///
 /// It runs outside of read sections: when some thread leaves one or calls [`barrier`], or on a background thread within
-/// some tens of milliseconds. It may defer more, but must not block for long. A panic in it is reported by the panic hook
+/// some tens of milliseconds. It may defer more, but must not block for long, nor take a lock that some thread holds while
+/// it defers or leaves a read section: it may run on that very thread. A panic in it is reported by the panic hook
 /// and goes no further. What is pending when the process exits doesn't run: call [`barrier`] first if it must.
 ///
 /// # Bounds
@@ -49,17 +52,32 @@ pub fn defer<F: FnOnce() + Send + 'static>(function: F) {
 
 /// Drops the box after a grace period; [`defer`] tells when and where, and what bounds the backlog.
 ///
+/// A `Box` promises the compiler that nobody else uses what is in it. This function is for what readers reach *through* the
+/// object, such as a reference count that it holds. If readers look at the object itself by pointers of their own, don't
+/// make it a `Box` again before they have left: hand the pointer to [`defer_raw`].
+///
 /// ```
 /// relativist_rcu::defer_drop(Box::new(String::from("unlinked before")));
 /// ```
 pub fn defer_drop<T: Send + 'static>(object: Box<T>) {
+    let data = NonNull::from(Box::leak(object));
+    // SAFETY: it was a box a moment ago, and `T: Send + 'static` may be dropped on any thread at any time.
+    unsafe { defer_free(data) };
+}
+
+/// Makes `object` a box again after a grace period, and drops it.
+///
+/// # Safety
+///
+/// It came from `Box::into_raw`, nobody else will free it, no new reader can find it, and `T` may be dropped on any thread
+/// at any later time.
+pub(crate) unsafe fn defer_free<T>(object: NonNull<T>) {
     unsafe fn free<T>(data: NonNull<()>) {
-        // SAFETY: `data` is the box leaked below, and this is the one call.
+        // SAFETY: `data` came from a box, this is the one call, and readers have left it.
         drop(unsafe { Box::from_raw(data.cast::<T>().as_ptr()) });
     }
-    let data = NonNull::from(Box::leak(object)).cast();
-    // SAFETY: `T: Send + 'static` may be dropped on any thread at any time, and `free` drops it once.
-    unsafe { defer_raw(data, size_of::<T>(), free::<T>) };
+    // SAFETY: the caller's promise; `free` drops it once.
+    unsafe { defer_raw(object.cast(), size_of::<T>(), free::<T>) };
 }
 
 /// Calls `reclaim(data)` after a grace period. Allocates nothing, but for a chunk of the queue now and then.
@@ -93,43 +111,60 @@ pub fn barrier() {
         !is_reading(),
         "relativist_rcu::barrier inside a read section would wait for itself: drop the Guard of this thread first"
     );
-    drop(read()); // registers this thread
-    let own = own_slot();
-    assert!(
-        !own.is_some_and(|slot| slot.reclaiming.replace(true)),
-        "relativist_rcu::barrier inside a deferred function would wait for itself"
-    );
-    let ends: Vec<(&Queue, usize)> = domain().registry.iter().map(|slot| (&slot.queue, slot.queue.end())).collect();
+    domain().initialize_by_default();
+    let Some(marked) = Reclaiming::mark() else {
+        panic!("relativist_rcu::barrier inside a deferred function would wait for itself");
+    };
+    let ends: Vec<(&Queue, u64)> = domain().registry.iter().map(|slot| (&slot.queue, slot.queue.end())).collect();
     for (queue, end) in ends {
         let mut backoff = Backoff::new();
         while !queue.is_drained_to(end) {
-            queue.drain();
+            queue.drain(&marked);
             backoff.wait();
         }
-    }
-    if let Some(slot) = own {
-        slot.reclaiming.set(false);
     }
 }
 
 /// Runs what can be run of the calling thread's deferred functions, and waits while too many are left.
 pub(crate) fn reclaim(slot: &Slot) {
     // A deferred function has deferred more, and we are called from within the drain.
-    if slot.reclaiming.replace(true) {
-        return;
-    }
-    slot.queue.drain();
+    let Some(marked) = Reclaiming::mark() else { return };
+    slot.queue.drain(&marked);
     let mut backoff = Backoff::new();
     while over_bounds(&slot.queue) {
         backoff.wait();
-        slot.queue.drain();
+        slot.queue.drain(&marked);
     }
     slot.queue.set_due();
-    slot.reclaiming.set(false);
 }
 
 /// Whether the owner may not go on: it looks again one batch from here, and must not be past the bounds before.
 fn over_bounds(queue: &Queue) -> bool {
     let (count, bytes) = queue.pending();
-    count > MAX_DEFERRED - BATCH || bytes > MAX_DEFERRED_BYTES - BATCH_BYTES
+    let too_many = count > MAX_DEFERRED as u64 - BATCH && !mutation::is("no-count-bound");
+    let too_large = bytes > MAX_DEFERRED_BYTES - BATCH_BYTES && !mutation::is("no-byte-bound");
+    too_many || too_large
+}
+
+/// The mark of a thread that runs deferred functions: those must not wait for what waits for them, nor start to reclaim
+/// again from within.
+pub(crate) struct Reclaiming;
+
+local! {
+    /// Whether this thread bears the mark. Has no destructor, so it can be used at any moment of a thread's life.
+    static MARKED: Cell<bool> = Cell::new(false);
+}
+
+impl Reclaiming {
+    /// `None` when the calling thread bears the mark already.
+    pub(crate) fn mark() -> Option<Self> {
+        // Built only if it is ours: dropping it takes the mark off.
+        (!MARKED.with(|marked| marked.replace(true))).then(|| Self)
+    }
+}
+
+impl Drop for Reclaiming {
+    fn drop(&mut self) {
+        MARKED.with(|marked| marked.set(false));
+    }
 }

@@ -46,7 +46,7 @@
 //!   function runs after such a grace period.
 //! * **R2 Readers are wait-free.** After a thread's first use, entering and leaving take a bounded number of steps, whatever others
 //!   do; leaving an outermost section may reclaim what *the same thread* has deferred, and nothing else.
-//! * **R3 Only old readers are waited for.** Sections that begin after a grace period don't delay it.
+//! * **R3 Only old readers are waited for.** Sections that begin after a grace period has begun don't delay it.
 //! * **R4 Waiters share.** Any number of waiters that come while a grace period runs are all answered by the next one.
 //! * **R5 The backlog is bounded.** Outside of read sections no thread has more than [`MAX_DEFERRED`](crate::MAX_DEFERRED)
 //!   functions or [`MAX_DEFERRED_BYTES`](crate::MAX_DEFERRED_BYTES) pending: it waits instead. (Deferred
@@ -54,6 +54,9 @@
 //! * **R6 No silent self-deadlock.** Waiting inside a read section panics.
 //! * **R7 Threads come and go.** A thread registers at first use and leaves at exit; slots are reused; sections entered in
 //!   thread-local destructors work; a leaked guard keeps its section open for ever, as the references it protects may live.
-//! * **R8 Fork.** The child can go on using RCU: sections, grace periods and deferred functions work there.
+//! * **R8 Fork.** The child can go on using RCU: sections, grace periods and deferred functions work there. It has one thread,
+//!   so the sections of all others are over, and references that they protected dangle; a deferred function that another
+//!   thread was just running is lost; the rest runs when the child defers something itself or calls
+//!   [`barrier`](crate::barrier()).
 //! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked and nobody waiting for ever.
 //! * **R10 Nothing is forgotten.** A deferred function runs even if its thread exits or never calls RCU again, readers permitting.

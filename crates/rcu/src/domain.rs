@@ -1,14 +1,13 @@
 //! The process-wide domain: the grace-period counter, and who drives grace periods. [`crate::design`] has the argument.
 
-use std::cell::Cell;
-
 use crate::barrier::{Barrier, choose, heavy};
+use crate::mutation;
 use crate::registry::{Registry, Slot};
 use crate::sync::atomic::{
     AtomicBool, AtomicU64, Ordering,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::sync::{const_fn, global};
+use crate::sync::{Cell, const_fn, global};
 
 global! {
     /// The one domain of this process.
@@ -18,7 +17,8 @@ global! {
 /// The state behind every function of this crate.
 pub(crate) struct Domain {
     /// Counts grace periods in steps of [`Domain::STEP`]. Readers load it on entry, so the lowest bit tells them for free
-    /// whether they must fence ([`Domain::FENCED`]). Never 0, which is [`Slot::OUTSIDE`].
+    /// whether they must fence ([`Domain::FENCED`]). [`Domain::UNCHOSEN`] before the first use; never 0 after it, which is
+    /// [`Slot::OUTSIDE`] in a slot.
     counter: Line<AtomicU64>,
     /// The latest grace period that has ended.
     completed: AtomicU64,
@@ -26,7 +26,6 @@ pub(crate) struct Domain {
     driving: AtomicBool,
     /// The grace period that has begun and not ended; 0 for none.
     scanning: Cell<u64>,
-    initialized: AtomicBool,
     pub(crate) registry: Registry,
 }
 
@@ -41,41 +40,35 @@ unsafe impl Sync for Domain {}
 impl Domain {
     pub(crate) const STEP: u64 = 2;
     const FENCED: u64 = 1;
+    const UNCHOSEN: u64 = 0;
 
     const_fn! {
         fn new() -> Self {
             Self {
-                counter: Line(AtomicU64::new(Domain::STEP)),
-                completed: AtomicU64::new(Domain::STEP),
+                counter: Line(AtomicU64::new(Domain::UNCHOSEN)),
+                completed: AtomicU64::new(0),
                 driving: AtomicBool::new(false),
                 scanning: Cell::new(0),
-                initialized: AtomicBool::new(false),
                 registry: Registry::new(),
             }
         }
     }
 
-    /// Chooses the barrier and prepares for `fork`, once, before the first reader enters. Later calls do nothing.
+    /// Chooses the barrier and prepares for `fork`, before the first reader enters. Later calls do nothing. Takes no lock,
+    /// which a fork could leave locked.
     pub(crate) fn initialize(&self, barrier: impl FnOnce() -> Barrier) {
-        // Acquire: pairs with the Release below; who sees `true` sees the choice in the counter.
-        if self.initialized.load(Acquire) {
+        // Acquire: pairs with the Release below; who sees the choice sees what was prepared for it.
+        if self.counter.0.load(Acquire) != Self::UNCHOSEN {
             return;
         }
-        #[cfg(not(relativist_loom))]
-        static ONCE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        #[cfg(not(relativist_loom))]
-        let _once = ONCE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Relaxed: the lock orders it.
-        if self.initialized.load(Relaxed) {
-            return;
-        }
-        if barrier() == Barrier::Fence {
-            // Relaxed: published by the Release below, before any reader can enter.
-            self.counter.0.fetch_or(Self::FENCED, Relaxed);
-        }
+        // Of threads that race both do this, and nothing is amiss: the handler may run twice in a child.
         crate::fork::install();
-        // Release: pairs with the Acquire above.
-        self.initialized.store(true, Release);
+        let first = match barrier() {
+            Barrier::Membarrier => Self::STEP,
+            Barrier::Fence => Self::STEP | Self::FENCED,
+        };
+        // One choice wins. Release, Acquire: as above.
+        let _ = self.counter.0.compare_exchange(Self::UNCHOSEN, first, Release, Acquire);
     }
 
     /// Called before a thread's first section.
@@ -109,7 +102,7 @@ impl Domain {
     /// How many grace periods have begun.
     pub(crate) fn begun(&self) -> u64 {
         // Relaxed: a statistic.
-        self.counter.0.load(Relaxed) / Self::STEP - 1
+        (self.counter.0.load(Relaxed) / Self::STEP).saturating_sub(1)
     }
 
     /// The first grace period that will cover everything the caller did so far: one that begins after this call.
@@ -117,11 +110,13 @@ impl Domain {
         // AcqRel on a read-modify-write that changes nothing: the grace period's increment comes later in the counter's
         // modification order and so continues this release sequence; readers that acquire its number see what the caller
         // did before, though somebody else may be driving.
-        self.counter.0.fetch_add(0, AcqRel) + Self::STEP
+        let now = self.counter.0.fetch_add(0, mutation::unless("relaxed-ticket", AcqRel));
+        if mutation::is("stale-ticket") { now } else { now + Self::STEP }
     }
 
-    /// Whether the grace period has ended; helps it along without blocking. Lock-free: at most one pass over the slots for
-    /// each grace period that had to begin, at most two of them.
+    /// Whether the grace period has ended; helps it along. Wait-free: at most two passes over the slots, one for the grace
+    /// period that it found running and one for the next. (No grace period ends while its driver is off the processor,
+    /// though: the others see the flag taken, and go away.)
     pub(crate) fn poll(&self, ticket: u64) -> bool {
         if self.has_completed(ticket) {
             return true;
@@ -142,7 +137,7 @@ impl Domain {
 
     pub(crate) fn has_completed(&self, ticket: u64) -> bool {
         // Acquire: pairs with the Release in `try_complete`: what readers did happened before what the caller does next.
-        self.completed.load(Acquire) >= ticket
+        self.completed.load(mutation::unless("relaxed-completed", Acquire)) >= ticket
     }
 
     /// Begins a grace period: readers from here on carry its number. Called by the driver.
@@ -158,26 +153,30 @@ impl Domain {
     fn try_complete(&self, number: u64) -> bool {
         let blocks = |slot: &Slot| {
             // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's section happened before.
-            let entered = slot.entered.load(Acquire);
-            entered != Slot::OUTSIDE && entered < number
+            let entered = slot.entered.load(mutation::unless("relaxed-scan", Acquire));
+            entered != Slot::OUTSIDE && (entered < number || mutation::is("wait-for-new-readers"))
         };
-        if self.registry.iter().any(blocks) {
+        if !mutation::is("skip-scan") && self.registry.iter().any(blocks) {
             return false;
         }
         self.scanning.set(0);
         // Release: pairs with the Acquire in `has_completed`.
-        self.completed.store(number, Release);
+        self.completed.store(number, mutation::unless("relaxed-complete", Release));
         true
     }
 
-    fn try_drive(&self) -> Option<Driver<'_>> {
+    pub(crate) fn try_drive(&self) -> Option<Driver<'_>> {
         // Acquire: pairs with the Release in `Driver::drop`, for `scanning`.
         let free = self.driving.compare_exchange(false, true, Acquire, Relaxed).is_ok();
-        free.then_some(Driver(self))
+        (free || mutation::is("no-driver-lock")).then(|| Driver(self))
     }
 
     /// In the child of a fork nobody else is driving; a grace period begun by another thread may lack its barrier.
+    #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
+        if mutation::is("fork-keeps-driver") {
+            return;
+        }
         self.scanning.set(0);
         // Relaxed: the child has one thread.
         self.driving.store(false, Relaxed);
@@ -185,11 +184,11 @@ impl Domain {
 }
 
 /// The right to drive grace periods.
-struct Driver<'d>(&'d Domain);
+pub(crate) struct Driver<'d>(&'d Domain);
 
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `try_drive`.
-        self.0.driving.store(false, Release);
+        self.0.driving.store(false, mutation::unless("relaxed-driver-unlock", Release));
     }
 }

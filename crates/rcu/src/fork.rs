@@ -1,7 +1,10 @@
 //! What the child of a `fork` has to put right: of the parent's threads it has only the one that forked.
 //!
 //! The other threads' read sections ended with them, their slots are free, what they locked is unlocked, and the worker is
-//! gone. Their deferred functions stay queued and run in the child as they do in the parent.
+//! gone. Their deferred functions stay queued and run in the child as they do in the parent, once the child calls
+//! [`barrier`](crate::barrier()) or defers something itself. (A handler can't start a thread.)
+//!
+//! References that the forking thread has borrowed from another thread's guard dangle in the child.
 
 #[cfg(all(unix, not(relativist_loom)))]
 pub(crate) fn install() {
@@ -22,15 +25,54 @@ unsafe extern "C" fn in_child() {
     let own = own_slot();
     domain().reset_in_child();
     for slot in domain().registry.iter() {
-        match own {
-            Some(own) if std::ptr::eq(own, slot) => {
-                if !own.reclaiming.get() {
-                    own.queue.unlock_in_child();
-                }
-            }
-            _ => slot.reset_in_child(),
+        slot.queue.reset_in_child();
+        if !own.is_some_and(|own| std::ptr::eq(own, slot)) {
+            slot.reset_in_child();
         }
     }
     crate::worker::reset_in_child();
     crate::barrier::reregister_in_child();
+}
+
+#[cfg(all(test, unix, not(relativist_loom)))]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use crate::domain::domain;
+    use crate::wait_for_readers;
+
+    /// R8: the child drives grace periods, though the fork came while another thread was doing so.
+    #[test]
+    fn a_driver_was_cut_off() {
+        wait_for_readers();
+        let (driving, is_driving) = mpsc::channel();
+        let (finish, may_finish) = mpsc::channel::<()>();
+        let driver = thread::spawn(move || {
+            let _driver = loop {
+                match domain().try_drive() {
+                    Some(driver) => break driver,
+                    None => thread::yield_now(),
+                }
+            };
+            driving.send(()).unwrap();
+            let _ = may_finish.recv();
+        });
+        is_driving.recv().unwrap();
+        // SAFETY: the child uses this crate and system calls; the alarm ends it if it hangs.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: always.
+            unsafe { libc::alarm(10) };
+            wait_for_readers();
+            // SAFETY: always.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is ours.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "the child hung or failed");
+        drop(finish);
+        driver.join().unwrap();
+    }
 }

@@ -6,22 +6,16 @@ use std::mem::ManuallyDrop;
 
 use crate::barrier::light;
 use crate::domain::{Domain, domain};
+use crate::mutation;
 use crate::registry::Slot;
 use crate::sync::atomic::Ordering::Release;
-use crate::sync::thread_local;
+use crate::sync::local;
 
-#[cfg(not(relativist_loom))]
-thread_local! {
-    /// This thread's slot. Has no destructor, so it can be read at any moment of a thread's life and costs one load.
-    static SLOT: Cell<Option<&'static Slot>> = const { Cell::new(None) };
-    /// Gives the slot back at thread exit.
-    static REGISTRATION: Registration = const { Registration };
-}
-
-#[cfg(relativist_loom)]
-thread_local! {
+local! {
+    /// This thread's slot. Has no destructor, so it can be read at any moment of a thread's life.
     static SLOT: Cell<Option<&'static Slot>> = Cell::new(None);
-    static REGISTRATION: Registration = Registration;
+    /// Gives the slot back at thread exit.
+    static REGISTRATION: Registration = Registration(Cell::new(None));
 }
 
 /// Proof of being inside a read-side critical section; dropping it leaves the section.
@@ -60,7 +54,7 @@ pub fn read() -> Guard {
         return read_unregistered();
     };
     if slot.is_reading() {
-        slot.nesting.set(slot.nesting.get() + 1);
+        slot.nesting.set(slot.nesting.get() + usize::from(!mutation::is("flat-nesting")));
     } else {
         enter(slot);
     }
@@ -103,6 +97,11 @@ impl Drop for Guard {
     }
 }
 
+/// Names the calling thread, in the child of a fork as before: no two threads that run have the same, and it is never 0.
+pub(crate) fn thread_token() -> usize {
+    SLOT.with(|own| std::ptr::from_ref(own).addr())
+}
+
 /// The slot of the calling thread, if it has one.
 #[inline(always)]
 pub(crate) fn own_slot() -> Option<&'static Slot> {
@@ -114,7 +113,7 @@ fn enter(slot: &Slot) {
     let now = domain().now();
     // Release: pairs with the Acquire in `Domain::try_complete`. Whoever sees this section sees the end of the one before
     // it, too. The order against what the section reads is the business of `light` and `heavy`.
-    slot.entered.store(now, Release);
+    slot.entered.store(now, mutation::unless("relaxed-enter", Release));
     light(Domain::is_fenced(now));
 }
 
@@ -122,7 +121,7 @@ fn enter(slot: &Slot) {
 fn leave(slot: &'static Slot) {
     if slot.nesting.get() == 0 {
         // Release: pairs with the Acquire in `Domain::try_complete`: what the section read was read before.
-        slot.entered.store(Slot::OUTSIDE, Release);
+        slot.entered.store(Slot::OUTSIDE, mutation::unless("relaxed-leave", Release));
     } else {
         leave_nested_or_flagged(slot);
     }
@@ -146,8 +145,19 @@ fn leave_flagged(slot: &'static Slot, flags: usize) {
     if flags & Slot::RECLAIM != 0 {
         crate::defer::reclaim(slot);
     }
-    if flags & Slot::TRANSIENT != 0 {
-        SLOT.with(|own| own.set(None));
+    if flags & Slot::TRANSIENT != 0 && !mutation::is("keep-transient-slot") {
+        give_back(slot);
+    }
+}
+
+/// Ends the thread's registration: now, or with the section that is still open. That one may never end: its guard was
+/// leaked, and references to all it protects may live on in other threads.
+fn give_back(slot: &Slot) {
+    if slot.is_reading() && !mutation::is("exit-ends-section") {
+        slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
+    } else {
+        // Under loom it is destroyed already, and nobody will look.
+        let _ = SLOT.try_with(|own| own.set(None));
         slot.release();
     }
 }
@@ -158,25 +168,22 @@ fn read_unregistered() -> Guard {
     let slot = domain().registry.claim();
     SLOT.with(|own| own.set(Some(slot)));
     // In the destructors that run after `Registration`'s there is nobody left to give the slot back: the section does.
-    if REGISTRATION.try_with(|_| ()).is_err() {
+    if REGISTRATION.try_with(|registration| registration.0.set(Some(slot))).is_err() {
         slot.nesting.set(Slot::TRANSIENT);
     }
     enter(slot);
     Guard::of(slot)
 }
 
-struct Registration;
+/// Gives this thread's slot back when the thread exits. A guard may live on in another thread-local variable, whose
+/// destructor comes later.
+struct Registration(Cell<Option<&'static Slot>>);
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let Some(slot) = own_slot() else { return };
-        if slot.is_reading() {
-            // A guard lives in another thread-local variable, and gives the slot back when it is dropped there. Or it
-            // was leaked, and references to all it protects may live on in other threads: then the section never ends.
-            slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
-        } else {
-            SLOT.with(|own| own.set(None));
-            slot.release();
+        match self.0.get() {
+            Some(slot) if !mutation::is("keep-slot") => give_back(slot),
+            _ => {}
         }
     }
 }

@@ -80,6 +80,7 @@ mod domain;
 mod fork;
 mod grace;
 mod guard;
+mod mutation;
 mod published;
 mod queue;
 mod registry;

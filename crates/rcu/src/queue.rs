@@ -2,19 +2,25 @@
 //!
 //! The owner of the slot pushes without a read-modify-write. Anybody may drain, holding the queue's lock. Entries sit in
 //! chunks, each linked to the next; the producer never touches a chunk again once it has linked the next one, so the
-//! consumer frees chunks as it leaves them. Every step leaves a state from which the child of a fork can go on.
+//! consumer frees chunks as it leaves them. (What bounds the queue is its owner: see `defer.rs`.)
+//!
+//! A fork may cut off producer and consumer between any two steps, and the child goes on from there. So each step leaves a
+//! state that explains itself: a chunk knows the number of its first entry, links are set before what relies on them, and
+//! what can be torn is made anew in [`Queue::reset_in_child`].
 
-use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
+use crate::defer::Reclaiming;
 use crate::domain::domain;
+use crate::guard::thread_token;
+use crate::mutation;
 use crate::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicPtr, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use crate::sync::const_fn;
+use crate::sync::{Cell, UnsafeCell, compiler_fence, const_fn, yield_now};
 
 /// A function to call after a grace period.
 pub(crate) struct Deferred {
@@ -25,40 +31,57 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
+    /// Calls the function. A panic ends here: the panic hook has reported it, and whoever happens to reclaim isn't the one
+    /// to suffer.
     fn run(self) {
         // SAFETY: `defer_raw` demands that `reclaim(data)` may be called once, on any thread, after a grace period; the
         // queue hands each entry out once, after the grace period that began after the entry was pushed.
         let call = || unsafe { (self.reclaim)(self.data) };
-        // The panic hook has reported it. Whoever happens to reclaim isn't the one to suffer.
-        let _ = catch_unwind(AssertUnwindSafe(call));
+        if mutation::is("panic-escapes") {
+            return call();
+        }
+        let Err(payload) = catch_unwind(AssertUnwindSafe(call)) else { return };
+        // The payload is anything, so its destructor may panic in turn. What that throws is given up.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(again);
+        }
     }
 }
 
 /// After so many entries or bytes the owner looks whether it can run some: enough to spread the cost of a barrier thin, few
 /// enough to find the objects still in its cache.
-pub(crate) const BATCH: usize = 1024;
+pub(crate) const BATCH: u64 = 1024;
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
-const CHUNK: usize = 255;
+/// Entries in a chunk; few under loom, so that its short models cross from one to the next.
+const CHUNK: u64 = if cfg!(relativist_loom) { 1 } else { 255 };
 
 struct Chunk {
-    entries: [UnsafeCell<MaybeUninit<Deferred>>; CHUNK],
+    /// The number of the first entry, counted from the first ever pushed.
+    first: u64,
+    entries: [UnsafeCell<MaybeUninit<Deferred>>; CHUNK as usize],
     next: AtomicPtr<Chunk>,
 }
 
 impl Chunk {
-    fn allocate() -> *mut Self {
-        Box::into_raw(Box::new(Self {
-            entries: [const { UnsafeCell::new(MaybeUninit::uninit()) }; CHUNK],
-            next: AtomicPtr::new(null_mut()),
-        }))
+    fn allocate(first: u64) -> *mut Self {
+        let entries = std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit()));
+        Box::into_raw(Box::new(Self { first, entries, next: AtomicPtr::new(null_mut()) }))
+    }
+
+    fn holds(&self, number: u64) -> bool {
+        number - self.first < CHUNK
+    }
+
+    fn entry(&self, number: u64) -> &UnsafeCell<MaybeUninit<Deferred>> {
+        &self.entries[(number - self.first) as usize]
     }
 }
 
 /// Entries below `end` may run once the grace period `ticket` has ended.
 #[derive(Clone, Copy)]
 struct Sealed {
-    end: usize,
+    end: u64,
     ticket: u64,
 }
 
@@ -66,40 +89,43 @@ pub(crate) struct Queue {
     /// The chunk being filled; the producer's alone.
     tail: Cell<*mut Chunk>,
     /// Entries and bytes ever pushed; written by the producer.
-    pushed: AtomicUsize,
+    pushed: AtomicU64,
     pushed_bytes: AtomicUsize,
-    /// When the producer should next see to reclamation; the producer's alone.
-    due: Cell<(usize, usize)>,
+    /// The same as of the last `set_due`; the producer's alone.
+    looked: Cell<(u64, usize)>,
     /// The chunk being emptied. The producer sets the first, the consumer all that follow.
     head: AtomicPtr<Chunk>,
     /// Entries and bytes ever taken; written by the consumer.
-    popped: AtomicUsize,
+    popped: AtomicU64,
     popped_bytes: AtomicUsize,
-    draining: AtomicBool,
+    /// The consumer's lock: [`Queue::FREE`], or who holds it.
+    consumer: AtomicUsize,
     /// The consumer's.
     sealed: Cell<Sealed>,
     /// `pushed` as of the worker's last look; the consumer's.
-    seen: Cell<usize>,
+    seen: Cell<u64>,
 }
 
-// SAFETY: `tail` and `due` are touched by the owner of the slot alone, `sealed` and `seen` by the holder of `draining`
+// SAFETY: `tail` and `looked` are touched by the owner of the slot alone, `sealed` and `seen` by the holder of `consumer`
 // alone (taken with Acquire, released with Release). Entries are written by the producer before the Release store of
 // `pushed` and read by the consumer after its Acquire load; each is read once. `Deferred` is safe to send by the contract
 // of `defer_raw`.
 unsafe impl Sync for Queue {}
 
 impl Queue {
+    const FREE: usize = 0;
+
     const_fn! {
         pub(crate) fn new() -> Self {
             Self {
                 tail: Cell::new(null_mut()),
-                pushed: AtomicUsize::new(0),
+                pushed: AtomicU64::new(0),
                 pushed_bytes: AtomicUsize::new(0),
-                due: Cell::new((BATCH, BATCH_BYTES)),
+                looked: Cell::new((0, 0)),
                 head: AtomicPtr::new(null_mut()),
-                popped: AtomicUsize::new(0),
+                popped: AtomicU64::new(0),
                 popped_bytes: AtomicUsize::new(0),
-                draining: AtomicBool::new(false),
+                consumer: AtomicUsize::new(Self::FREE),
                 sealed: Cell::new(Sealed { end: 0, ticket: 0 }),
                 seen: Cell::new(0),
             }
@@ -110,64 +136,75 @@ impl Queue {
     pub(crate) fn push(&self, deferred: Deferred) {
         // Relaxed: the producer's own counts.
         let (count, bytes) = (self.pushed.load(Relaxed), self.pushed_bytes.load(Relaxed));
-        let index = count % CHUNK;
-        if index == 0 {
-            self.append_chunk();
+        let mut chunk = self.tail.get();
+        // SAFETY: null, or the producer's live chunk: the consumer frees it only after a next one is linked.
+        if !unsafe { chunk.as_ref() }.is_some_and(|chunk| chunk.holds(count)) {
+            chunk = self.append_chunk(count);
         }
         // Relaxed: published with `pushed`.
         self.pushed_bytes.store(bytes.wrapping_add(deferred.bytes), Relaxed);
-        // SAFETY: `tail` is the producer's live chunk (freed only after a next one is linked, which only the producer
-        // does), and nobody reads this entry before `pushed` says so.
-        unsafe { (*self.tail.get()).entries[index].get().write(MaybeUninit::new(deferred)) };
-        // Release: pairs with the Acquire in `drain` and `barrier`: publishes entry, chunk and bytes.
+        // SAFETY: the chunk is live, as above, and nobody reads this entry before `pushed` says so.
+        unsafe { &*chunk }.entry(count).with_mut(|entry| unsafe { (*entry).write(deferred) });
+        // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes.
         self.pushed.store(count + 1, Release);
     }
 
-    fn append_chunk(&self) {
-        let chunk = Chunk::allocate();
-        match NonNull::new(self.tail.replace(chunk)) {
+    fn append_chunk(&self, first: u64) -> *mut Chunk {
+        let chunk = Chunk::allocate(first);
+        match NonNull::new(self.tail.get()) {
             // Relaxed, both: published with `pushed`.
             None => self.head.store(chunk, Relaxed),
             // SAFETY: the last chunk is not freed before this link is seen.
             Some(last) => unsafe { last.as_ref() }.next.store(chunk, Relaxed),
         }
+        // A child of a fork that finds the new tail finds the link.
+        compiler_fence(SeqCst);
+        self.tail.set(chunk);
+        chunk
     }
 
     /// Whether the owner has pushed enough since the last `set_due` to see to reclamation. The caller owns the slot.
     pub(crate) fn is_due(&self) -> bool {
-        let (count, bytes) = self.due.get();
+        let (count, bytes) = self.looked.get();
         // Relaxed: the producer's own counts.
-        self.pushed.load(Relaxed) >= count || self.pushed_bytes.load(Relaxed) >= bytes
+        let (pushed, pushed_bytes) = (self.pushed.load(Relaxed), self.pushed_bytes.load(Relaxed));
+        pushed - count >= BATCH || pushed_bytes.wrapping_sub(bytes) >= BATCH_BYTES
     }
 
     /// Puts the next time one batch off. The caller owns the slot.
     pub(crate) fn set_due(&self) {
         // Relaxed: the producer's own counts.
-        let (count, bytes) = (self.pushed.load(Relaxed), self.pushed_bytes.load(Relaxed));
-        self.due.set((count + BATCH, bytes.wrapping_add(BATCH_BYTES)));
+        self.looked.set((self.pushed.load(Relaxed), self.pushed_bytes.load(Relaxed)));
     }
 
-    /// Entries and bytes that wait. Exact when called by the owner while nobody drains.
-    pub(crate) fn pending(&self) -> (usize, usize) {
+    /// Entries and bytes that wait; for others than the owner an estimate.
+    pub(crate) fn pending(&self) -> (u64, usize) {
         // Relaxed: heuristics. `popped` first, so that the difference can't be negative for the owner.
         let (popped, popped_bytes) = (self.popped.load(Relaxed), self.popped_bytes.load(Relaxed));
-        (self.pushed.load(Relaxed).wrapping_sub(popped), self.pushed_bytes.load(Relaxed).wrapping_sub(popped_bytes))
+        match self.pushed.load(Relaxed).wrapping_sub(popped) {
+            // A fork may have come between a count and its bytes. An empty queue is empty whatever they say.
+            0 => (0, 0),
+            count => (count, self.pushed_bytes.load(Relaxed).wrapping_sub(popped_bytes)),
+        }
     }
 
     /// Where the queue ends now, for [`Queue::is_drained_to`].
-    pub(crate) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> u64 {
         // Acquire: pairs with the Release in `push`.
         self.pushed.load(Acquire)
     }
 
     /// Whether all entries before `end` have been run, to their last instruction.
-    pub(crate) fn is_drained_to(&self, end: usize) -> bool {
+    pub(crate) fn is_drained_to(&self, end: u64) -> bool {
+        if mutation::is("barrier-ignores-running") {
+            return self.popped.load(Acquire) >= end;
+        }
         // Relaxed: taking the lock orders it, and shows that no drainer is still running an entry.
         self.try_lock().is_some_and(|_consumer| self.popped.load(Relaxed) >= end)
     }
 
     /// Runs what has passed its grace period, helping grace periods along; returns at once when somebody else drains.
-    pub(crate) fn drain(&self) {
+    pub(crate) fn drain(&self, _marked: &Reclaiming) {
         if let Some(consumer) = self.try_lock() {
             consumer.drain();
         }
@@ -175,7 +212,8 @@ impl Queue {
 
     /// Like [`Queue::drain`], but leaves a queue alone whose oldest entry has come since the last call: its owner is busy
     /// and will see to it, with warmer caches. Says whether anything is left.
-    pub(crate) fn drain_if_stale(&self) -> bool {
+    #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
+    pub(crate) fn drain_if_stale(&self, _marked: &Reclaiming) -> bool {
         let Some(consumer) = self.try_lock() else {
             return true;
         };
@@ -189,14 +227,20 @@ impl Queue {
 
     fn try_lock(&self) -> Option<Consumer<'_>> {
         // Acquire: pairs with the Release in `Consumer::drop`.
-        let free = self.draining.compare_exchange(false, true, Acquire, Relaxed).is_ok();
-        free.then_some(Consumer(self))
+        let taken = self.consumer.compare_exchange(Self::FREE, thread_token(), Acquire, Relaxed);
+        (taken.is_ok() || mutation::is("no-drain-lock")).then(|| Consumer(self))
     }
 
-    /// In the child of a fork the drainer doesn't exist. At worst the one entry that it was running is lost.
-    pub(crate) fn unlock_in_child(&self) {
-        // Relaxed: the child has one thread.
-        self.draining.store(false, Relaxed);
+    /// In the child of a fork no other thread drains. At worst the one entry that it was running is lost.
+    #[cfg(all(unix, not(relativist_loom)))]
+    pub(crate) fn reset_in_child(&self) {
+        // Relaxed, all: the child has one thread. If that one forked in a deferred function, it still drains.
+        if self.consumer.load(Relaxed) == thread_token() || mutation::is("fork-keeps-locks") {
+            return;
+        }
+        // May be torn. An end that has been reached makes `seal` draw a new ticket.
+        self.sealed.set(Sealed { end: self.popped.load(Relaxed), ticket: 0 });
+        self.consumer.store(Self::FREE, Relaxed);
     }
 }
 
@@ -210,7 +254,7 @@ impl Consumer<'_> {
         for _ in 0..2 {
             let sealed = self.seal();
             // Relaxed: ours under the lock.
-            if self.0.popped.load(Relaxed) == sealed.end || !domain().poll(sealed.ticket) {
+            if self.0.popped.load(Relaxed) == sealed.end || !self.may_run(sealed) {
                 return;
             }
             while let Some(deferred) = self.pop(sealed.end) {
@@ -219,46 +263,62 @@ impl Consumer<'_> {
         }
     }
 
+    fn may_run(&self, sealed: Sealed) -> bool {
+        domain().poll(sealed.ticket) || mutation::is("drain-early")
+    }
+
     /// The entries to wait for: those sealed before if any are left, else all there are now.
     fn seal(&self) -> Sealed {
         // Relaxed: ours under the lock.
         if self.0.popped.load(Relaxed) == self.0.sealed.get().end {
+            let early = mutation::is("ticket-before-end").then(|| (domain().ticket(), yield_now()).0);
             let end = self.0.end();
             // The ticket is drawn after `end` was acquired, so its grace period begins after those entries were pushed.
-            self.0.sealed.set(Sealed { end, ticket: domain().ticket() });
+            self.0.sealed.set(Sealed { end, ticket: early.unwrap_or_else(|| domain().ticket()) });
         }
         self.0.sealed.get()
     }
 
-    fn pop(&self, end: usize) -> Option<Deferred> {
+    fn pop(&self, end: u64) -> Option<Deferred> {
         let queue = self.0;
         // Relaxed, all: `popped` and `head` are ours under the lock, but for the producer's first store to `head`, which
         // `end`'s Acquire has shown us; so has it the link to the next chunk.
-        let count = queue.popped.load(Relaxed);
-        if count == end {
+        let number = queue.popped.load(Relaxed);
+        if number == end {
             return None;
         }
-        let mut head = queue.head.load(Relaxed);
-        if count > 0 && count.is_multiple_of(CHUNK) {
-            let left = head;
-            // SAFETY: `head` is a live chunk; entry `count < end` lies in the next, so the producer has linked it.
-            head = unsafe { (*left).next.load(Relaxed) };
-            queue.head.store(head, Relaxed);
-            // SAFETY: came from `Box::into_raw`; the producer has moved on, and we just did.
-            drop(unsafe { Box::from_raw(left) });
-        }
-        // SAFETY: entry `count < end` was written and published, and `popped` sees to it that it is read once.
-        let deferred = unsafe { (*head).entries[count % CHUNK].get().read().assume_init() };
+        let chunk = self.chunk_of(number);
+        // SAFETY: entry `number < end` was written and published, and `popped` sees to it that it is read once.
+        let deferred = chunk.entry(number).with_mut(|entry| unsafe { (*entry).assume_init_read() });
         // Relaxed: see `pending`.
         queue.popped_bytes.store(queue.popped_bytes.load(Relaxed).wrapping_add(deferred.bytes), Relaxed);
-        queue.popped.store(count + 1, Relaxed);
+        queue.popped.store(number + 1, Relaxed);
         Some(deferred)
+    }
+
+    /// The chunk of the next entry, which must have been pushed. Frees the one before.
+    fn chunk_of(&self, number: u64) -> &Chunk {
+        // Relaxed, all: see `pop`.
+        let left = self.0.head.load(Relaxed);
+        // SAFETY: an entry has been pushed, so there is a chunk, and only the consumer frees it.
+        let chunk = unsafe { &*left };
+        if chunk.holds(number) {
+            return chunk;
+        }
+        let next = chunk.next.load(Relaxed);
+        self.0.head.store(next, Relaxed);
+        // A child of a fork finds no head that is freed.
+        compiler_fence(SeqCst);
+        // SAFETY: came from `Box::into_raw`; the producer moved on before it pushed the entry, and we just did.
+        drop(unsafe { Box::from_raw(left) });
+        // SAFETY: the entry has been pushed and isn't in the chunk before, so the next is linked, and live as above.
+        unsafe { &*next }
     }
 }
 
 impl Drop for Consumer<'_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `try_lock`.
-        self.0.draining.store(false, Release);
+        self.0.consumer.store(Queue::FREE, mutation::unless("relaxed-drain-unlock", Release));
     }
 }

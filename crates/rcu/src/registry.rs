@@ -4,15 +4,15 @@
 //! whatever deferred work is still in its queue. Slots are never freed, so whoever waits for readers walks the list without
 //! a lock, and their number is the largest number of threads that used RCU at the same time.
 
-use std::cell::Cell;
 use std::ptr::null_mut;
 
+use crate::mutation;
 use crate::queue::Queue;
 use crate::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::sync::const_fn;
+use crate::sync::{Cell, const_fn};
 
 /// What one thread shows to those who wait for readers. Padded to two cache lines, because processors fetch pairs.
 #[repr(align(128))]
@@ -21,8 +21,6 @@ pub(crate) struct Slot {
     pub(crate) entered: AtomicU64,
     /// Read sections beyond the outermost, and the flags below; the owner's alone.
     pub(crate) nesting: Cell<usize>,
-    /// The owner is running deferred functions; the owner's alone.
-    pub(crate) reclaiming: Cell<bool>,
     /// What the owner has deferred.
     pub(crate) queue: Queue,
     owned: AtomicBool,
@@ -49,7 +47,6 @@ impl Slot {
             Self {
                 entered: AtomicU64::new(entered),
                 nesting: Cell::new(0),
-                reclaiming: Cell::new(false),
                 queue: Queue::new(),
                 owned: AtomicBool::new(true),
                 next: AtomicPtr::new(null_mut()),
@@ -58,6 +55,7 @@ impl Slot {
     }
 
     /// Whether the calling thread, which must be the owner, is inside a read section.
+    #[inline(always)]
     pub(crate) fn is_reading(&self) -> bool {
         // Relaxed: the owner reads its own store.
         self.entered.load(Relaxed) != Self::OUTSIDE
@@ -73,14 +71,16 @@ impl Slot {
     pub(crate) fn release(&self) {
         debug_assert!(!self.is_reading());
         // Release: pairs with the Acquire in `try_claim`.
-        self.owned.store(false, Release);
+        self.owned.store(false, mutation::unless("relaxed-slot-release", Release));
     }
 
     /// Makes the slot free again in the child of a fork, where its owner does not exist.
+    #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
+        if mutation::is("fork-keeps-readers") {
+            return;
+        }
         self.nesting.set(0);
-        self.reclaiming.set(false);
-        self.queue.unlock_in_child();
         // Relaxed, and the Release is not needed for others: the child has one thread.
         self.entered.store(Self::OUTSIDE, Relaxed);
         self.release();
@@ -130,5 +130,50 @@ impl Registry {
             next = slot.next.load(Relaxed);
             Some(slot)
         })
+    }
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use std::thread;
+
+    use crate::domain::domain;
+    use crate::{defer, read, wait_for_readers};
+
+    /// Enters a section after this crate's own thread-local destructor has run.
+    struct ReadsLate;
+
+    impl Drop for ReadsLate {
+        fn drop(&mut self) {
+            drop((read(), read()));
+            defer(|| ());
+        }
+    }
+
+    thread_local! {
+        static READS_LATE: ReadsLate = const { ReadsLate };
+    }
+
+    fn brief_thread(late: bool) {
+        if late {
+            READS_LATE.with(|_| ());
+        }
+        drop(read());
+    }
+
+    /// R7: there are no more slots than threads at the same time: those of exited threads are taken over, also if they
+    /// were registered in a destructor at last.
+    #[test]
+    fn slots_are_reused() {
+        const AT_ONCE: usize = 4;
+        for round in 0..10_000 / AT_ONCE {
+            let threads: Vec<_> =
+                (0..AT_ONCE).map(|number| thread::spawn(move || brief_thread((round + number) % 2 == 0))).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+        wait_for_readers();
+        // One more for this thread, and two for workers that came and went.
+        let slots = domain().registry.iter().count();
+        assert!(slots <= AT_ONCE + 3, "{slots} slots");
     }
 }

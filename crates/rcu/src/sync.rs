@@ -1,18 +1,39 @@
-//! The one place where atomics and threads come from, so that loom can take their place (`--cfg relativist_loom`).
+//! The one place where atomics, cells and threads come from, so that loom can take their place (`--cfg relativist_loom`).
 
 #[cfg(not(relativist_loom))]
 pub(crate) use std::{
+    cell::Cell,
     sync::atomic::{self, compiler_fence},
     thread::yield_now,
-    thread_local,
 };
 
+/// Loom's cells find accesses that nothing orders, as they would race in reality.
 #[cfg(relativist_loom)]
-pub(crate) use loom::{sync::atomic, thread::yield_now, thread_local};
+pub(crate) use loom::{
+    cell::{Cell, UnsafeCell},
+    sync::atomic,
+    thread::yield_now,
+};
 
 /// Loom has no compiler to hold back: it reorders what the memory model lets it reorder.
 #[cfg(relativist_loom)]
 pub(crate) fn compiler_fence(_: atomic::Ordering) {}
+
+/// [`std::cell::UnsafeCell`] with the interface of loom's, which sees each access begin and end.
+#[cfg(not(relativist_loom))]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(relativist_loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
 
 /// A `fn` that is `const` except under loom, whose atomics can't be made at compile time.
 macro_rules! const_fn {
@@ -24,6 +45,22 @@ macro_rules! const_fn {
         #[cfg(relativist_loom)]
         $(#[$meta])*
         $vis fn $($rest)*
+    };
+}
+
+/// Thread-local variables that are made at compile time, so that reading one costs a load, and nothing more if it has no
+/// destructor.
+macro_rules! local {
+    ($($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;)*) => {
+        #[cfg(not(relativist_loom))]
+        std::thread_local! {
+            $($(#[$meta])* static $name: $type = const { $value };)*
+        }
+
+        #[cfg(relativist_loom)]
+        loom::thread_local! {
+            $($(#[$meta])* static $name: $type = $value;)*
+        }
     };
 }
 
@@ -49,31 +86,26 @@ macro_rules! global {
     };
 }
 
-pub(crate) use {const_fn, global};
+pub(crate) use {const_fn, global, local};
 
 /// Waiting for another thread: a few spins, then the processor is offered to others, then sleeps up to a millisecond.
 ///
 /// Readers never wake anybody (that would cost them), so whoever waits for one has to look again.
-#[derive(Default)]
+#[cfg(not(relativist_loom))]
 pub(crate) struct Backoff {
     step: u32,
 }
 
+#[cfg(not(relativist_loom))]
 impl Backoff {
     const SPINS: u32 = 6;
     const YIELDS: u32 = 16;
     const LONGEST_SLEEP_US: u64 = 1000;
 
     pub(crate) fn new() -> Self {
-        Self::default()
+        Self { step: 0 }
     }
 
-    #[cfg(relativist_loom)]
-    pub(crate) fn wait(&mut self) {
-        yield_now();
-    }
-
-    #[cfg(not(relativist_loom))]
     pub(crate) fn wait(&mut self) {
         if self.step < Self::SPINS {
             (0..1 << self.step).for_each(|_| std::hint::spin_loop());
@@ -84,5 +116,20 @@ impl Backoff {
             std::thread::sleep(std::time::Duration::from_micros(sleep));
         }
         self.step = self.step.saturating_add(1);
+    }
+}
+
+/// Loom has no time to pass: it runs somebody else.
+#[cfg(relativist_loom)]
+pub(crate) struct Backoff;
+
+#[cfg(relativist_loom)]
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn wait(&mut self) {
+        yield_now();
     }
 }

@@ -6,82 +6,172 @@
 pub(crate) fn wake() {}
 
 #[cfg(not(relativist_loom))]
-pub(crate) use background::{reset_in_child, wake};
+pub(crate) use background::wake;
 
-#[cfg(not(relativist_loom))]
-mod background {
-    use std::sync::atomic::{
+#[cfg(all(unix, not(relativist_loom)))]
+pub(crate) use background::reset_in_child;
+
+#[cfg(any(not(relativist_loom), test))]
+mod presence {
+    use crate::barrier::{heavy, light};
+    use crate::domain::domain;
+    use crate::mutation;
+    use crate::sync::atomic::{
         AtomicBool,
         Ordering::{Relaxed, SeqCst},
     };
+    use crate::sync::const_fn;
+
+    /// Whether there is a worker. No push may fall between a worker that has looked for the last time and a producer that
+    /// believes it to be there.
+    pub(super) struct Presence(AtomicBool);
+
+    impl Presence {
+        const_fn! {
+            pub(super) fn new() -> Self {
+                Self(AtomicBool::new(false))
+            }
+        }
+
+        /// Called after a push. When it says yes, the caller must start a worker.
+        #[inline]
+        pub(super) fn is_missing(&self) -> bool {
+            // Orders the push before the load; pairs with `heavy` in `try_leave`.
+            if !mutation::is("wake-without-light") {
+                light(domain().fenced(Relaxed));
+            }
+            // Relaxed: see `light`. SeqCst: once per start, and easy to think about. One thread wins.
+            !self.0.load(Relaxed) && !self.0.swap(true, SeqCst)
+        }
+
+        /// Called by a worker that has nothing to do. When it says no, the worker must stay.
+        pub(super) fn try_leave(&self, is_work_left: impl FnOnce() -> bool) -> bool {
+            self.leave();
+            // Pairs with `light` in `is_missing`: either the producer sees that we are gone, or we see the push.
+            if !mutation::is("leave-without-heavy") {
+                heavy();
+            }
+            // Stay if there is work, unless another worker was started meanwhile.
+            !is_work_left() || self.0.swap(true, SeqCst)
+        }
+
+        /// There is no worker any more, or it could not be started.
+        pub(super) fn leave(&self) {
+            self.0.store(false, SeqCst);
+        }
+    }
+}
+
+#[cfg(not(relativist_loom))]
+mod background {
     use std::time::Duration;
 
-    use crate::barrier::{heavy, light};
+    use super::presence::Presence;
+    use crate::defer::Reclaiming;
     use crate::domain::domain;
-    use crate::guard::{own_slot, read};
+    use crate::mutation;
 
     /// How often the worker looks. What has been pending for one to two of these is reclaimed, readers permitting.
     const TICK: Duration = Duration::from_millis(10);
     /// How many ticks without work the worker stays for.
     const LINGER: u32 = 100;
 
-    static ACTIVE: AtomicBool = AtomicBool::new(false);
+    static PRESENCE: Presence = Presence::new();
 
     /// Called after a push: makes sure that somebody will look.
     #[inline]
     pub(crate) fn wake() {
-        // Orders the push before the load; pairs with `heavy` in `may_exit`.
-        light(domain().fenced(Relaxed));
-        // Relaxed: see `light`.
-        if !ACTIVE.load(Relaxed) {
+        if PRESENCE.is_missing() && !mutation::is("no-worker") {
             start();
         }
     }
 
     #[cold]
     fn start() {
-        // SeqCst: once per start, and easy to think about. One thread wins.
-        if !ACTIVE.swap(true, SeqCst) {
-            let spawned = std::thread::Builder::new().name("rcu-reclaim".into()).spawn(run);
-            // Without a worker the owners still reclaim as they go on deferring, and the next push tries again.
-            if spawned.is_err() {
-                ACTIVE.store(false, SeqCst);
-            }
+        let worker = std::thread::Builder::new().name("rcu-reclaim".into());
+        // Without a worker the owners still reclaim as they go on deferring, and the next push tries again.
+        if without_signals(|| worker.spawn(run)).is_err() {
+            PRESENCE.leave();
         }
     }
 
+    /// Calls `spawn` such that the new thread handles no signals: those are for the threads of the program.
+    #[cfg(unix)]
+    fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
+        use std::mem::MaybeUninit;
+        use std::ptr::null_mut;
+
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: both sets are ours; `sigfillset` fills the one, `pthread_sigmask` the other. Neither can fail so.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        }
+        let result = spawn();
+        // SAFETY: `before` was filled above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
+        result
+    }
+
+    #[cfg(not(unix))]
+    fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
+        spawn()
+    }
+
     fn run() {
-        drop(read());
-        if let Some(own) = own_slot() {
-            // Deferred functions run here: `barrier` in one of them must be refused, and must not reclaim recursively.
-            own.reclaiming.set(true);
-        }
+        // Always there: the thread is new.
+        let Some(marked) = Reclaiming::mark() else { return };
         let mut idle = 0;
-        while idle < LINGER || !may_exit() {
+        while idle < LINGER || !PRESENCE.try_leave(is_work_left) {
             std::thread::sleep(TICK);
-            idle = if sweep() { 0 } else { idle + 1 };
-        }
-        if let Some(own) = own_slot() {
-            own.reclaiming.set(false);
+            idle = if sweep(&marked) { 0 } else { idle + 1 };
         }
     }
 
     /// Looks at all queues; says whether anything is left in them.
-    fn sweep() -> bool {
-        domain().registry.iter().fold(false, |left, slot| slot.queue.drain_if_stale() | left)
+    fn sweep(marked: &Reclaiming) -> bool {
+        domain().registry.iter().fold(false, |left, slot| slot.queue.drain_if_stale(marked) | left)
     }
 
-    fn may_exit() -> bool {
-        ACTIVE.store(false, SeqCst);
-        // Pairs with `light` in `wake`: either the pusher sees that we are gone, or we see the push.
-        heavy();
-        let pending = domain().registry.iter().any(|slot| slot.queue.pending().0 > 0);
-        // Stay if there is work and nobody has started another worker meanwhile.
-        !pending || ACTIVE.swap(true, SeqCst)
+    fn is_work_left() -> bool {
+        domain().registry.iter().any(|slot| slot.queue.pending().0 > 0)
     }
 
     /// The child of a fork has no worker; the next push starts one.
+    #[cfg(unix)]
     pub(crate) fn reset_in_child() {
-        ACTIVE.store(false, SeqCst);
+        if !mutation::is("fork-keeps-worker") {
+            PRESENCE.leave();
+        }
+    }
+}
+
+#[cfg(all(test, relativist_loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::presence::Presence;
+
+    /// R10: whatever the order, a producer's push is left to a worker that stays or to a new one.
+    #[test]
+    fn no_push_falls_between_two_workers() {
+        loom::model(|| {
+            crate::active_barrier();
+            let presence = Arc::new(Presence::new());
+            let pushed = Arc::new(AtomicUsize::new(0));
+            assert!(presence.is_missing(), "the worker of this model has been started");
+            let producer = {
+                let (presence, pushed) = (presence.clone(), pushed.clone());
+                loom::thread::spawn(move || {
+                    pushed.store(1, Relaxed);
+                    presence.is_missing()
+                })
+            };
+            let stays = !presence.try_leave(|| pushed.load(Relaxed) > 0);
+            let restarted = producer.join().unwrap();
+            assert!(stays || restarted, "the push is nobody's");
+            assert!(!(stays && restarted), "one worker is enough");
+        });
     }
 }

@@ -5,8 +5,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::hash::Hash;
+use super::hash::{Hash, Scale};
 use super::head::Head;
+use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, Release};
 
 /// A bucket array could not be allocated. The table goes on with the one it has.
@@ -26,7 +27,7 @@ impl std::error::Error for AllocError {}
 
 #[repr(C, align(64))]
 struct Header {
-    bits: u32,
+    scale: Scale,
     /// The other array of a transition; null when there is none.
     partner: AtomicPtr<Header>,
 }
@@ -66,7 +67,7 @@ impl AtomicArray {
 
     pub(super) fn publish(&self, array: Array<'_>) {
         // Release: pairs with the Acquire in `load`.
-        self.0.store(array.header.as_ptr(), Release);
+        self.0.store(array.header.as_ptr(), mutation::unless("relaxed-publish", Release));
     }
 }
 
@@ -86,7 +87,7 @@ impl<'a> Array<'a> {
         // SAFETY: the size is not zero.
         let header = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<Header>()).ok_or(failed)?;
         // SAFETY: fresh memory of sufficient size and alignment.
-        unsafe { header.write(Header { bits, partner: AtomicPtr::new(std::ptr::null_mut()) }) };
+        unsafe { header.write(Header { scale: Scale::of_bits(bits), partner: AtomicPtr::new(std::ptr::null_mut()) }) };
         let array = Self { header, alive: PhantomData };
         array.prepare(layout);
         Ok(array)
@@ -125,6 +126,12 @@ impl<'a> Array<'a> {
     /// Nobody may use the array any more, and it is freed once.
     pub(super) unsafe fn free(self) {
         let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
+        // SAFETY: the caller gives it up; header and heads are valid, and nobody uses them afterwards. (Dropping them does nothing,
+        // except that loom's atomics check that nobody does.)
+        unsafe {
+            std::ptr::slice_from_raw_parts_mut(self.heads(), self.len()).drop_in_place();
+            self.header.drop_in_place();
+        }
         // SAFETY: allocated with this layout in `allocate`; the caller gives it up.
         unsafe { dealloc(self.header.as_ptr().cast(), layout) };
     }
@@ -147,10 +154,14 @@ impl<'a> Array<'a> {
         unsafe { self.header.as_ref() }
     }
 
-    /// The binary logarithm of the number of buckets.
     #[inline(always)]
+    pub(super) fn scale(self) -> Scale {
+        self.header().scale
+    }
+
+    /// The binary logarithm of the number of buckets.
     pub(super) fn bits(self) -> u32 {
-        self.header().bits
+        self.scale().bits()
     }
 
     pub(super) fn len(self) -> usize {
@@ -172,7 +183,7 @@ impl<'a> Array<'a> {
     #[inline(always)]
     pub(super) fn head(self, hash: Hash) -> &'a Head {
         // SAFETY: `bits` bits of the hash are less than the length.
-        unsafe { &*self.heads().add(hash.bucket(self.bits())) }
+        unsafe { &*self.heads().add(hash.bucket(self.scale())) }
     }
 
     /// All heads, in the order of the hashes.

@@ -9,11 +9,15 @@
 //! the newer. So that no lookup by the older array sees a change which a lookup that begins *afterwards*, by the newer one,
 //! does not see yet, changes reach the newer array first. A lookup by the older one began before the array was
 //! replaced; if it misses the change, it counts as having come before it.
+//!
+//! A lookup may be guided by an old head word, too, into links that are new. So that it finds none which a later lookup denies on the
+//! strength of the summary alone, summaries announce a link before its predecessor leads to it.
 
 use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
+use super::hash::Scale;
 use super::head::{Head, Word};
 use super::table::Core;
 use super::{Hash, Link};
@@ -24,14 +28,14 @@ pub(super) struct Group<'g> {
     head: &'g Head,
     /// What `head` held when it was locked.
     word: Word,
-    bits: u32,
+    scale: Scale,
     /// In transition: the other entry to keep right.
     fine: Option<Fine<'g>>,
 }
 
 struct Fine<'g> {
     head: &'g Head,
-    bits: u32,
+    scale: Scale,
 }
 
 /// A place in a chain.
@@ -60,10 +64,10 @@ impl Core {
             let array = self.array(guard);
             let head = array.head(hash);
             if mutation::is("ignore-transition") {
-                return Group { head, word: head.lock(), bits: array.bits(), fine: None };
+                return Group { head, word: head.lock(), scale: array.scale(), fine: None };
             }
             if let Some(word) = head.lock_if_settled() {
-                return Group { head, word, bits: array.bits(), fine: None };
+                return Group { head, word, scale: array.scale(), fine: None };
             }
             // In transition. No partner: the transition has ended since we looked, look again.
             let Some(partner) = array.partner() else { continue };
@@ -75,8 +79,8 @@ impl Core {
                 head.unlock(word);
                 continue;
             }
-            let fine = Fine { head: fine.head(hash), bits: fine.bits() };
-            return Group { head, word, bits: coarse.bits(), fine: Some(fine) };
+            let fine = Fine { head: fine.head(hash), scale: fine.scale() };
+            return Group { head, word, scale: coarse.scale(), fine: Some(fine) };
         }
     }
 }
@@ -104,7 +108,10 @@ impl Group<'_> {
 
     /// Makes the chain lead to `to` at `place`, adjusts heads and summaries, and unlocks.
     pub(super) fn splice(self, place: Place, to: *mut Link, change: Change, hash: Hash) {
-        let word = place.updated(self.word, self.bits, to, change, hash);
+        if change == Change::Insert && place.before.is_some() && !mutation::is("unannounced") {
+            self.announce(hash);
+        }
+        let word = place.updated(self.word, self.scale, to, change, hash);
         match &self.fine {
             None => place.link(to),
             Some(fine) if mutation::is("forget-fine") => {
@@ -112,7 +119,7 @@ impl Group<'_> {
                 place.link(to);
             }
             Some(fine) => {
-                let fine_word = place.updated(fine.head.load(), fine.bits, to, change, hash);
+                let fine_word = place.updated(fine.head.load(), fine.scale, to, change, hash);
                 // The newer array first: see the top of this file. The coarse head is marked only when the group grows.
                 if self.word.in_transition() != mutation::is("older-first") {
                     fine.head.store(fine_word);
@@ -125,6 +132,16 @@ impl Group<'_> {
             }
         }
         self.unlock(word);
+    }
+
+    /// Sets the summary bits of a link that is about to be reachable by another one: see the top of this file.
+    fn announce(&self, hash: Hash) {
+        if !self.word.may_contain(hash, self.scale) {
+            self.head.set_locked(self.word.with_summary_of(hash, self.scale));
+        }
+        if let Some(fine) = &self.fine {
+            fine.head.store(fine.head.load().with_summary_of(hash, fine.scale));
+        }
     }
 
     fn unlock(self, word: Word) {
@@ -148,29 +165,30 @@ impl Place {
         }
     }
 
-    /// What a head of this bucket (of 2^`bits`) holds after the change.
-    fn updated(&self, word: Word, bits: u32, to: *mut Link, change: Change, hash: Hash) -> Word {
+    /// What a head of this bucket (of so many) holds after the change.
+    fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
         let is_here = |link: NonNull<Link>| {
             // SAFETY: all links that we look at are in the chain that the caller has locked, or about to enter it.
-            unsafe { link.as_ref() }.hash.shares_bucket(hash, bits)
+            unsafe { link.as_ref() }.hash.shares_bucket(hash, scale)
         };
         let is_first = !self.before.is_some_and(is_here);
         // In a longer chain than this bucket's the next link may belong to another one.
         let first = if NonNull::new(to).is_some_and(is_here) { to } else { std::ptr::null_mut() };
         let word = if is_first { word.with_first(first) } else { word };
         match change {
-            Change::Insert => word.with_summary_of(hash, bits),
-            Change::Remove if self.is_last_of_its_kind(hash, bits) => word.without_summary_of(hash, bits),
-            Change::Remove | Change::Replace => word,
+            Change::Insert if !mutation::is("forget-summary") => word.with_summary_of(hash, scale),
+            Change::Remove if self.is_last_of_its_kind(hash, scale) => word.without_summary_of(hash, scale),
+            Change::Insert | Change::Remove | Change::Replace => word,
         }
     }
 
     /// Whether the neighbours would set other bits in the summary. (The chain is sorted, so they are who counts.)
-    fn is_last_of_its_kind(&self, hash: Hash, bits: u32) -> bool {
+    fn is_last_of_its_kind(&self, hash: Hash, scale: Scale) -> bool {
         let is_kin = |link: NonNull<Link>| {
             // SAFETY: as in `updated`.
-            unsafe { link.as_ref() }.hash.shares_bucket(hash, bits + 4)
+            unsafe { link.as_ref() }.hash.shares_summary(hash, scale)
         };
-        !self.before.is_some_and(is_kin) && !NonNull::new(self.after).is_some_and(is_kin)
+        let has_kin = self.before.is_some_and(is_kin) || NonNull::new(self.after).is_some_and(is_kin);
+        !has_kin || mutation::is("clear-shared-summary")
     }
 }

@@ -32,33 +32,56 @@ impl Hash {
         self.0
     }
 
-    /// The bucket in a table of 2^`bits`.
+    /// The bucket.
     #[inline(always)]
-    pub(super) const fn bucket(self, bits: u32) -> usize {
-        (self.0 >> (u64::BITS - bits)) as usize
+    pub(super) const fn bucket(self, scale: Scale) -> usize {
+        (self.0.wrapping_shr(scale.shift) >> 4) as usize
     }
 
     /// The four bits that follow those of the bucket: which bit of the chain's summary stands for this hash.
     #[inline(always)]
-    pub(super) const fn nibble(self, bits: u32) -> u32 {
-        ((self.0 << bits) >> (u64::BITS - 4)) as u32
+    pub(super) const fn nibble(self, scale: Scale) -> u32 {
+        self.0.wrapping_shr(scale.shift) as u32 & 15
     }
 
-    /// Whether both are in one bucket of a table of 2^`bits`.
+    /// Whether both are in one bucket.
     #[inline]
-    pub(super) const fn shares_bucket(self, other: Self, bits: u32) -> bool {
-        self.bucket(bits) == other.bucket(bits)
+    pub(super) const fn shares_bucket(self, other: Self, scale: Scale) -> bool {
+        self.bucket(scale) == other.bucket(scale)
     }
-}
 
-impl Hash {
+    /// Whether both are in one bucket, and stand for the same bit of its summary.
+    pub(super) const fn shares_summary(self, other: Self, scale: Scale) -> bool {
+        self.0 >> scale.shift == other.0 >> scale.shift
+    }
+
     pub(super) const fn from_mixed(mixed: u64) -> Self {
         Self(mixed)
     }
 
-    /// The first hash after this one's bucket in a table of 2^`bits`; `None` after the last bucket.
-    pub(super) const fn end_of_bucket(self, bits: u32) -> Option<u64> {
-        let shift = u64::BITS - bits;
+    /// The first hash after this one's bucket; `None` after the last bucket.
+    pub(super) const fn end_of_bucket(self, scale: Scale) -> Option<u64> {
+        let shift = scale.shift + 4;
         ((self.0 >> shift) + 1).checked_mul(1 << shift)
+    }
+}
+
+/// How many buckets there are, in the form that lookups want it: by how much a hash is shifted to leave the bits of the
+/// bucket and the four bits after them.
+#[derive(Clone, Copy)]
+pub(super) struct Scale {
+    shift: u32,
+}
+
+impl Scale {
+    const MOST: u32 = u64::BITS - 4;
+
+    /// 2^`bits` buckets.
+    pub(super) const fn of_bits(bits: u32) -> Self {
+        Self { shift: Self::MOST - bits }
+    }
+
+    pub(super) const fn bits(self) -> u32 {
+        Self::MOST - self.shift
     }
 }

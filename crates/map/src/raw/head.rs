@@ -15,7 +15,8 @@
 //! * *locked:* one updater is at work. Readers don't care.
 
 use super::Link;
-use super::hash::Hash;
+use super::hash::{Hash, Scale};
+use crate::mutation;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Release};
 
 /// What a [`Head`] holds. Pointers keep their provenance, so this is a tagged pointer.
@@ -42,10 +43,11 @@ impl Word {
         self.0.map_addr(|word| word & Self::LINK)
     }
 
-    /// Whether a link with this hash may be in the chain; 2^`bits` buckets.
+    /// Whether a link with this hash may be in the chain.
     #[inline(always)]
-    pub(super) fn may_contain(self, hash: Hash, bits: u32) -> bool {
-        (self.0.addr() >> Self::SUMMARY_SHIFT) >> hash.nibble(bits) & 1 != 0
+    pub(super) fn may_contain(self, hash: Hash, scale: Scale) -> bool {
+        // `|` adds, because the shift's low bits are 0, and lets a bit test take the number as it is.
+        self.0.addr() >> (Self::SUMMARY_SHIFT | hash.nibble(scale)) & 1 != 0
     }
 
     pub(super) fn is_locked(self) -> bool {
@@ -85,12 +87,12 @@ impl Word {
         Self(link.map_addr(|link| self.0.addr() & !Self::LINK | link))
     }
 
-    pub(super) fn with_summary_of(self, hash: Hash, bits: u32) -> Self {
-        self.with(1 << (Self::SUMMARY_SHIFT + hash.nibble(bits)))
+    pub(super) fn with_summary_of(self, hash: Hash, scale: Scale) -> Self {
+        self.with(1 << (Self::SUMMARY_SHIFT | hash.nibble(scale)))
     }
 
-    pub(super) fn without_summary_of(self, hash: Hash, bits: u32) -> Self {
-        self.without(1 << (Self::SUMMARY_SHIFT + hash.nibble(bits)))
+    pub(super) fn without_summary_of(self, hash: Hash, scale: Scale) -> Self {
+        self.without(1 << (Self::SUMMARY_SHIFT | hash.nibble(scale)))
     }
 }
 
@@ -170,7 +172,7 @@ impl Head {
         let word = word.without(Word::LOCKED | Word::PARKED);
         // AcqRel: Release pairs with the Acquire in `load` and in the next locker's exchange. Acquire because this store
         // stands between a waiter's mark and the next locker.
-        let held = Word(self.0.swap(word.0, AcqRel));
+        let held = Word(self.0.swap(word.0, mutation::unless("relaxed-unlock", AcqRel)));
         if held.is_parked() {
             self.wake_all();
         }

@@ -37,7 +37,7 @@ impl Iter<'_> {
         let array = self.table.core().array(self.guard);
         let from = Hash::from_mixed(self.from);
         self.next = array.head(from).load().first();
-        self.end = from.end_of_bucket(array.bits());
+        self.end = from.end_of_bucket(array.scale());
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ptr::{NonNull, null_mut};
 
 use super::Hash;
+use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, Relaxed, Release};
 
 /// The part of an object by which a table holds it: 16 bytes, to be embedded, usually first in a `#[repr(C)]` struct.
@@ -43,7 +44,7 @@ impl Link {
     /// Changes the successor under readers. The caller holds the lock of the link's bucket.
     pub(super) fn set_next(&self, next: *mut Link) {
         // Release: pairs with the Acquire in `next`.
-        self.next.store(next, Release);
+        self.next.store(next, mutation::unless("relaxed-link", Release));
     }
 }
 

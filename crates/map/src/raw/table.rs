@@ -209,7 +209,7 @@ impl Table {
         let array = self.core.array(&guard);
         let mut stats = Stats::new(array.len());
         for (bucket, head) in array.all().iter().enumerate() {
-            let here = |hash: Hash| hash.bucket(array.bits()) == bucket;
+            let here = |hash: Hash| hash.bucket(array.scale()) == bucket;
             stats.count_chain(links_from(head.load().first()).take_while(|&(_, hash)| here(hash)).count());
         }
         // Relaxed, all: statistics.
@@ -222,27 +222,29 @@ impl Table {
 
     pub(super) fn count_inserted(&self) {
         let stripe = self.core.count.add(1);
-        self.consider_resizing(stripe);
+        // Room that was reserved is not taken back while it fills.
+        self.consider_resizing(stripe, |wanted, buckets| wanted > buckets);
     }
 
     pub(super) fn count_removed(&self) {
         let stripe = self.core.count.add(-1);
-        self.consider_resizing(stripe);
+        self.consider_resizing(stripe, |wanted, buckets| wanted < buckets);
     }
 
     #[inline]
-    fn consider_resizing(&self, stripe: isize) {
+    fn consider_resizing(&self, stripe: isize, helps: fn(usize, usize) -> bool) {
         // Relaxed: a heuristic.
         if stripe & self.core.check_mask.load(Relaxed) == 0 {
-            self.ask_worker();
+            self.ask_worker(helps);
         }
     }
 
     #[cold]
-    fn ask_worker(&self) {
+    fn ask_worker(&self, helps: fn(usize, usize) -> bool) {
         let core = &self.core;
+        let is_wanted = || core.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
         // Relaxed: nothing but the flag itself is communicated by it.
-        if core.automatic && core.wanted().is_some() && !core.requested.swap(true, Relaxed) {
+        if core.automatic && is_wanted() && !core.requested.swap(true, Relaxed) {
             worker::request(Arc::downgrade(core));
         }
     }
@@ -306,7 +308,7 @@ impl Drop for Core {
         // SAFETY: nobody else is left, neither a user of the table nor the worker.
         let array = unsafe { self.array.load() };
         for (bucket, head) in array.all().iter().enumerate() {
-            let here = |hash: Hash| hash.bucket(array.bits()) == bucket;
+            let here = |hash: Hash| hash.bucket(array.scale()) == bucket;
             for (link, _) in links_from(head.load().first()).take_while(|&(_, hash)| here(hash)) {
                 // SAFETY: the links in the table are the table's own, by the contract of `VacantEntry::insert`; no reader is
                 // left, because lookups borrow the table.

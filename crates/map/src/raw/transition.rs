@@ -20,6 +20,7 @@ use std::ptr::{NonNull, null_mut};
 use relativist_rcu::{GracePeriod, defer_raw, wait_for_readers};
 
 use super::array::{AllocError, Array};
+use super::hash::Scale;
 use super::head::{Head, Word};
 use super::link::links_from;
 use super::table::{Core, Resizer};
@@ -63,14 +64,14 @@ impl Core {
             self.array.publish(fine);
         }
         for (head, fines) in groups(coarse, fine) {
-            fill(head, fines, fine.bits());
+            fill(head, fines, fine.scale());
         }
         self.array.publish(fine);
         if !mutation::is("skip-grow-wait") {
             self.wait_for_readers();
         }
         for (head, fines) in groups(coarse, fine) {
-            cut(head, fines, fine.bits());
+            cut(head, fines, fine.scale());
         }
         fine.set_partner(None);
         resizer.previous = Some(GracePeriod::start());
@@ -84,7 +85,7 @@ impl Core {
             self.array.publish(coarse);
         }
         for (head, fines) in groups(coarse, fine) {
-            join(head, fines, coarse.bits());
+            join(head, fines, coarse.scale());
         }
         self.array.publish(coarse);
         if !mutation::is("skip-shrink-wait") {
@@ -105,15 +106,15 @@ fn groups<'a>(coarse: Array<'a>, fine: Array<'a>) -> impl Iterator<Item = (&'a H
 }
 
 /// First step of growing: lets the fine heads enter the coarse chain, and marks all of them.
-fn fill(coarse: &Head, fines: &[Head], bits: u32) {
+fn fill(coarse: &Head, fines: &[Head], scale: Scale) {
     let word = if mutation::is("fill-unlocked") { coarse.load() } else { coarse.lock() };
     fines.iter().for_each(|fine| fine.store(Word::EMPTY.with_transition()));
     let mut last = None;
     for (link, hash) in links_from(word.first()) {
-        let fine = &fines[hash.bucket(bits) % fines.len()];
-        let is_first = !last.replace(hash).is_some_and(|last| hash.shares_bucket(last, bits));
+        let fine = &fines[hash.bucket(scale) % fines.len()];
+        let is_first = !last.replace(hash).is_some_and(|last| hash.shares_bucket(last, scale));
         let head = if is_first { fine.load().with_first(link.as_ptr()) } else { fine.load() };
-        fine.store(head.with_summary_of(hash, bits));
+        fine.store(head.with_summary_of(hash, scale));
     }
     if mutation::is("unmarked-coarse") {
         return coarse.unlock(word);
@@ -124,27 +125,31 @@ fn fill(coarse: &Head, fines: &[Head], bits: u32) {
 
 /// Last step of growing: cuts the chain between fine buckets, and makes the fine heads lockable. No reader is left who
 /// came by the coarse head.
-fn cut(coarse: &Head, fines: &[Head], bits: u32) {
+fn cut(coarse: &Head, fines: &[Head], scale: Scale) {
+    if mutation::is("clear-before-cut") {
+        fines.iter().for_each(|fine| fine.store(fine.load().without_transition()));
+    }
     let word = if mutation::is("cut-unlocked") { coarse.load() } else { coarse.lock() };
     let mut last: Option<(NonNull<Link>, Hash)> = None;
     for (link, hash) in links_from(word.first()) {
-        if let Some((last, _)) = last.replace((link, hash)).filter(|(_, its)| !its.shares_bucket(hash, bits)) {
+        if let Some((last, _)) = last.replace((link, hash)).filter(|(_, its)| !its.shares_bucket(hash, scale)) {
             // SAFETY: in the chain that we have locked.
             unsafe { last.as_ref() }.set_next(null_mut());
         }
     }
     // All cuts come before the first mark is cleared: from then on the fine bucket's own lock counts.
-    fines.iter().for_each(|fine| fine.store(fine.load().without_transition()));
+    if !mutation::is("clear-before-cut") {
+        fines.iter().for_each(|fine| fine.store(fine.load().without_transition()));
+    }
     coarse.unlock(Word::moved());
 }
 
 /// The step of shrinking: links the fine chains to one, enters it into the coarse head, and sends updaters there.
-fn join(coarse: &Head, fines: &[Head], bits: u32) {
-    let lock = |fine: &Head| if mutation::is("join-unlocked") { fine.load() } else { fine.lock() };
-    let words: Vec<Word> = fines.iter().map(lock).collect();
+fn join(coarse: &Head, fines: &[Head], scale: Scale) {
     let mut joined = Word::EMPTY;
     let mut last: Option<NonNull<Link>> = None;
-    for word in &words {
+    for fine in fines {
+        let word = if mutation::is("join-unlocked") { fine.load() } else { fine.lock() };
         match last {
             _ if word.first().is_null() => continue,
             None => joined = joined.with_first(word.first()),
@@ -152,14 +157,14 @@ fn join(coarse: &Head, fines: &[Head], bits: u32) {
             Some(last) => unsafe { last.as_ref() }.set_next(word.first()),
         }
         for (link, hash) in links_from(word.first()) {
-            joined = joined.with_summary_of(hash, bits);
+            joined = joined.with_summary_of(hash, scale);
             last = Some(link);
         }
     }
     coarse.store(joined);
-    for (fine, word) in fines.iter().zip(words) {
-        let mark = if mutation::is("unmarked-fine") { word } else { word.with_transition() };
-        fine.unlock(mark);
+    for fine in fines {
+        let word = fine.load();
+        fine.unlock(if mutation::is("unmarked-fine") { word } else { word.with_transition() });
     }
 }
 

@@ -1,0 +1,467 @@
+//! Models of the transition, explored by loom: all interleavings up to a number of preemptions, and what the memory model allows loads
+//! to see.
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg relativist_loom" cargo test --release -p relativist --test loom
+//! ```
+//!
+//! The scene is a single group: a coarse bucket with the places 0 to 7, of which two fine buckets have 0 to 3 and 4 to 7. Places
+//! 1 and 5 are *residents*, which nobody removes. The hard cases are 0 and 4, each the first link of a fine bucket, and 3, the
+//! last before a cut.
+#![cfg(relativist_loom)]
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+use relativist::Resizing;
+use relativist::raw::{Entry, Hash, Link, Table};
+use relativist_rcu::{Guard, barrier, read, wait_for_readers};
+
+const COARSE: usize = 2;
+const FINE: usize = 4;
+const RESIDENTS: [u64; 2] = [1, 5];
+
+/// The hash of place `n` of sixteen: 0 to 7 are in the first of two buckets, 0 to 3 in the first of four.
+fn at(n: u64) -> Hash {
+    exactly(n << 60)
+}
+
+/// A hash at the same place, so that summaries can't tell the two, and after it in the order.
+fn next_to(n: u64) -> Hash {
+    exactly(n << 60 | 1)
+}
+
+/// The hash that is `mixed` after mixing.
+fn exactly(mixed: u64) -> Hash {
+    // Newton's iteration for the inverse of an odd number modulo 2^64: each step doubles the number of right bits.
+    let factor = Hash::new(1).get();
+    let inverse = (0..6).fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(factor.wrapping_mul(x))));
+    let hash = Hash::new(mixed.wrapping_mul(inverse));
+    assert_eq!(hash.get(), mixed);
+    hash
+}
+
+#[repr(C)]
+struct Node {
+    link: Link,
+    /// Written before the node is published and when it is disposed of. Loom fails the model if a read of it races with either.
+    content: UnsafeCell<u64>,
+}
+
+/// The end of a node. Its atomics and its cell check that all accesses by others happened before; whoever comes later finds garbage.
+unsafe fn dispose(link: NonNull<Link>) {
+    let node = link.cast::<Node>();
+    // SAFETY: all links of these tables are in such nodes, and the memory stays allocated until the end of the model.
+    unsafe {
+        node.as_ref().content.with_mut(|content| *content = 0);
+        node.drop_in_place();
+        node.cast::<u8>().write_bytes(0xFF, size_of::<Node>());
+    }
+}
+
+/// A table, and the memory of all nodes that were ever in it.
+struct Scene {
+    table: Table,
+    nodes: Mutex<Vec<Box<MaybeUninit<Node>>>>,
+}
+
+// SAFETY: nodes are used by way of the table, which is made for that.
+unsafe impl Send for Scene {}
+// SAFETY: as above.
+unsafe impl Sync for Scene {}
+
+impl Scene {
+    fn new(buckets: usize, places: &[u64]) -> Arc<Self> {
+        let table = Table::new(buckets, Resizing::Manual, dispose).unwrap();
+        let scene = Arc::new(Self { table, nodes: Mutex::default() });
+        places.iter().for_each(|&n| scene.insert(at(n), &read()));
+        scene
+    }
+
+    fn node(&self, hash: Hash) -> NonNull<Link> {
+        let mut node = Box::new(MaybeUninit::new(Node { link: Link::new(hash), content: UnsafeCell::new(0) }));
+        let link = NonNull::from(&mut *node).cast();
+        self.nodes.lock().unwrap().push(node);
+        // SAFETY: just made, and not shared yet.
+        unsafe { link.cast::<Node>().as_ref() }.content.with_mut(|content| unsafe { *content = hash.get() });
+        link
+    }
+
+    fn insert(&self, hash: Hash, guard: &Guard) {
+        let new = self.node(hash);
+        match self.table.entry(hash, |link| is(link, hash), guard) {
+            // SAFETY: a fresh node.
+            Entry::Vacant(entry) => unsafe { entry.insert(new) },
+            Entry::Occupied(_) => panic!("nobody else inserts this one"),
+        }
+    }
+
+    /// Unlinks a node, which the caller has to reclaim.
+    fn unlink(&self, hash: Hash, guard: &Guard) -> NonNull<Link> {
+        match self.table.entry(hash, |link| is(link, hash), guard) {
+            Entry::Occupied(entry) => entry.remove(),
+            Entry::Vacant(_) => panic!("a link that is in the table was not found by an update"),
+        }
+    }
+
+    fn replace(&self, hash: Hash, guard: &Guard) -> NonNull<Link> {
+        let new = self.node(hash);
+        match self.table.entry(hash, |link| is(link, hash), guard) {
+            // SAFETY: a fresh node.
+            Entry::Occupied(entry) => unsafe { entry.replace(new) },
+            Entry::Vacant(_) => panic!("a link that is in the table was not found by an update"),
+        }
+    }
+
+    fn find(&self, hash: Hash, guard: &Guard) -> Option<NonNull<Link>> {
+        self.table.find(hash, |link| is(link, hash), guard)
+    }
+
+    /// The places that are found by iteration.
+    fn iterate(&self, guard: &Guard) -> Vec<u64> {
+        // SAFETY: found under the guard.
+        self.table.iter(guard).map(|link| unsafe { link.as_ref() }.hash().get() >> 60).collect()
+    }
+
+    /// What is in the table now, by each way of looking; nobody else is using it.
+    fn assert_holds(&self, places: &[u64]) {
+        let guard = read();
+        assert_eq!(self.iterate(&guard), places);
+        for n in 0..8 {
+            assert_eq!(self.find(at(n), &guard).is_some(), places.contains(&n), "lookup of {n}");
+        }
+        assert_eq!(self.table.len(), places.len());
+        for &n in places {
+            self.unlink(at(n), &guard);
+        }
+        assert!(self.table.is_empty() && self.iterate(&guard).is_empty());
+    }
+}
+
+/// Reads the content of a node, and says whether it is the one looked for.
+fn is(link: NonNull<Link>, hash: Hash) -> bool {
+    // SAFETY: the table asks about links of its own.
+    unsafe { link.cast::<Node>().as_ref() }.content.with(|content| unsafe { *content } == hash.get())
+}
+
+fn reclaim(link: NonNull<Link>) {
+    wait_for_readers();
+    // SAFETY: unlinked, and a grace period has passed.
+    unsafe { dispose(link) };
+}
+
+/// Explores a model with so many preemptions, if `LOOM_MAX_PREEMPTIONS` doesn't say otherwise.
+fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 10_000;
+    let executions = Arc::new(AtomicUsize::new(0));
+    let counted = executions.clone();
+    builder.check(move || {
+        counted.fetch_add(1, Relaxed);
+        model();
+    });
+    println!("{} executions", executions.load(Relaxed));
+}
+
+/// What a writer does in a model.
+#[derive(Clone, Copy, Debug)]
+enum Update {
+    Insert(u64),
+    Remove(u64),
+    Replace(u64),
+}
+
+use Update::{Insert, Remove, Replace};
+
+/// First of both buckets, first of the second fine bucket, last before the cut, last of all; and each again in reverse.
+const UPDATES: [Update; 11] = [
+    Insert(0),
+    Insert(4),
+    Insert(3),
+    Insert(7),
+    Remove(0),
+    Remove(4),
+    Remove(3),
+    Remove(7),
+    Replace(0),
+    Replace(4),
+    Replace(3),
+];
+
+impl Update {
+    fn place(self) -> u64 {
+        let (Insert(n) | Remove(n) | Replace(n)) = self;
+        n
+    }
+
+    /// The residents, and the place concerned if it is taken.
+    fn places(self, is_taken: bool) -> Vec<u64> {
+        let mut places: Vec<u64> = RESIDENTS.into_iter().chain(is_taken.then_some(self.place())).collect();
+        places.sort_unstable();
+        places
+    }
+
+    fn before(self) -> Vec<u64> {
+        self.places(!matches!(self, Insert(_)))
+    }
+
+    fn after(self) -> Vec<u64> {
+        self.places(!matches!(self, Remove(_)))
+    }
+
+    /// Does it, and returns what has to be reclaimed.
+    fn run(self, scene: &Scene, guard: &Guard) -> Option<NonNull<Link>> {
+        let hash = at(self.place());
+        match self {
+            Insert(_) => {
+                scene.insert(hash, guard);
+                None
+            }
+            Remove(_) => Some(scene.unlink(hash, guard)),
+            Replace(_) => Some(scene.replace(hash, guard)),
+        }
+    }
+}
+
+/// Both directions.
+fn each_way(mut model: impl FnMut(usize, usize)) {
+    model(COARSE, FINE);
+    model(FINE, COARSE);
+}
+
+/// T1, T8: whoever looks while the table changes from one size to the other finds the residents, and nothing reclaimed.
+fn lookups(from: usize, to: usize) {
+    explore(2, move || {
+        let scene = Scene::new(from, &RESIDENTS);
+        let reader = {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                let guard = read();
+                assert!(RESIDENTS.iter().all(|&n| scene.find(at(n), &guard).is_some()), "a resident was missed");
+            })
+        };
+        scene.table.resize_to(to).unwrap();
+        reader.join().unwrap();
+        scene.assert_holds(&RESIDENTS);
+    });
+}
+
+#[test]
+fn lookups_while_growing() {
+    lookups(COARSE, FINE);
+}
+
+#[test]
+fn lookups_while_shrinking() {
+    lookups(FINE, COARSE);
+}
+
+/// A guard that threads share, so that loom has fewer sections to explore.
+#[derive(Clone, Copy)]
+struct Shared(&'static Guard);
+
+// SAFETY: the guard is of use only to keep its section open, which the thread that owns it does until all others are done.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    /// # Safety
+    ///
+    /// The guard outlives all uses.
+    unsafe fn new(guard: &Guard) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { &*std::ptr::from_ref(guard) })
+    }
+
+    fn guard(self) -> &'static Guard {
+        self.0
+    }
+}
+
+/// Resizes on another thread while `others` use the table inside one section that began before.
+fn resize_beside(scene: &Arc<Scene>, to: usize, others: impl FnOnce(Shared)) {
+    let guard = read();
+    let resizer = {
+        let scene = scene.clone();
+        thread::spawn(move || scene.table.resize_to(to).unwrap())
+    };
+    // SAFETY: `others` join the threads that they start.
+    others(unsafe { Shared::new(&guard) });
+    drop(guard);
+    resizer.join().unwrap();
+}
+
+/// T7: an iteration sees the residents once each, and so in order.
+#[test]
+fn iteration_while_resizing() {
+    each_way(|from, to| {
+        explore(2, move || {
+            let scene = Scene::new(from, &[1, 5, 9]);
+            resize_beside(&scene, to, |shared| assert_eq!(scene.iterate(shared.guard()), [1, 5, 9]));
+        });
+    });
+}
+
+/// An update beside the transition is in the table afterwards, whichever way one looks, and so is all else.
+fn updates(from: usize, to: usize) {
+    for update in UPDATES {
+        explore(2, move || {
+            let scene = Scene::new(from, &update.before());
+            let writer = {
+                let scene = scene.clone();
+                thread::spawn(move || _ = update.run(&scene, &read()))
+            };
+            scene.table.resize_to(to).unwrap();
+            writer.join().unwrap();
+            scene.assert_holds(&update.after());
+        });
+    }
+}
+
+#[test]
+fn updates_while_growing() {
+    updates(COARSE, FINE);
+}
+
+#[test]
+fn updates_while_shrinking() {
+    updates(FINE, COARSE);
+}
+
+/// T8: neither a reader nor the resizer touches what has been removed and reclaimed meanwhile.
+#[test]
+fn reclamation_while_resizing() {
+    each_way(|from, to| {
+        explore(2, move || {
+            let scene = Scene::new(from, &[1, 4, 5]);
+            let writer = {
+                let scene = scene.clone();
+                thread::spawn(move || {
+                    let removed = scene.unlink(at(4), &read());
+                    reclaim(removed);
+                })
+            };
+            scene.table.resize_to(to).unwrap();
+            writer.join().unwrap();
+            scene.assert_holds(&RESIDENTS);
+        });
+    });
+}
+
+/// Updates of either fine bucket at once: the one lock that counts for the group keeps them apart.
+#[test]
+fn two_updates_while_resizing() {
+    each_way(|from, to| {
+        for (mine, other) in [(Insert(4), Insert(3)), (Remove(4), Insert(3)), (Remove(4), Remove(3))] {
+            let is_there = |updates: [Update; 2], present: fn(Update) -> bool| {
+                let mut places: Vec<u64> = updates.into_iter().filter(|&u| present(u)).map(Update::place).collect();
+                places.extend(RESIDENTS);
+                places.sort_unstable();
+                places
+            };
+            let before = is_there([mine, other], |update| matches!(update, Remove(_)));
+            let after = is_there([mine, other], |update| matches!(update, Insert(_)));
+            explore(1, move || {
+                let scene = Scene::new(from, &before);
+                resize_beside(&scene, to, |shared| {
+                    let writer = {
+                        let scene = scene.clone();
+                        thread::spawn(move || _ = other.run(&scene, shared.guard()))
+                    };
+                    mine.run(&scene, shared.guard());
+                    writer.join().unwrap();
+                });
+                scene.assert_holds(&after);
+            });
+        }
+    });
+}
+
+/// T3: what one lookup has seen of an update, the next one does not deny, though the first came by the older array.
+fn lookups_agree(from: usize, to: usize) {
+    for update in [Insert(4), Remove(4), Replace(4), Insert(3), Remove(3)] {
+        explore(2, move || {
+            let scene = Scene::new(from, &update.before());
+            resize_beside(&scene, to, |shared| {
+                let look = || scene.find(at(update.place()), shared.guard());
+                let old = look();
+                let writer = {
+                    let scene = scene.clone();
+                    thread::spawn(move || _ = update.run(&scene, shared.guard()))
+                };
+                let (first, second) = (look(), look());
+                assert!(first == old || second == first, "{update:?} was seen, and then not");
+                writer.join().unwrap();
+            });
+        });
+    }
+}
+
+#[test]
+fn lookups_agree_while_growing() {
+    lookups_agree(COARSE, FINE);
+}
+
+#[test]
+fn lookups_agree_while_shrinking() {
+    lookups_agree(FINE, COARSE);
+}
+
+/// T3: a lookup that still has the head word from before a removal may find what was inserted since. Then so does the next.
+#[test]
+fn lookups_agree_after_a_stale_head() {
+    explore(3, || {
+        let scene = Scene::new(FINE, &[1, 2]);
+        let guard = read();
+        let writer = {
+            let scene = scene.clone();
+            // SAFETY: the guard is dropped after this thread has been joined.
+            let shared = unsafe { Shared::new(&guard) };
+            thread::spawn(move || {
+                scene.unlink(at(2), shared.guard());
+                scene.insert(next_to(2), shared.guard());
+            })
+        };
+        let look = || scene.find(next_to(2), &guard).is_some();
+        let (first, second) = (look(), look());
+        assert!(!first || second, "an insertion was seen, and then not");
+        writer.join().unwrap();
+    });
+}
+
+/// An update that is still busy with the marks of one transition is not confused by the next.
+#[test]
+fn updates_across_two_transitions() {
+    for update in [Insert(4), Remove(4)] {
+        explore(2, move || {
+            let scene = Scene::new(COARSE, &update.before());
+            let writer = {
+                let scene = scene.clone();
+                thread::spawn(move || _ = update.run(&scene, &read()))
+            };
+            scene.table.resize_to(FINE).unwrap();
+            scene.table.resize_to(COARSE).unwrap();
+            writer.join().unwrap();
+            scene.assert_holds(&update.after());
+        });
+    }
+}
+
+/// The coarse array of a table that has grown is freed when nobody looks at its marks any more.
+#[test]
+fn arrays_are_freed_behind_updates() {
+    explore(2, || {
+        let scene = Scene::new(COARSE, &RESIDENTS);
+        let writer = {
+            let scene = scene.clone();
+            thread::spawn(move || scene.insert(at(4), &read()))
+        };
+        scene.table.resize_to(FINE).unwrap();
+        barrier();
+        writer.join().unwrap();
+    });
+}

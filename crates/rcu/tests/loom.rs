@@ -1,0 +1,287 @@
+//! Loom runs these models in every order that the memory model and a bound on preemptions allow:
+//! `RUSTFLAGS="--cfg relativist_loom" cargo test -p relativist-rcu --release --test loom`. Each model has a bound of its own, which
+//! lets it end within seconds; `LOOM_MAX_PREEMPTIONS` sets another for all of them.
+//!
+//! Loom has no `membarrier`, so they check the algorithm with fences ([`relativist_rcu::Barrier::Fence`]). Objects are loom's
+//! cells: to reclaim one is to write to it, and loom fails when a reader's access isn't ordered against that.
+#![cfg(relativist_loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use loom::thread;
+use std::ptr::NonNull;
+
+use relativist_rcu::{
+    GracePeriod, Published, barrier, defer, defer_raw, grace_periods, is_reading, read, wait_for_readers,
+};
+
+const LIVE: u32 = 1;
+const RECLAIMED: u32 = 2;
+
+/// What RCU protects.
+struct Object(UnsafeCell<u32>);
+
+// SAFETY: that nobody accesses the cell while somebody else writes to it is what the models check.
+unsafe impl Sync for Object {}
+// SAFETY: a number may go anywhere.
+unsafe impl Send for Object {}
+
+impl Object {
+    fn new() -> Self {
+        Self(UnsafeCell::new(LIVE))
+    }
+
+    fn check(&self) {
+        // SAFETY: see `Sync`.
+        assert_eq!(self.0.with(|state| unsafe { *state }), LIVE, "a reader found a reclaimed object");
+    }
+
+    fn is_reclaimed(&self) -> bool {
+        // SAFETY: see `Sync`.
+        self.0.with(|state| unsafe { *state }) == RECLAIMED
+    }
+
+    fn reclaim(&self) {
+        // SAFETY: see `Sync`.
+        let before = self.0.with_mut(|state| unsafe { state.replace(RECLAIMED) });
+        assert_eq!(before, LIVE, "reclaimed twice");
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // Loom sees this as a write, which must come after all that readers did.
+        self.0.with_mut(|_| ());
+    }
+}
+
+/// Two objects, of which the one that `current` names can be found.
+struct Pair {
+    current: AtomicUsize,
+    objects: [Object; 2],
+}
+
+impl Pair {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { current: AtomicUsize::new(0), objects: [Object::new(), Object::new()] })
+    }
+
+    /// A whole read section.
+    fn look(&self) -> usize {
+        let guard = read();
+        let found = self.current.load(Acquire);
+        self.objects[found].check();
+        drop(guard);
+        found
+    }
+
+    /// Unlinks the first object.
+    fn unlink(&self) {
+        self.current.store(1, Release);
+    }
+}
+
+/// Explores `model` with up to so many preemptions.
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(model);
+}
+
+fn spawn<T: Sync + Send + 'static>(shared: &Arc<T>, body: fn(&T)) -> thread::JoinHandle<()> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || body(&shared))
+}
+
+/// R1: a reader sees the old or the new object, neither reclaimed. The reader registers while the writer waits (R7).
+#[test]
+fn publish_and_read() {
+    explore(8, || {
+        let pair = Pair::new();
+        let reader = spawn(&pair, |pair| {
+            pair.look();
+        });
+        pair.unlink();
+        wait_for_readers();
+        pair.objects[0].reclaim();
+        reader.join().unwrap();
+    });
+}
+
+/// R1: a grace period against a reader who leaves and enters again, nested sections among them.
+#[test]
+fn leave_and_enter_again() {
+    explore(6, || {
+        let pair = Pair::new();
+        let reader = spawn(&pair, |pair| {
+            let first = pair.look();
+            let outer = read();
+            let second = pair.look();
+            assert!(is_reading());
+            assert!(second >= first, "what was unlinked came back");
+            pair.objects[second].check();
+            drop(outer);
+        });
+        pair.unlink();
+        wait_for_readers();
+        pair.objects[0].reclaim();
+        reader.join().unwrap();
+    });
+}
+
+/// R1, R4: two writers unlink an object each; whoever drives, both grace periods hold, and two are enough.
+#[test]
+fn waiters_share() {
+    explore(2, || {
+        let pairs = Arc::new([Pair::new(), Pair::new()]);
+        fn retire(pair: &Pair) {
+            pair.unlink();
+            wait_for_readers();
+            pair.objects[0].reclaim();
+        }
+        let writer = spawn(&pairs, |pairs| retire(&pairs[1]));
+        let reader = spawn(&pairs, |pairs| {
+            let guard = read();
+            pairs[0].look();
+            pairs[1].look();
+            drop(guard);
+        });
+        retire(&pairs[0]);
+        writer.join().unwrap();
+        reader.join().unwrap();
+        assert!(grace_periods() <= 2);
+    });
+}
+
+/// R1: polled instead of waited for, by another thread than the one that unlinked.
+#[test]
+fn poll_for_another() {
+    explore(6, || {
+        let pair = Pair::new();
+        let reader = spawn(&pair, |pair| {
+            pair.look();
+        });
+        pair.unlink();
+        let grace = GracePeriod::start();
+        let poller = {
+            let pair = Arc::clone(&pair);
+            thread::spawn(move || {
+                if grace.has_passed() {
+                    pair.objects[0].reclaim();
+                }
+            })
+        };
+        reader.join().unwrap();
+        poller.join().unwrap();
+    });
+}
+
+/// R7: a slot that goes from one thread to the next is as good as new.
+#[test]
+fn slot_changes_hands() {
+    explore(8, || {
+        let pair = Pair::new();
+        let readers = [0, 1].map(|_| {
+            spawn(&pair, |pair| {
+                drop((read(), read()));
+                pair.look();
+            })
+        });
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+}
+
+/// R1: the whole of it, by the type that readers of this crate use.
+#[test]
+fn published() {
+    explore(6, || {
+        let value = Arc::new(Published::new(Object::new()));
+        let reader = spawn(&value, |value| value.read(&read()).check());
+        value.publish(Object::new());
+        barrier();
+        reader.join().unwrap();
+    });
+}
+
+/// Defers the reclamation of the first object, which was unlinked.
+fn defer_reclaim(pair: &Arc<Pair>) {
+    unsafe fn reclaim(pair: NonNull<()>) {
+        // SAFETY: the model keeps the pair until no thread is left to run this.
+        unsafe { pair.cast::<Pair>().as_ref() }.objects[0].reclaim();
+    }
+    let raw = NonNull::from(&**pair);
+    // SAFETY: `reclaim` may be called once, by any thread.
+    unsafe { defer_raw(raw.cast(), 0, reclaim) };
+}
+
+/// R1: what one thread defers, another runs, after a grace period that began after the object was unlinked.
+#[test]
+fn defer_for_another_to_drain() {
+    explore(2, || {
+        let pair = Pair::new();
+        let drainer = thread::spawn(barrier);
+        let reader = spawn(&pair, |pair| {
+            pair.look();
+        });
+        pair.unlink();
+        defer_reclaim(&pair);
+        drainer.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// R1: the drainer's grace period begins after the object was unlinked, also if others have passed since it came.
+#[test]
+fn drain_under_the_eyes_of_a_reader() {
+    explore(3, || {
+        let pair = Pair::new();
+        defer(|| ()); // else the barrier has nothing to do
+        let drainer = thread::spawn(barrier);
+        wait_for_readers();
+        let guard = read();
+        pair.unlink();
+        defer_reclaim(&pair);
+        assert!(is_reading()); // an access at which loom may run the drainer
+        pair.objects[0].check();
+        drop(guard);
+        drainer.join().unwrap();
+    });
+}
+
+/// R10: deferred functions run once, also across chunks of the queue, when both ends of it are busy.
+#[test]
+fn push_against_drain() {
+    explore(3, || {
+        let pairs = [Pair::new(), Pair::new()];
+        let drainer = thread::spawn(barrier);
+        pairs.iter().for_each(defer_reclaim);
+        barrier();
+        assert!(pairs.iter().all(|pair| pair.objects[0].is_reclaimed()), "not run by the end of the barrier");
+        drainer.join().unwrap();
+    });
+}
+
+/// R10: `barrier` waits for a function that another thread is just running.
+#[test]
+fn barrier_waits_for_the_last_instruction() {
+    explore(8, || {
+        let done = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&done);
+        defer(move || {
+            counted.store(1, Relaxed);
+            thread::yield_now();
+            counted.store(2, Relaxed);
+        });
+        let drainer = thread::spawn(barrier);
+        barrier();
+        assert_eq!(done.load(Relaxed), 2);
+        drainer.join().unwrap();
+    });
+}

@@ -1,0 +1,65 @@
+//! What the tests of this folder share: none of them may hang, whatever is broken.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Far more than anything here takes, on the slowest machine.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs `body` on a thread of its own; panics if it does, or if it doesn't end.
+#[allow(dead_code)] // not every test binary needs each of these
+#[track_caller]
+pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
+    let (done, ended) = mpsc::channel();
+    let thread = std::thread::spawn(move || done.send(body()));
+    match ended.recv_timeout(LIMIT) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(_) => unreachable!("ended without a result"),
+        },
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
+    }
+}
+
+/// Waits until `condition` holds; panics if that never comes.
+#[allow(dead_code)]
+#[track_caller]
+pub fn wait_until(mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LIMIT, "waits in vain");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A reader on a thread of its own, which stays in its section until told to leave.
+#[allow(dead_code)]
+pub struct Reader {
+    thread: std::thread::JoinHandle<()>,
+    leave: mpsc::Sender<()>,
+}
+
+#[allow(dead_code)]
+impl Reader {
+    /// Returns when the reader is inside.
+    pub fn enter() -> Self {
+        let (entered, inside) = mpsc::channel();
+        let (leave, told) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let guard = relativist_rcu::read();
+            entered.send(()).unwrap();
+            // An error means that the test has failed and unwinds.
+            let _ = told.recv();
+            drop(guard);
+        });
+        inside.recv().unwrap();
+        Self { thread, leave }
+    }
+
+    /// Returns when the thread of the reader is gone.
+    pub fn leave(self) {
+        drop(self.leave);
+        self.thread.join().unwrap();
+    }
+}

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Model checking: every interleaving (with a bounded number of preemptions) of small scenarios of RCU and the table.
+# Model checking: the interleavings (with a bounded number of preemptions, set by each model) of small scenarios of RCU and the
+# table.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export RUSTFLAGS="--cfg relativist_loom"
-export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-2}"
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
-cargo test --locked --release --package relativist-rcu --test loom
+export RUSTFLAGS="--cfg relativist_loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
+cargo test --locked --release --package relativist-rcu --lib --test loom
 cargo test --locked --release --package relativist --test loom

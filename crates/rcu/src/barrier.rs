@@ -9,6 +9,8 @@
 //! out. So each reader has a full barrier *somewhere* in its program during the call, and for `light` it is enough that
 //! the compiler keeps the order. Elsewhere, or where a sandbox filters the call, both sides are real fences.
 
+use std::hint::cold_path;
+
 use crate::domain::domain;
 use crate::mutation;
 use crate::sync::atomic::{
@@ -92,6 +94,7 @@ pub(crate) fn light(fenced: bool) {
         return;
     }
     if fenced {
+        cold_path();
         // Pairs with the fence in `heavy`.
         fence(SeqCst);
     } else {

@@ -1,6 +1,7 @@
 //! Read-side critical sections.
 
 use std::cell::Cell;
+use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
@@ -54,6 +55,7 @@ pub fn read() -> Guard {
         return read_unregistered();
     };
     if slot.is_reading() {
+        cold_path();
         slot.nesting.set(slot.nesting.get() + usize::from(!mutation::is("flat-nesting")));
     } else {
         enter(slot);
@@ -123,6 +125,7 @@ fn leave(slot: &'static Slot) {
         // Release: pairs with the Acquire in `Domain::try_complete`: what the section read was read before.
         slot.entered.store(Slot::OUTSIDE, mutation::unless("relaxed-leave", Release));
     } else {
+        cold_path();
         leave_nested_or_flagged(slot);
     }
 }

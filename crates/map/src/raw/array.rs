@@ -182,8 +182,15 @@ impl<'a> Array<'a> {
     /// The head of the bucket that a hash falls into.
     #[inline(always)]
     pub(super) fn head(self, hash: Hash) -> &'a Head {
-        // SAFETY: `bits` bits of the hash are less than the length.
-        unsafe { &*self.heads().add(hash.bucket(self.scale())) }
+        self.head_and_scale(hash).0
+    }
+
+    /// The same, with the scale, which a lookup needs again: it is loaded once this way.
+    #[inline(always)]
+    pub(super) fn head_and_scale(self, hash: Hash) -> (&'a Head, Scale) {
+        let scale = self.scale();
+        // SAFETY: bucket numbers of this scale are less than the length.
+        (unsafe { &*self.heads().add(hash.bucket(scale)) }, scale)
     }
 
     /// All heads, in the order of the hashes.

@@ -1,10 +1,10 @@
 //! The head of a bucket: one word that holds the chain, its lock, its state and its summary.
 //!
 //! ```text
-//!  63            48 47                                        3     2       1        0
-//! +----------------+-------------------------------------------+--------+------------+--------+
-//! |    summary     | first link                                | parked | transition | locked |
-//! +----------------+-------------------------------------------+--------+------------+--------+
+//!  63                                        19   18       17        16   15           0
+//! +--------------------------------------------+--------+------------+--------+----------+
+//! | first link                                 | parked | transition | locked | summary  |
+//! +--------------------------------------------+--------+------------+--------+----------+
 //! ```
 //!
 //! * *summary:* bit *n* is set when some link of the bucket has *n* in the four hash bits that follow those of the bucket.
@@ -24,11 +24,12 @@ use crate::sync::{AcqRel, Acquire, AtomicPtr, Release};
 pub(super) struct Word(*mut Link);
 
 impl Word {
-    const LOCKED: usize = 1;
-    const TRANSITION: usize = 2;
-    const PARKED: usize = 4;
-    const LINK: usize = 0x0000_FFFF_FFFF_FFF8;
-    const SUMMARY_SHIFT: u32 = 48;
+    /// Links lie below 2^48 and are aligned to 8, so 45 bits tell which.
+    const LINK: usize = !0 << 19;
+    const LINK_SHIFT: u32 = 16;
+    const PARKED: usize = 1 << 18;
+    const TRANSITION: usize = 1 << 17;
+    const LOCKED: usize = 1 << 16;
 
     /// An empty, settled bucket.
     pub(super) const EMPTY: Self = Self(std::ptr::null_mut());
@@ -40,14 +41,17 @@ impl Word {
 
     #[inline(always)]
     pub(super) fn first(self) -> *mut Link {
-        self.0.map_addr(|word| word & Self::LINK)
+        self.0.map_addr(|word| (word & Self::LINK) >> Self::LINK_SHIFT)
     }
 
     /// Whether a link with this hash may be in the chain.
     #[inline(always)]
     pub(super) fn may_contain(self, hash: Hash, scale: Scale) -> bool {
-        // `|` adds, because the shift's low bits are 0, and lets a bit test take the number as it is.
-        self.0.addr() >> (Self::SUMMARY_SHIFT | hash.nibble(scale)) & 1 != 0
+        self.0.addr() >> hash.nibble(scale) & 1 != 0
+    }
+
+    fn summary_bit(hash: Hash, scale: Scale) -> usize {
+        1 << hash.nibble(scale)
     }
 
     pub(super) fn is_locked(self) -> bool {
@@ -83,16 +87,20 @@ impl Word {
     }
 
     pub(super) fn with_first(self, link: *mut Link) -> Self {
-        assert!(link.addr() & !Self::LINK == 0, "a link must be aligned to 8 and lie below 2^48: {link:p}");
-        Self(link.map_addr(|link| self.0.addr() & !Self::LINK | link))
+        let shifted = link.addr() << Self::LINK_SHIFT;
+        assert!(
+            shifted & !Self::LINK == 0 && shifted >> Self::LINK_SHIFT == link.addr(),
+            "a link must be aligned to 8 and lie below 2^48: {link:p}"
+        );
+        Self(link.map_addr(|_| self.0.addr() & !Self::LINK | shifted))
     }
 
     pub(super) fn with_summary_of(self, hash: Hash, scale: Scale) -> Self {
-        self.with(1 << (Self::SUMMARY_SHIFT | hash.nibble(scale)))
+        self.with(Self::summary_bit(hash, scale))
     }
 
     pub(super) fn without_summary_of(self, hash: Hash, scale: Scale) -> Self {
-        self.without(1 << (Self::SUMMARY_SHIFT | hash.nibble(scale)))
+        self.without(Self::summary_bit(hash, scale))
     }
 }
 

@@ -62,3 +62,30 @@ fn thread_number() -> usize {
         number.get()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_what_all_threads_add() {
+        let counter = Counter::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|n| _ = counter.add(if n % 4 == 0 { -1 } else { 1 })));
+            }
+        });
+        assert_eq!(counter.sum(), 4 * 500);
+    }
+
+    /// What one thread inserts another may remove: a stripe below zero counts against the others.
+    #[test]
+    fn stripes_may_be_negative() {
+        let counter = Counter::new();
+        counter.add(10);
+        std::thread::scope(|scope| _ = scope.spawn(|| counter.add(-7)));
+        assert_eq!(counter.sum(), 3);
+        counter.add(-5);
+        assert_eq!(counter.sum(), 0, "never below zero, though updates under way may make it look so");
+    }
+}

@@ -50,3 +50,16 @@ impl Stats {
         self.longest_chain = self.longest_chain.max(length);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_buckets_by_the_length_of_their_chain() {
+        let mut stats = Stats::new(4);
+        [0, 3, 0, 1].into_iter().for_each(|length| stats.count_chain(length));
+        assert_eq!(stats.chain_lengths, [2, 1, 0, 1]);
+        assert_eq!((stats.buckets, stats.entries, stats.longest_chain), (4, 4, 3));
+    }
+}

@@ -1,12 +1,13 @@
 //! The array of buckets, allocated in one piece with its header, so that one pointer leads a reader to everything.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::hash::{Hash, Scale};
 use super::head::Head;
+use super::memory;
 use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, Release};
 
@@ -76,38 +77,25 @@ impl<'a> Array<'a> {
     pub(super) const MIN_BITS: u32 = 1;
     pub(super) const MAX_BITS: u32 = 44;
 
-    /// From this size on arrays are aligned for huge pages, and the kernel is asked for them: a random access to a large array
-    /// costs a miss in the address translation otherwise.
-    const HUGE: usize = 2 << 20;
-
     /// 2^`bits` empty buckets.
     pub(super) fn allocate(bits: u32) -> Result<Self, AllocError> {
         let failed = AllocError { buckets: 1usize.checked_shl(bits).unwrap_or(usize::MAX) };
         let layout = Self::layout(bits).ok_or(failed)?;
-        // SAFETY: the size is not zero.
-        let header = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<Header>()).ok_or(failed)?;
+        let header = memory::allocate_zeroed(layout).ok_or(failed)?.cast::<Header>();
         // SAFETY: fresh memory of sufficient size and alignment.
         unsafe { header.write(Header { scale: Scale::of_bits(bits), partner: AtomicPtr::new(std::ptr::null_mut()) }) };
         let array = Self { header, alive: PhantomData };
-        array.prepare(layout);
+        array.make_heads();
         Ok(array)
     }
 
-    /// Zeroed memory is a valid array of empty heads; large ones ask for huge pages.
+    /// Zeroed memory is a valid array of empty heads.
     #[cfg(not(relativist_loom))]
-    fn prepare(self, layout: Layout) {
-        #[cfg(target_os = "linux")]
-        if layout.align() == Self::HUGE {
-            // SAFETY: the range is our own allocation, and the advice changes no contents. Whether it is taken or not.
-            unsafe { libc::madvise(self.header.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE) };
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = layout;
-    }
+    fn make_heads(self) {}
 
     /// Loom's atomics have to be made one by one.
     #[cfg(relativist_loom)]
-    fn prepare(self, _: Layout) {
+    fn make_heads(self) {
         for bucket in 0..self.len() {
             // SAFETY: in bounds of the fresh allocation.
             unsafe { self.heads().add(bucket).write(Head::empty()) };
@@ -118,7 +106,7 @@ impl<'a> Array<'a> {
         let len = 1usize.checked_shl(bits).filter(|_| bits <= Self::MAX_BITS)?;
         let (layout, offset) = Layout::new::<Header>().extend(Layout::array::<Head>(len).ok()?).ok()?;
         debug_assert_eq!(offset, size_of::<Header>());
-        if layout.size() >= Self::HUGE { layout.align_to(Self::HUGE).ok() } else { Some(layout) }
+        Some(layout)
     }
 
     /// # Safety
@@ -133,7 +121,7 @@ impl<'a> Array<'a> {
             self.header.drop_in_place();
         }
         // SAFETY: allocated with this layout in `allocate`; the caller gives it up.
-        unsafe { dealloc(self.header.as_ptr().cast(), layout) };
+        unsafe { memory::free(self.header.cast(), layout) };
     }
 
     /// For handing the array to a deferred [`Array::free`].

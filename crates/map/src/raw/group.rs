@@ -152,7 +152,9 @@ impl Group<'_> {
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        self.head.unlock(self.word);
+        if !mutation::is("keep-lock") {
+            self.head.unlock(self.word);
+        }
     }
 }
 

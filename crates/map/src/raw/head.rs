@@ -109,9 +109,6 @@ impl Word {
 pub(super) struct Head(AtomicPtr<Link>);
 
 impl Head {
-    /// How often a locker looks before it goes to sleep.
-    const SPINS: u32 = 64;
-
     #[cfg(relativist_loom)]
     pub(super) fn empty() -> Self {
         Self(AtomicPtr::new(Word::EMPTY.0))
@@ -196,6 +193,9 @@ impl Head {
 
 #[cfg(not(relativist_loom))]
 impl Head {
+    /// How often a locker looks before it goes to sleep.
+    const SPINS: u32 = 64;
+
     #[cold]
     fn wait(&self, word: Word, spins: &mut u32) {
         if *spins < Self::SPINS {

@@ -10,6 +10,7 @@ mod head;
 mod iter;
 mod link;
 mod lookup;
+mod memory;
 mod table;
 mod transition;
 mod update;

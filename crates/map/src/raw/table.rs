@@ -8,11 +8,12 @@ use relativist_rcu::{GracePeriod, Guard, is_reading, read};
 
 use super::array::{AllocError, Array, AtomicArray};
 use super::link::links_from;
+use super::transition::retire;
 use super::{Hash, Link};
 use crate::counter::Counter;
 use crate::policy::{self, Resizing};
 use crate::stats::Stats;
-use crate::sync::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Relaxed};
+use crate::sync::{AcqRel, AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Relaxed};
 use crate::worker;
 
 /// A concurrent hash table of links, with wait-free lookups, under which it grows and shrinks.
@@ -172,7 +173,7 @@ impl Table {
             "resizing waits for readers, and inside a read section it would wait for itself: drop the Guard or the pinned \
              handle of this thread first"
         );
-        self.core.resize_now(bits_for(buckets), &mut self.core.lock_resizer())
+        self.core.resize_now(bits_for(buckets))
     }
 
     /// Makes room for `additional` more links, so that inserting them starts no resize. As [`Table::resize_to`] otherwise.
@@ -243,8 +244,8 @@ impl Table {
     fn ask_worker(&self, helps: fn(usize, usize) -> bool) {
         let core = &self.core;
         let is_wanted = || core.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
-        // Relaxed: nothing but the flag itself is communicated by it.
-        if core.automatic && is_wanted() && !core.requested.swap(true, Relaxed) {
+        // AcqRel: pairs with the one in `resize_as_wanted`.
+        if core.automatic && is_wanted() && !core.requested.swap(true, AcqRel) {
             worker::request(Arc::downgrade(core));
         }
     }
@@ -273,24 +274,31 @@ impl Core {
     }
 
     /// Brings the size to what the entries want; called by the worker.
+    #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
     pub(crate) fn resize_as_wanted(&self) {
-        // Relaxed: cleared before we look, so whoever updates later asks again.
-        self.requested.store(false, Relaxed);
-        let mut resizer = self.lock_resizer();
+        // Cleared before we look, so whoever updates later asks again. AcqRel: pairs with the one in `ask_worker`; the updates of
+        // those who found it set are seen.
+        self.requested.swap(false, AcqRel);
         while let Some(buckets) = self.wanted() {
             // Without memory the table stays as it is, and a later update asks again.
-            if self.resize_now(bits_for(buckets), &mut resizer).is_err() {
+            if self.resize_now(bits_for(buckets)).is_err() {
                 return;
             }
         }
     }
 
-    fn resize_now(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+    fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
+        let mut resizer = self.lock_resizer();
         // Relaxed, both: a statistic.
         self.counts.resizing.store(true, Relaxed);
-        let result = self.resize(bits, resizer);
+        let result = self.resize(bits, &mut resizer);
         self.counts.resizing.store(false, Relaxed);
-        result
+        drop(resizer);
+        // Without the lock: to defer something may run what was deferred before, and a value's destructor may resize, too.
+        if let Some(array) = result? {
+            retire(array);
+        }
+        Ok(())
     }
 
     /// Called when the table has got another size.

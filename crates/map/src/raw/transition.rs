@@ -29,10 +29,11 @@ use crate::mutation;
 use crate::sync::Relaxed;
 
 impl Core {
-    /// Resizes to 2^`bits` buckets. The caller is outside of read sections and holds `resizer`.
-    pub(super) fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+    /// Resizes to 2^`bits` buckets. The caller is outside of read sections and holds `resizer`; when it has let go of that, it has
+    /// to [`retire`] the array that is returned.
+    pub(super) fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<Option<Array<'_>>, AllocError> {
         if bits == resizer.bits {
-            return Ok(());
+            return Ok(None);
         }
         // Updaters that began during the last transition may still take its marks and arrays for the present ones.
         if let Some(previous) = resizer.previous.take().filter(|_| !mutation::is("skip-previous-wait")) {
@@ -43,14 +44,15 @@ impl Core {
         let new = Array::allocate(bits)?;
         old.set_partner(Some(new));
         new.set_partner(Some(old));
-        if bits > old.bits() {
+        let grows = bits > old.bits();
+        if grows {
             self.grow(old, new, resizer);
         } else {
             self.shrink(old, new);
         }
         resizer.bits = bits;
         self.size_changed(new.len());
-        Ok(())
+        Ok(grows.then_some(old))
     }
 
     fn wait_for_readers(&self) {
@@ -77,7 +79,6 @@ impl Core {
         resizer.previous = Some(GracePeriod::start());
         // Relaxed: a statistic.
         self.counts.grows.fetch_add(1, Relaxed);
-        retire(coarse);
     }
 
     fn shrink(&self, fine: Array<'_>, coarse: Array<'_>) {
@@ -169,7 +170,7 @@ fn join(coarse: &Head, fines: &[Head], scale: Scale) {
 }
 
 /// Frees an array that is not the published one any more, after a grace period.
-fn retire(array: Array<'_>) {
+pub(super) fn retire(array: Array<'_>) {
     let raw = array.into_raw();
     if mutation::is("free-at-once") {
         // SAFETY: none; that is the point.

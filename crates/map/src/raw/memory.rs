@@ -1,0 +1,70 @@
+//! Zeroed memory for bucket arrays.
+//!
+//! Large arrays come straight from the kernel, in huge pages if it has them: a random access costs a miss in the address translation
+//! otherwise. The global allocator is no help there, because aligned and zeroed memory may come to it by writing zeros, into small pages.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// Memory of this layout, zeroed, or `None`.
+pub(super) fn allocate_zeroed(layout: Layout) -> Option<NonNull<u8>> {
+    assert_ne!(layout.size(), 0);
+    if is_mapped(layout) {
+        return map(layout.size());
+    }
+    // SAFETY: the size is not zero.
+    NonNull::new(unsafe { alloc_zeroed(layout) })
+}
+
+/// # Safety
+///
+/// `memory` came from [`allocate_zeroed`] with this layout, and nobody uses it any more.
+pub(super) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
+    if is_mapped(layout) {
+        // SAFETY: mapped in `map` with this size; the caller gives it up.
+        unsafe { unmap(memory, layout.size()) };
+    } else {
+        // SAFETY: as the caller vouches.
+        unsafe { dealloc(memory.as_ptr(), layout) };
+    }
+}
+
+/// Whether memory of this layout is mapped rather than allocated: from the size of a huge page on.
+fn is_mapped(layout: Layout) -> bool {
+    const HUGE: usize = 2 << 20;
+    const PAGE: usize = 4096;
+    cfg!(all(target_os = "linux", not(relativist_loom))) && layout.size() >= HUGE && layout.align() <= PAGE
+}
+
+#[cfg(target_os = "linux")]
+fn map(size: usize) -> Option<NonNull<u8>> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
+    if memory == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: our own mapping, whose contents the advice doesn't change. Whether it is taken or not.
+    unsafe { libc::madvise(memory, size, libc::MADV_HUGEPAGE) };
+    NonNull::new(memory.cast())
+}
+
+/// # Safety
+///
+/// `memory` is a mapping of this size that nobody uses any more.
+#[cfg(target_os = "linux")]
+unsafe fn unmap(memory: NonNull<u8>, size: usize) {
+    // SAFETY: as the caller vouches.
+    let failed = unsafe { libc::munmap(memory.as_ptr().cast(), size) };
+    debug_assert_eq!(failed, 0);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn map(_: usize) -> Option<NonNull<u8>> {
+    unreachable!("mapped on Linux alone")
+}
+
+#[cfg(not(target_os = "linux"))]
+unsafe fn unmap(_: NonNull<u8>, _: usize) {
+    unreachable!("mapped on Linux alone")
+}

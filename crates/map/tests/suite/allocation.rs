@@ -1,0 +1,79 @@
+//! T6: if the new array can't be allocated, the table goes on with the old one.
+
+use relativist::{HashMap, Resizing};
+
+use crate::beside::beside;
+
+/// More bytes than there are user addresses, up to more than there are numbers for.
+const TOO_MANY: [usize; 5] = [1 << 45, 1 << 59, 1 << 60, 1 << 63, usize::MAX];
+
+fn filled() -> HashMap<u64, u64> {
+    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build().unwrap();
+    (&map).extend((0..1000).map(|n| (n, n * n)));
+    map
+}
+
+fn assert_works(map: &HashMap<u64, u64>) {
+    let pinned = map.pin();
+    (0..1000).for_each(|n| assert_eq!(pinned.get(&n), Some(&(n * n))));
+    assert_eq!(pinned.insert(1000, 1), None);
+    assert_eq!(pinned.remove(&1000), Some(&1));
+    assert_eq!(pinned.iter().count(), 1000);
+}
+
+#[test]
+fn a_failed_resize_leaves_the_table_as_it_was() {
+    let map = filled();
+    let before = map.stats();
+    for buckets in TOO_MANY {
+        let error = map.resize_to(buckets).unwrap_err();
+        assert!(error.to_string().contains("cannot allocate"), "{error}");
+        assert_eq!(map.stats(), before);
+        assert_works(&map);
+    }
+    map.reserve(usize::MAX).unwrap_err();
+    assert_eq!(map.stats(), before);
+}
+
+#[test]
+fn the_next_resize_succeeds() {
+    let map = filled();
+    for buckets in [4096, 16, 2048] {
+        map.resize_to(usize::MAX).unwrap_err();
+        map.resize_to(buckets).unwrap();
+        assert_eq!(map.buckets(), buckets);
+        assert_works(&map);
+    }
+}
+
+#[test]
+fn lookups_and_updates_go_on_beside_failing_resizes() {
+    let map = filled();
+    let resize = || {
+        map.resize_to(1 << 45).unwrap_err();
+        map.resize_to(64).unwrap();
+        map.resize_to(256).unwrap();
+    };
+    beside(resize, || (0..50).for_each(|_| assert_works(&map)));
+}
+
+#[test]
+fn a_map_that_cannot_be_made_is_an_error() {
+    for capacity in [1 << 45, usize::MAX] {
+        assert!(HashMap::<u64, u64>::builder().capacity(capacity).build::<u64, u64>().is_err());
+    }
+}
+
+/// Waiting for readers while being one would never end.
+#[test]
+fn resizing_inside_a_read_section_explains_itself() {
+    let map = filled();
+    let pinned = map.pin();
+    let resize = std::panic::AssertUnwindSafe(|| pinned.map().resize_to(4));
+    let panic = std::panic::catch_unwind(resize).unwrap_err();
+    let message = panic.downcast_ref::<String>().cloned().or(panic.downcast_ref::<&str>().map(|text| text.to_string()));
+    assert!(message.unwrap().contains("drop the Guard"));
+    drop(pinned);
+    map.resize_to(4).unwrap();
+    assert_works(&map);
+}

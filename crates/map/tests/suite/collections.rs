@@ -1,0 +1,118 @@
+//! What makes the map a collection: traits, filling, clearing, borrowed keys, and odd types.
+
+use std::collections::HashSet;
+use std::hash::RandomState;
+
+use relativist::{Builder, HashMap, Iter, OccupiedError, Pinned, Stats, raw, read};
+
+use crate::beside::beside;
+
+#[test]
+fn types_can_be_shared_and_shown() {
+    fn shared<T: Send + Sync>() {}
+    fn shown<T: std::fmt::Debug>() {}
+    shared::<HashMap<String, Vec<u8>>>();
+    shared::<raw::Table>();
+    shared::<Builder>();
+    shown::<HashMap<u64, String>>();
+    shown::<Pinned<'_, u64, String, RandomState>>();
+    shown::<Iter<'_, u64, String>>();
+    shown::<OccupiedError<'_, String>>();
+    shown::<Stats>();
+    shown::<Builder>();
+    let map = HashMap::from([(1, "one")]);
+    assert_eq!(format!("{map:?} {:?}", map.pin()), r#"{1: "one"} {1: "one"}"#);
+    assert!(HashMap::<u64, u64>::default().is_empty());
+}
+
+#[test]
+fn is_filled_from_iterators() {
+    let array = HashMap::from([("a", 1), ("b", 2), ("a", 3)]);
+    assert_eq!((array.len(), array.pin().get("a")), (2, Some(&3)));
+    let mut collected: HashMap<u64, u64> = (0..5000).map(|n| (n, n)).collect();
+    collected.extend((4000..6000).map(|n| (n, n + 1)));
+    (&collected).extend([(6000, 6001)]);
+    let pinned = collected.pin();
+    assert_eq!(pinned.len(), 6001);
+    (0..=6000).for_each(|n| assert_eq!(pinned.get(&n), Some(&(n + u64::from(n >= 4000)))));
+}
+
+/// Where it can't wait for readers it doesn't.
+#[test]
+fn is_filled_inside_a_read_section() {
+    let guard = read();
+    let map: HashMap<u64, u64> = (0..1000).map(|n| (n, n)).collect();
+    assert_eq!(map.iter(&guard).count(), 1000);
+}
+
+#[test]
+fn reserved_room_is_enough() {
+    let map: HashMap<u64, u64> = HashMap::new();
+    map.reserve(1000).unwrap();
+    let before = map.stats();
+    (0..1000).for_each(|n| assert!(map.pin().insert(n, n).is_none()));
+    let after = map.stats();
+    assert_eq!((after.buckets, after.grows, after.shrinks), (before.buckets, before.grows, before.shrinks));
+}
+
+#[test]
+fn borrowed_keys_are_found() {
+    let map: HashMap<String, Vec<u8>> = (0..100).map(|n| (n.to_string(), vec![n])).collect();
+    let pinned = map.pin();
+    assert_eq!(pinned.get("42"), Some(&vec![42]));
+    assert_eq!(pinned.get_key_value("42").unwrap().0, "42");
+    assert!(!pinned.contains_key("100"));
+    assert_eq!(pinned.remove("42"), Some(&vec![42]));
+    assert!(!pinned.contains_key("42"));
+}
+
+#[test]
+fn keys_and_values_may_have_no_size() {
+    let map = HashMap::new();
+    let pinned = map.pin();
+    assert_eq!(pinned.insert((), ()), None);
+    assert_eq!(pinned.insert((), ()), Some(&()));
+    assert_eq!((pinned.len(), pinned.get(&())), (1, Some(&())));
+    assert_eq!(pinned.remove(&()), Some(&()));
+    assert!(pinned.is_empty());
+}
+
+#[test]
+fn keys_and_values_may_want_more_alignment() {
+    #[derive(PartialEq, Eq, Hash)]
+    #[repr(align(64))]
+    struct Wide(u8);
+    #[repr(align(256))]
+    struct Wider(u8);
+
+    let map: HashMap<Wide, Wider> = (0..100).map(|n| (Wide(n), Wider(n))).collect();
+    map.resize_to(16).unwrap();
+    for (key, value) in &map.pin() {
+        assert!(std::ptr::from_ref(key).addr().is_multiple_of(64));
+        assert!(std::ptr::from_ref(value).addr().is_multiple_of(256));
+        assert_eq!(key.0, value.0);
+    }
+    assert_eq!(map.pin().get(&Wide(7)).unwrap().0, 7);
+}
+
+/// What is there when it begins is removed, even while others insert and remove. (T7 for the iteration in it.)
+#[test]
+fn clear_removes_what_was_there_while_others_insert() {
+    let map: HashMap<u64, u64> = HashMap::new();
+    let mut others = (0..500).cycle();
+    let update = || {
+        let n = others.next().unwrap();
+        map.pin().insert(1_000_000 + n, n);
+        map.pin().remove(&(1_000_000 + (n + 250) % 500));
+    };
+    beside(update, || {
+        for round in 0..50 {
+            (&map).extend((0..200).map(|n| (round << 10 | n, n)));
+            map.pin().clear();
+            let left: HashSet<u64> = map.pin().iter().map(|(&key, _)| key).filter(|&key| key < 1_000_000).collect();
+            assert!(left.is_empty(), "not removed: {left:?}");
+        }
+    });
+    map.pin().clear();
+    assert_eq!((map.len(), map.stats().entries), (0, 0));
+}

@@ -1,0 +1,109 @@
+//! Every key and every value is dropped exactly once, wherever it was at last.
+
+use std::hash::{Hash, Hasher};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use relativist::{HashMap, read};
+
+use crate::tracked::{Tally, Tracked};
+
+/// A key that is tracked, too.
+struct Key(u64, Tracked);
+
+impl Key {
+    fn new(n: u64, tally: &'static Tally) -> Self {
+        Self(n, Tracked::new(n, tally))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.1.assert_of(self.0);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+type Map = HashMap<Key, Tracked>;
+
+fn insert(map: &Map, keys: std::ops::Range<u64>, tally: &'static Tally) {
+    for n in keys {
+        map.pin().insert(Key::new(n, tally), Tracked::new(n, tally));
+    }
+}
+
+#[track_caller]
+fn assert_live(expected: u64, tally: &Tally) {
+    relativist_rcu::barrier();
+    assert_eq!(tally.live(), expected);
+    tally.assert_sound();
+}
+
+#[test]
+fn whatever_happens_to_the_entry() {
+    static TALLY: Tally = Tally::new();
+    let map = Map::new();
+    insert(&map, 0..100, &TALLY);
+    assert_live(200, &TALLY);
+    insert(&map, 0..50, &TALLY); // replaced
+    assert_live(200, &TALLY);
+    for n in 0..25 {
+        assert!(map.pin().remove(&Key::new(n, &TALLY)).is_some());
+        assert!(map.pin().try_insert(Key::new(n + 50, &TALLY), Tracked::new(n, &TALLY)).is_err());
+    }
+    assert_live(150, &TALLY);
+    map.pin().clear();
+    assert_live(0, &TALLY);
+    insert(&map, 0..100, &TALLY);
+    map.resize_to(1024).unwrap();
+    map.resize_to(2).unwrap();
+    assert_live(200, &TALLY);
+    drop(map);
+    assert_live(0, &TALLY);
+}
+
+/// The resizer, if it is at work, is the last owner then.
+#[test]
+fn when_the_map_goes_during_an_automatic_resize() {
+    static TALLY: Tally = Tally::new();
+    for round in 0..50 {
+        let map = Map::new();
+        insert(&map, 0..20 * round, &TALLY);
+    }
+    let end = Instant::now() + Duration::from_secs(60);
+    while TALLY.live() > 0 {
+        assert!(Instant::now() < end, "{} were never dropped", TALLY.live());
+        sleep(Duration::from_millis(1));
+    }
+    assert_live(0, &TALLY);
+}
+
+#[test]
+fn when_the_map_goes_inside_a_read_section() {
+    static TALLY: Tally = Tally::new();
+    let map = Map::new();
+    insert(&map, 0..100, &TALLY);
+    map.resize_to(4096).unwrap();
+    let guard = read();
+    assert!(map.remove(&Key::new(7, &TALLY), &guard).is_some());
+    drop(map);
+    drop(guard);
+    assert_live(0, &TALLY);
+}
+
+#[test]
+fn when_the_map_goes_on_another_thread() {
+    static TALLY: Tally = Tally::new();
+    let map = Map::new();
+    insert(&map, 0..100, &TALLY);
+    std::thread::spawn(move || drop(map)).join().unwrap();
+    assert_live(0, &TALLY);
+}

@@ -1,0 +1,22 @@
+//! What the map does, apart from races (`stress`) and the order of memory accesses (`loom`).
+//!
+//! T1 to T9 are the guarantees of `relativist::design`.
+
+mod allocation;
+#[path = "../support/beside.rs"]
+mod beside;
+mod collections;
+mod drops;
+#[path = "../support/hashing.rs"]
+mod hashing;
+mod histories;
+mod linearizability;
+mod model;
+mod multimap;
+mod panics;
+#[path = "../support/random.rs"]
+mod random;
+mod references;
+mod spread;
+#[path = "../support/tracked.rs"]
+mod tracked;

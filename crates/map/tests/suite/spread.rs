@@ -1,0 +1,56 @@
+//! Weak hashers will do: the map's multiplication leaves no long chains of regular keys.
+
+use relativist::{HashMap, Resizing, Stats};
+
+use crate::hashing::{Hashing, IDENTITY, MIXED};
+
+const ENTRIES: u64 = 1 << 12;
+
+fn spread(hashing: Hashing, key: impl Fn(u64) -> u64) -> Stats {
+    let map = HashMap::<u64, ()>::builder().resizing(Resizing::Manual).hasher(hashing).build().unwrap();
+    map.resize_to(2 * ENTRIES as usize).unwrap();
+    (&map).extend((0..ENTRIES).map(|n| (key(n), ())));
+    let stats = map.stats();
+    assert_eq!(stats.entries as u64, ENTRIES);
+    assert_eq!(stats.chain_lengths.iter().sum::<usize>(), stats.buckets);
+    stats
+}
+
+/// How much more a lookup has to look at than if hashes were random.
+fn excess(stats: &Stats, chance: &Stats) -> f64 {
+    let squares =
+        |stats: &Stats| stats.chain_lengths.iter().enumerate().map(|(n, &times)| n * n * times).sum::<usize>();
+    squares(stats) as f64 / squares(chance) as f64
+}
+
+#[track_caller]
+fn assert_even(what: &str, most: f64, key: impl Fn(u64) -> u64) {
+    let chance = spread(MIXED, |n| n);
+    let stats = spread(IDENTITY, key);
+    let excess = excess(&stats, &chance);
+    assert!(excess <= most, "{what}: {excess}; {:?}, by chance {:?}", stats.chain_lengths, chance.chain_lengths);
+    assert!(stats.longest_chain <= chance.longest_chain, "{what}: {:?}", stats.chain_lengths);
+}
+
+/// Better than chance.
+#[test]
+fn of_consecutive_integers() {
+    assert_even("consecutive", 1.0, |n| n);
+    assert_even("consecutive from afar", 1.0, |n| 0x1234_5678_9ABC + n);
+    assert_even("backwards", 1.0, |n| n.wrapping_neg());
+}
+
+#[test]
+fn of_multiples() {
+    assert_even("multiples of 1000", 1.0, |n| n * 1000);
+    assert_even("multiples of 10^6", 2.0, |n| n * 1_000_000);
+    assert_even("multiples of 10^9", 1.0, |n| n * 1_000_000_000);
+}
+
+/// Some strides are met less well, but none badly.
+#[test]
+fn of_strides_of_powers_of_two() {
+    for shift in 1..=52 {
+        assert_even(&format!("multiples of 2^{shift}"), 2.0, |n| n << shift);
+    }
+}

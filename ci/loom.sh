@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export RUSTFLAGS="--cfg relativist_loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
+export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
 cargo test --locked --release --package relativist-rcu --lib --test loom
 cargo test --locked --release --package relativist --test loom

@@ -61,7 +61,8 @@
 //!   `raw/group.rs`: who comes by the older one began before the newer was published, and may count as having come before.)
 //! * **T4** An update waits for updates of its bucket or group, and for the resizer's steps on it: never for readers, but for the bound on deferred
 //!   work.
-//! * **T5** A transition by any power of two waits for readers once.
+//! * **T5** A transition by any power of two waits for readers once in its midst. The array left behind by growing is freed
+//!   after another grace period, in the background unless it is very large, and the next transition begins after that.
 //! * **T6** If the new array can't be allocated, the table goes on with the old one.
 //! * **T7** Iteration sees an entry that is there throughout exactly once, and none twice that was not removed and inserted again.
 //! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.

@@ -69,11 +69,12 @@ use crate::stats::Stats;
 ///
 /// | operation | progress | costs |
 /// |---|---|---|
-/// | lookup, iteration step | wait-free | a head and half a chain, at 1/4 to 3/4 of an entry per bucket |
+/// | lookup, iteration step | wait-free | a head and half a chain, at up to 3/4 of an entry per bucket |
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
 /// | resizing | waits for readers once | a background thread, see [`Resizing`] |
 ///
-/// Memory: an entry takes one allocation of 16 bytes plus key and value, and 11 to 32 bytes of buckets.
+/// Memory: an entry takes one allocation of 16 bytes plus key and value, and 11 to 32 bytes of buckets (up to 64 after many have
+/// been removed).
 ///
 /// # Bounds
 ///
@@ -81,7 +82,10 @@ use crate::stats::Stats;
 /// values that are `Send + Sync + 'static`. How many may wait is bounded ([`relativist_rcu::defer`]). Don't hold a handle or
 /// guard for long while updating: nothing that the thread removes is dropped before it lets go.
 ///
-/// `Hash` and `Eq` of keys run under a bucket's lock during updates, and must not use the map.
+/// `Eq` of keys runs under a bucket's lock during updates, and must not use the map.
+///
+/// Dropping the map drops what is in it, at once, or, if a background resize is just under way, on the background thread when that is
+/// done.
 pub struct HashMap<K, V, S = RandomState> {
     pub(crate) table: raw::Table,
     pub(crate) hasher: S,
@@ -159,6 +163,11 @@ impl<K, V, S> HashMap<K, V, S> {
     /// The number of buckets.
     pub fn buckets(&self) -> usize {
         self.table.buckets()
+    }
+
+    /// Whether a resize is under way.
+    pub fn is_resizing(&self) -> bool {
+        self.table.is_resizing()
     }
 
     /// Resizes to so many buckets, rounded up to a power of two, on the calling thread, while others go on using the map.

@@ -4,7 +4,7 @@
 //! without it: `ci/mutation.sh` does so for all of them. Outside of builds with `--cfg relativist_mutation` nothing of this
 //! is left in the code.
 
-use std::sync::atomic::Ordering;
+use crate::sync::Ordering;
 
 /// Whether the named step is to be left out or done wrongly in this run: when `RELATIVIST_MUTATION` names it.
 #[cfg(relativist_mutation)]

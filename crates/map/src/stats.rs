@@ -24,7 +24,8 @@ pub struct Stats {
     pub grows: u64,
     /// Resizes to fewer buckets since the table was made.
     pub shrinks: u64,
-    /// Grace periods that those have waited for: one each.
+    /// Grace periods that transitions have waited for in their midst: one each. (What is left behind waits for another; see
+    /// [`raw::Table::resize_to`](crate::raw::Table::resize_to).)
     pub grace_periods: u64,
 }
 

@@ -8,7 +8,7 @@ pub(crate) use tracked::AtomicPtr;
 
 // Statistics and counters order nothing, so loom needn't explore them.
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicIsize, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 

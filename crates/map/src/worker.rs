@@ -1,7 +1,10 @@
 //! The background thread that resizes automatic tables, one per process, started by the first table that needs it.
 
 #[cfg(relativist_loom)]
-pub(crate) fn request(_: std::sync::Weak<crate::raw::Core>) {}
+#[must_use]
+pub(crate) fn request(_: std::sync::Weak<crate::raw::Core>) -> bool {
+    false
+}
 
 #[cfg(not(relativist_loom))]
 pub(crate) use background::request;
@@ -20,21 +23,26 @@ mod background {
 
     struct Queue {
         tables: VecDeque<Weak<Core>>,
-        /// The process that has a worker. The child of a fork has none, though it finds a number here.
+        /// The process that has a worker. The child of a fork has none, though it finds a number here; it starts one for the
+        /// next table that asks.
         worker: Option<u32>,
     }
 
-    /// Asks the worker to look at a table soon. A table dropped meanwhile is passed over.
-    pub(crate) fn request(table: Weak<Core>) {
+    /// Asks the worker to look at a table soon. A table dropped meanwhile is passed over. False when there is no worker and
+    /// no thread to be had for one: then the caller may ask again later.
+    #[must_use]
+    pub(crate) fn request(table: Weak<Core>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.tables.push_back(table);
         let process = std::process::id();
         if queue.worker != Some(process) {
-            let spawned = std::thread::Builder::new().name("relativist-resize".into()).spawn(run);
-            // Without a thread the table stays as it is; the next table's request tries again.
-            queue.worker = spawned.is_ok().then_some(process);
+            if std::thread::Builder::new().name("relativist-resize".into()).spawn(run).is_err() {
+                return false;
+            }
+            queue.worker = Some(process);
         }
+        queue.tables.push_back(table);
         NOT_EMPTY.notify_one();
+        true
     }
 
     fn run() {

@@ -87,7 +87,7 @@ pub(crate) fn choose() -> Barrier {
     if membarrier::register() { Barrier::Membarrier } else { Barrier::Fence }
 }
 
-/// The reader's half. `fenced` comes with the grace-period counter, see [`crate::domain`].
+/// The reader's half. `fenced` is what the process has chosen.
 #[inline(always)]
 pub(crate) fn light(fenced: bool) {
     if mutation::is("skip-light") {

@@ -45,8 +45,10 @@
 //! * **R1 Reclamation.** What was unlinked before a grace period began is not in use by any reader when it has ended. A deferred
 //!   function runs after such a grace period.
 //! * **R2 Readers are wait-free.** After a thread's first use, entering and leaving take a bounded number of steps, whatever others
-//!   do; leaving an outermost section may reclaim what *the same thread* has deferred, and nothing else.
-//! * **R3 Only old readers are waited for.** Sections that begin after a grace period has begun don't delay it.
+//!   do. The one exception is a thread that defers: leaving an outermost section may run what it has deferred (or a thread whose
+//!   slot it took over), and wait where the backlog is full (R5).
+//! * **R3 Only old readers are waited for.** Sections that begin after a grace period has begun don't delay it, but for one that was
+//!   delayed between loading the counter and storing it (see above).
 //! * **R4 Waiters share.** Any number of waiters that come while a grace period runs are all answered by the next one.
 //! * **R5 The backlog is bounded.** Outside of read sections no thread has more than [`MAX_DEFERRED`](crate::MAX_DEFERRED)
 //!   functions or [`MAX_DEFERRED_BYTES`](crate::MAX_DEFERRED_BYTES) pending: it waits instead. (Deferred

@@ -16,9 +16,9 @@ global! {
 
 /// The state behind every function of this crate.
 pub(crate) struct Domain {
-    /// Counts grace periods in steps of [`Domain::STEP`]. Readers load it on entry, so the lowest bit tells them for free
-    /// whether they must fence ([`Domain::FENCED`]). [`Domain::UNCHOSEN`] before the first use; never 0 after it, which is
-    /// [`Slot::OUTSIDE`] in a slot.
+    /// Counts grace periods in steps of [`Domain::STEP`]; the lowest bit says whether readers have to fence
+    /// ([`Domain::FENCED`]). [`Domain::UNCHOSEN`] before the first use; after it never [`Slot::OUTSIDE`] or
+    /// [`Slot::OUTSIDE_FENCED`].
     counter: Line<AtomicU64>,
     /// The latest grace period that has ended.
     completed: AtomicU64,
@@ -82,12 +82,7 @@ impl Domain {
     }
 
     pub(crate) fn fenced(&self, order: Ordering) -> bool {
-        Self::is_fenced(self.counter.0.load(order))
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_fenced(counter: u64) -> bool {
-        counter & Self::FENCED != 0
+        self.counter.0.load(order) & Self::FENCED != 0
     }
 
     /// What a reader stores on entry.
@@ -154,7 +149,7 @@ impl Domain {
         let blocks = |slot: &Slot| {
             // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's section happened before.
             let entered = slot.entered.load(mutation::unless("relaxed-scan", Acquire));
-            entered != Slot::OUTSIDE && (entered < number || mutation::is("wait-for-new-readers"))
+            entered > Slot::OUTSIDE_FENCED && (entered < number || mutation::is("wait-for-new-readers"))
         };
         if !mutation::is("skip-scan") && self.registry.iter().any(blocks) {
             return false;

@@ -6,15 +6,16 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use crate::barrier::light;
-use crate::domain::{Domain, domain};
+use crate::domain::domain;
 use crate::mutation;
-use crate::registry::Slot;
-use crate::sync::atomic::Ordering::Release;
+use crate::registry::{Slot, unregistered};
+use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::local;
 
 local! {
-    /// This thread's slot. Has no destructor, so it can be read at any moment of a thread's life.
-    static SLOT: Cell<Option<&'static Slot>> = Cell::new(None);
+    /// This thread's slot, or that of the unregistered. Has no destructor, so it can be read at any moment of a thread's
+    /// life.
+    static SLOT: Cell<&'static Slot> = Cell::new(unregistered());
     /// Gives the slot back at thread exit.
     static REGISTRATION: Registration = Registration(Cell::new(None));
 }
@@ -51,15 +52,31 @@ pub struct Guard {
 /// [`Barrier::Membarrier`]: crate::Barrier::Membarrier
 #[inline]
 pub fn read() -> Guard {
-    let Some(slot) = own_slot() else {
-        return read_unregistered();
-    };
-    if slot.is_reading() {
-        cold_path();
-        slot.nesting.set(slot.nesting.get() + usize::from(!mutation::is("flat-nesting")));
+    let slot = SLOT.with(Cell::get);
+    if slot.is_idle() {
+        enter(slot, false);
+        Guard::of(slot)
     } else {
-        enter(slot);
+        cold_path();
+        read_otherwise(slot)
     }
+}
+
+/// A nested section, or a thread's first, or any where readers have to fence.
+#[inline]
+fn read_otherwise(slot: &'static Slot) -> Guard {
+    if slot.is_reading() {
+        slot.nesting.set(slot.nesting.get() + usize::from(!mutation::is("flat-nesting")));
+        Guard::of(slot)
+    } else {
+        read_fenced_or_unregistered(slot)
+    }
+}
+
+#[cold]
+fn read_fenced_or_unregistered(slot: &'static Slot) -> Guard {
+    let slot = if std::ptr::eq(slot, unregistered()) { register() } else { slot };
+    enter(slot, slot.is_fenced());
     Guard::of(slot)
 }
 
@@ -105,18 +122,18 @@ pub(crate) fn thread_token() -> usize {
 }
 
 /// The slot of the calling thread, if it has one.
-#[inline(always)]
 pub(crate) fn own_slot() -> Option<&'static Slot> {
-    SLOT.with(Cell::get)
+    let slot = SLOT.with(Cell::get);
+    (!std::ptr::eq(slot, unregistered())).then_some(slot)
 }
 
 #[inline(always)]
-fn enter(slot: &Slot) {
+fn enter(slot: &Slot, fenced: bool) {
     let now = domain().now();
     // Release: pairs with the Acquire in `Domain::try_complete`. Whoever sees this section sees the end of the one before
     // it, too. The order against what the section reads is the business of `light` and `heavy`.
     slot.entered.store(now, mutation::unless("relaxed-enter", Release));
-    light(Domain::is_fenced(now));
+    light(fenced);
 }
 
 #[inline(always)]
@@ -126,12 +143,13 @@ fn leave(slot: &'static Slot) {
         slot.entered.store(Slot::OUTSIDE, mutation::unless("relaxed-leave", Release));
     } else {
         cold_path();
-        leave_nested_or_flagged(slot);
+        leave_otherwise(slot);
     }
 }
 
+/// The end of a nested section, or of an outermost one where something remains to be done.
 #[inline]
-fn leave_nested_or_flagged(slot: &'static Slot) {
+fn leave_otherwise(slot: &'static Slot) {
     let nesting = slot.nesting.get();
     if nesting & Slot::DEPTH > 0 {
         slot.nesting.set(nesting - 1);
@@ -140,11 +158,11 @@ fn leave_nested_or_flagged(slot: &'static Slot) {
     }
 }
 
-/// The end of an outermost section that has left something to do behind it.
 #[cold]
 fn leave_flagged(slot: &'static Slot, flags: usize) {
-    slot.nesting.set(0);
-    leave(slot);
+    slot.nesting.set(flags & Slot::FENCED);
+    // Release: as in `leave`.
+    slot.entered.store(slot.at_rest(), mutation::unless("relaxed-leave", Release));
     if flags & Slot::RECLAIM != 0 {
         crate::defer::reclaim(slot);
     }
@@ -160,22 +178,20 @@ fn give_back(slot: &Slot) {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     } else {
         // Under loom it is destroyed already, and nobody will look.
-        let _ = SLOT.try_with(|own| own.set(None));
+        let _ = SLOT.try_with(|own| own.set(unregistered()));
         slot.release();
     }
 }
 
-#[cold]
-fn read_unregistered() -> Guard {
+fn register() -> &'static Slot {
     domain().initialize_by_default();
-    let slot = domain().registry.claim();
-    SLOT.with(|own| own.set(Some(slot)));
+    let slot = domain().registry.claim(domain().fenced(Relaxed));
+    SLOT.with(|own| own.set(slot));
     // In the destructors that run after `Registration`'s there is nobody left to give the slot back: the section does.
     if REGISTRATION.try_with(|registration| registration.0.set(Some(slot))).is_err() {
-        slot.nesting.set(Slot::TRANSIENT);
+        slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     }
-    enter(slot);
-    Guard::of(slot)
+    slot
 }
 
 /// Gives this thread's slot back when the thread exits. A guard may live on in another thread-local variable, whose

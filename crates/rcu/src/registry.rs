@@ -12,7 +12,7 @@ use crate::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::sync::{Cell, const_fn};
+use crate::sync::{Cell, const_fn, global};
 
 /// What one thread shows to those who wait for readers. Padded to two cache lines, because processors fetch pairs.
 #[repr(align(128))]
@@ -35,18 +35,23 @@ unsafe impl Sync for Slot {}
 impl Slot {
     /// Not inside a read section. The counter never takes this value.
     pub(crate) const OUTSIDE: u64 = 0;
+    /// The same where readers have to fence, so that entering finds out off its fast path. Not a number that the counter
+    /// takes, either.
+    pub(crate) const OUTSIDE_FENCED: u64 = 1;
+    /// Flag in `nesting` for as long as the slot lives: readers have to fence.
+    pub(crate) const FENCED: usize = 1 << (usize::BITS - 3);
     /// Flag in `nesting`: give the slot back when the outermost section ends, because the thread is exiting.
     pub(crate) const TRANSIENT: usize = 1 << (usize::BITS - 1);
     /// Flag in `nesting`: see to deferred work when the outermost section ends.
     pub(crate) const RECLAIM: usize = 1 << (usize::BITS - 2);
     /// The number of nested sections in `nesting`.
-    pub(crate) const DEPTH: usize = Self::RECLAIM - 1;
+    pub(crate) const DEPTH: usize = Self::FENCED - 1;
 
     const_fn! {
-        pub(crate) fn new(entered: u64) -> Self {
+        fn new(entered: u64, flags: usize) -> Self {
             Self {
                 entered: AtomicU64::new(entered),
-                nesting: Cell::new(0),
+                nesting: Cell::new(flags),
                 queue: Queue::new(),
                 owned: AtomicBool::new(true),
                 next: AtomicPtr::new(null_mut()),
@@ -54,11 +59,27 @@ impl Slot {
         }
     }
 
-    /// Whether the calling thread, which must be the owner, is inside a read section.
+    /// Whether the calling thread, which must be the owner, may enter a section by the fast path.
     #[inline(always)]
+    pub(crate) fn is_idle(&self) -> bool {
+        // Relaxed: the owner reads its own store.
+        self.entered.load(Relaxed) == Self::OUTSIDE
+    }
+
+    /// Whether the calling thread, which must be the owner, is inside a read section.
+    #[inline]
     pub(crate) fn is_reading(&self) -> bool {
         // Relaxed: the owner reads its own store.
-        self.entered.load(Relaxed) != Self::OUTSIDE
+        self.entered.load(Relaxed) > Self::OUTSIDE_FENCED && !std::ptr::eq(self, unregistered())
+    }
+
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.nesting.get() & Self::FENCED != 0
+    }
+
+    /// What `entered` holds outside of sections.
+    pub(crate) fn at_rest(&self) -> u64 {
+        if self.is_fenced() { Self::OUTSIDE_FENCED } else { Self::OUTSIDE }
     }
 
     fn try_claim(&self) -> bool {
@@ -80,11 +101,17 @@ impl Slot {
         if mutation::is("fork-keeps-readers") {
             return;
         }
-        self.nesting.set(0);
+        self.nesting.set(self.nesting.get() & Self::FENCED);
         // Relaxed, and the Release is not needed for others: the child has one thread.
-        self.entered.store(Self::OUTSIDE, Relaxed);
+        self.entered.store(self.at_rest(), Relaxed);
         self.release();
     }
+}
+
+global! {
+    /// Where threads point that have no slot yet. It is never at rest, so that entering finds out off its fast path. Nobody
+    /// writes to it.
+    fn unregistered() -> Slot = Slot::new(u64::MAX, 0);
 }
 
 /// The list of all slots.
@@ -100,11 +127,12 @@ impl Registry {
     }
 
     /// A slot for the calling thread: a free one, or a new one at the head of the list. Lock-free.
-    pub(crate) fn claim(&self) -> &'static Slot {
+    pub(crate) fn claim(&self, fenced: bool) -> &'static Slot {
         if let Some(slot) = self.iter().find(|slot| slot.try_claim()) {
             return slot;
         }
-        let slot: &'static Slot = Box::leak(Box::new(Slot::new(Slot::OUTSIDE)));
+        let (entered, flags) = if fenced { (Slot::OUTSIDE_FENCED, Slot::FENCED) } else { (Slot::OUTSIDE, 0) };
+        let slot: &'static Slot = Box::leak(Box::new(Slot::new(entered, flags)));
         // Relaxed: the exchange below validates it.
         let mut head = self.head.load(Relaxed);
         loop {

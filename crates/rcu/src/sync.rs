@@ -70,7 +70,7 @@ macro_rules! global {
         $(#[$meta])*
         #[cfg(not(relativist_loom))]
         #[inline(always)]
-        pub(crate) fn $name() -> &'static $type {
+        pub(crate) const fn $name() -> &'static $type {
             static GLOBAL: $type = $value;
             &GLOBAL
         }

@@ -50,13 +50,15 @@ impl Link {
 
 /// The links of a chain with their hashes. The successor is read before a link is handed out, so that it may be freed.
 ///
-/// What the chain leads to must be alive while it is walked: the caller holds its lock, or is in the read section in which
-/// it found `first`, or is the only one left.
-pub(super) fn links_from(first: *mut Link) -> impl Iterator<Item = (NonNull<Link>, Hash)> {
+/// # Safety
+///
+/// What the chain leads to is alive while it is walked: the caller holds its lock, or is in the read section in which it found
+/// `first`, or is the only one left.
+pub(super) unsafe fn links_from(first: *mut Link) -> impl Iterator<Item = (NonNull<Link>, Hash)> {
     let mut next = first;
     std::iter::from_fn(move || {
         let link = NonNull::new(next)?;
-        // SAFETY: alive, see above.
+        // SAFETY: alive, says the caller.
         let current = unsafe { link.as_ref() };
         next = current.next();
         Some((link, current.hash))

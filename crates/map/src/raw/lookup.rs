@@ -28,7 +28,8 @@ impl Table {
         if !head.may_contain(hash, scale) {
             return None;
         }
-        let mut next = first_not_smaller(head.first(), hash);
+        // SAFETY: as below.
+        let mut next = unsafe { first_not_smaller(head.first(), hash) };
         while let Some(link) = NonNull::new(next) {
             // SAFETY: links reachable from a head stay allocated until a grace period after their removal (the contract
             // of `VacantEntry::insert`), and the guard was taken before we got here.
@@ -52,9 +53,13 @@ impl Table {
 ///
 /// At half an entry per bucket one lookup in five finds another link before its own, and no processor can predict which. With
 /// a branch here lookups in a table that fits the cache take half again as long (`relativist lookup --entries 2^12`).
+///
+/// # Safety
+///
+/// `first` is null or a link that is alive.
 #[inline(always)]
-fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Link {
-    // SAFETY: as in `find`.
+unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Link {
+    // SAFETY: alive, says the caller.
     match unsafe { first.as_ref() } {
         Some(link) => if_smaller(link.hash, hash, link.next(), first),
         None => first,

@@ -157,8 +157,10 @@ impl Table {
     }
 
     /// Resizes to so many buckets, rounded up to a power of two, at least 2, on the calling thread. Lookups and updates go
-    /// on meanwhile. Waits for readers once, and for another resize that is under way. An automatic table may be resized
-    /// again soon, if this size doesn't fit.
+    /// on meanwhile. Waits for readers once; before that for another resize that is under way, and after growing, for the
+    /// readers of the array left behind, if the next resize comes before they have gone or the array is larger than
+    /// [`relativist_rcu::MAX_DEFERRED_BYTES`] allows to leave to others. An automatic table may be resized again soon, if
+    /// this size doesn't fit.
     ///
     /// # Errors
     ///
@@ -168,11 +170,7 @@ impl Table {
     ///
     /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself.
     pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
-        assert!(
-            !is_reading(),
-            "resizing waits for readers, and inside a read section it would wait for itself: drop the Guard or the pinned \
-             handle of this thread first"
-        );
+        assert_outside_sections();
         self.core.resize_now(bits_for(buckets))
     }
 
@@ -186,6 +184,7 @@ impl Table {
     ///
     /// As [`Table::resize_to`].
     pub fn reserve(&self, additional: usize) -> Result<(), AllocError> {
+        assert_outside_sections();
         let wanted = policy::buckets_for(self.len().saturating_add(additional));
         if wanted > self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
@@ -200,6 +199,7 @@ impl Table {
     ///
     /// As [`Table::resize_to`].
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
+        assert_outside_sections();
         let wanted = policy::buckets_for(self.len());
         if wanted < self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
@@ -211,7 +211,9 @@ impl Table {
         let mut stats = Stats::new(array.len());
         for (bucket, head) in array.all().iter().enumerate() {
             let here = |hash: Hash| hash.bucket(array.scale()) == bucket;
-            stats.count_chain(links_from(head.load().first()).take_while(|&(_, hash)| here(hash)).count());
+            // SAFETY: found in this section.
+            let links = unsafe { links_from(head.load().first()) };
+            stats.count_chain(links.take_while(|&(_, hash)| here(hash)).count());
         }
         // Relaxed, all: statistics.
         let counts = &self.core.counts;
@@ -246,7 +248,10 @@ impl Table {
         let is_wanted = || core.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
         // AcqRel: pairs with the one in `resize_as_wanted`.
         if core.automatic && is_wanted() && !core.requested.swap(true, AcqRel) {
-            worker::request(Arc::downgrade(core));
+            if !worker::request(Arc::downgrade(core)) {
+                // Relaxed: as above. A later update asks again.
+                core.requested.store(false, Relaxed);
+            }
         }
     }
 }
@@ -317,7 +322,9 @@ impl Drop for Core {
         let array = unsafe { self.array.load() };
         for (bucket, head) in array.all().iter().enumerate() {
             let here = |hash: Hash| hash.bucket(array.scale()) == bucket;
-            for (link, _) in links_from(head.load().first()).take_while(|&(_, hash)| here(hash)) {
+            // SAFETY: ours alone.
+            let links = unsafe { links_from(head.load().first()) };
+            for (link, _) in links.take_while(|&(_, hash)| here(hash)) {
                 // SAFETY: the links in the table are the table's own, by the contract of `VacantEntry::insert`; no reader is
                 // left, because lookups borrow the table.
                 unsafe { (self.dispose)(link) };
@@ -326,6 +333,15 @@ impl Drop for Core {
         // SAFETY: as above.
         unsafe { array.free() };
     }
+}
+
+/// Waiting for readers, or for a resizer that does, is nothing for a reader.
+fn assert_outside_sections() {
+    assert!(
+        !is_reading(),
+        "resizing waits for readers, and inside a read section it would wait for itself: drop the Guard or the pinned handle \
+         of this thread first"
+    );
 }
 
 fn bits_for(buckets: usize) -> u32 {

@@ -111,7 +111,8 @@ fn fill(coarse: &Head, fines: &[Head], scale: Scale) {
     let word = if mutation::is("fill-unlocked") { coarse.load() } else { coarse.lock() };
     fines.iter().for_each(|fine| fine.store(Word::EMPTY.with_transition()));
     let mut last = None;
-    for (link, hash) in links_from(word.first()) {
+    // SAFETY: the chain is locked.
+    for (link, hash) in unsafe { links_from(word.first()) } {
         let fine = &fines[hash.bucket(scale) % fines.len()];
         let is_first = !last.replace(hash).is_some_and(|last| hash.shares_bucket(last, scale));
         let head = if is_first { fine.load().with_first(link.as_ptr()) } else { fine.load() };
@@ -132,7 +133,8 @@ fn cut(coarse: &Head, fines: &[Head], scale: Scale) {
     }
     let word = if mutation::is("cut-unlocked") { coarse.load() } else { coarse.lock() };
     let mut last: Option<(NonNull<Link>, Hash)> = None;
-    for (link, hash) in links_from(word.first()) {
+    // SAFETY: the chain is locked.
+    for (link, hash) in unsafe { links_from(word.first()) } {
         if let Some((last, _)) = last.replace((link, hash)).filter(|(_, its)| !its.shares_bucket(hash, scale)) {
             // SAFETY: in the chain that we have locked.
             unsafe { last.as_ref() }.set_next(null_mut());
@@ -157,7 +159,8 @@ fn join(coarse: &Head, fines: &[Head], scale: Scale) {
             // SAFETY: in a chain that we have locked.
             Some(last) => unsafe { last.as_ref() }.set_next(word.first()),
         }
-        for (link, hash) in links_from(word.first()) {
+        // SAFETY: the chain is locked.
+        for (link, hash) in unsafe { links_from(word.first()) } {
             joined = joined.with_summary_of(hash, scale);
             last = Some(link);
         }

@@ -11,7 +11,7 @@ use super::{Hash, Link, Table};
 /// A place in the table, under the lock of its bucket: either a link that matched, or where one would go.
 ///
 /// The lock is released by the method that makes a change, or when the entry is dropped. Lookups don't notice it; updates of
-/// the same bucket wait.
+/// the same bucket wait, and so does the resizer: an entry that is leaked blocks them for ever.
 pub enum Entry<'t> {
     /// A link matched.
     Occupied(OccupiedEntry<'t>),
@@ -99,7 +99,7 @@ impl VacantEntry<'_> {
     ///
     /// `new` is in no table, and none has given it back within the last grace period. It stays valid and in place while it is
     /// linked and, after it was replaced or removed, until a grace period has passed. The function given to [`Table::new`] can
-    /// dispose of it.
+    /// dispose of it, on any thread.
     ///
     /// # Panics
     ///

@@ -1,8 +1,6 @@
 //! Every key and every value is dropped exactly once, wherever it was at last.
 
 use std::hash::{Hash, Hasher};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use relativist::{HashMap, read};
 
@@ -40,34 +38,27 @@ fn insert(map: &Map, keys: std::ops::Range<u64>, tally: &'static Tally) {
     }
 }
 
-#[track_caller]
-fn assert_live(expected: u64, tally: &Tally) {
-    relativist_rcu::barrier();
-    assert_eq!(tally.live(), expected);
-    tally.assert_sound();
-}
-
 #[test]
 fn whatever_happens_to_the_entry() {
     static TALLY: Tally = Tally::new();
     let map = Map::new();
     insert(&map, 0..100, &TALLY);
-    assert_live(200, &TALLY);
+    TALLY.assert_live(200);
     insert(&map, 0..50, &TALLY); // replaced
-    assert_live(200, &TALLY);
+    TALLY.assert_live(200);
     for n in 0..25 {
         assert!(map.pin().remove(&Key::new(n, &TALLY)).is_some());
         assert!(map.pin().try_insert(Key::new(n + 50, &TALLY), Tracked::new(n, &TALLY)).is_err());
     }
-    assert_live(150, &TALLY);
+    TALLY.assert_live(150);
     map.pin().clear();
-    assert_live(0, &TALLY);
+    TALLY.assert_live(0);
     insert(&map, 0..100, &TALLY);
     map.resize_to(1024).unwrap();
     map.resize_to(2).unwrap();
-    assert_live(200, &TALLY);
+    TALLY.assert_live(200);
     drop(map);
-    assert_live(0, &TALLY);
+    TALLY.assert_live(0);
 }
 
 /// The resizer, if it is at work, is the last owner then.
@@ -78,12 +69,7 @@ fn when_the_map_goes_during_an_automatic_resize() {
         let map = Map::new();
         insert(&map, 0..20 * round, &TALLY);
     }
-    let end = Instant::now() + Duration::from_secs(60);
-    while TALLY.live() > 0 {
-        assert!(Instant::now() < end, "{} were never dropped", TALLY.live());
-        sleep(Duration::from_millis(1));
-    }
-    assert_live(0, &TALLY);
+    TALLY.assert_live(0);
 }
 
 #[test]
@@ -96,7 +82,7 @@ fn when_the_map_goes_inside_a_read_section() {
     assert!(map.remove(&Key::new(7, &TALLY), &guard).is_some());
     drop(map);
     drop(guard);
-    assert_live(0, &TALLY);
+    TALLY.assert_live(0);
 }
 
 #[test]
@@ -105,5 +91,5 @@ fn when_the_map_goes_on_another_thread() {
     let map = Map::new();
     insert(&map, 0..100, &TALLY);
     std::thread::spawn(move || drop(map)).join().unwrap();
-    assert_live(0, &TALLY);
+    TALLY.assert_live(0);
 }

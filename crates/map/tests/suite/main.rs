@@ -16,6 +16,7 @@ mod multimap;
 mod panics;
 #[path = "../support/random.rs"]
 mod random;
+mod reentrance;
 mod references;
 mod spread;
 #[path = "../support/tracked.rs"]

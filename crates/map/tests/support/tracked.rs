@@ -1,6 +1,8 @@
 //! Values that notice when they are torn, used after they were dropped, or dropped twice, and that are counted.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::random::mix;
 
@@ -18,12 +20,21 @@ impl Tally {
         Self { made: AtomicU64::new(0), dropped: AtomicU64::new(0), faults: AtomicU64::new(0) }
     }
 
-    /// How many values are alive.
-    pub fn live(&self) -> u64 {
+    fn live(&self) -> u64 {
         self.made.load(Relaxed) - self.dropped.load(Relaxed)
     }
 
-    pub fn assert_sound(&self) {
+    /// So many values are alive when all has been reclaimed, and nothing was wrong with any. That may take a moment: a map that is
+    /// dropped while the background thread resizes it goes when that is done.
+    #[track_caller]
+    pub fn assert_live(&self, expected: u64) {
+        let end = Instant::now() + Duration::from_secs(60);
+        relativist_rcu::barrier();
+        while self.live() != expected {
+            assert!(Instant::now() < end, "{} values are alive instead of {expected}", self.live());
+            sleep(Duration::from_millis(1));
+            relativist_rcu::barrier();
+        }
         assert_eq!(self.faults.load(Relaxed), 0, "values were dropped twice or overwritten");
     }
 }

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Breaks the algorithms one step at a time (src/mutation.rs of both crates), and demands that a test notices: each line of
+# crates/*/tests/mutations.txt says "mutation test-binary test-name [hangs]". A mutation that survives fails the script; a test
+# that does not end has noticed only where the table says that it hangs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+limit=100
+
+# Link-time optimisation costs minutes here, and brings nothing.
+export CARGO_PROFILE_RELEASE_LTO=off
+
+# build NAME FLAGS: the test binaries of both crates, listed as "crate binary path" in $target/mutation-NAME.list.
+build() {
+  RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --lib --tests --no-run \
+    --package relativist-rcu --package relativist --message-format json 2>"$target/mutation-$1.log" |
+    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(rcu|map)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
+    awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
+    { cat "$target/mutation-$1.log" >&2; exit 1; }
+}
+mkdir -p "$target"
+build plain "--cfg relativist_mutation"
+build loom "--cfg relativist_mutation --cfg relativist_loom"
+
+# executable CRATE BINARY: its path. `loom` and `loom-lib` are of the build for loom.
+executable() {
+  local list=plain binary=$2
+  case $2 in loom) list=loom ;; loom-lib) list=loom binary=lib ;; esac
+  awk -v crate="$1" -v binary="$binary" '$1 == crate && $2 == binary { print $3 }' "$target/mutation-$list.list"
+}
+
+# attempt CRATE MUTATION BINARY TEST: runs one test, and sets $status.
+attempt() {
+  local path output
+  path=$(executable "$1" "$3")
+  [ -n "$path" ] || { echo "mutation: crates/$1 has no test binary $3" >&2; exit 1; }
+  status=0
+  output=$(cd "crates/$1" && RELATIVIST_TORTURE_SECONDS=$seconds RELATIVIST_STRESS_SECONDS=$seconds RELATIVIST_MUTATION=$2 \
+    timeout "$limit" "$path" --exact "$4" 2>&1) || status=$?
+  grep -q 'running 1 test' <<<"$output" || { echo "mutation: $1/$3 has no test $4" >&2; exit 1; }
+}
+
+table() { grep -vE '^ *(#|$)' "crates/$1/tests/mutations.txt"; }
+
+# The same tests must pass without a mutation, or else they notice nothing.
+seconds=1
+for crate in rcu map; do
+  while read -r binary test; do
+    attempt "$crate" none "$binary" "$test"
+    [ "$status" -eq 0 ] || { echo "mutation: $crate/$binary $test fails without a mutation ($status)" >&2; exit 1; }
+  done < <(table "$crate" | awk '{ print $2, $3 }' | sort -u)
+done
+
+seconds=60 survivors=0 noticed=0
+for crate in rcu map; do
+  unlisted=$(grep -rhoE 'mutation::(is|unless)\("[^"]+"' "crates/$crate/src" | sed 's/.*"\(.*\)"/\1/' | sort -u |
+    comm -23 - <(sed 's/ .*//' "crates/$crate/tests/mutations.txt" | sort -u))
+  [ -z "$unlisted" ] || { echo "mutation: no test is named for" $unlisted "of crates/$crate" >&2; exit 1; }
+  while read -r mutation binary test hangs; do
+    attempt "$crate" "$mutation" "$binary" "$test"
+    if [ "$status" -eq 0 ] || { [ "$status" -eq 124 ] && [ "$hangs" != hangs ]; }; then
+      echo "SURVIVED  $crate $mutation: $binary $test ended with $status"
+      survivors=$((survivors + 1))
+    else
+      echo "noticed   $crate $mutation: $binary $test"
+      noticed=$((noticed + 1))
+    fi
+  done < <(table "$crate")
+done
+echo "$noticed mutations noticed, $survivors survived"
+[ "$survivors" -eq 0 ]

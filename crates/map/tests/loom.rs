@@ -66,6 +66,7 @@ unsafe fn dispose(link: NonNull<Link>) {
 /// A table, and the memory of all nodes that were ever in it.
 struct Scene {
     table: Table,
+    #[expect(clippy::vec_box, reason = "links stay in their place")]
     nodes: Mutex<Vec<Box<MaybeUninit<Node>>>>,
 }
 

@@ -247,11 +247,10 @@ impl Table {
         let core = &self.core;
         let is_wanted = || core.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
         // AcqRel: pairs with the one in `resize_as_wanted`.
-        if core.automatic && is_wanted() && !core.requested.swap(true, AcqRel) {
-            if !worker::request(Arc::downgrade(core)) {
-                // Relaxed: as above. A later update asks again.
-                core.requested.store(false, Relaxed);
-            }
+        let ours = core.automatic && is_wanted() && !core.requested.swap(true, AcqRel);
+        if ours && !worker::request(Arc::downgrade(core)) {
+            // Relaxed: nothing has been asked. A later update asks again.
+            core.requested.store(false, Relaxed);
         }
     }
 }

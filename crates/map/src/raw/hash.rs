@@ -7,7 +7,7 @@
 /// divided by the golden ratio does (Knuth's multiplicative hashing; Lever, "Linux Kernel Hash Table Behavior", ALS 2000,
 /// section 5). It spreads consecutive integers better than chance would; some strides come out worse, with up to six
 /// times the walk of random hashes (identity-hashed multiples of 2^16, say): for such keys take a real hash function.
-/// Multiplication by an odd number loses nothing: equal user hashes and equal [`Hash`]es are the same thing.
+/// Multiplication by an odd number loses nothing: equal user hashes and equal [`Hash`](struct@Hash)es are the same thing.
 ///
 /// ```
 /// use relativist::raw::Hash;

@@ -4,8 +4,8 @@
 //! executes through an [`Executor`], which adds the counters of that thread.
 //!
 //! One command can ask for more output than a connection should hold (`get` with thousands of keys of large values). So
-//! fetching stops when the output has reached a limit, and tells how far it got; the caller sends what there is and executes
-//! the same command again from there.
+//! fetching stops when the output has reached a limit, and tells where; the caller sends what there is and resumes from
+//! there.
 
 mod statistics;
 
@@ -15,7 +15,7 @@ use crate::gate::Gate;
 use crate::log::Log;
 use crate::options::PROTOCOL_VERSION;
 use crate::stats::{Counter, Counters, Registry};
-use relativist_memcache::{Arithmetic, Command, Keys, Rejection, RequestError, StoreVerb, reply};
+use relativist_memcache::{Arithmetic, Command, Rejection, RequestError, StoreVerb, reply};
 use std::sync::Arc;
 
 /// What all threads of a server share.
@@ -55,16 +55,27 @@ pub struct Settings {
 
 /// How an execution ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outcome {
+pub enum Outcome<'b> {
     /// The command is done.
     Done,
-    /// The output is full. Execute the command again when it was sent, with this many of its keys answered already.
+    /// The output is full. The fetch is to be resumed when it was sent.
     Paused {
-        /// Keys answered so far.
-        answered: usize,
+        /// What to do with the keys that are left.
+        fetch: Fetch,
+        /// The first of them, where it stands in the command line.
+        next: &'b [u8],
     },
     /// The client wants the connection closed.
     Quit,
+}
+
+/// What `get` and its relatives do with each key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Fetch {
+    /// The expiry that found items are given.
+    exptime: Option<i32>,
+    /// Whether the reply tells the unique.
+    with_unique: bool,
 }
 
 /// Executes commands on one thread.
@@ -81,12 +92,14 @@ impl<'s, E: Engine> Executor<'s, E> {
         Executor { service, counters, output_limit }
     }
 
-    /// Executes `command`, whose first `answered` keys were answered before, and appends the reply to `out`.
-    pub fn execute(&self, command: Command<'_>, answered: usize, out: &mut Vec<u8>) -> Outcome {
+    /// Executes `command` and appends the reply to `out`.
+    pub fn execute<'b>(&self, command: Command<'b>, out: &mut Vec<u8>) -> Outcome<'b> {
         match command {
-            Command::Get { keys, with_unique } => return self.get(keys, with_unique, answered, out),
+            Command::Get { keys, with_unique } => {
+                return self.fetch(Fetch { exptime: None, with_unique }, keys, out);
+            }
             Command::GetAndTouch { exptime, keys, with_unique } => {
-                return self.get_and_touch(exptime, keys, with_unique, answered, out);
+                return self.fetch(Fetch { exptime: Some(exptime), with_unique }, keys, out);
             }
             Command::Store { verb, key, flags, exptime, value, noreply } => {
                 answer(out, noreply, self.store(verb, key, Content { flags, exptime, value }));
@@ -106,10 +119,19 @@ impl<'s, E: Engine> Executor<'s, E> {
         Outcome::Done
     }
 
+    /// Goes on with a paused fetch; `rest` is its command line from the next key on.
+    pub fn resume<'b>(&self, fetch: Fetch, rest: &'b [u8], out: &mut Vec<u8>) -> Outcome<'b> {
+        let text = rest.strip_suffix(b"\n").unwrap_or(rest);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let keys = text.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        self.fetch(fetch, keys, out)
+    }
+
     /// Answers a request that the decoder refused; `line` is what it consumed.
     pub fn reject(&self, line: &[u8], rejection: &Rejection, out: &mut Vec<u8>) {
         match rejection.error {
             RequestError::TooLarge => self.counters.store_too_large.bump(),
+            RequestError::InvalidExptime if line.starts_with(b"flush_all") => self.counters.cmd_flush.bump(),
             RequestError::UnknownCommand if self.service.settings.debug_time && line.starts_with(b"debugtime") => {
                 return out.extend_from_slice(self.debug_time(line));
             }
@@ -123,45 +145,31 @@ impl<'s, E: Engine> Executor<'s, E> {
         self.service.engine.delete(key);
     }
 
-    fn get(&self, keys: Keys<'_>, with_unique: bool, answered: usize, out: &mut Vec<u8>) -> Outcome {
-        self.fetch(keys, answered, out, |key, out| {
-            self.counters.cmd_get.bump();
-            let lookup = self.service.engine.get(key, |hit| append_hit(out, key, with_unique, hit));
-            self.count_lookup(lookup, &self.counters.get_hits, &self.counters.get_misses);
-        })
-    }
-
-    fn get_and_touch(
-        &self,
-        exptime: i32,
-        keys: Keys<'_>,
-        with_unique: bool,
-        answered: usize,
-        out: &mut Vec<u8>,
-    ) -> Outcome {
-        self.fetch(keys, answered, out, |key, out| {
-            self.counters.cmd_touch.bump();
-            let lookup = self.service.engine.get_and_touch(key, exptime, |hit| append_hit(out, key, with_unique, hit));
-            self.count_lookup(lookup, &self.counters.touch_hits, &self.counters.touch_misses);
-        })
-    }
-
-    /// Has `one` answer each key, until the output is full.
-    fn fetch(
-        &self,
-        keys: Keys<'_>,
-        answered: usize,
-        out: &mut Vec<u8>,
-        mut one: impl FnMut(&[u8], &mut Vec<u8>),
-    ) -> Outcome {
-        for (index, key) in keys.enumerate().skip(answered) {
+    /// Answers each key, until the output is full.
+    fn fetch<'b>(&self, fetch: Fetch, keys: impl Iterator<Item = &'b [u8]>, out: &mut Vec<u8>) -> Outcome<'b> {
+        for next in keys {
             if out.len() >= self.output_limit {
-                return Outcome::Paused { answered: index };
+                return Outcome::Paused { fetch, next };
             }
-            one(key, out);
+            match fetch.exptime {
+                None => self.get(next, fetch.with_unique, out),
+                Some(exptime) => self.get_and_touch(exptime, next, fetch.with_unique, out),
+            }
         }
         out.extend_from_slice(reply::END);
         Outcome::Done
+    }
+
+    fn get(&self, key: &[u8], with_unique: bool, out: &mut Vec<u8>) {
+        self.counters.cmd_get.bump();
+        let lookup = self.service.engine.get(key, |hit| append_hit(out, key, with_unique, hit));
+        self.count_lookup(lookup, &self.counters.get_hits, &self.counters.get_misses);
+    }
+
+    fn get_and_touch(&self, exptime: i32, key: &[u8], with_unique: bool, out: &mut Vec<u8>) {
+        self.counters.cmd_touch.bump();
+        let lookup = self.service.engine.get_and_touch(key, exptime, |hit| append_hit(out, key, with_unique, hit));
+        self.count_lookup(lookup, &self.counters.touch_hits, &self.counters.touch_misses);
     }
 
     fn count_lookup(&self, lookup: Lookup, hits: &Counter, misses: &Counter) {

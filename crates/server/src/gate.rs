@@ -25,13 +25,14 @@ impl Gate {
         if self.inside() >= self.limit {
             return None;
         }
-        // Relaxed (all accesses): a count that guards no memory.
+        // Relaxed: a count that guards no memory; only this thread raises it, so it cannot pass the limit.
         self.inside.fetch_add(1, Ordering::Relaxed);
         Some(Pass(Arc::clone(self)))
     }
 
     /// How many are inside.
     pub fn inside(&self) -> usize {
+        // Relaxed: a count that guards no memory; a pass dropped just now may still be counted.
         self.inside.load(Ordering::Relaxed)
     }
 
@@ -43,6 +44,7 @@ impl Gate {
 
 impl Drop for Pass {
     fn drop(&mut self) {
+        // Relaxed: a count that guards no memory; what the pass stood for needs no handing over.
         self.0.inside.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,6 +1,7 @@
 //! Messages to the operator, on stderr.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// From which verbosity (the number of `-v`) on a message is wanted.
@@ -44,7 +45,8 @@ impl Log {
     /// Writes a message if it is wanted.
     pub fn say(&self, level: Level, message: fmt::Arguments<'_>) {
         if level as u8 <= self.verbosity() {
-            eprintln!("relativistd: {message}");
+            // A stderr that is gone is no reason to stop serving, and there is nobody else to tell.
+            let _ = writeln!(io::stderr().lock(), "relativistd: {message}");
         }
     }
 }

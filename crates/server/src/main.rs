@@ -4,6 +4,7 @@ use mimalloc::MiMalloc;
 use relativistd::{Options, Server, StartError, Stopper, options};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
 
@@ -23,7 +24,8 @@ fn main() -> ExitCode {
     match serve(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("relativistd: {error}");
+            // The exit status tells as much if stderr is gone.
+            let _ = writeln!(io::stderr().lock(), "relativistd: {error}");
             error.exit_status().into()
         }
     }

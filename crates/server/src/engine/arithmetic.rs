@@ -9,9 +9,6 @@ pub enum Direction {
     Down,
 }
 
-/// Digits of the largest number.
-pub(super) const MAX_DIGITS: usize = 20;
-
 /// The number that `text` stands for: decimal digits (leading zeros allowed), then possibly a space and anything. None if
 /// there is no digit, another byte follows, or the number needs more than 64 bits.
 pub(super) fn parse(text: &[u8]) -> Option<u64> {

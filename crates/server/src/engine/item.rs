@@ -16,6 +16,7 @@ use super::expiry::Expiry;
 use super::memory::{self, Memory, OutOfMemory};
 use relativist::raw::{Hash, Link};
 use std::alloc::{Layout, alloc, dealloc};
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,9 +27,10 @@ pub const MAX_KEY: usize = 250;
 /// Bytes that an item occupies besides its key and value.
 pub const ITEM_OVERHEAD: usize = size_of::<Item>();
 
-/// The header. The bytes of key and value follow it in the same allocation.
+/// The header. The bytes of key and value follow it in the same allocation: out of the reach of a `&Item`, so items are
+/// handed around as [`ItemRef`].
 #[repr(C)]
-pub(super) struct Item {
+struct Item {
     /// First, so that a pointer to the link is a pointer to the item.
     link: Link,
     unique: u64,
@@ -38,60 +40,85 @@ pub(super) struct Item {
     key_len: u32,
 }
 
-impl Item {
+/// An item that is linked, or was, and stays allocated for `'a`.
+#[derive(Clone, Copy)]
+pub(super) struct ItemRef<'a> {
+    /// Good for the whole allocation.
+    item: NonNull<Item>,
+    lifetime: PhantomData<&'a Item>,
+}
+
+impl<'a> ItemRef<'a> {
     /// The item that `link` is embedded in.
     ///
     /// # Safety
-    /// `link` is the link of an item, and the item stays allocated for `'a`.
-    pub(super) unsafe fn of_link<'a>(link: NonNull<Link>) -> &'a Item {
-        // SAFETY: the link is the first field of a `repr(C)` struct, so the address is the item's; the caller says that it
-        // lives for 'a. Nobody has a mutable reference: items are shared once they are linked.
-        unsafe { link.cast::<Item>().as_ref() }
+    /// `link` comes from [`Draft::into_link`], directly or by way of the table, and the item stays allocated for `'a`.
+    pub(super) unsafe fn of_link(link: NonNull<Link>) -> ItemRef<'a> {
+        // The link is the first field of a `repr(C)` struct, so the address is the item's.
+        ItemRef { item: link.cast(), lifetime: PhantomData }
     }
 
-    pub(super) fn key(&self) -> &[u8] {
-        // SAFETY: `key_len` bytes after the header were initialised by `Draft::new`, in the same allocation, and are not
+    fn header(self) -> &'a Item {
+        // SAFETY: the promise made to `of_link`. Nobody has a mutable reference: items are shared once they are linked.
+        unsafe { self.item.as_ref() }
+    }
+
+    /// `length` of the bytes behind the header, from `start` on.
+    ///
+    /// # Safety
+    /// The item has them.
+    unsafe fn bytes(self, start: usize, length: usize) -> &'a [u8] {
+        // SAFETY: within the allocation that `item` points to, by the caller's promise; initialised by `Draft::new`, and not
         // written again.
-        unsafe { std::slice::from_raw_parts(self.bytes(), self.key_len as usize) }
+        unsafe { NonNull::slice_from_raw_parts(self.item.add(1).cast::<u8>().add(start), length).as_ref() }
     }
 
-    pub(super) fn value(&self) -> &[u8] {
-        // SAFETY: as for the key, which these `value_len` bytes follow.
-        unsafe { std::slice::from_raw_parts(self.bytes().add(self.key_len as usize), self.value_len as usize) }
+    pub(super) fn key(self) -> &'a [u8] {
+        // SAFETY: the first bytes are the key.
+        unsafe { self.bytes(0, self.header().key_len as usize) }
     }
 
-    pub(super) fn unique(&self) -> u64 {
-        self.unique
+    pub(super) fn value(self) -> &'a [u8] {
+        let header = self.header();
+        // SAFETY: the value follows the key.
+        unsafe { self.bytes(header.key_len as usize, header.value_len as usize) }
     }
 
-    pub(super) fn expiry(&self) -> Expiry {
+    pub(super) fn unique(self) -> u64 {
+        self.header().unique
+    }
+
+    pub(super) fn expiry(self) -> Expiry {
         // Relaxed: the word stands for itself, and bucket locks order updates of the same item.
-        Expiry::from_bits(self.expiry.load(Ordering::Relaxed))
+        Expiry::from_bits(self.header().expiry.load(Ordering::Relaxed))
     }
 
-    pub(super) fn set_expiry(&self, expiry: Expiry) {
+    pub(super) fn set_expiry(self, expiry: Expiry) {
         // Relaxed: as in `expiry`.
-        self.expiry.store(expiry.to_bits(), Ordering::Relaxed);
+        self.header().expiry.store(expiry.to_bits(), Ordering::Relaxed);
     }
 
     /// What clients see of it.
-    pub(super) fn hit(&self) -> Hit<'_> {
-        Hit { flags: self.flags, unique: self.unique, value: self.value() }
+    pub(super) fn hit(self) -> Hit<'a> {
+        let header = self.header();
+        Hit { flags: header.flags, unique: header.unique, value: self.value() }
     }
 
     /// The recipe of an item that takes this one's place with another value.
-    pub(super) fn successor<'a>(&'a self, value: [&'a [u8]; 2]) -> Recipe<'a> {
-        Recipe { hash: self.link.hash(), key: self.key(), flags: self.flags, expiry: self.expiry(), value }
+    pub(super) fn successor(self, value: [&'a [u8]; 2]) -> Recipe<'a> {
+        let header = self.header();
+        Recipe { hash: header.link.hash(), key: self.key(), flags: header.flags, expiry: self.expiry(), value }
     }
 
     /// Bytes of the whole allocation.
-    pub(super) fn size(&self) -> usize {
-        size_for(self.key_len as usize, self.value_len as usize)
+    pub(super) fn size(self) -> usize {
+        self.header().size()
     }
+}
 
-    fn bytes(&self) -> *const u8 {
-        // One past the header, still inside the allocation: see `Draft::new`.
-        std::ptr::from_ref(self).wrapping_add(1).cast()
+impl Item {
+    fn size(&self) -> usize {
+        size_for(self.key_len as usize, self.value_len as usize)
     }
 }
 
@@ -131,7 +158,7 @@ impl<'m> Draft<'m> {
         // SAFETY: the size is not zero, it includes the header.
         let Some(item) = NonNull::new(unsafe { alloc(layout(size)) }) else {
             memory.release(size);
-            return Err(OutOfMemory);
+            return Err(OutOfMemory { requested: size });
         };
         let item = item.cast::<Item>();
         // SAFETY: fresh memory of `layout(size)`, which holds a header and the bytes of this recipe.
@@ -235,7 +262,7 @@ mod tests {
         let draft = Draft::new(&recipe(&[b'k'; MAX_KEY], [b"one", b"two"]), &memory, 0).unwrap();
         let link = draft.into_link(42);
         // SAFETY: linked nowhere, freed below.
-        let item = unsafe { Item::of_link(link) };
+        let item = unsafe { ItemRef::of_link(link) };
         assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &b"onetwo"[..]));
         assert_eq!((item.hit().flags, item.unique(), item.size()), (7, 42, 40 + 250 + 6));
         // SAFETY: `item` is not used after this.
@@ -247,7 +274,8 @@ mod tests {
         let memory = Memory::new(100);
         let draft = Draft::new(&recipe(b"k", [b"", b""]), &memory, 50).unwrap();
         assert_eq!(memory.linked(), 41);
-        assert!(Draft::new(&recipe(b"k", [b"", b""]), &memory, 50).is_err());
+        let refused = Draft::new(&recipe(b"k", [b"", b""]), &memory, 50).err();
+        assert_eq!(refused, Some(OutOfMemory { requested: 41 }));
         drop(draft);
         assert_eq!(memory.linked(), 0);
         assert!(Draft::new(&recipe(b"k", [b"123456789", b"0"]), &memory, 50).is_err(), "51 + 50 > 100");

@@ -16,7 +16,7 @@ use super::arithmetic::{self, Direction};
 use super::expiry::Expiry;
 use super::flush::Flush;
 use super::hash::KeyHasher;
-use super::item::{self, Draft, ITEM_OVERHEAD, Item, Recipe};
+use super::item::{self, Draft, ItemRef, Recipe};
 use super::memory::{Memory, OutOfMemory};
 use super::{Content, CountError, Engine, Hit, Lookup, Mode, Store, TableStats, Usage};
 use crate::clock::Clock;
@@ -61,7 +61,8 @@ impl Relativistic {
     /// When there is not even memory for the smallest table.
     pub fn new(clock: Arc<Clock>, limit: usize, max_value: usize) -> Result<Relativistic, OutOfMemory> {
         Ok(Relativistic {
-            table: Table::new(FEWEST_BUCKETS, Resizing::Automatic, item::free_unshared).map_err(|_| OutOfMemory)?,
+            table: Table::new(FEWEST_BUCKETS, Resizing::Automatic, item::free_unshared)
+                .map_err(|_| OutOfMemory { requested: FEWEST_BUCKETS * size_of::<usize>() })?,
             hasher: KeyHasher::new(),
             created: clock.now(),
             clock,
@@ -84,7 +85,7 @@ impl Relativistic {
     }
 
     /// `Hit` if the item is there for clients.
-    fn state(&self, item: &Item, now: u32) -> Lookup {
+    fn state(&self, item: ItemRef<'_>, now: u32) -> Lookup {
         if item.expiry().has_passed(now) {
             Lookup::Expired
         } else if self.flush.covers(item.unique()) {
@@ -101,7 +102,7 @@ impl Relativistic {
         key: &[u8],
         now: u32,
         guard: &'g Guard,
-        decide: impl FnOnce(Option<&'g Item>, Lookup) -> (Change<'e>, R),
+        decide: impl FnOnce(Option<ItemRef<'g>>, Lookup) -> (Change<'e>, R),
     ) -> R {
         match self.table.entry(self.hash(key), has_key(key), guard) {
             Entry::Vacant(entry) => {
@@ -116,7 +117,7 @@ impl Relativistic {
             Entry::Occupied(entry) => {
                 // SAFETY: the links of this table are those of items, and what was linked during the read section of
                 // `guard` stays allocated until it ends.
-                let item: &'g Item = unsafe { Item::of_link(entry.get()) };
+                let item: ItemRef<'g> = unsafe { ItemRef::of_link(entry.get()) };
                 let state = self.state(item, now);
                 let (change, result) = decide((state == Lookup::Hit).then_some(item), state);
                 let unlinked = match change {
@@ -132,7 +133,7 @@ impl Relativistic {
     }
 
     /// [`update`](Self::update) in a read section of its own.
-    fn update_alone<'e, R>(&'e self, key: &[u8], decide: impl FnOnce(Option<&Item>) -> (Change<'e>, R)) -> R {
+    fn update_alone<'e, R>(&'e self, key: &[u8], decide: impl FnOnce(Option<ItemRef<'_>>) -> (Change<'e>, R)) -> R {
         let now = self.begin();
         self.update(key, now, &relativist_rcu::read(), |item, _| decide(item))
     }
@@ -142,7 +143,7 @@ impl Relativistic {
         &'e self,
         key: &[u8],
         absent: R,
-        make: impl FnOnce(&Item) -> Result<(Change<'e>, R), OutOfMemory>,
+        make: impl FnOnce(ItemRef<'_>) -> Result<(Change<'e>, R), OutOfMemory>,
     ) -> Result<R, OutOfMemory> {
         self.update_alone(key, |item| match item.map(make) {
             None => (Change::Keep, Ok(absent)),
@@ -160,7 +161,7 @@ impl Relativistic {
     /// Frees an unlinked item when no reader can see it any more.
     fn retire(&self, link: NonNull<Link>) {
         // SAFETY: unlinked by this thread and not retired yet, so still allocated.
-        let size = unsafe { Item::of_link(link) }.size();
+        let size = unsafe { ItemRef::of_link(link) }.size();
         self.memory.retire(size);
         // SAFETY: 1. no new reader finds the item, it is unlinked; 2. it was counted as retired; 3. `reclaim` may run on any
         // thread: items are plain memory.
@@ -171,11 +172,11 @@ impl Relativistic {
         Draft::new(recipe, &self.memory, self.table_bytes())
     }
 
-    /// Runs `attempt`; if it lacks room for about `size` bytes that are only waiting to be freed, lets them be freed and
-    /// runs it once more.
-    fn with_room<R>(&self, size: usize, mut attempt: impl FnMut() -> Result<R, OutOfMemory>) -> Result<R, OutOfMemory> {
+    /// Runs `attempt`; if what it lacks is taken by bytes that are only waiting to be freed, lets them be freed and runs it
+    /// once more.
+    fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, OutOfMemory>) -> Result<R, OutOfMemory> {
         attempt().or_else(|full| {
-            if !self.memory.would_fit(size, self.table_bytes()) {
+            if !self.memory.would_fit(full.requested, self.table_bytes()) {
                 return Err(full);
             }
             relativist_rcu::barrier();
@@ -191,7 +192,7 @@ impl Relativistic {
             expiry: Expiry::from_protocol(content.exptime, self.begin()),
             value: [content.value, b""],
         };
-        let Ok(draft) = self.with_room(recipe.size(), || self.draft(&recipe)) else {
+        let Ok(draft) = self.with_room(|| self.draft(&recipe)) else {
             if mode == Mode::Set {
                 self.delete(key);
             }
@@ -214,14 +215,14 @@ impl Relativistic {
     }
 
     fn join(&self, key: &[u8], addition: &[u8], order: for<'v> fn(&'v [u8], &'v [u8]) -> [&'v [u8]; 2]) -> Store {
-        let grow = |item: &Item| {
+        let grow = |item: ItemRef<'_>| {
             let recipe = item.successor(order(item.value(), addition));
             if recipe.value_len() > self.max_value {
                 return Ok((Change::Keep, Store::NotStored));
             }
             Ok((Change::Put(self.draft(&recipe)?), Store::Stored))
         };
-        self.with_room(addition.len(), || self.update_from(key, Store::NotStored, grow)).unwrap_or(Store::OutOfMemory)
+        self.with_room(|| self.update_from(key, Store::NotStored, grow)).unwrap_or(Store::OutOfMemory)
     }
 
     /// Unlinks the item under `key` if it is dead.
@@ -243,7 +244,7 @@ impl Engine for Relativistic {
             return Lookup::Miss;
         };
         // SAFETY: a link of an item, found inside the read section, which outlives `item`.
-        let item = unsafe { Item::of_link(link) };
+        let item = unsafe { ItemRef::of_link(link) };
         let state = self.state(item, now);
         if state == Lookup::Hit {
             visit(item.hit());
@@ -279,7 +280,7 @@ impl Engine for Relativistic {
     }
 
     fn count(&self, key: &[u8], direction: Direction, delta: u64) -> Result<u64, CountError> {
-        let step = |item: &Item| {
+        let step = |item: ItemRef<'_>| {
             let Some(number) = arithmetic::parse(item.value()) else {
                 return Ok((Change::Keep, Err(CountError::NotANumber)));
             };
@@ -288,8 +289,7 @@ impl Engine for Relativistic {
             let draft = self.draft(&item.successor([text.as_bytes(), b""]))?;
             Ok((Change::Put(draft), Ok(number)))
         };
-        let size = ITEM_OVERHEAD + key.len() + arithmetic::MAX_DIGITS;
-        self.with_room(size, || self.update_from(key, Err(CountError::NotFound), step))?
+        self.with_room(|| self.update_from(key, Err(CountError::NotFound), step))?
     }
 
     fn delete(&self, key: &[u8]) -> bool {
@@ -305,6 +305,8 @@ impl Engine for Relativistic {
         match Expiry::from_protocol(exptime, now).to_bits() {
             second if second > now => self.flush.at(second),
             second if exptime > 0 && second < self.created => self.flush.cancel(),
+            // Also for a moment that has passed since the start: items do not know when they were stored, and a cache may
+            // drop too much, but must not keep what it was told to drop.
             _ => self.flush.now(&self.last_unique),
         }
     }
@@ -328,5 +330,5 @@ impl Engine for Relativistic {
 /// Whether a link that the table shows belongs to the item with this key.
 fn has_key(key: &[u8]) -> impl Fn(NonNull<Link>) -> bool {
     // SAFETY: the table holds links of items only, and shows those that the caller's read section protects.
-    move |link| unsafe { Item::of_link(link) }.key() == key
+    move |link| unsafe { ItemRef::of_link(link) }.key() == key
 }

@@ -12,8 +12,12 @@ use relativist_memcache::reply;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const EVENTS: usize = 64;
+
+/// Connections accepted from a listener before the clock, the other listeners and a stop get their turn.
+const ACCEPTS: usize = 64;
 
 /// What the waker's events carry; listeners carry their index.
 const WAKER: Token = Token(usize::MAX);
@@ -76,34 +80,44 @@ impl<E> Acceptor<E> {
     pub(crate) fn run(mut self, workers: Vec<WorkerHandle>) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         let mut turn = workers.iter().cycle();
+        let mut may_be_more = false;
         // Acquire: pairs with the Release in `Stopper::stop`.
         while !self.stopper.is_stopped.load(Ordering::Acquire) {
-            match self.poll.poll(&mut events, Some(self.service.ticker.until_next_tick())) {
+            let timeout = if may_be_more { Duration::ZERO } else { self.service.ticker.until_next_tick() };
+            match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
             self.service.ticker.tick();
             // Not only those with an event: accepting may have failed the last time, for lack of descriptors say, and what
             // is still waiting is not announced again.
+            may_be_more = false;
             for listener in &self.listeners {
-                self.accept_all(listener, &mut turn)?;
+                may_be_more |= self.accept_some(listener, &mut turn)?;
             }
         }
         Ok(())
     }
 
-    fn accept_all<'w>(&self, listener: &Listener, turn: &mut impl Iterator<Item = &'w WorkerHandle>) -> io::Result<()> {
-        loop {
+    /// Accepts what is waiting, up to [`ACCEPTS`]. True if there may be more.
+    fn accept_some<'w>(
+        &self,
+        listener: &Listener,
+        turn: &mut impl Iterator<Item = &'w WorkerHandle>,
+    ) -> io::Result<bool> {
+        for _ in 0..ACCEPTS {
             match listener.accept() {
                 Ok(stream) => self.admit(stream, turn)?,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if is_passing(&error) => (),
                 Err(error) => {
                     self.service.log.say(Level::Warning, format_args!("cannot accept a connection: {error}"));
-                    return Ok(());
+                    // There may be, but trying again at once would fail the same way.
+                    return Ok(false);
                 }
             }
         }
+        Ok(true)
     }
 
     fn admit<'w>(&self, stream: Stream, turn: &mut impl Iterator<Item = &'w WorkerHandle>) -> io::Result<()> {

@@ -8,7 +8,7 @@
 use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
 use crate::engine::Engine;
-use crate::execute::{Executor, Outcome};
+use crate::execute::{Executor, Fetch, Outcome};
 use crate::gate::Pass;
 use crate::stats::Counters;
 use mio::event::Event;
@@ -25,12 +25,12 @@ pub(super) struct Connection {
     pub(super) stream: Stream,
     /// Whether it stands in the worker's queue.
     pub(super) is_queued: bool,
-    limits: Limits,
     decoder: Decoder,
     input: Input,
     output: Output,
-    /// Keys of the first unread command that were answered already.
-    answered: usize,
+    /// A fetch that was paused, and how much of the unread input is the rest of its line, which begins with the next key.
+    /// It is kept so that the line is decoded once, however often its replies fill the output.
+    paused_fetch: Option<(Fetch, usize)>,
     /// Whether execution stopped for lack of room in the output.
     is_paused: bool,
     /// Whether the socket may have something to read.
@@ -61,11 +61,10 @@ impl Connection {
             _pass: pass,
             stream,
             is_queued: false,
-            limits,
             decoder: Decoder::new(limits),
             input: Input::default(),
             output: Output::default(),
-            answered: 0,
+            paused_fetch: None,
             is_paused: false,
             is_readable: false,
             is_half_closed: false,
@@ -164,42 +163,40 @@ impl Connection {
 
     /// Executes one command. False if it has not arrived as a whole.
     fn execute_one<E: Engine>(&mut self, executor: &Executor<'_, E>) -> bool {
-        if self.answered > 0 {
-            // The command is decoded once more; it begins the input, as with a fresh decoder.
-            self.decoder = Decoder::new(self.limits);
-        }
         let input = self.input.unread();
         let output = self.output.bytes();
-        let consumed = match self.decoder.decode(input) {
-            Decoded::Command { consumed, command } => match executor.execute(command, self.answered, output) {
-                Outcome::Done => consumed,
-                Outcome::Paused { answered } => {
-                    (self.answered, self.is_paused) = (answered, true);
-                    return true;
+        let (outcome, length) = match self.paused_fetch.take() {
+            Some((fetch, length)) => (executor.resume(fetch, &input[..length], output), length),
+            None => match self.decoder.decode(input) {
+                Decoded::Command { consumed, command } => (executor.execute(command, output), consumed),
+                Decoded::Reject { consumed, rejection } => {
+                    executor.reject(&input[..consumed], &rejection, output);
+                    (Outcome::Done, consumed)
                 }
-                Outcome::Quit => {
-                    self.is_closing = true;
-                    consumed
+                Decoded::Invalidate { consumed, key } => {
+                    executor.invalidate(key);
+                    (Outcome::Done, consumed)
                 }
+                Decoded::Incomplete { consumed, .. } => {
+                    self.input.consume(consumed);
+                    return false;
+                }
+                Decoded::Close => (Outcome::Quit, 0),
             },
-            Decoded::Reject { consumed, rejection } => {
-                executor.reject(&input[..consumed], &rejection, output);
-                consumed
+        };
+        let consumed = match outcome {
+            Outcome::Done => length,
+            Outcome::Paused { fetch, next } => {
+                let answered = next.as_ptr().addr() - input.as_ptr().addr();
+                self.paused_fetch = Some((fetch, length - answered));
+                self.is_paused = true;
+                answered
             }
-            Decoded::Invalidate { consumed, key } => {
-                executor.invalidate(key);
-                consumed
-            }
-            Decoded::Incomplete { consumed, .. } => {
-                self.input.consume(consumed);
-                return false;
-            }
-            Decoded::Close => {
+            Outcome::Quit => {
                 self.is_closing = true;
-                return true;
+                length
             }
         };
-        self.answered = 0;
         self.input.consume(consumed);
         true
     }

@@ -97,7 +97,7 @@ impl<E: Engine> Worker<E> {
             }
             for event in &events {
                 if event.token() == WAKER {
-                    if !self.admit_newcomers()? {
+                    if !self.admit_newcomers() {
                         return Ok(());
                     }
                 } else if let Some(connection) = self.connections.get_mut(event.token().0) {
@@ -110,22 +110,25 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Takes over the connections handed in. False when there will be no more.
-    fn admit_newcomers(&mut self) -> io::Result<bool> {
+    fn admit_newcomers(&mut self) -> bool {
         loop {
             match self.inbox.try_recv() {
-                Ok(newcomer) => self.admit(newcomer)?,
-                Err(TryRecvError::Empty) => return Ok(true),
-                Err(TryRecvError::Disconnected) => return Ok(false),
+                Ok(newcomer) => self.admit(newcomer),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    fn admit(&mut self, Newcomer { mut stream, pass }: Newcomer) -> io::Result<()> {
+    /// Takes a connection over. One that the kernel won't watch (for lack of memory, say) is closed; the others stay.
+    fn admit(&mut self, Newcomer { mut stream, pass }: Newcomer) {
         let entry = self.connections.vacant_entry();
-        self.poll.registry().register(&mut stream, Token(entry.key()), Interest::READABLE | Interest::WRITABLE)?;
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut stream, Token(entry.key()), interests) {
+            return self.service.log.say(Level::Warning, format_args!("cannot serve a connection: {error}"));
+        }
         let limits = Limits { max_value: self.service.settings.max_value };
         entry.insert(Connection::new(stream, limits, pass));
-        Ok(())
     }
 
     /// One turn for everybody who is in the queue now.

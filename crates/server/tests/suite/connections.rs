@@ -74,11 +74,11 @@ fn a_fetch_that_pauses_counts_every_key_once() {
     let server = Running::start("-t 1");
     let mut client = server.connect();
     client.ask(format!("set k 0 0 100000\r\n{}\r\n", "x".repeat(100_000)), "STORED\r\n");
-    client.send(format!("gat 0{}\r\n", " k none".repeat(40)));
+    client.send(format!("gat 0{} \r\nversion\r\n", "  k none".repeat(40)));
     for _ in 0..40 {
         client.expect(format!("VALUE k 0 100000\r\n{}\r\n", "x".repeat(100_000)));
     }
-    client.expect("END\r\n");
+    client.expect("END\r\nVERSION 1.6.45\r\n");
     client.send("stats\r\n");
     let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
     for line in ["STAT cmd_touch 80\r\n", "STAT touch_hits 40\r\n", "STAT touch_misses 40\r\n"] {

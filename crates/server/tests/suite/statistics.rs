@@ -42,14 +42,14 @@ fn commands_move_the_counters() {
         "set a 0 0 1\r\n1\r\nget a\r\nget a none\r\ngets none\r\nadd a 0 0 1\r\nx\r\nappend a 0 0 1\r\n2\r\n\
          incr a 1\r\nincr none 1\r\ndecr a 1\r\ndecr none 1\r\ndecr none 1\r\ndelete none\r\ntouch a 0\r\n\
          gat 0 a none\r\ncas a 0 0 1 0\r\nx\r\ncas none 0 0 1 0\r\nx\r\nset gone 0 -1 1\r\nx\r\nget gone\r\n\
-         flush_all\r\nget a\r\nset b 0 0 1\r\nx\r\ndelete b\r\nset c 0 0 2000000\r\n",
+         flush_all\r\nflush_all x\r\nget a\r\nset b 0 0 1\r\nx\r\ndelete b\r\nset c 0 0 2000000\r\n",
     );
     client.send(vec![b'x'; 2_000_002]);
     client.read_until(b"SERVER_ERROR object too large for cache\r\n");
     let wanted = [
         ("cmd_get", 6),
         ("cmd_set", 7),
-        ("cmd_flush", 1),
+        ("cmd_flush", 2),
         ("cmd_touch", 3),
         ("get_hits", 2),
         ("get_misses", 4),

@@ -67,7 +67,7 @@ pub struct Args {
 enum ReadBarrier {
     /// The waiting thread, by the membarrier system call
     Membarrier,
-    /// Every reader, by a fence when it enters and leaves
+    /// Every reader, by a fence when it enters
     Fence,
 }
 

@@ -42,12 +42,13 @@ impl<H: TableHasher> Relativist<H> {
         GuardKept(Arc::clone(&self.0))
     }
 
-    /// Waits until the background worker has given the table the size it wants it to have.
+    /// Waits until the background worker has given the table the size it wants it to have: no resize is under way, and none
+    /// has come about since the last look. Gives up after a minute.
     fn settle(&self) {
         let mut before = 0;
-        for _ in 0..100 {
-            let now = self.0.stats().buckets;
-            if now == before {
+        for _ in 0..1200 {
+            let now = self.0.buckets();
+            if now == before && !self.0.is_resizing() {
                 break;
             }
             before = now;

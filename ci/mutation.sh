@@ -43,13 +43,13 @@ attempt() {
 
 table() { grep -vE '^ *(#|$)' "crates/$1/tests/mutations.txt"; }
 
-# The same tests must pass without a mutation, or else they notice nothing.
+# The same tests must pass without a mutation, or else they notice nothing. (Of the models, ci/loom.sh sees to that.)
 seconds=1
 for crate in rcu map; do
   while read -r binary test; do
     attempt "$crate" none "$binary" "$test"
     [ "$status" -eq 0 ] || { echo "mutation: $crate/$binary $test fails without a mutation ($status)" >&2; exit 1; }
-  done < <(table "$crate" | awk '{ print $2, $3 }' | sort -u)
+  done < <(table "$crate" | awk '$2 !~ /^loom/ { print $2, $3 }' | sort -u)
 done
 
 seconds=60 survivors=0 noticed=0

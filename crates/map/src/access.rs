@@ -146,11 +146,9 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        match self.table.entry(self.hash(key), self.has_key(key), guard) {
-            Entry::Vacant(_) => None,
-            // SAFETY: just unlinked by us.
-            Entry::Occupied(entry) => Some(unsafe { self.retire(entry.remove()) }),
-        }
+        let removed = self.table.remove(self.hash(key), self.has_key(key), guard)?;
+        // SAFETY: just unlinked by us.
+        Some(unsafe { self.retire(removed) })
     }
 
     /// Removes the entries that are in the map when it gets to them, one by one.

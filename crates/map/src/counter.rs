@@ -1,15 +1,16 @@
 //! The number of entries, counted in stripes so that updaters on different processors share no line.
 
-use std::cell::Cell;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
-use crate::sync::{AtomicIsize, AtomicUsize, Relaxed};
+use relativist_rcu::Guard;
 
-/// Stripes beyond this many bring nothing but longer sums.
+use crate::sync::{AtomicIsize, Relaxed};
+
+/// More stripes of threads' own bring nothing but longer sums.
 const MAX_STRIPES: usize = 64;
 
-/// A count split over stripes.
+/// A count split over stripes: one for each of the first threads, which needs no read-modify-write, and one for all others.
 pub(crate) struct Counter {
     stripes: Box<[Stripe]>,
 }
@@ -17,24 +18,43 @@ pub(crate) struct Counter {
 /// Two cache lines, because processors fetch pairs.
 #[repr(align(128))]
 #[derive(Default)]
-struct Stripe(AtomicIsize);
+struct Stripe {
+    count: AtomicIsize,
+    /// What `count` was when its owner was last told to look at the sum.
+    looked: AtomicIsize,
+}
 
 impl Counter {
     pub(crate) fn new() -> Self {
         Self { stripes: (0..stripes()).map(|_| Stripe::default()).collect() }
     }
 
-    /// Adds to the calling thread's stripe, and returns what the stripe holds.
+    /// Adds to the calling thread's stripe. Says whether that has changed by `interval` since it was last so.
     #[inline]
-    pub(crate) fn add(&self, n: isize) -> isize {
-        // Relaxed: a count orders nothing.
-        self.stripes[thread_number() & (self.stripes.len() - 1)].0.fetch_add(n, Relaxed) + n
+    pub(crate) fn add(&self, n: isize, interval: usize, guard: &Guard) -> bool {
+        let index = guard.thread_index();
+        let shared = self.stripes.len() - 1;
+        let stripe = &self.stripes[index.min(shared)];
+        // Relaxed, all: a count orders nothing. A stripe but the last has one writer at a time, and its next owner sees what the
+        // one before wrote (`Guard::thread_index`).
+        let count = if index < shared {
+            let count = stripe.count.load(Relaxed) + n;
+            stripe.count.store(count, Relaxed);
+            count
+        } else {
+            stripe.count.fetch_add(n, Relaxed) + n
+        };
+        let is_due = count.abs_diff(stripe.looked.load(Relaxed)) >= interval;
+        if is_due {
+            stripe.looked.store(count, Relaxed);
+        }
+        is_due
     }
 
     /// The sum: exact when nobody updates, else what it was at some time for each stripe.
     pub(crate) fn sum(&self) -> usize {
         // Relaxed: as above.
-        let sum: isize = self.stripes.iter().map(|stripe| stripe.0.load(Relaxed)).sum();
+        let sum: isize = self.stripes.iter().map(|stripe| stripe.count.load(Relaxed)).sum();
         sum.max(0).unsigned_abs()
     }
 
@@ -43,49 +63,56 @@ impl Counter {
     }
 }
 
-/// As many as there are processors, rounded up to a power of two.
+/// Twice as many as there are processors, because not all threads that have a number update tables; and the shared one.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
-    *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get().next_power_of_two().min(MAX_STRIPES)))
-}
-
-/// Numbers threads in the order of their first use, so that few threads spread well.
-#[inline]
-fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
-    NUMBER.with(|number| {
-        if number.get() == usize::MAX {
-            // Relaxed: only distinctness matters.
-            number.set(NEXT.fetch_add(1, Relaxed));
-        }
-        number.get()
-    })
+    *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get() * 2).min(MAX_STRIPES) + 1)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
+    use relativist_rcu::read;
+
     use super::*;
 
+    /// More threads than stripes, so that some share the last.
     #[test]
     fn sums_what_all_threads_add() {
         let counter = Counter::new();
+        let threads = counter.stripes() + 3;
+        let all_here = Barrier::new(threads);
         std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..1000).for_each(|n| _ = counter.add(if n % 4 == 0 { -1 } else { 1 })));
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    drop(read());
+                    all_here.wait();
+                    (0..1000).for_each(|n| _ = counter.add(if n % 4 == 0 { -1 } else { 1 }, 1, &read()));
+                });
             }
         });
-        assert_eq!(counter.sum(), 4 * 500);
+        assert_eq!(counter.sum(), threads * 500);
     }
 
     /// What one thread inserts another may remove: a stripe below zero counts against the others.
     #[test]
     fn stripes_may_be_negative() {
         let counter = Counter::new();
-        counter.add(10);
-        std::thread::scope(|scope| _ = scope.spawn(|| counter.add(-7)));
+        counter.add(10, 1, &read());
+        std::thread::scope(|scope| _ = scope.spawn(|| counter.add(-7, 1, &read())));
         assert_eq!(counter.sum(), 3);
-        counter.add(-5);
+        counter.add(-5, 1, &read());
         assert_eq!(counter.sum(), 0, "never below zero, though updates under way may make it look so");
+    }
+
+    /// A count that swings around any value does not ask for a look each time.
+    #[test]
+    fn asks_for_a_look_when_the_count_has_moved() {
+        let counter = Counter::new();
+        let asked = (0..1024).filter(|_| counter.add(1, 16, &read())).count();
+        assert_eq!(asked, 64);
+        let asked = (0..1024).filter(|n| counter.add(if n % 2 == 0 { -1 } else { 1 }, 16, &read())).count();
+        assert_eq!(asked, 0);
     }
 }

@@ -41,6 +41,7 @@ mod node;
 mod pinned;
 mod policy;
 pub mod raw;
+mod recycle;
 mod stats;
 mod sync;
 mod worker;

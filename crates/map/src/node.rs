@@ -1,5 +1,6 @@
 //! What a map links: key and value behind a link, in one allocation.
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
@@ -7,6 +8,7 @@ use relativist_rcu::defer_raw;
 
 use crate::mutation;
 use crate::raw::{Hash, Link};
+use crate::recycle;
 
 #[repr(C)]
 pub(crate) struct Node<K, V> {
@@ -16,8 +18,22 @@ pub(crate) struct Node<K, V> {
 }
 
 impl<K, V> Node<K, V> {
+    /// Aborts without memory, like `Box::new`.
+    #[inline]
     pub(crate) fn new(hash: Hash, key: K, value: V) -> Box<Self> {
-        Box::new(Self { link: Link::new(hash), key, value })
+        Self::try_new(hash, key, value).unwrap_or_else(|_| handle_alloc_error(Layout::new::<Self>()))
+    }
+
+    /// Without memory, gives key and value back.
+    #[inline]
+    pub(crate) fn try_new(hash: Hash, key: K, value: V) -> Result<Box<Self>, (K, V)> {
+        let Some(memory) = recycle::allocate(Layout::new::<Self>()) else { return Err((key, value)) };
+        let node = memory.cast::<Self>();
+        // SAFETY: memory of this layout from the global allocator, or kept since it was, is fit for a box.
+        unsafe {
+            node.write(Self { link: Link::new(hash), key, value });
+            Ok(Box::from_raw(node.as_ptr()))
+        }
     }
 
     /// Gives up the box for its link. The pointer may be used for the whole node.
@@ -39,8 +55,11 @@ impl<K, V> Node<K, V> {
     ///
     /// The link came from [`Node::into_link`], and nobody uses it any more.
     pub(crate) unsafe fn dispose(link: NonNull<Link>) {
-        // SAFETY: `into_link` leaked the box.
-        drop(unsafe { Box::from_raw(link.cast::<Self>().as_ptr()) });
+        let node = link.cast::<Self>();
+        // Not leaked when the destructor panics.
+        let _memory = Memory(node.cast(), Layout::new::<Self>());
+        // SAFETY: `into_link` leaked the box, and the caller gives it up.
+        unsafe { node.drop_in_place() };
     }
 
     /// Drops the node after a grace period.
@@ -59,5 +78,15 @@ impl<K, V> Node<K, V> {
         }
         // SAFETY: key and value may be dropped on any thread at any time; the caller vouches for the rest.
         unsafe { defer_raw(link.cast(), size_of::<Self>(), |link| Self::dispose(link.cast())) };
+    }
+}
+
+/// Memory whose contents have been dropped.
+struct Memory(NonNull<u8>, Layout);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: a box of this layout was leaked for it.
+        unsafe { recycle::free(self.0, self.1) };
     }
 }

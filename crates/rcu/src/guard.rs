@@ -98,6 +98,21 @@ impl Guard {
         self.slot = ManuallyDrop::new(read()).slot;
     }
 
+    /// A number for the calling thread that no other thread has as long as this one is registered: for data kept per thread.
+    ///
+    /// Numbers are small: those of threads that have exited are given out again, so they stay below the number of threads
+    /// (and background threads of this crate) that used RCU at the same time. What the last thread with this number did
+    /// happened before what this one does.
+    ///
+    /// ```
+    /// let guard = relativist_rcu::read();
+    /// assert_eq!(guard.thread_index(), relativist_rcu::read().thread_index());
+    /// ```
+    #[inline(always)]
+    pub fn thread_index(&self) -> usize {
+        self.slot.index
+    }
+
     pub(crate) fn slot(&self) -> &'static Slot {
         self.slot
     }

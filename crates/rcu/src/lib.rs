@@ -87,7 +87,7 @@ mod registry;
 mod sync;
 mod worker;
 
-pub use barrier::{Barrier, BarrierError, active_barrier, set_barrier};
+pub use barrier::{Barrier, BarrierError, active_barrier, heavy_barrier, light_barrier, set_barrier};
 pub use defer::{MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_drop, defer_raw};
 pub use grace::{GracePeriod, grace_periods, wait_for_readers};
 pub use guard::{Guard, is_reading, read};

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use crate::mutation;
 use crate::queue::Queue;
 use crate::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use crate::sync::{Cell, const_fn, global};
@@ -23,6 +23,8 @@ pub(crate) struct Slot {
     pub(crate) nesting: Cell<usize>,
     /// What the owner has deferred.
     pub(crate) queue: Queue,
+    /// How many slots were made before this one.
+    pub(crate) index: usize,
     owned: AtomicBool,
     next: AtomicPtr<Slot>,
 }
@@ -48,11 +50,12 @@ impl Slot {
     pub(crate) const DEPTH: usize = Self::FENCED - 1;
 
     const_fn! {
-        fn new(entered: u64, flags: usize) -> Self {
+        fn new(entered: u64, flags: usize, index: usize) -> Self {
             Self {
                 entered: AtomicU64::new(entered),
                 nesting: Cell::new(flags),
                 queue: Queue::new(),
+                index,
                 owned: AtomicBool::new(true),
                 next: AtomicPtr::new(null_mut()),
             }
@@ -111,18 +114,20 @@ impl Slot {
 global! {
     /// Where threads point that have no slot yet. It is never at rest, so that entering finds out off its fast path. Nobody
     /// writes to it.
-    fn unregistered() -> Slot = Slot::new(u64::MAX, 0);
+    fn unregistered() -> Slot = Slot::new(u64::MAX, 0, usize::MAX);
 }
 
 /// The list of all slots.
 pub(crate) struct Registry {
     head: AtomicPtr<Slot>,
+    /// The number of slots made.
+    made: AtomicUsize,
 }
 
 impl Registry {
     const_fn! {
         pub(crate) fn new() -> Self {
-            Self { head: AtomicPtr::new(null_mut()) }
+            Self { head: AtomicPtr::new(null_mut()), made: AtomicUsize::new(0) }
         }
     }
 
@@ -132,7 +137,9 @@ impl Registry {
             return slot;
         }
         let (entered, flags) = if fenced { (Slot::OUTSIDE_FENCED, Slot::FENCED) } else { (Slot::OUTSIDE, 0) };
-        let slot: &'static Slot = Box::leak(Box::new(Slot::new(entered, flags)));
+        // Relaxed: only distinctness matters.
+        let index = self.made.fetch_add(1, Relaxed);
+        let slot: &'static Slot = Box::leak(Box::new(Slot::new(entered, flags, index)));
         // Relaxed: the exchange below validates it.
         let mut head = self.head.load(Relaxed);
         loop {

@@ -3,21 +3,28 @@
 //! ```text
 //!  63                                        19   18       17        16   15           0
 //! +--------------------------------------------+--------+------------+--------+----------+
-//! | first link                                 | parked | transition | locked | summary  |
+//! | first link                                 | unused | transition | locked | summary  |
 //! +--------------------------------------------+--------+------------+--------+----------+
 //! ```
 //!
 //! * *summary:* bit *n* is set when some link of the bucket has *n* in the four hash bits that follow those of the bucket.
 //!   A bit may be set without need, never clear against it.
-//! * *parked:* some thread sleeps until the lock is free.
 //! * *transition:* the bucket is in a group that is being resized. On the coarse head of a growing group: keep the fine
 //!   head right as well. On a fine head: the lock of the coarse head stands in for this one, which can't be locked.
-//! * *locked:* one updater is at work. Readers don't care.
+//! * *locked:* one updater is at work. Readers don't care. Until it unlocks, nobody else writes to the head.
+//!
+//! Locking takes one atomic read-modify-write; unlocking is a plain store, of which those who sleep learn by an asymmetric
+//! barrier (see `unlock`).
+
+#[cfg(not(relativist_loom))]
+use relativist_rcu::{heavy_barrier, light_barrier};
 
 use super::Link;
 use super::hash::{Hash, Scale};
 use crate::mutation;
-use crate::sync::{AcqRel, Acquire, AtomicPtr, Release};
+#[cfg(not(relativist_loom))]
+use crate::sync::AtomicUsize;
+use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release};
 
 /// What a [`Head`] holds. Pointers keep their provenance, so this is a tagged pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +34,6 @@ impl Word {
     /// Links lie below 2^48 and are aligned to 8, so 45 bits tell which.
     const LINK: usize = !0 << 19;
     const LINK_SHIFT: u32 = 16;
-    const PARKED: usize = 1 << 18;
     const TRANSITION: usize = 1 << 17;
     const LOCKED: usize = 1 << 16;
 
@@ -64,10 +70,6 @@ impl Word {
 
     pub(super) fn is_moved(self) -> bool {
         self.0.addr() & Self::LINK == Self::LINK
-    }
-
-    fn is_parked(self) -> bool {
-        self.0.addr() & Self::PARKED != 0
     }
 
     fn with(self, bits: usize) -> Self {
@@ -116,13 +118,13 @@ impl Head {
 
     #[inline(always)]
     pub(super) fn load(&self) -> Word {
-        // Acquire: pairs with the Release of `store`, `set_locked` and `unlock`: the first link is seen as it was
-        // published; and whoever sees a mark sees what was prepared before it was set.
+        // Acquire: pairs with the Release of `store` and `unlock`: the first link is seen as it was published; and
+        // whoever sees a mark sees what was prepared before it was set.
         Word(self.0.load(Acquire))
     }
 
-    /// Stores into a head that nobody can lock: it isn't published yet, or it is fine and in transition and the caller
-    /// holds the coarse lock.
+    /// Stores into a head that nobody else may write to: the caller holds its lock and keeps it, or it isn't published yet, or it
+    /// is fine and in transition and the caller holds the coarse lock.
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
         self.0.store(word.0, Release);
@@ -152,8 +154,12 @@ impl Head {
                 return None;
             }
             if word.is_locked() {
-                self.wait(word, &mut spins);
-            } else if self.exchange(word, word.with(Word::LOCKED)) {
+                self.wait(&mut spins);
+                continue;
+            }
+            // The exchange below waits for all that comes before it, and holds up all that comes after.
+            prefetch(word.first());
+            if self.try_lock(word) {
                 return Some(word);
             }
         }
@@ -161,35 +167,46 @@ impl Head {
 
     /// Replaces what a head holds whose lock the caller holds and keeps.
     pub(super) fn set_locked(&self, word: Word) {
-        loop {
-            let held = self.load();
-            let parked = Word::PARKED & held.0.addr();
-            // Only a waiter's mark can come between.
-            if self.exchange(held, word.with(Word::LOCKED | parked)) {
-                return;
-            }
-        }
+        self.store(word.with(Word::LOCKED));
     }
 
     /// Sets what the head holds from now on, and unlocks it.
     #[inline]
     pub(super) fn unlock(&self, word: Word) {
-        let word = word.without(Word::LOCKED | Word::PARKED);
-        // AcqRel: Release pairs with the Acquire in `load` and in the next locker's exchange. Acquire because this store
-        // stands between a waiter's mark and the next locker.
-        let held = Word(self.0.swap(word.0, mutation::unless("relaxed-unlock", AcqRel)));
-        if held.is_parked() {
-            self.wake_all();
-        }
+        // Release: pairs with the Acquire in `load` and `try_lock`.
+        self.0.store(word.without(Word::LOCKED).0, mutation::unless("relaxed-unlock", Release));
+        self.wake_waiters();
     }
 
     #[inline(always)]
-    fn exchange(&self, from: Word, to: Word) -> bool {
+    fn try_lock(&self, word: Word) -> bool {
         // AcqRel: Acquire pairs with the Release in `unlock`; Release keeps publishing the chain to readers, who may find this
-        // word. On failure the caller loads again.
-        self.0.compare_exchange(from.0, to.0, AcqRel, Acquire).is_ok()
+        // word. On failure the caller loads again, hence Relaxed.
+        self.0.compare_exchange(word.0, word.with(Word::LOCKED).0, AcqRel, Relaxed).is_ok()
     }
 }
+
+/// Fetches the line of a link that will be looked at soon.
+#[inline(always)]
+fn prefetch(link: *mut Link) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address is harmless.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(link.cast_const().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = link;
+}
+
+/// How many threads sleep, or are about to, until some head is unlocked. Updaters only read it, but where locks are contended.
+#[cfg(not(relativist_loom))]
+static SLEEPERS: Sleepers = Sleepers(AtomicUsize::new(0));
+
+/// A line to itself, two because processors fetch pairs.
+#[cfg(not(relativist_loom))]
+#[repr(align(128))]
+struct Sleepers(AtomicUsize);
 
 #[cfg(not(relativist_loom))]
 impl Head {
@@ -197,26 +214,41 @@ impl Head {
     const SPINS: u32 = 64;
 
     #[cold]
-    fn wait(&self, word: Word, spins: &mut u32) {
+    fn wait(&self, spins: &mut u32) {
         if *spins < Self::SPINS {
             *spins += 1;
             std::hint::spin_loop();
-        } else if word.is_parked() || self.exchange(word, word.with(Word::PARKED)) {
-            self.park();
+        } else {
+            self.sleep();
         }
     }
 
-    /// Sleeps while the head is locked and marked.
-    fn park(&self) {
+    /// Sleeps while the head is locked.
+    fn sleep(&self) {
+        // Relaxed: ordered by the barrier.
+        SLEEPERS.0.fetch_add(1, Relaxed);
+        // Pairs with the light one in `wake_waiters`: either that thread sees that somebody sleeps, or `park` sees its unlocking. (In
+        // between, `park` and `unpark_all` take turns.)
+        heavy_barrier();
         let key = std::ptr::from_ref(self).addr();
-        let still = || {
-            let word = self.load();
-            word.is_locked() && word.is_parked()
-        };
+        let still = || self.load().is_locked();
         let token = parking_lot_core::DEFAULT_PARK_TOKEN;
         // SAFETY: the key is an address of ours that no other code parks at; `still` and the callbacks neither panic nor
         // park.
         unsafe { parking_lot_core::park(key, still, || {}, |_, _| {}, token, None) };
+        // Relaxed: a number too high wakes nobody in vain for long.
+        SLEEPERS.0.fetch_sub(1, Relaxed);
+    }
+
+    /// Called after unlocking.
+    #[inline(always)]
+    fn wake_waiters(&self) {
+        // Pairs with the heavy one in `sleep`.
+        light_barrier();
+        // Relaxed: ordered by the barrier.
+        if SLEEPERS.0.load(Relaxed) != 0 {
+            self.wake_all();
+        }
     }
 
     #[cold]
@@ -229,9 +261,9 @@ impl Head {
 
 #[cfg(relativist_loom)]
 impl Head {
-    fn wait(&self, _: Word, _: &mut u32) {
+    fn wait(&self, _: &mut u32) {
         loom::thread::yield_now();
     }
 
-    fn wake_all(&self) {}
+    fn wake_waiters(&self) {}
 }

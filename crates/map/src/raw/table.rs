@@ -13,7 +13,7 @@ use super::{Hash, Link};
 use crate::counter::Counter;
 use crate::policy::{self, Resizing};
 use crate::stats::Stats;
-use crate::sync::{AcqRel, AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Relaxed};
+use crate::sync::{AcqRel, AtomicBool, AtomicU64, AtomicUsize, Relaxed};
 use crate::worker;
 
 /// A concurrent hash table of links, with wait-free lookups, under which it grows and shrinks.
@@ -75,8 +75,8 @@ pub(crate) struct Core {
     dispose: unsafe fn(NonNull<Link>),
     automatic: bool,
     floor: usize,
-    /// An update looks whether to resize when its stripe's count is a multiple of this plus one.
-    check_mask: AtomicIsize,
+    /// An update looks whether to resize when its stripe's count has changed by this much.
+    interval: AtomicUsize,
     /// The worker has been asked to look at this table.
     requested: AtomicBool,
     count: Counter,
@@ -119,7 +119,7 @@ impl Table {
             dispose,
             automatic: resizing == Resizing::Automatic,
             floor: array.len(),
-            check_mask: AtomicIsize::new(0),
+            interval: AtomicUsize::new(1),
             requested: AtomicBool::new(false),
             count: Counter::new(),
             resizer: Mutex::new(Resizer { bits, previous: None }),
@@ -223,21 +223,21 @@ impl Table {
         stats
     }
 
-    pub(super) fn count_inserted(&self) {
-        let stripe = self.core.count.add(1);
+    #[inline]
+    pub(super) fn count_inserted(&self, guard: &Guard) {
         // Room that was reserved is not taken back while it fills.
-        self.consider_resizing(stripe, |wanted, buckets| wanted > buckets);
-    }
-
-    pub(super) fn count_removed(&self) {
-        let stripe = self.core.count.add(-1);
-        self.consider_resizing(stripe, |wanted, buckets| wanted < buckets);
+        self.count(1, |wanted, buckets| wanted > buckets, guard);
     }
 
     #[inline]
-    fn consider_resizing(&self, stripe: isize, helps: fn(usize, usize) -> bool) {
+    pub(super) fn count_removed(&self, guard: &Guard) {
+        self.count(-1, |wanted, buckets| wanted < buckets, guard);
+    }
+
+    #[inline(always)]
+    fn count(&self, n: isize, helps: fn(usize, usize) -> bool, guard: &Guard) {
         // Relaxed: a heuristic.
-        if stripe & self.core.check_mask.load(Relaxed) == 0 {
+        if self.core.count.add(n, self.core.interval.load(Relaxed), guard) {
             self.ask_worker(helps);
         }
     }
@@ -310,7 +310,7 @@ impl Core {
         // Often enough to notice in time, seldom enough to cost nothing: the count may be off by a sixteenth of the buckets.
         let interval = (buckets / 16 / self.count.stripes()).clamp(1, 1024);
         // Relaxed, both: heuristics.
-        self.check_mask.store((1 << interval.ilog2()) - 1, Relaxed);
+        self.interval.store(interval, Relaxed);
         self.counts.buckets.store(buckets, Relaxed);
     }
 }

@@ -32,6 +32,7 @@ pub struct VacantEntry<'t> {
 
 struct Position<'t> {
     table: &'t Table,
+    guard: &'t Guard,
     group: Group<'t>,
     place: Place,
     hash: Hash,
@@ -50,10 +51,34 @@ impl Table {
     pub fn entry<'t>(&'t self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool, guard: &'t Guard) -> Entry<'t> {
         let group = self.core().lock_group(hash, guard);
         let place = group.search(hash, is_match);
-        let at = Position { table: self, group, place, hash, _not_send: PhantomData };
+        let at = Position { table: self, guard, group, place, hash, _not_send: PhantomData };
         match place.found {
             Some(found) => Entry::Occupied(OccupiedEntry { at, found }),
             None => Entry::Vacant(VacantEntry { at }),
+        }
+    }
+}
+
+impl Table {
+    /// Unlinks the link that `is_match` says yes to, and returns it; it now belongs to the caller. As to reclaiming it see
+    /// [`OccupiedEntry::replace`].
+    ///
+    /// Wait-free, like [`Table::find`], when there is none; else it blocks as [`Table::entry`] does. `is_match` runs outside of
+    /// locks.
+    pub fn remove(
+        &self,
+        hash: Hash,
+        mut is_match: impl FnMut(NonNull<Link>) -> bool,
+        guard: &Guard,
+    ) -> Option<NonNull<Link>> {
+        loop {
+            // Without the lock as far as possible: its read-modify-write waits for every load before it, and a lookup brings
+            // in what the lock's holder will look at.
+            let found = self.find(hash, &mut is_match, guard)?;
+            if let Entry::Occupied(entry) = self.entry(hash, |link| link == found, guard) {
+                return Some(entry.remove());
+            }
+            // Removed or replaced since.
         }
     }
 }
@@ -85,9 +110,9 @@ impl OccupiedEntry<'_> {
 
     /// Unlinks it and returns it; it now belongs to the caller. As to reclaiming it see [`OccupiedEntry::replace`].
     pub fn remove(self) -> NonNull<Link> {
-        let Position { table, group, place, hash, .. } = self.at;
+        let Position { table, guard, group, place, hash, .. } = self.at;
         group.splice(place, place.after, Change::Remove, hash);
-        table.count_removed();
+        table.count_removed(guard);
         self.found
     }
 }
@@ -105,10 +130,10 @@ impl VacantEntry<'_> {
     ///
     /// When the hash of `new` is not the one that the entry was asked for.
     pub unsafe fn insert(self, new: NonNull<Link>) {
-        let Position { table, group, place, hash, .. } = self.at;
+        let Position { table, guard, group, place, hash, .. } = self.at;
         prepare(new, hash, place.after);
         group.splice(place, new.as_ptr(), Change::Insert, hash);
-        table.count_inserted();
+        table.count_inserted(guard);
     }
 }
 

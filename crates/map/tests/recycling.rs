@@ -1,0 +1,63 @@
+//! What nodes take from the allocator, and give back. A binary of its own, because it replaces the global allocator.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use relativist::HashMap;
+
+/// A size that nothing else here has.
+type Value = [u64; 20];
+const NODE: usize = 16 + 8 + size_of::<Value>();
+
+/// Nodes allocated since the start, and freed.
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+static FREED: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: the system's allocator does it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(usize::from(layout.size() == NODE), Relaxed);
+        // SAFETY: as the caller vouches.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        FREED.fetch_add(usize::from(layout.size() == NODE), Relaxed);
+        // SAFETY: as the caller vouches.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn churn(map: &HashMap<u64, Value>, rounds: u64) {
+    for round in 0..rounds {
+        map.pin().insert(round % 8, [round; 20]);
+        map.pin().remove(&(round % 8));
+    }
+}
+
+/// One test, because the counts are of the process.
+#[test]
+fn memory_of_removed_nodes_is_used_again_and_given_back() {
+    const THREADS: usize = 40;
+    const ROUNDS: usize = 20_000;
+    // Kept by a thread that lives: at most so much, by the background thread that reclaims too.
+    const KEPT: usize = (256 << 10) / NODE;
+
+    let map = HashMap::new();
+    for _ in 0..THREADS {
+        thread::scope(|scope| _ = scope.spawn(|| churn(&map, ROUNDS as u64)));
+    }
+    drop(map);
+    relativist_rcu::barrier();
+    let (allocated, freed) = (ALLOCATED.load(Relaxed), FREED.load(Relaxed));
+    assert!(allocated > 0, "the nodes have another size than expected");
+    assert!(allocated < THREADS * ROUNDS / 2, "{allocated} nodes allocated for {} insertions", THREADS * ROUNDS);
+    let left = allocated - freed;
+    assert!(left <= 2 * KEPT, "{left} nodes are held by nobody");
+}

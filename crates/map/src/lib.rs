@@ -40,6 +40,7 @@ mod mutation;
 mod node;
 mod pinned;
 mod policy;
+mod prefetch;
 pub mod raw;
 mod recycle;
 mod stats;

@@ -1,12 +1,15 @@
 //! Memory of nodes, kept by each thread for its next ones.
 //!
-//! A node that has been dropped after its grace period lay in the cache of the thread that removed it not long ago. An allocator
-//! would hand that memory out again much later, when it has grown cold, and initialising a cold node holds up the lock that
-//! follows. So each thread keeps what it frees, up to a bound, in lists by size, and takes the latest first. The memory is the global allocator's.
+//! An allocator would hand out again the memory of a node much later, when it has grown cold; and to initialise a cold node holds up the
+//! lock that is taken next. So each thread keeps what it frees, up to a bound, by size. The latest is taken first, and while it
+//! is used the processor is asked for the next. The memory remains the global allocator's.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
-use std::ptr::{NonNull, null_mut};
+use std::mem::forget;
+use std::ptr::NonNull;
+
+use crate::prefetch::prefetch_for_write;
 
 /// How much memory a thread keeps.
 const MAX_KEPT: usize = if cfg!(relativist_no_recycling) { 0 } else { 256 << 10 };
@@ -15,19 +18,16 @@ const MAX_KEPT: usize = if cfg!(relativist_no_recycling) { 0 } else { 256 << 10 
 const MAX_SIZE: usize = 256;
 const WORD: usize = size_of::<usize>();
 
-/// Free memory.
-struct Free {
-    next: *mut Free,
-}
-
-/// What a thread keeps: a list for each size in words.
+/// What a thread keeps: a stack for each size in words. Nothing is written to the memory itself, which has long left the cache.
 struct Kept {
-    lists: [Cell<*mut Free>; MAX_SIZE / WORD + 1],
+    stacks: [Cell<Vec<NonNull<u8>>>; MAX_SIZE / WORD + 1],
     bytes: Cell<usize>,
 }
 
 thread_local! {
-    static KEPT: Kept = const { Kept { lists: [const { Cell::new(null_mut()) }; MAX_SIZE / WORD + 1], bytes: Cell::new(0) } };
+    static KEPT: Kept = const {
+        Kept { stacks: [const { Cell::new(Vec::new()) }; MAX_SIZE / WORD + 1], bytes: Cell::new(0) }
+    };
 }
 
 /// Uninitialised memory of this layout, or `None`.
@@ -43,15 +43,14 @@ pub(crate) fn allocate(layout: Layout) -> Option<NonNull<u8>> {
 /// `memory` came from [`allocate`] with this layout, and nobody uses it any more.
 #[inline]
 pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
-    // SAFETY: as the caller vouches.
-    let kept = is_kept(layout) && KEPT.try_with(|kept| unsafe { kept.put(memory, layout) }).unwrap_or(false);
+    let kept = is_kept(layout) && KEPT.try_with(|kept| kept.put(memory, layout)).unwrap_or(false);
     if !kept {
         // SAFETY: as the caller vouches.
         unsafe { dealloc(memory.as_ptr(), layout) };
     }
 }
 
-/// A list is for one layout, so that its memory can be given back to the allocator.
+/// A stack is for one layout, so that its memory can be given back to the allocator.
 const fn is_kept(layout: Layout) -> bool {
     layout.size() <= MAX_SIZE && layout.align() == WORD && layout.size().is_multiple_of(WORD)
 }
@@ -59,44 +58,52 @@ const fn is_kept(layout: Layout) -> bool {
 impl Kept {
     #[inline]
     fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let list = &self.lists[layout.size() / WORD];
-        let first = NonNull::new(list.get())?;
-        // SAFETY: what is in the lists is ours, and starts with a `Free`.
-        list.set(unsafe { first.as_ref() }.next);
-        self.bytes.set(self.bytes.get() - layout.size());
-        Some(first.cast())
+        self.with_stack(layout, |stack| {
+            let memory = stack.pop()?;
+            self.bytes.set(self.bytes.get() - layout.size());
+            if let Some(next) = stack.last() {
+                prefetch_for_write(next.as_ptr());
+            }
+            Some(memory)
+        })
     }
 
     /// False when there is no room.
-    ///
-    /// # Safety
-    ///
-    /// As for [`free`].
     #[inline]
-    unsafe fn put(&self, memory: NonNull<u8>, layout: Layout) -> bool {
+    fn put(&self, memory: NonNull<u8>, layout: Layout) -> bool {
         let bytes = self.bytes.get() + layout.size();
         if bytes > MAX_KEPT {
             return false;
         }
-        let list = &self.lists[layout.size() / WORD];
-        let free = memory.cast::<Free>();
-        // SAFETY: given up by the caller, aligned to a word and of one at least.
-        unsafe { free.write(Free { next: list.get() }) };
-        list.set(free.as_ptr());
-        self.bytes.set(bytes);
-        true
+        self.with_stack(layout, |stack| {
+            let has_room = stack.len() < stack.capacity() || stack.try_reserve(1).is_ok();
+            if has_room {
+                stack.push(memory);
+                self.bytes.set(bytes);
+            }
+            has_room
+        })
+    }
+
+    /// The stack is out of its cell meanwhile. (If the global allocator itself used a map, and so came back here when the stack
+    /// grows, what it kept would be leaked.)
+    #[inline(always)]
+    fn with_stack<R>(&self, layout: Layout, f: impl FnOnce(&mut Vec<NonNull<u8>>) -> R) -> R {
+        let cell = &self.stacks[layout.size() / WORD];
+        let mut stack = cell.take();
+        let result = f(&mut stack);
+        forget(cell.replace(stack));
+        result
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        for (words, list) in self.lists.iter().enumerate() {
-            while let Some(first) = NonNull::new(list.get()) {
-                // SAFETY: as in `take`.
-                list.set(unsafe { first.as_ref() }.next);
-                let layout = Layout::from_size_align(words * WORD, WORD).expect("a multiple of the alignment");
-                // SAFETY: the lists hold memory of this layout, and this one is out of its list.
-                unsafe { dealloc(first.as_ptr().cast(), layout) };
+        for (words, stack) in self.stacks.iter().enumerate() {
+            let layout = Layout::from_size_align(words * WORD, WORD).expect("a multiple of the alignment");
+            for memory in stack.take() {
+                // SAFETY: the stack holds memory of this layout, and gives it up.
+                unsafe { dealloc(memory.as_ptr(), layout) };
             }
         }
     }

@@ -22,6 +22,7 @@ use relativist_rcu::{heavy_barrier, light_barrier};
 use super::Link;
 use super::hash::{Hash, Scale};
 use crate::mutation;
+use crate::prefetch::prefetch;
 #[cfg(not(relativist_loom))]
 use crate::sync::AtomicUsize;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release};
@@ -184,19 +185,6 @@ impl Head {
         // word. On failure the caller loads again, hence Relaxed.
         self.0.compare_exchange(word.0, word.with(Word::LOCKED).0, AcqRel, Relaxed).is_ok()
     }
-}
-
-/// Fetches the line of a link that will be looked at soon.
-#[inline(always)]
-fn prefetch(link: *mut Link) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address is harmless.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(link.cast_const().cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = link;
 }
 
 /// How many threads sleep, or are about to, until some head is unlocked. Updaters only read it, but where locks are contended.

@@ -59,7 +59,19 @@ pub(super) enum Change {
 
 impl Core {
     /// Locks what has to be locked to change the chain of this hash.
+    #[inline(always)]
     pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+        let array = self.array(guard);
+        let (head, scale) = array.head_and_scale(hash);
+        if let Some(word) = head.try_lock_if_settled() {
+            return Group { head, word, scale, fine: None };
+        }
+        self.lock_group_otherwise(hash, guard)
+    }
+
+    /// The bucket is locked or in transition.
+    #[cold]
+    fn lock_group_otherwise<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
         loop {
             let array = self.array(guard);
             let head = array.head(hash);
@@ -87,6 +99,7 @@ impl Core {
 
 impl Group<'_> {
     /// Finds the link that matches, or the place where one with this hash belongs: after all of smaller or equal hash.
+    #[inline(always)]
     pub(super) fn search(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
         let mut before = None;
         let mut next = self.word.first();
@@ -107,6 +120,7 @@ impl Group<'_> {
     }
 
     /// Makes the chain lead to `to` at `place`, adjusts heads and summaries, and unlocks.
+    #[inline(always)]
     pub(super) fn splice(self, place: Place, to: *mut Link, change: Change, hash: Hash) {
         if change == Change::Insert && place.before.is_some() && !mutation::is("unannounced") {
             self.announce(hash);
@@ -114,6 +128,15 @@ impl Group<'_> {
         let word = place.updated(self.word, self.scale, to, change, hash);
         match &self.fine {
             None => place.link(to),
+            Some(_) => self.splice_in_transition(place, to, change, hash, word),
+        }
+        self.unlock(word);
+    }
+
+    #[cold]
+    fn splice_in_transition(&self, place: Place, to: *mut Link, change: Change, hash: Hash, word: Word) {
+        match &self.fine {
+            None => (),
             Some(fine) if mutation::is("forget-fine") => {
                 let _ = fine;
                 place.link(to);
@@ -131,10 +154,10 @@ impl Group<'_> {
                 }
             }
         }
-        self.unlock(word);
     }
 
     /// Sets the summary bits of a link that is about to be reachable by another one: see the top of this file.
+    #[cold]
     fn announce(&self, hash: Hash) {
         if !self.word.may_contain(hash, self.scale) {
             self.head.set_locked(self.word.with_summary_of(hash, self.scale));
@@ -144,6 +167,7 @@ impl Group<'_> {
         }
     }
 
+    #[inline(always)]
     fn unlock(self, word: Word) {
         self.head.unlock(word);
         std::mem::forget(self);
@@ -160,6 +184,7 @@ impl Drop for Group<'_> {
 
 impl Place {
     /// Changes the predecessor, if there is one; the heads are the caller's business.
+    #[inline(always)]
     fn link(&self, to: *mut Link) {
         if let Some(before) = self.before {
             // SAFETY: in the chain that the caller has locked, hence alive.
@@ -168,6 +193,7 @@ impl Place {
     }
 
     /// What a head of this bucket (of so many) holds after the change.
+    #[inline(always)]
     fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
         let is_here = |link: NonNull<Link>| {
             // SAFETY: all links that we look at are in the chain that the caller has locked, or about to enter it.
@@ -185,6 +211,7 @@ impl Place {
     }
 
     /// Whether the neighbours would set other bits in the summary. (The chain is sorted, so they are who counts.)
+    #[inline(always)]
     fn is_last_of_its_kind(&self, hash: Hash, scale: Scale) -> bool {
         let is_kin = |link: NonNull<Link>| {
             // SAFETY: as in `updated`.

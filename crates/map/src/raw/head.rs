@@ -131,8 +131,17 @@ impl Head {
         self.0.store(word.0, Release);
     }
 
+    /// Locks a head that is neither in transition nor locked, and returns what it held; `None` when it is, or anybody else
+    /// comes first.
+    #[inline(always)]
+    pub(super) fn try_lock_if_settled(&self) -> Option<Word> {
+        let word = self.load();
+        // The exchange below waits for all that comes before it, and holds up all that comes after.
+        prefetch(word.first());
+        (!word.in_transition() && !word.is_locked() && self.try_lock(word)).then_some(word)
+    }
+
     /// Locks a head that is not in transition, and returns what it held; `None` when it is.
-    #[inline]
     pub(super) fn lock_if_settled(&self) -> Option<Word> {
         self.lock_unless(Word::in_transition)
     }
@@ -146,7 +155,6 @@ impl Head {
         }
     }
 
-    #[inline]
     fn lock_unless(&self, refused: impl Fn(Word) -> bool) -> Option<Word> {
         let mut spins = 0;
         loop {
@@ -158,8 +166,6 @@ impl Head {
                 self.wait(&mut spins);
                 continue;
             }
-            // The exchange below waits for all that comes before it, and holds up all that comes after.
-            prefetch(word.first());
             if self.try_lock(word) {
                 return Some(word);
             }
@@ -172,7 +178,7 @@ impl Head {
     }
 
     /// Sets what the head holds from now on, and unlocks it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn unlock(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `try_lock`.
         self.0.store(word.without(Word::LOCKED).0, mutation::unless("relaxed-unlock", Release));

@@ -48,6 +48,7 @@ impl Table {
     ///
     /// `is_match` runs under the lock: it must not update the table. Nor may the thread update it in any other way while
     /// the entry lives: that would wait for itself if it hit the same bucket.
+    #[inline]
     pub fn entry<'t>(&'t self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool, guard: &'t Guard) -> Entry<'t> {
         let group = self.core().lock_group(hash, guard);
         let place = group.search(hash, is_match);
@@ -65,6 +66,7 @@ impl Table {
     ///
     /// Wait-free, like [`Table::find`], when there is none; else it blocks as [`Table::entry`] does. `is_match` runs outside of
     /// locks.
+    #[inline]
     pub fn remove(
         &self,
         hash: Hash,
@@ -101,6 +103,7 @@ impl OccupiedEntry<'_> {
     /// # Panics
     ///
     /// When the hash of `new` differs.
+    #[inline]
     pub unsafe fn replace(self, new: NonNull<Link>) -> NonNull<Link> {
         let Position { group, place, hash, .. } = self.at;
         prepare(new, hash, place.after);
@@ -109,6 +112,7 @@ impl OccupiedEntry<'_> {
     }
 
     /// Unlinks it and returns it; it now belongs to the caller. As to reclaiming it see [`OccupiedEntry::replace`].
+    #[inline]
     pub fn remove(self) -> NonNull<Link> {
         let Position { table, guard, group, place, hash, .. } = self.at;
         group.splice(place, place.after, Change::Remove, hash);
@@ -129,6 +133,7 @@ impl VacantEntry<'_> {
     /// # Panics
     ///
     /// When the hash of `new` is not the one that the entry was asked for.
+    #[inline]
     pub unsafe fn insert(self, new: NonNull<Link>) {
         let Position { table, guard, group, place, hash, .. } = self.at;
         prepare(new, hash, place.after);
@@ -138,6 +143,7 @@ impl VacantEntry<'_> {
 }
 
 /// Makes a link ready to be reached.
+#[inline(always)]
 fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
     // SAFETY: the caller of `insert` or `replace` vouches that it is valid.
     let new = unsafe { new.as_ref() };

@@ -26,6 +26,7 @@ use super::link::links_from;
 use super::table::{Core, Resizer};
 use super::{Hash, Link};
 use crate::mutation;
+use crate::prefetch::prefetch;
 use crate::sync::Relaxed;
 
 impl Core {
@@ -65,14 +66,14 @@ impl Core {
         if mutation::is("publish-before-fill") {
             self.array.publish(fine);
         }
-        for (head, fines) in groups(coarse, fine) {
+        for (head, fines) in groups(coarse, fine, coarse) {
             fill(head, fines, fine.scale());
         }
         self.array.publish(fine);
         if !mutation::is("skip-grow-wait") {
             self.wait_for_readers();
         }
-        for (head, fines) in groups(coarse, fine) {
+        for (head, fines) in groups(coarse, fine, fine) {
             cut(head, fines, fine.scale());
         }
         fine.set_partner(None);
@@ -85,7 +86,7 @@ impl Core {
         if mutation::is("publish-before-join") {
             self.array.publish(coarse);
         }
-        for (head, fines) in groups(coarse, fine) {
+        for (head, fines) in groups(coarse, fine, fine) {
             join(head, fines, coarse.scale());
         }
         self.array.publish(coarse);
@@ -100,10 +101,19 @@ impl Core {
     }
 }
 
-/// Each coarse head with the fine heads that it covers, in the order of the hashes.
-fn groups<'a>(coarse: Array<'a>, fine: Array<'a>) -> impl Iterator<Item = (&'a Head, &'a [Head])> {
+/// Each coarse head with the fine heads that it covers, in the order of the hashes. `chained` is the array whose heads lead to
+/// the links at present: links lie anywhere in memory, so they are asked for well before their group is reached.
+fn groups<'a>(coarse: Array<'a>, fine: Array<'a>, chained: Array<'a>) -> impl Iterator<Item = (&'a Head, &'a [Head])> {
+    /// In buckets; some memory accesses' worth.
+    const AHEAD: usize = 32;
     let factor = fine.len() / coarse.len();
-    coarse.all().iter().zip(fine.all().chunks_exact(factor))
+    let per_group = chained.len() / coarse.len();
+    let groups = coarse.all().iter().zip(fine.all().chunks_exact(factor));
+    groups.enumerate().map(move |(number, group)| {
+        let next = number * per_group + AHEAD;
+        chained.all().iter().skip(next).take(per_group).for_each(|head| prefetch(head.load().first()));
+        group
+    })
 }
 
 /// First step of growing: lets the fine heads enter the coarse chain, and marks all of them.

@@ -1,16 +1,15 @@
-//! Operations on entries, under a guard of the caller's.
+//! Operations on single entries that do one thing: look up, insert, remove. Under a guard of the caller's.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::NonNull;
 
+use equivalent::Equivalent;
 use relativist_rcu::Guard;
 
-use crate::iter::Iter;
 use crate::map::HashMap;
 use crate::node::Node;
-use crate::raw::{Entry, Link};
+use crate::raw::{self, Entry, Link};
 
 /// [`HashMap::try_insert`] found the key present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,26 +28,39 @@ impl<V: fmt::Debug> fmt::Display for OccupiedError<'_, V> {
 
 impl<V: fmt::Debug> std::error::Error for OccupiedError<'_, V> {}
 
-impl<K, V, S> HashMap<K, V, S> {
-    /// Iterates over the entries in an arbitrary order, which is that of their mixed hashes.
-    ///
-    /// An entry that is in the map throughout is seen exactly once, however often the map is resized meanwhile; one that
-    /// comes or goes may be seen or not. Wait-free per step; all of it takes time proportional to buckets and entries.
-    pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V> {
-        Iter::new(self.table.iter(guard))
+/// [`HashMap::checked_insert`] found no memory for the entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ExhaustedError<K, V> {
+    /// The key that was not inserted.
+    pub key: K,
+    /// The value that was not inserted.
+    pub value: V,
+}
+
+impl<K, V> ExhaustedError<K, V> {
+    const BYTES: usize = size_of::<Node<K, V>>();
+}
+
+impl<K, V> fmt::Debug for ExhaustedError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExhaustedError").finish_non_exhaustive()
     }
 }
+
+impl<K, V> fmt::Display for ExhaustedError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot allocate {} bytes for an entry", Self::BYTES)
+    }
+}
+
+impl<K, V> std::error::Error for ExhaustedError<K, V> {}
 
 impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
     /// The value of a key. Wait-free.
     ///
     /// A key that is in the map throughout the call is found, whatever resizes go on.
     #[inline]
-    pub fn get<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub fn get<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
         self.find(key, guard).map(|node| &node.value)
     }
 
@@ -56,29 +68,31 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
     #[inline]
     pub fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+        Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.find(key, guard).map(|node| (&node.key, &node.value))
+        self.find(key, guard).map(Node::entry)
     }
 
     /// Whether the key is in the map. Wait-free.
     #[inline]
-    pub fn contains_key<Q>(&self, key: &Q, guard: &Guard) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, guard: &Guard) -> bool {
         self.find(key, guard).is_some()
     }
 
     #[inline(always)]
-    fn find<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g Node<K, V>>
+    pub(crate) fn find<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g Node<K, V>>
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+        Q: Hash + Equivalent<K> + ?Sized,
     {
-        let link = self.table.find(self.hash(key), self.has_key(key), guard)?;
+        self.find_hashed(self.hash(key), key, guard)
+    }
+
+    #[inline(always)]
+    pub(crate) fn find_hashed<'g, Q>(&'g self, hash: raw::Hash, key: &Q, guard: &'g Guard) -> Option<&'g Node<K, V>>
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        let link = self.table.find(hash, self.has_key(key), guard)?;
         // SAFETY: found in this map under the guard: alive as long as the guard, or, if it is not removed, the map.
         Some(unsafe { self.node(link) })
     }
@@ -95,8 +109,72 @@ where
     /// The old key is replaced as well, which matters where equal keys can be told apart (std's map keeps the old).
     pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Option<&'g V> {
         let hash = self.hash(&key);
-        let node = Node::new(hash, key, value);
-        match self.table.entry(hash, self.has_key(&node.key), guard) {
+        self.put(Node::new(hash, key, value), guard).map(|old| &old.value)
+    }
+
+    /// [`HashMap::insert`] that reports exhaustion of memory instead of aborting.
+    ///
+    /// Only for the entry: what the map needs otherwise are buckets, without which it goes on with those it has, and where a key is
+    /// replaced, some 6 KiB for every 255 old entries that await reclamation, for which it may abort.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for the entry: the error gives `key` and `value` back.
+    ///
+    /// ```
+    /// use relativist::{ExhaustedError, HashMap};
+    ///
+    /// let map: HashMap<String, Vec<u8>> = HashMap::new();
+    /// match map.pin().checked_insert("key".into(), vec![1, 2, 3]) {
+    ///     Ok(old) => assert_eq!(old, None),
+    ///     Err(ExhaustedError { key, .. }) => eprintln!("no memory for {key}"),
+    /// };
+    /// ```
+    pub fn checked_insert<'g>(
+        &'g self,
+        key: K,
+        value: V,
+        guard: &'g Guard,
+    ) -> Result<Option<&'g V>, ExhaustedError<K, V>> {
+        let hash = self.hash(&key);
+        let node = Node::try_new(hash, key, value).map_err(|(key, value)| ExhaustedError { key, value })?;
+        Ok(self.put(node, guard).map(|old| &old.value))
+    }
+
+    /// Inserts an entry if the key is not in the map, and returns a reference to the value. Wait-free where the key is present.
+    ///
+    /// # Errors
+    ///
+    /// When the key is in the map: the error has the value there, and gives `value` back.
+    pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
+        let hash = self.hash(&key);
+        if let Some(node) = self.find_hashed(hash, &key, guard) {
+            return Err(OccupiedError { current: &node.value, value });
+        }
+        match self.put_new(Node::new(hash, key, value), guard) {
+            Ok(new) => Ok(&new.value),
+            Err((current, node)) => Err(OccupiedError { current: &current.value, value: node.into_parts().1 }),
+        }
+    }
+
+    /// Removes a key and returns its value, which stays readable for the guard and is dropped after a grace period.
+    pub fn remove<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
+        self.remove_entry(key, guard).map(|(_, value)| value)
+    }
+
+    /// [`HashMap::remove`] that returns the key as well, as it was in the map.
+    pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let removed = self.table.remove(self.hash(key), self.has_key(key), guard)?;
+        // SAFETY: just unlinked by us.
+        Some(unsafe { self.retire(removed) }.entry())
+    }
+
+    /// Links a node in, and returns the one of the same key that it replaces.
+    pub(crate) fn put<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> Option<&'g Node<K, V>> {
+        match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
             Entry::Vacant(entry) => {
                 // SAFETY: a node of this map's type, whose box is given up: freed a grace period after it is unlinked, or
                 // with the table.
@@ -112,67 +190,84 @@ where
         }
     }
 
-    /// Inserts an entry if the key is not in the map, and returns a reference to the value.
-    ///
-    /// # Errors
-    ///
-    /// When the key is in the map: the error has the value there, and gives `value` back.
-    pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
-        let hash = self.hash(&key);
-        if let Some(current) = self.get(&key, guard) {
-            return Err(OccupiedError { current, value });
-        }
-        let node = Node::new(hash, key, value);
-        match self.table.entry(hash, self.has_key(&node.key), guard) {
+    /// Links a node in if its key is not in the map. Else returns the one that is in the way, and gives the node back.
+    pub(crate) fn put_new<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> PutNew<'g, K, V> {
+        match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
             Entry::Vacant(entry) => {
                 let link = node.into_link();
-                // SAFETY: as in `insert`; the guard keeps it alive for `'g`, should it be removed at once.
+                // SAFETY: as in `put`; the guard keeps it alive for `'g`, should it be removed at once.
                 unsafe {
                     entry.insert(link);
-                    Ok(&self.node(link).value)
+                    Ok(self.node(link))
                 }
             }
-            Entry::Occupied(entry) => {
-                // SAFETY: found in this map under the guard.
-                let current = unsafe { &self.node(entry.get()).value };
-                Err(OccupiedError { current, value: node.value })
-            }
+            // SAFETY: found in this map under the guard.
+            Entry::Occupied(entry) => Err((unsafe { self.node(entry.get()) }, node)),
         }
     }
 
-    /// Removes a key and returns its value, which stays readable for the guard and is dropped after a grace period.
-    pub fn remove<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        let removed = self.table.remove(self.hash(key), self.has_key(key), guard)?;
-        // SAFETY: just unlinked by us.
-        Some(unsafe { self.retire(removed) })
+    /// Replaces the very node `old`. Gives the new one back if the old is not in the map any more.
+    pub(crate) fn replace<'g>(
+        &'g self,
+        old: &'g Node<K, V>,
+        node: Box<Node<K, V>>,
+        guard: &'g Guard,
+    ) -> Result<&'g Node<K, V>, Box<Node<K, V>>> {
+        match self.entry_of(old, guard) {
+            Entry::Vacant(_) => Err(node),
+            Entry::Occupied(entry) => {
+                let link = node.into_link();
+                // SAFETY: as in `put`, and the old one just unlinked by us; the guard keeps both alive for `'g`.
+                unsafe {
+                    self.retire(entry.replace(link));
+                    Ok(self.node(link))
+                }
+            }
+        }
     }
+}
 
-    /// Removes the entries that are in the map when it gets to them, one by one.
-    pub fn clear(&self, guard: &Guard) {
-        for link in self.table.iter(guard) {
-            // SAFETY: reached under the guard.
-            let hash = unsafe { link.as_ref() }.hash();
-            if let Entry::Occupied(entry) = self.table.entry(hash, |found| found == link, guard) {
+/// What became of a new node; see [`HashMap::put_new`].
+pub(crate) type PutNew<'g, K, V> = Result<&'g Node<K, V>, (&'g Node<K, V>, Box<Node<K, V>>)>;
+
+impl<K, V, S> HashMap<K, V, S> {
+    /// Removes the very node, and says whether it was in the map.
+    pub(crate) fn unlink(&self, node: &Node<K, V>, guard: &Guard) -> bool
+    where
+        K: Send + 'static,
+        V: Send + 'static,
+    {
+        match self.entry_of(node, guard) {
+            Entry::Vacant(_) => false,
+            Entry::Occupied(entry) => {
                 // SAFETY: just unlinked by us.
                 unsafe { self.retire(entry.remove()) };
+                true
             }
         }
     }
 
-    /// Sees to it that a node is dropped after a grace period, and returns its value, which the caller's guard keeps alive.
+    /// Locks the bucket and looks whether the very node is in it. No other node can be mistaken for it, should it have been removed: its
+    /// memory is not reused as long as the guard lives.
+    pub(crate) fn entry_of<'g>(&'g self, node: &Node<K, V>, guard: &'g Guard) -> Entry<'g> {
+        let link = NonNull::from(node.link());
+        self.table.entry(node.link().hash(), |found| found == link, guard)
+    }
+
+    /// Sees to it that a node is dropped after a grace period, and returns it, which the caller's guard keeps alive.
     ///
     /// # Safety
     ///
     /// The caller has unlinked it from this map, and holds a guard during `'g`.
-    unsafe fn retire<'g>(&self, link: NonNull<Link>) -> &'g V {
+    unsafe fn retire<'g>(&self, link: NonNull<Link>) -> &'g Node<K, V>
+    where
+        K: Send + 'static,
+        V: Send + 'static,
+    {
         // SAFETY: no reader who begins now finds it; the guard holds the grace period off.
         unsafe {
             Node::<K, V>::retire(link);
-            &self.node(link).value
+            self.node(link)
         }
     }
 }

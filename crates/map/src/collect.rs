@@ -1,10 +1,12 @@
-//! Filling maps from iterators.
+//! Filling maps from iterators and from each other, and comparing them.
 
 use std::hash::{BuildHasher, Hash};
 
 use relativist_rcu::{is_reading, read};
 
 use crate::map::HashMap;
+use crate::node::Node;
+use crate::raw::Table;
 
 impl<K, V, S> HashMap<K, V, S>
 where
@@ -12,12 +14,17 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
+    /// Makes room for what is about to be inserted. Only to save resizes: without memory for so many buckets, or where we may not
+    /// wait, the map grows as it goes.
+    pub(crate) fn expect(&self, additional: usize) {
+        if !is_reading() {
+            let _ = self.try_reserve(additional);
+        }
+    }
+
     fn fill(&self, entries: impl IntoIterator<Item = (K, V)>) {
         let entries = entries.into_iter();
-        // Only to save resizes: without memory for so many buckets, or where we may not wait, the map grows as it goes.
-        if !is_reading() {
-            let _ = self.reserve(entries.size_hint().0);
-        }
+        self.expect(entries.size_hint().0);
         // A guard for each entry: what is replaced can be dropped before all are in.
         for (key, value) in entries {
             self.insert(key, value, &read());
@@ -74,3 +81,55 @@ where
         self.fill(entries);
     }
 }
+
+impl<'a, K, V, S> Extend<(&'a K, &'a V)> for HashMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + Copy + 'static,
+    V: Send + Sync + Copy + 'static,
+    S: BuildHasher,
+{
+    fn extend<I: IntoIterator<Item = (&'a K, &'a V)>>(&mut self, entries: I) {
+        self.fill(entries.into_iter().map(|(&key, &value)| (key, value)));
+    }
+}
+
+/// A copy of the entries that the map has when they are got to, as with [`HashMap::iter`]: not a snapshot of one moment while others
+/// update it. It has the same policy and as many buckets.
+///
+/// # Panics
+///
+/// When these can't be allocated.
+impl<K, V, S> Clone for HashMap<K, V, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone,
+{
+    fn clone(&self) -> Self {
+        let table = Table::new(self.buckets(), self.policy(), Node::<K, V>::dispose);
+        let table = table.unwrap_or_else(|error| panic!("{error}"));
+        let clone = Self::of(table, self.hasher.clone());
+        let guard = read();
+        for (key, value) in self.iter(&guard) {
+            clone.insert(key.clone(), value.clone(), &guard);
+        }
+        clone
+    }
+}
+
+/// Whether both have the same keys with equal values. Looks at one entry after the other: while others update one of the maps, the
+/// answer may be true of no moment.
+impl<K, V, S> PartialEq for HashMap<K, V, S>
+where
+    K: Hash + Eq,
+    V: PartialEq,
+    S: BuildHasher,
+{
+    fn eq(&self, other: &Self) -> bool {
+        let guard = read();
+        let has_equal = |(key, value)| other.get(key, &guard).is_some_and(|its: &V| its == value);
+        self.len() == other.len() && self.iter(&guard).all(has_equal)
+    }
+}
+
+impl<K: Hash + Eq, V: Eq, S: BuildHasher> Eq for HashMap<K, V, S> {}

@@ -4,10 +4,13 @@ use std::fmt;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
-use crate::node::Node;
-use crate::raw;
+use relativist_rcu::read;
 
-/// The entries of a map; see [`HashMap::iter`](crate::HashMap::iter).
+use crate::map::HashMap;
+use crate::node::Node;
+use crate::raw::{self, Entry};
+
+/// The entries of a map; see [`HashMap::iter`].
 pub struct Iter<'g, K, V> {
     links: raw::Iter<'g>,
     _entries: PhantomData<(&'g K, &'g V)>,
@@ -17,6 +20,13 @@ impl<'g, K, V> Iter<'g, K, V> {
     pub(crate) fn new(links: raw::Iter<'g>) -> Self {
         Self { links, _entries: PhantomData }
     }
+
+    #[inline]
+    pub(crate) fn next_node(&mut self) -> Option<&'g Node<K, V>> {
+        let link = self.links.next()?;
+        // SAFETY: reached in the map's table under a guard that lives for `'g`, so it is a live node of this type.
+        Some(unsafe { Node::of(link) })
+    }
 }
 
 impl<'g, K, V> Iterator for Iter<'g, K, V> {
@@ -24,10 +34,7 @@ impl<'g, K, V> Iterator for Iter<'g, K, V> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let link = self.links.next()?;
-        // SAFETY: reached in the map's table under a guard that lives for `'g`, so it is a live node of this type.
-        let node: &'g Node<K, V> = unsafe { Node::of(link) };
-        Some((&node.key, &node.value))
+        self.next_node().map(Node::entry)
     }
 }
 
@@ -36,5 +43,93 @@ impl<K, V> FusedIterator for Iter<'_, K, V> {}
 impl<K, V> fmt::Debug for Iter<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Iter")
+    }
+}
+
+/// The keys of a map; see [`HashMap::keys`].
+pub struct Keys<'g, K, V>(pub(crate) Iter<'g, K, V>);
+
+impl<'g, K, V> Iterator for Keys<'g, K, V> {
+    type Item = &'g K;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'g K> {
+        self.0.next().map(|(key, _)| key)
+    }
+}
+
+impl<K, V> FusedIterator for Keys<'_, K, V> {}
+
+impl<K, V> fmt::Debug for Keys<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+/// The values of a map; see [`HashMap::values`].
+pub struct Values<'g, K, V>(pub(crate) Iter<'g, K, V>);
+
+impl<'g, K, V> Iterator for Values<'g, K, V> {
+    type Item = &'g V;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'g V> {
+        self.0.next().map(|(_, value)| value)
+    }
+}
+
+impl<K, V> FusedIterator for Values<'_, K, V> {}
+
+impl<K, V> fmt::Debug for Values<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Values")
+    }
+}
+
+/// The entries of a map that is consumed, moved out of it one by one.
+pub struct IntoIter<K, V, S> {
+    map: HashMap<K, V, S>,
+    /// Entries with smaller mixed hashes are gone.
+    from: u64,
+}
+
+/// Moves the entries out. Their memory is freed after a grace period.
+///
+/// ```
+/// let map = relativist::HashMap::from([("a", String::from("alpha"))]);
+/// let entries: Vec<(&str, String)> = map.into_iter().collect();
+/// assert_eq!(entries, [("a", "alpha".to_string())]);
+/// ```
+impl<K, V, S> IntoIterator for HashMap<K, V, S> {
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V, S>;
+
+    fn into_iter(self) -> IntoIter<K, V, S> {
+        IntoIter { map: self, from: 0 }
+    }
+}
+
+impl<K, V, S> Iterator for IntoIter<K, V, S> {
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<(K, V)> {
+        let guard = read();
+        let link = self.map.table.iter_from(self.from, &guard).next()?;
+        // SAFETY: reached under the guard.
+        let hash = unsafe { link.as_ref() }.hash();
+        self.from = hash.get();
+        match self.map.table.entry(hash, |found| found == link, &guard) {
+            // SAFETY: unlinked by us. The map is ours alone: references to its keys and values borrowed it, so none are left.
+            Entry::Occupied(entry) => Some(unsafe { Node::take(entry.remove()) }),
+            Entry::Vacant(_) => unreachable!("nobody else removes entries from a map that we own"),
+        }
+    }
+}
+
+impl<K, V, S> FusedIterator for IntoIter<K, V, S> {}
+
+impl<K, V, S> fmt::Debug for IntoIter<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoIter").field("left", &self.map.len()).finish()
     }
 }

@@ -31,6 +31,9 @@
 //! ```
 
 mod access;
+mod atomic;
+mod builder;
+mod bulk;
 mod collect;
 mod counter;
 pub mod design;
@@ -43,17 +46,23 @@ mod policy;
 mod prefetch;
 pub mod raw;
 mod recycle;
+mod set;
 mod stats;
 mod sync;
 mod worker;
 
-pub use access::OccupiedError;
-pub use iter::Iter;
-pub use map::{Builder, HashMap};
+pub use access::{ExhaustedError, OccupiedError};
+pub use atomic::{Change, CompareExchangeError};
+pub use builder::{BuildError, Builder};
+pub use bulk::{Drain, ExtractIf};
+pub use equivalent::Equivalent;
+pub use iter::{IntoIter, Iter, Keys, Values};
+pub use map::HashMap;
 pub use pinned::Pinned;
-pub use policy::Resizing;
+pub use policy::{Policy, PolicyError, Resizing};
 pub use raw::AllocError;
 pub use relativist_rcu::{Guard, read};
+pub use set::{HashSet, PinnedSet};
 pub use stats::Stats;
 
 #[cfg(not(target_pointer_width = "64"))]

@@ -1,16 +1,17 @@
 //! The map: construction, size, and how it is resized. What is done to entries is in `access.rs`.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
+use equivalent::Equivalent;
 use relativist_rcu::read;
 
+use crate::builder::Builder;
 use crate::node::Node;
 use crate::pinned::Pinned;
-use crate::policy::{Resizing, buckets_for};
+use crate::policy::Policy;
 use crate::raw::{self, AllocError, Link};
 use crate::stats::Stats;
 
@@ -115,7 +116,31 @@ impl<K, V> HashMap<K, V> {
 
     /// For more choices; see [`Builder`].
     pub fn builder() -> Builder {
-        Builder { capacity: 0, resizing: Resizing::Automatic, hasher: RandomState::new() }
+        Builder::new()
+    }
+
+    /// An empty map with as many buckets as leave enough of `bytes` for the entries that they are made for. It keeps that size,
+    /// until it is resized by hand.
+    ///
+    /// This is sizing at start-up from the memory that a cache may have, as the Linux kernel does it (Lever, "Linux Kernel Hash
+    /// Table Behavior", ALS 2000, section 3), and, as that paper advises, with fewer buckets than memory would allow: when the budget
+    /// is used up there is between 1/2 and a little more than 1 entry in a bucket.
+    ///
+    /// What counts is the buckets and the entries with key and value in them; take off from `bytes` what keys and values own besides, and
+    /// what the allocator needs for itself. The map does not count what it uses: it is up to you to stop.
+    ///
+    /// # Panics
+    ///
+    /// When the buckets can't be allocated; [`Builder::memory`] reports it instead.
+    ///
+    /// ```
+    /// use relativist::HashMap;
+    /// // 32 bytes for an entry, 16 for the two buckets that go with it.
+    /// let map: HashMap<u64, u64> = HashMap::with_capacity_for_memory(48 << 10);
+    /// assert_eq!(map.buckets(), 2048);
+    /// ```
+    pub fn with_capacity_for_memory(bytes: usize) -> Self {
+        Builder::new().memory(bytes).build().unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
@@ -133,8 +158,12 @@ impl<K, V, S> HashMap<K, V, S> {
     ///
     /// When the buckets can't be allocated.
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
-        let built = Builder { capacity, resizing: Resizing::Automatic, hasher }.build();
+        let built = Builder::new().capacity(capacity).hasher(hasher).build();
         built.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) fn of(table: raw::Table, hasher: S) -> Self {
+        Self { table, hasher, _owns: PhantomData }
     }
 
     /// Enters a read section and returns a handle with all operations on entries.
@@ -158,6 +187,11 @@ impl<K, V, S> HashMap<K, V, S> {
     /// What hashes the keys.
     pub fn hasher(&self) -> &S {
         &self.hasher
+    }
+
+    /// Who resizes the map, when, and within what bounds.
+    pub fn policy(&self) -> Policy {
+        self.table.policy()
     }
 
     /// The number of buckets.
@@ -197,7 +231,17 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.resize_to(buckets)
     }
 
-    /// Makes room for so many more entries, so that inserting them starts no resize. Otherwise as [`HashMap::resize_to`].
+    /// Makes room for so many more entries, so that inserting them starts no resize, as far as the [`Policy`]'s ceiling allows.
+    /// Otherwise as [`HashMap::resize_to`].
+    ///
+    /// # Panics
+    ///
+    /// When the buckets can't be allocated, and as [`HashMap::resize_to`].
+    pub fn reserve(&self, additional: usize) {
+        self.try_reserve(additional).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// [`HashMap::reserve`] that reports exhaustion.
     ///
     /// # Errors
     ///
@@ -206,7 +250,14 @@ impl<K, V, S> HashMap<K, V, S> {
     /// # Panics
     ///
     /// As [`HashMap::resize_to`].
-    pub fn reserve(&self, additional: usize) -> Result<(), AllocError> {
+    ///
+    /// ```
+    /// let map: relativist::HashMap<i32, i32> = relativist::HashMap::new();
+    /// map.try_reserve(1000)?;
+    /// assert!(map.try_reserve(usize::MAX).is_err());
+    /// # Ok::<(), relativist::AllocError>(())
+    /// ```
+    pub fn try_reserve(&self, additional: usize) -> Result<(), AllocError> {
         self.table.reserve(additional)
     }
 
@@ -246,13 +297,9 @@ impl<K, V, S: BuildHasher> HashMap<K, V, S> {
 
     /// What tells the table which link has this key.
     #[inline(always)]
-    pub(crate) fn has_key<Q>(&self, key: &Q) -> impl Fn(NonNull<Link>) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
+    pub(crate) fn has_key<Q: Equivalent<K> + ?Sized>(&self, key: &Q) -> impl Fn(NonNull<Link>) -> bool {
         // SAFETY: the table asks about links of its own, in a read section or under their lock.
-        move |link| unsafe { self.node(link) }.key.borrow() == key
+        move |link| key.equivalent(&unsafe { self.node(link) }.key)
     }
 }
 
@@ -266,52 +313,5 @@ impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for HashMap<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let guard = read();
         f.debug_map().entries(self.iter(&guard)).finish()
-    }
-}
-
-/// Chooses how a map is made; from [`HashMap::builder`].
-///
-/// ```
-/// use relativist::{HashMap, Resizing};
-/// let map: HashMap<u64, u64, _> = HashMap::<u64, u64>::builder()
-///     .capacity(1 << 16)
-///     .resizing(Resizing::Manual)
-///     .hasher(std::hash::RandomState::new())
-///     .build()?;
-/// assert_eq!(map.buckets(), 1 << 17);
-/// # Ok::<(), relativist::AllocError>(())
-/// ```
-#[derive(Debug, Clone)]
-#[must_use = "a builder does nothing until `build`"]
-pub struct Builder<S = RandomState> {
-    capacity: usize,
-    resizing: Resizing,
-    hasher: S,
-}
-
-impl<S> Builder<S> {
-    /// Room for so many entries from the start; an automatic map never shrinks below it. 0 by default.
-    pub fn capacity(self, capacity: usize) -> Self {
-        Self { capacity, ..self }
-    }
-
-    /// Who resizes. [`Resizing::Automatic`] by default.
-    pub fn resizing(self, resizing: Resizing) -> Self {
-        Self { resizing, ..self }
-    }
-
-    /// What hashes the keys. [`RandomState`] by default, which nobody can flood with collisions, and which is slow.
-    pub fn hasher<T>(self, hasher: T) -> Builder<T> {
-        Builder { capacity: self.capacity, resizing: self.resizing, hasher }
-    }
-
-    /// Makes the map.
-    ///
-    /// # Errors
-    ///
-    /// When the buckets can't be allocated.
-    pub fn build<K, V>(self) -> Result<HashMap<K, V, S>, AllocError> {
-        let table = raw::Table::new(buckets_for(self.capacity), self.resizing, Node::<K, V>::dispose)?;
-        Ok(HashMap { table, hasher: self.hasher, _owns: PhantomData })
     }
 }

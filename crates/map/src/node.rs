@@ -36,6 +36,20 @@ impl<K, V> Node<K, V> {
         }
     }
 
+    pub(crate) fn into_parts(self: Box<Self>) -> (K, V) {
+        let Self { key, value, .. } = *self;
+        (key, value)
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self) -> (&K, &V) {
+        (&self.key, &self.value)
+    }
+
     /// Gives up the box for its link. The pointer may be used for the whole node.
     pub(crate) fn into_link(self: Box<Self>) -> NonNull<Link> {
         const { assert!(offset_of!(Self, link) == 0) };
@@ -60,6 +74,22 @@ impl<K, V> Node<K, V> {
         let _memory = Memory(node.cast(), Layout::new::<Self>());
         // SAFETY: `into_link` leaked the box, and the caller gives it up.
         unsafe { node.drop_in_place() };
+    }
+
+    /// Moves key and value out of a node, and frees it after a grace period.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], nobody looks at the key or the value any more, and no reader that begins from here
+    /// on can find it.
+    pub(crate) unsafe fn take(link: NonNull<Link>) -> (K, V) {
+        let node = link.cast::<Self>();
+        // SAFETY: ours to move out of, says the caller, and what is deferred drops neither.
+        unsafe {
+            let entry = ((&raw const (*node.as_ptr()).key).read(), (&raw const (*node.as_ptr()).value).read());
+            defer_raw(node.cast(), size_of::<Self>(), |node| drop(Memory(node.cast(), Layout::new::<Self>())));
+            entry
+        }
     }
 
     /// Drops the node after a grace period.

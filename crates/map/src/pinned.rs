@@ -1,13 +1,15 @@
 //! A map together with a guard.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
+use equivalent::Equivalent;
 use relativist_rcu::Guard;
 
-use crate::access::OccupiedError;
-use crate::iter::Iter;
+use crate::access::{ExhaustedError, OccupiedError};
+use crate::atomic::{Change, CompareExchangeError};
+use crate::bulk::{Drain, ExtractIf};
+use crate::iter::{Iter, Keys, Values};
 use crate::map::HashMap;
 
 /// A map in a read section: all operations on entries, without a guard to pass. From [`HashMap::pin`].
@@ -72,36 +74,34 @@ impl<'m, K, V, S> Pinned<'m, K, V, S> {
     pub fn iter(&self) -> Iter<'_, K, V> {
         self.map.iter(&self.guard)
     }
+
+    /// See [`HashMap::keys`].
+    pub fn keys(&self) -> Keys<'_, K, V> {
+        self.map.keys(&self.guard)
+    }
+
+    /// See [`HashMap::values`].
+    pub fn values(&self) -> Values<'_, K, V> {
+        self.map.values(&self.guard)
+    }
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> Pinned<'_, K, V, S> {
     /// See [`HashMap::get`].
     #[inline]
-    pub fn get<Q>(&self, key: &Q) -> Option<&V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
         self.map.get(key, &self.guard)
     }
 
     /// See [`HashMap::get_key_value`].
     #[inline]
-    pub fn get_key_value<Q>(&self, key: &Q) -> Option<(&K, &V)>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub fn get_key_value<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<(&K, &V)> {
         self.map.get_key_value(key, &self.guard)
     }
 
     /// See [`HashMap::contains_key`].
     #[inline]
-    pub fn contains_key<Q>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         self.map.contains_key(key, &self.guard)
     }
 }
@@ -117,6 +117,15 @@ where
         self.map.insert(key, value, &self.guard)
     }
 
+    /// See [`HashMap::checked_insert`].
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for the entry.
+    pub fn checked_insert(&self, key: K, value: V) -> Result<Option<&V>, ExhaustedError<K, V>> {
+        self.map.checked_insert(key, value, &self.guard)
+    }
+
     /// See [`HashMap::try_insert`].
     ///
     /// # Errors
@@ -126,18 +135,94 @@ where
         self.map.try_insert(key, value, &self.guard)
     }
 
-    /// See [`HashMap::remove`].
-    pub fn remove<Q>(&self, key: &Q) -> Option<&V>
+    /// See [`HashMap::get_or_insert`].
+    pub fn get_or_insert(&self, key: K, value: V) -> &V {
+        self.map.get_or_insert(key, value, &self.guard)
+    }
+
+    /// See [`HashMap::get_or_insert_with`].
+    pub fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> &V {
+        self.map.get_or_insert_with(key, value, &self.guard)
+    }
+
+    /// See [`HashMap::update`].
+    pub fn update(&self, key: K, update: impl FnMut(&V) -> V) -> Option<&V> {
+        self.map.update(key, update, &self.guard)
+    }
+
+    /// See [`HashMap::update_or_insert`].
+    pub fn update_or_insert(&self, key: K, update: impl FnMut(&V) -> V, value: V) -> &V {
+        self.map.update_or_insert(key, update, value, &self.guard)
+    }
+
+    /// See [`HashMap::update_or_insert_with`].
+    pub fn update_or_insert_with(&self, key: K, update: impl FnMut(&V) -> V, value: impl FnOnce() -> V) -> &V {
+        self.map.update_or_insert_with(key, update, value, &self.guard)
+    }
+
+    /// See [`HashMap::compute`].
+    ///
+    /// # Errors
+    ///
+    /// What `decide` returns.
+    pub fn compute<'p, E>(
+        &'p self,
+        key: K,
+        decide: impl FnMut(Option<&'p V>) -> Result<Option<V>, E>,
+    ) -> Result<Change<'p, V>, E> {
+        self.map.compute(key, decide, &self.guard)
+    }
+
+    /// See [`HashMap::compare_exchange`].
+    ///
+    /// # Errors
+    ///
+    /// When the value is another one, or the key is absent.
+    pub fn compare_exchange(&self, key: K, current: &V, new: V) -> Result<&V, CompareExchangeError<'_, V>>
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+        V: PartialEq,
     {
+        self.map.compare_exchange(key, current, new, &self.guard)
+    }
+
+    /// See [`HashMap::remove`].
+    pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
         self.map.remove(key, &self.guard)
     }
 
+    /// See [`HashMap::remove_entry`].
+    pub fn remove_entry<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<(&K, &V)> {
+        self.map.remove_entry(key, &self.guard)
+    }
+
+    /// See [`HashMap::remove_if`].
+    pub fn remove_if<Q>(&self, key: &Q, condition: impl FnMut(&K, &V) -> bool) -> Option<(&K, &V)>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.map.remove_if(key, condition, &self.guard)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Pinned<'_, K, V, S> {
     /// See [`HashMap::clear`].
     pub fn clear(&self) {
         self.map.clear(&self.guard);
+    }
+
+    /// See [`HashMap::retain`].
+    pub fn retain(&self, keep: impl FnMut(&K, &V) -> bool) {
+        self.map.retain(keep, &self.guard);
+    }
+
+    /// See [`HashMap::extract_if`].
+    pub fn extract_if<F: FnMut(&K, &V) -> bool>(&self, extract: F) -> ExtractIf<'_, K, V, S, F> {
+        self.map.extract_if(extract, &self.guard)
+    }
+
+    /// See [`HashMap::drain`].
+    pub fn drain(&self) -> Drain<'_, K, V, S> {
+        self.map.drain(&self.guard)
     }
 }
 

@@ -1,70 +1,270 @@
 //! When to resize, and to what: a pure function of the numbers of entries and buckets.
 //!
-//! A table grows past 3/4 of an entry per bucket and shrinks below 1/8; either brings it to between 1/4 and 1/2. So the number of
-//! entries has to change by half before the next resize, and a table whose size swings a little does not resize all the time.
+//! A table grows when its load (entries per bucket) gets above an upper bound and shrinks when it gets below a lower one. Either
+//! brings it to between a third and two thirds of the upper bound, and the lower bound is at most a sixth of the upper. So
+//! the number of entries has to change by half before the next resize, and a table whose size swings a little does not resize
+//! all the time. By default the bounds are 1/8 and 3/4: a resize brings the load to between 1/4 and 1/2.
+
+use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Who resizes a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resizing {
     /// A background thread, one per process: it grows the table past 3/4 of an entry per bucket and shrinks it below 1/8, never
-    /// below the size it was made with.
+    /// below the size it was made with, unless a [`Policy`] says otherwise.
     #[default]
     Automatic,
     /// Nobody, until `resize_to` is called.
     Manual,
 }
 
-/// The number of buckets that so many entries should have, if not what they have now.
-pub(crate) fn wanted(entries: usize, buckets: usize, floor: usize) -> Option<usize> {
-    let overloaded = entries > buckets / 4 * 3;
-    let wasteful = entries < buckets / 8 && buckets > floor;
-    (overloaded || wasteful).then(|| buckets_for(entries).max(floor)).filter(|&wanted| wanted != buckets)
+/// Who resizes a table, when, and within what bounds.
+///
+/// ```
+/// use relativist::{Policy, Resizing};
+/// let policy = Policy::from(Resizing::Automatic).load_factor(0.25..=2.0)?.buckets(1 << 10..=1 << 20)?;
+/// # Ok::<(), relativist::PolicyError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policy {
+    pub(crate) resizing: Resizing,
+    low: f64,
+    high: f64,
+    /// `None` for the number of buckets that the table is made with.
+    floor: Option<usize>,
+    ceiling: usize,
 }
 
-/// The number of buckets to make for so many entries: a power of two, two to four for each.
-pub(crate) fn buckets_for(entries: usize) -> usize {
-    entries.saturating_mul(2).checked_next_power_of_two().unwrap_or(1 << 62).max(2)
+/// Bounds that a [`Policy`] can't keep.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The upper bound of the load is not between 1/4 and 8, or the lower one not between 0 and a sixth of it.
+    LoadFactor(RangeInclusive<f64>),
+    /// The fewest buckets are more than the most.
+    Buckets(RangeInclusive<usize>),
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LoadFactor(bounds) => write!(
+                f,
+                "a load factor of {bounds:?}: the upper bound has to be between {} and {}, the lower one at most a {}th of it",
+                Policy::UPPER_BOUNDS.start(),
+                Policy::UPPER_BOUNDS.end(),
+                Policy::LEAST_RATIO
+            ),
+            Self::Buckets(bounds) => write!(f, "at least {} buckets and at most {}", bounds.start(), bounds.end()),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+impl From<Resizing> for Policy {
+    fn from(resizing: Resizing) -> Self {
+        Self { resizing, low: 0.125, high: 0.75, floor: None, ceiling: Self::MOST_BUCKETS }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::from(Resizing::default())
+    }
+}
+
+impl Policy {
+    /// A power of two beyond all memory.
+    const MOST_BUCKETS: usize = 1 << 62;
+    /// The counts that resizing goes by may be off by a sixteenth of the buckets: a smaller upper bound would be noise.
+    const UPPER_BOUNDS: RangeInclusive<f64> = 0.25..=8.0;
+    /// Between the bounds. What keeps a table from resizing all the time: see the top of this file.
+    const LEAST_RATIO: f64 = 6.0;
+
+    /// Shrink below, grow above so many entries per bucket; 1/8 and 3/4 by default. A lower bound of 0 means never to shrink.
+    ///
+    /// A higher load saves 8 bytes per bucket and costs lookups a longer walk, half the load on average.
+    ///
+    /// # Errors
+    ///
+    /// Unless the upper bound is between 1/4 and 8, and the lower one between 0 and a sixth of the upper.
+    pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Result<Self, PolicyError> {
+        let (low, high) = (*bounds.start(), *bounds.end());
+        // Some slack for bounds like 0.1 and 0.6, which are no binary fractions.
+        let most_low = high / Self::LEAST_RATIO * (1.0 + 1e-9);
+        if !Self::UPPER_BOUNDS.contains(&high) || !(0.0..=most_low).contains(&low) {
+            return Err(PolicyError::LoadFactor(bounds));
+        }
+        Ok(Self { low, high, ..self })
+    }
+
+    /// Never resize to fewer or to more buckets than that, each rounded up to a power of two. By default a table is not shrunk below
+    /// the size it was made with, and grows without limit. Past the limit chains get longer.
+    ///
+    /// # Errors
+    ///
+    /// When the range is empty.
+    pub fn buckets(self, bounds: RangeInclusive<usize>) -> Result<Self, PolicyError> {
+        if bounds.is_empty() {
+            return Err(PolicyError::Buckets(bounds));
+        }
+        let round = |buckets: usize| buckets.checked_next_power_of_two().unwrap_or(Self::MOST_BUCKETS).max(2);
+        Ok(Self { floor: Some(round(*bounds.start())), ceiling: round(*bounds.end()), ..self })
+    }
+
+    /// The same for a table that is made with so many buckets.
+    pub(crate) fn starting_with(self, buckets: usize) -> Self {
+        Self { floor: self.floor.or(Some(buckets)), ..self }
+    }
+
+    /// The number of buckets that so many entries should have, if not what they have now.
+    pub(crate) fn wanted(&self, entries: usize, buckets: usize) -> Option<usize> {
+        let floor = self.floor.unwrap_or(0);
+        let overloaded = entries > at_load(buckets, self.high) && buckets < self.ceiling;
+        let wasteful = entries < at_load(buckets, self.low) && buckets > floor;
+        let wanted = || self.buckets_for(entries).max(floor);
+        (overloaded || wasteful).then(wanted).filter(|&wanted| wanted != buckets)
+    }
+
+    /// The number of buckets to make for so many entries: a power of two, within the ceiling.
+    pub(crate) fn buckets_for(&self, entries: usize) -> usize {
+        let buckets = (entries as f64 / self.target()).ceil() as usize;
+        buckets.checked_next_power_of_two().unwrap_or(Self::MOST_BUCKETS).clamp(2, self.ceiling)
+    }
+
+    /// The largest number of buckets that leaves enough of a budget of memory for the entries that they are made for.
+    pub(crate) fn buckets_for_memory(&self, bytes: usize, bucket_bytes: usize, entry_bytes: usize) -> usize {
+        let bytes_per_bucket = bucket_bytes as f64 + self.target() * entry_bytes as f64;
+        let buckets = (bytes as f64 / bytes_per_bucket) as usize;
+        1 << buckets.clamp(2, Self::MOST_BUCKETS).ilog2()
+    }
+
+    /// The load that a resize does not exceed.
+    fn target(&self) -> f64 {
+        self.high * 2.0 / 3.0
+    }
+}
+
+fn at_load(buckets: usize, load: f64) -> usize {
+    (buckets as f64 * load) as usize
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn default_from(floor: usize) -> Policy {
+        Policy::default().starting_with(floor)
+    }
+
+    /// Bounds of all kinds: as far apart as may be, as close, and no binary fractions.
+    fn policies() -> [Policy; 7] {
+        [(0.125, 0.75), (0.0, 0.25), (0.1, 0.6), (0.1, 0.9), (0.25, 2.0), (1.0, 6.0), (0.0, 8.0)]
+            .map(|(low, high)| Policy::default().load_factor(low..=high).unwrap())
+    }
+
     #[test]
     fn grows_past_three_quarters_and_shrinks_below_an_eighth() {
-        assert_eq!(wanted(96, 128, 2), None);
-        assert_eq!(wanted(97, 128, 2), Some(256));
-        assert_eq!(wanted(16, 128, 2), None);
-        assert_eq!(wanted(15, 128, 2), Some(32));
-        assert_eq!(wanted(0, 128, 2), Some(2));
+        let policy = default_from(2);
+        assert_eq!(policy.wanted(96, 128), None);
+        assert_eq!(policy.wanted(97, 128), Some(256));
+        assert_eq!(policy.wanted(16, 128), None);
+        assert_eq!(policy.wanted(15, 128), Some(32));
+        assert_eq!(policy.wanted(0, 128), Some(2));
+    }
+
+    #[test]
+    fn grows_and_shrinks_past_other_bounds() {
+        let policy = default_from(2).load_factor(0.25..=3.0).unwrap();
+        assert_eq!(policy.wanted(384, 128), None);
+        assert_eq!(policy.wanted(385, 128), Some(256));
+        assert_eq!(policy.wanted(32, 128), None);
+        assert_eq!(policy.wanted(31, 128), Some(16));
+        let never_shrinks = default_from(2).load_factor(0.0..=3.0).unwrap();
+        assert_eq!(never_shrinks.wanted(0, 1 << 20), None);
     }
 
     #[test]
     fn stays_above_the_floor() {
-        assert_eq!(wanted(0, 128, 64), Some(64));
-        assert_eq!(wanted(0, 64, 64), None);
+        let policy = default_from(64);
+        assert_eq!(policy.wanted(0, 128), Some(64));
+        assert_eq!(policy.wanted(0, 64), None);
         assert_eq!(
-            wanted(1, 32, 64),
+            policy.wanted(1, 32),
             None,
             "a table resized below its floor by hand stays there while it is not overloaded"
         );
-        assert_eq!(wanted(25, 32, 64), Some(64));
+        assert_eq!(policy.wanted(25, 32), Some(64));
+        let lower = Policy::default().buckets(16..=1 << 20).unwrap().starting_with(64);
+        assert_eq!(lower.wanted(0, 64), Some(16), "a floor below the size that the table was made with");
+    }
+
+    #[test]
+    fn stays_below_the_ceiling() {
+        let policy = Policy::default().buckets(2..=100).unwrap();
+        assert_eq!(policy.wanted(1000, 64), Some(128), "rounded up");
+        assert_eq!(policy.wanted(1000, 128), None);
+        assert_eq!(
+            policy.wanted(1000, 256),
+            None,
+            "a table resized above its ceiling by hand stays there while it is not empty"
+        );
+        assert_eq!(policy.wanted(1, 256), Some(2));
+        assert_eq!(policy.buckets_for(1000), 128);
     }
 
     #[test]
     fn catches_up_in_one_step() {
-        assert_eq!(wanted(1 << 20, 2, 2), Some(1 << 21));
-        assert_eq!(wanted(usize::MAX, 2, 2), Some(1 << 62));
+        let policy = default_from(2);
+        assert_eq!(policy.wanted(1 << 20, 2), Some(1 << 21));
+        assert_eq!(policy.wanted(usize::MAX, 2), Some(1 << 62));
     }
 
     /// After any resize the next one is far: nothing is wanted for half as many or nearly half again as many entries.
     #[test]
     fn has_hysteresis() {
-        for entries in 8..5000 {
-            let buckets = buckets_for(entries);
-            assert_eq!(wanted(entries, buckets, 2), None, "{entries}");
-            assert_eq!(wanted(entries * 3 / 2, buckets, 2), None, "{entries}");
-            assert_eq!(wanted(entries / 2 + 1, buckets, 2), None, "{entries}");
+        for policy in policies() {
+            for entries in 8..5000 {
+                let buckets = policy.buckets_for(entries);
+                assert_eq!(policy.wanted(entries, buckets), None, "{entries} {policy:?}");
+                assert_eq!(policy.wanted(entries * 3 / 2, buckets), None, "{entries} {policy:?}");
+                if buckets > 2 {
+                    assert_eq!(policy.wanted(entries / 2 + 1, buckets), None, "{entries} {policy:?}");
+                }
+            }
         }
+    }
+
+    #[test]
+    fn refuses_nonsense() {
+        let nan = f64::NAN;
+        for (low, high) in [(0.2, 0.1), (0.2, 0.75), (-0.1, 0.75), (nan, 0.75), (0.0, nan), (0.0, 0.2), (0.0, 9.0)] {
+            assert!(
+                matches!(Policy::default().load_factor(low..=high), Err(PolicyError::LoadFactor(_))),
+                "{low} {high}"
+            );
+        }
+        #[expect(clippy::reversed_empty_ranges, reason = "that is the nonsense")]
+        let nothing = 64..=32;
+        assert_eq!(Policy::default().buckets(nothing.clone()), Err(PolicyError::Buckets(nothing)));
+    }
+
+    /// As many buckets as fit, with the entries that they are made for; half as many again would not.
+    #[test]
+    fn fills_a_budget_of_memory() {
+        for policy in policies() {
+            for (bytes, entry) in [(1 << 10, 16), (1 << 20, 32), (1 << 30, 24), (100_000_000_000, 4096)] {
+                let needs = |buckets: usize| buckets as f64 * (8.0 + policy.target() * entry as f64);
+                let buckets = policy.buckets_for_memory(bytes, 8, entry);
+                assert!(
+                    needs(buckets) <= bytes as f64 && bytes as f64 <= needs(2 * buckets),
+                    "{buckets} {bytes} {entry}"
+                );
+            }
+        }
+        assert_eq!(Policy::default().buckets_for_memory(0, 8, 32), 2);
+        assert_eq!(Policy::default().buckets_for_memory(1 << 30, 8, 32), 1 << 25);
     }
 }

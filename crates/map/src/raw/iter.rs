@@ -25,7 +25,12 @@ impl Table {
     /// comes or goes meanwhile may be seen or not. Wait-free per step, but for the empty buckets on the way: a whole
     /// iteration costs time proportional to buckets and links.
     pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t> {
-        let mut iter = Iter { table: self, guard, next: null_mut(), from: 0, end: None };
+        self.iter_from(0, guard)
+    }
+
+    /// The same from this mixed hash on.
+    pub(crate) fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
+        let mut iter = Iter { table: self, guard, next: null_mut(), from, end: None };
         iter.enter_bucket();
         iter
     }

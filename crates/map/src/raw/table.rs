@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use relativist_rcu::{GracePeriod, Guard, is_reading, read};
 
 use super::array::{AllocError, Array, AtomicArray};
+use super::head::Head;
 use super::link::links_from;
 use super::transition::retire;
 use super::{Hash, Link};
 use crate::counter::Counter;
-use crate::policy::{self, Resizing};
+use crate::policy::{Policy, Resizing};
 use crate::stats::Stats;
 use crate::sync::{AcqRel, AtomicBool, AtomicU64, AtomicUsize, Relaxed};
 use crate::worker;
@@ -73,8 +74,7 @@ pub(crate) struct Core {
     /// Replaced by the resizer only, who frees the old one after a grace period.
     pub(super) array: AtomicArray,
     dispose: unsafe fn(NonNull<Link>),
-    automatic: bool,
-    floor: usize,
+    policy: Policy,
     /// An update looks whether to resize when its stripe's count has changed by this much.
     interval: AtomicUsize,
     /// The worker has been asked to look at this table.
@@ -102,8 +102,11 @@ pub(super) struct Counts {
 }
 
 impl Table {
-    /// A table of at least so many buckets, rounded up to a power of two, at least 2; an automatic table never shrinks below
-    /// that.
+    /// What a bucket costs.
+    pub(crate) const BYTES_PER_BUCKET: usize = size_of::<Head>();
+
+    /// A table of at least so many buckets, rounded up to a power of two, at least 2. How it is resized is told by a [`Policy`], or
+    /// just a [`Resizing`]; an automatic table never shrinks below the size it was made with, unless the policy says otherwise.
     ///
     /// While a link is in the table it belongs to the table: `dispose` is called for each that is left when the table is
     /// dropped. (If a background resize is under way then, by the worker, when that is done.)
@@ -111,14 +114,17 @@ impl Table {
     /// # Errors
     ///
     /// When the buckets can't be allocated.
-    pub fn new(buckets: usize, resizing: Resizing, dispose: unsafe fn(NonNull<Link>)) -> Result<Self, AllocError> {
+    pub fn new(
+        buckets: usize,
+        policy: impl Into<Policy>,
+        dispose: unsafe fn(NonNull<Link>),
+    ) -> Result<Self, AllocError> {
         let bits = bits_for(buckets);
         let array = Array::allocate(bits)?;
         let core = Core {
             array: AtomicArray::new(array),
             dispose,
-            automatic: resizing == Resizing::Automatic,
-            floor: array.len(),
+            policy: policy.into().starting_with(array.len()),
             interval: AtomicUsize::new(1),
             requested: AtomicBool::new(false),
             count: Counter::new(),
@@ -142,6 +148,11 @@ impl Table {
     /// Whether there are none; see [`Table::len`].
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Who resizes the table, when, and within what bounds.
+    pub fn policy(&self) -> Policy {
+        self.core.policy
     }
 
     /// The number of buckets.
@@ -174,7 +185,8 @@ impl Table {
         self.core.resize_now(bits_for(buckets))
     }
 
-    /// Makes room for `additional` more links, so that inserting them starts no resize. As [`Table::resize_to`] otherwise.
+    /// Makes room for `additional` more links, so that inserting them starts no resize, as far as the policy's ceiling allows. As
+    /// [`Table::resize_to`] otherwise.
     ///
     /// # Errors
     ///
@@ -185,7 +197,7 @@ impl Table {
     /// As [`Table::resize_to`].
     pub fn reserve(&self, additional: usize) -> Result<(), AllocError> {
         assert_outside_sections();
-        let wanted = policy::buckets_for(self.len().saturating_add(additional));
+        let wanted = self.core.policy.buckets_for(self.len().saturating_add(additional));
         if wanted > self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
 
@@ -200,7 +212,7 @@ impl Table {
     /// As [`Table::resize_to`].
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
         assert_outside_sections();
-        let wanted = policy::buckets_for(self.len());
+        let wanted = self.core.policy.buckets_for(self.len());
         if wanted < self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
 
@@ -246,8 +258,9 @@ impl Table {
     fn ask_worker(&self, helps: fn(usize, usize) -> bool) {
         let core = &self.core;
         let is_wanted = || core.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
+        let automatic = core.policy.resizing == Resizing::Automatic;
         // AcqRel: pairs with the one in `resize_as_wanted`.
-        let ours = core.automatic && is_wanted() && !core.requested.swap(true, AcqRel);
+        let ours = automatic && is_wanted() && !core.requested.swap(true, AcqRel);
         if ours && !worker::request(Arc::downgrade(core)) {
             // Relaxed: nothing has been asked. A later update asks again.
             core.requested.store(false, Relaxed);
@@ -274,7 +287,7 @@ impl Core {
 
     fn wanted(&self) -> Option<usize> {
         // Relaxed: a statistic is good enough.
-        policy::wanted(self.count.sum(), self.counts.buckets.load(Relaxed), self.floor)
+        self.policy.wanted(self.count.sum(), self.counts.buckets.load(Relaxed))
     }
 
     /// Brings the size to what the entries want; called by the worker.

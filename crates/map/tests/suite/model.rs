@@ -108,7 +108,7 @@ impl Pair {
                 self.model.clear();
             }
             Operation::ResizeTo(buckets) => self.map.resize_to(buckets).unwrap(),
-            Operation::Reserve(additional) => self.map.reserve(additional).unwrap(),
+            Operation::Reserve(additional) => self.map.reserve(additional),
             Operation::ShrinkToFit => self.map.shrink_to_fit().unwrap(),
         }
     }

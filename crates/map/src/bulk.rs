@@ -1,0 +1,138 @@
+//! Operations on all entries: iterating, and removing on the way.
+//!
+//! What is removed is each time the very entry that was looked at: one that another thread replaces meanwhile stays.
+
+use std::fmt;
+use std::iter::FusedIterator;
+
+use relativist_rcu::Guard;
+
+use crate::iter::{Iter, Keys, Values};
+use crate::map::HashMap;
+
+impl<K, V, S> HashMap<K, V, S> {
+    /// Iterates over the entries in an arbitrary order, which is that of their mixed hashes.
+    ///
+    /// An entry that is in the map throughout is seen exactly once, however often the map is resized meanwhile; one that
+    /// comes or goes may be seen or not. Wait-free per step; all of it takes time proportional to buckets and entries.
+    pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V> {
+        Iter::new(self.table.iter(guard))
+    }
+
+    /// Iterates over the keys, as [`HashMap::iter`].
+    pub fn keys<'g>(&'g self, guard: &'g Guard) -> Keys<'g, K, V> {
+        Keys(self.iter(guard))
+    }
+
+    /// Iterates over the values, as [`HashMap::iter`].
+    pub fn values<'g>(&'g self, guard: &'g Guard) -> Values<'g, K, V> {
+        Values(self.iter(guard))
+    }
+}
+
+/// Nothing that these remove is reclaimed before the guard is dropped.
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
+    /// Removes the entries that are in the map when it gets to them, one by one.
+    pub fn clear(&self, guard: &Guard) {
+        self.retain(|_, _| false, guard);
+    }
+
+    /// Keeps only the entries that `keep` says yes to. Runs it outside of locks, once for each entry that it gets to, as
+    /// [`HashMap::iter`] does.
+    ///
+    /// ```
+    /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
+    /// map.pin().retain(|_, square| square % 2 == 0);
+    /// assert_eq!(map.len(), 5);
+    /// ```
+    pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool, guard: &Guard) {
+        self.extract_if(|key, value| !keep(key, value), guard).for_each(drop);
+    }
+
+    /// Removes the entries that `extract` says yes to, as the iterator that is returned gets to them: what it does not get to stays.
+    /// Each entry is returned to one thread only, even if several drain the map.
+    ///
+    /// ```
+    /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
+    /// let pinned = map.pin();
+    /// let odd: u32 = pinned.extract_if(|_, square| square % 2 == 1).map(|(_, square)| square).sum();
+    /// assert_eq!((odd, map.len()), (1 + 9 + 25 + 49 + 81, 5));
+    /// ```
+    pub fn extract_if<'g, F>(&'g self, extract: F, guard: &'g Guard) -> ExtractIf<'g, K, V, S, F>
+    where
+        F: FnMut(&K, &V) -> bool,
+    {
+        ExtractIf { map: self, entries: self.iter(guard), extract, guard }
+    }
+
+    /// Removes all entries and returns them. Those that the iterator has not got to when it is dropped are removed then.
+    ///
+    /// ```
+    /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
+    /// assert_eq!(map.pin().drain().count(), 10);
+    /// assert!(map.is_empty());
+    /// ```
+    pub fn drain<'g>(&'g self, guard: &'g Guard) -> Drain<'g, K, V, S> {
+        Drain(self.extract_if(|_, _| true, guard))
+    }
+}
+
+/// Removes entries on the way; see [`HashMap::extract_if`].
+#[must_use = "entries are removed as the iterator gets to them"]
+pub struct ExtractIf<'g, K, V, S, F> {
+    map: &'g HashMap<K, V, S>,
+    entries: Iter<'g, K, V>,
+    extract: F,
+    guard: &'g Guard,
+}
+
+impl<'g, K, V, S, F> Iterator for ExtractIf<'g, K, V, S, F>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    F: FnMut(&K, &V) -> bool,
+{
+    type Item = (&'g K, &'g V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let node = self.entries.next_node()?;
+            if (self.extract)(&node.key, &node.value) && self.map.unlink(node, self.guard) {
+                return Some(node.entry());
+            }
+        }
+    }
+}
+
+impl<K, V, S, F> FusedIterator for ExtractIf<'_, K, V, S, F> where Self: Iterator {}
+
+impl<K, V, S, F> fmt::Debug for ExtractIf<'_, K, V, S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExtractIf")
+    }
+}
+
+/// Removes all entries; see [`HashMap::drain`].
+pub struct Drain<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S>(ExtractIf<'g, K, V, S, fn(&K, &V) -> bool>);
+
+impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Iterator for Drain<'g, K, V, S> {
+    type Item = (&'g K, &'g V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> FusedIterator for Drain<'_, K, V, S> {}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Drain<'_, K, V, S> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Drain<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Drain")
+    }
+}

@@ -41,11 +41,15 @@ mod iter;
 mod map;
 mod mutation;
 mod node;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod pinned;
 mod policy;
 mod prefetch;
 pub mod raw;
 mod recycle;
+#[cfg(feature = "serde")]
+mod serialize;
 mod set;
 mod stats;
 mod sync;
@@ -58,6 +62,8 @@ pub use bulk::{Drain, ExtractIf};
 pub use equivalent::Equivalent;
 pub use iter::{IntoIter, Iter, Keys, Values};
 pub use map::HashMap;
+#[cfg(feature = "rayon")]
+pub use parallel::ParIter;
 pub use pinned::Pinned;
 pub use policy::{Policy, PolicyError, Resizing};
 pub use raw::AllocError;

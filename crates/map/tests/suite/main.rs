@@ -3,6 +3,7 @@
 //! T1 to T9 are the guarantees of `relativist::design`.
 
 mod allocation;
+mod atomic;
 #[path = "../support/beside.rs"]
 mod beside;
 mod collections;
@@ -14,10 +15,14 @@ mod linearizability;
 mod model;
 mod multimap;
 mod panics;
+mod parallel;
 #[path = "../support/random.rs"]
 mod random;
 mod reentrance;
 mod references;
+mod serialized;
+mod sets;
+mod sizing;
 mod spread;
 #[path = "../support/tracked.rs"]
 mod tracked;

@@ -1,0 +1,209 @@
+//! Maps and sets for `rayon` (feature `rayon`): the order of the hashes is split into ranges, which are iterated in parallel.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
+
+use rayon::iter::plumbing::{Folder, UnindexedConsumer, UnindexedProducer, bridge_unindexed};
+use rayon::iter::{FromParallelIterator, IntoParallelIterator, ParallelExtend, ParallelIterator};
+use relativist_rcu::{Guard, read};
+
+use crate::map::HashMap;
+use crate::node::Node;
+use crate::pinned::Pinned;
+use crate::raw::{self, Table};
+use crate::set::{HashSet, PinnedSet};
+
+/// The entries of a map, in parallel; from `pinned.par_iter()`.
+///
+/// ```
+/// use rayon::prelude::*;
+/// use relativist::HashMap;
+///
+/// let squares: HashMap<u64, u64> = (0..1000u64).into_par_iter().map(|n| (n, n * n)).collect();
+/// let sum: u64 = squares.pin().par_iter().map(|(_, square)| square).sum();
+/// assert_eq!(sum, 999 * 1000 * 1999 / 6);
+/// ```
+pub struct ParIter<'g, K, V>(Hashes<'g, K, V>);
+
+/// The entries whose mixed hashes are in a range.
+struct Hashes<'g, K, V> {
+    table: &'g Table,
+    first: u64,
+    last: u64,
+    /// Below so many hashes splitting isn't worth while.
+    least: u64,
+    _entries: PhantomData<(&'g K, &'g V)>,
+}
+
+impl<'g, K, V> Hashes<'g, K, V> {
+    /// Ranges are split down to so many buckets.
+    const LEAST_BUCKETS: u64 = 128;
+
+    /// The guard is there for its lifetime: see `entries`.
+    fn all(table: &'g Table, _guard: &'g Guard) -> Self {
+        let least = u64::MAX / table.buckets() as u64;
+        Self {
+            table,
+            first: 0,
+            last: u64::MAX,
+            least: least.saturating_mul(Self::LEAST_BUCKETS),
+            _entries: PhantomData,
+        }
+    }
+
+    /// The guard is that of the thread that goes through the range; entries may leave the thread, and be used longer.
+    fn entries<'t>(&self, guard: &'t Guard) -> impl Iterator<Item = (&'g K, &'g V)> + use<'g, 't, K, V>
+    where
+        'g: 't,
+    {
+        let last = self.last;
+        let links: raw::Iter<'t> = self.table.iter_from(self.first, guard);
+        // SAFETY: reached in the map's table, so it is a node of this type, and alive under `guard`. It is alive for all of `'g`,
+        // too, during which another guard lives: the one given to `all`. That was taken before `guard`, and what came before it came
+        // before `guard` also. So if that guard's section began late enough for a grace period not to wait for it, then `guard`'s did, too,
+        // and would not have reached the node; since it has, the grace period that the node is freed after waits for both.
+        let nodes = links.map(|link| unsafe { (Node::<K, V>::of(link), link.as_ref().hash().get()) });
+        nodes.take_while(move |&(_, hash)| hash <= last).map(|(node, _)| node.entry())
+    }
+}
+
+impl<'g, K: Sync, V: Sync> UnindexedProducer for Hashes<'g, K, V> {
+    type Item = (&'g K, &'g V);
+
+    fn split(mut self) -> (Self, Option<Self>) {
+        let half = (self.last - self.first) / 2;
+        if half < self.least {
+            return (self, None);
+        }
+        let middle = self.first + half;
+        let upper = Self { first: middle + 1, ..self };
+        self.last = middle;
+        (self, Some(upper))
+    }
+
+    fn fold_with<F: Folder<Self::Item>>(self, folder: F) -> F {
+        let guard = read();
+        folder.consume_iter(self.entries(&guard))
+    }
+}
+
+impl<'g, K: Sync, V: Sync> ParallelIterator for ParIter<'g, K, V> {
+    type Item = (&'g K, &'g V);
+
+    fn drive_unindexed<C: UnindexedConsumer<Self::Item>>(self, consumer: C) -> C::Result {
+        bridge_unindexed(self.0, consumer)
+    }
+}
+
+impl<K, V> fmt::Debug for ParIter<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ParIter")
+    }
+}
+
+/// Each entry that is in the map throughout is seen once, as by [`HashMap::iter`]. The closures run in read sections of the threads that
+/// rayon gives them: they must not resize the map by hand.
+impl<'p, K: Sync, V: Sync, S> IntoParallelIterator for &'p Pinned<'_, K, V, S> {
+    type Item = (&'p K, &'p V);
+    type Iter = ParIter<'p, K, V>;
+
+    fn into_par_iter(self) -> ParIter<'p, K, V> {
+        ParIter(Hashes::all(&self.map().table, self.guard()))
+    }
+}
+
+impl<'p, T: Sync, S> IntoParallelIterator for &'p PinnedSet<'_, T, S> {
+    type Item = &'p T;
+    type Iter = rayon::iter::Map<ParIter<'p, T, ()>, fn((&'p T, &'p ())) -> &'p T>;
+
+    fn into_par_iter(self) -> Self::Iter {
+        ParIter(Hashes::all(&self.set().as_map().table, self.guard())).map(|(element, ())| element)
+    }
+}
+
+impl<K, V, S> HashMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Sync,
+{
+    fn fill_in_parallel(&self, entries: impl IntoParallelIterator<Item = (K, V)>) {
+        let entries = entries.into_par_iter();
+        self.expect(entries.opt_len().unwrap_or(0));
+        entries.for_each(|(key, value)| _ = self.pin().insert(key, value));
+    }
+}
+
+/// Of entries with equal keys any one may be left.
+impl<K, V, S> FromParallelIterator<(K, V)> for HashMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Default + Sync,
+{
+    fn from_par_iter<I: IntoParallelIterator<Item = (K, V)>>(entries: I) -> Self {
+        let map = Self::default();
+        map.fill_in_parallel(entries);
+        map
+    }
+}
+
+/// Of entries with equal keys any one may be left.
+impl<K, V, S> ParallelExtend<(K, V)> for HashMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Sync,
+{
+    fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
+        self.fill_in_parallel(entries);
+    }
+}
+
+/// So that a map can be extended through a shared reference.
+impl<K, V, S> ParallelExtend<(K, V)> for &HashMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Sync,
+{
+    fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
+        self.fill_in_parallel(entries);
+    }
+}
+
+/// Of equal elements any one may be left.
+impl<T, S> FromParallelIterator<T> for HashSet<T, S>
+where
+    T: Hash + Eq + Send + Sync + 'static,
+    S: BuildHasher + Default + Sync,
+{
+    fn from_par_iter<I: IntoParallelIterator<Item = T>>(elements: I) -> Self {
+        let set = Self::default();
+        (&set).par_extend(elements);
+        set
+    }
+}
+
+/// Of equal elements any one may be left.
+impl<T, S> ParallelExtend<T> for HashSet<T, S>
+where
+    T: Hash + Eq + Send + Sync + 'static,
+    S: BuildHasher + Sync,
+{
+    fn par_extend<I: IntoParallelIterator<Item = T>>(&mut self, elements: I) {
+        (&*self).par_extend(elements);
+    }
+}
+
+/// So that a set can be extended through a shared reference.
+impl<T, S> ParallelExtend<T> for &HashSet<T, S>
+where
+    T: Hash + Eq + Send + Sync + 'static,
+    S: BuildHasher + Sync,
+{
+    fn par_extend<I: IntoParallelIterator<Item = T>>(&mut self, elements: I) {
+        self.as_map().fill_in_parallel(elements.into_par_iter().map(|element| (element, ())));
+    }
+}

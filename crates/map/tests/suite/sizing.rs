@@ -1,0 +1,116 @@
+//! How large maps are made and become.
+
+use std::ops::RangeInclusive;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use relativist::{BuildError, HashMap, HashSet, PolicyError, Resizing};
+
+use crate::hashing::MIXED;
+
+/// Waits for the background thread to bring a map to so many buckets.
+#[track_caller]
+fn wait_for_buckets<V>(map: &HashMap<u64, V>, expected: RangeInclusive<usize>) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !expected.contains(&map.buckets()) {
+        assert!(Instant::now() < end, "{} buckets instead of {expected:?}", map.buckets());
+        sleep(Duration::from_millis(1));
+    }
+}
+
+fn fill(map: &HashMap<u64, u64>, entries: u64) {
+    (0..entries).for_each(|n| _ = map.pin().insert(n, n));
+}
+
+#[test]
+fn room_is_made_for_what_was_asked() {
+    assert_eq!(HashMap::<u64, u64>::new().buckets(), 2);
+    assert_eq!(HashMap::<u64, u64>::with_capacity(0).buckets(), 2);
+    assert_eq!(HashMap::<u64, u64>::with_capacity(1000).buckets(), 2048);
+    let map: HashMap<u64, u64, _> = HashMap::with_capacity_and_hasher(1000, MIXED);
+    assert_eq!(map.buckets(), 2048);
+    let map = HashMap::<u64, u64>::builder().capacity(1000).load_factor(0.5..=6.0).build::<u64, u64>().unwrap();
+    assert_eq!(map.buckets(), 256);
+    let map = HashMap::<u64, u64>::builder().capacity(10).floor(1000).build::<u64, u64>().unwrap();
+    assert_eq!(map.buckets(), 2048);
+}
+
+/// No table is larger for being asked for in bytes than its budget, nor smaller than half of it would do.
+#[test]
+fn room_is_made_for_a_budget_of_memory() {
+    for (bytes, buckets) in [(0, 2), (48 << 10, 2048), ((48 << 10) - 1, 1024), (95 << 10, 2048), (48 << 20, 2 << 20)] {
+        assert_eq!(HashMap::<u64, u64>::with_capacity_for_memory(bytes).buckets(), buckets, "{bytes}");
+    }
+    // Entries of 16 + 112 bytes at half an entry per bucket: 8 + 64 bytes per bucket.
+    let set = HashSet::<u64>::builder().memory(72 << 10).build_set::<[u64; 14]>().unwrap();
+    assert_eq!(set.as_map().buckets(), 1024);
+    let map: Result<HashMap<u64, u64>, _> = HashMap::<u64, u64>::builder().memory(usize::MAX).build();
+    assert!(matches!(map, Err(BuildError::Alloc(_))));
+}
+
+/// Neither when it is full, nor when it is empty again. A second map shows that the worker is done with the first.
+#[test]
+fn a_map_made_for_a_budget_keeps_its_size() {
+    let map: HashMap<u64, u64> = HashMap::with_capacity_for_memory(48 << 6);
+    assert_eq!(map.buckets(), 128);
+    fill(&map, 1000);
+    map.reserve(1000);
+    map.pin().clear();
+    let later: HashMap<u64, u64> = HashMap::new();
+    fill(&later, 1000);
+    wait_for_buckets(&later, 2048..=2048);
+    assert_eq!((map.buckets(), map.stats().grows, map.stats().shrinks), (128, 0, 0));
+}
+
+#[test]
+fn an_automatic_map_stays_within_its_bounds() {
+    let builder = HashMap::<u64, u64>::builder().capacity(100).floor(20).ceiling(500);
+    let map: HashMap<u64, u64> = builder.build().unwrap();
+    assert_eq!(map.buckets(), 256);
+    fill(&map, 20_000);
+    wait_for_buckets(&map, 1024..=1024);
+    map.reserve(10_000);
+    assert_eq!(map.buckets(), 1024);
+    map.pin().clear();
+    wait_for_buckets(&map, 64..=64);
+    map.resize_to(4096).unwrap();
+    assert_eq!(map.buckets(), 4096, "by hand");
+}
+
+#[test]
+fn an_automatic_map_keeps_its_load_factor() {
+    let map: HashMap<u64, u64> = HashMap::<u64, u64>::builder().load_factor(0.5..=6.0).build().unwrap();
+    fill(&map, 4 << 10);
+    wait_for_buckets(&map, 1024..=1024);
+    map.pin().retain(|n, _| n % 32 == 0);
+    wait_for_buckets(&map, 128 / 6..=128 * 2);
+}
+
+#[test]
+fn a_manual_map_is_cloned_with_its_size() {
+    let map: HashMap<u64, u64> = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build().unwrap();
+    map.resize_to(64).unwrap();
+    fill(&map, 1000);
+    let clone = map.clone();
+    assert_eq!((clone.buckets(), clone.policy()), (64, map.policy()));
+    assert!(clone == map);
+}
+
+#[test]
+fn nonsense_is_an_error() {
+    let builder = HashMap::<u64, u64>::builder;
+    let load = builder().load_factor(0.5..=0.75).build::<u64, u64>().unwrap_err();
+    assert_eq!(load, BuildError::Policy(PolicyError::LoadFactor(0.5..=0.75)));
+    assert!(load.to_string().contains("0.5..=0.75"), "{load}");
+    for builder in [
+        builder().floor(1000).ceiling(100),
+        builder().capacity(1000).ceiling(100),
+        builder().memory(1 << 20).ceiling(100),
+        builder().memory(1 << 10).floor(1 << 20),
+    ] {
+        let error = builder.clone().build::<u64, u64>().unwrap_err();
+        assert!(matches!(error, BuildError::Policy(PolicyError::Buckets(_))), "{builder:?}: {error}");
+    }
+    let error = builder().capacity(usize::MAX).build::<u64, u64>().unwrap_err();
+    assert!(error.to_string().contains("cannot allocate"), "{error}");
+}

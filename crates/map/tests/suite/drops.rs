@@ -93,3 +93,66 @@ fn when_the_map_goes_on_another_thread() {
     std::thread::spawn(move || drop(map)).join().unwrap();
     TALLY.assert_live(0);
 }
+
+#[test]
+fn when_the_map_is_consumed() {
+    static TALLY: Tally = Tally::new();
+    let map = Map::new();
+    insert(&map, 0..100, &TALLY);
+    let mut entries = map.into_iter();
+    let taken: Vec<_> = entries.by_ref().take(40).collect();
+    taken.iter().for_each(|(key, value)| value.assert_of(key.0));
+    assert_eq!(format!("{entries:?}"), "IntoIter { left: 60 }");
+    TALLY.assert_live(200);
+    drop(entries);
+    TALLY.assert_live(80);
+    drop(taken);
+    TALLY.assert_live(0);
+}
+
+/// Inside a read section, too: what is moved out belongs to the caller at once.
+#[test]
+fn when_the_map_is_consumed_inside_a_read_section() {
+    static TALLY: Tally = Tally::new();
+    let map = Map::new();
+    insert(&map, 0..100, &TALLY);
+    let guard = read();
+    map.into_iter().for_each(|(key, value)| value.assert_of(key.0));
+    drop(guard);
+    TALLY.assert_live(0);
+}
+
+#[test]
+fn when_entries_are_removed_in_bulk() {
+    static TALLY: Tally = Tally::new();
+    let map = Map::new();
+    insert(&map, 0..100, &TALLY);
+    map.pin().retain(|key, _| key.0 < 80);
+    TALLY.assert_live(160);
+    assert_eq!(map.pin().extract_if(|_, _| true).take(10).count(), 10);
+    TALLY.assert_live(140);
+    map.pin().drain().take(10).for_each(|(key, value)| value.assert_of(key.0));
+    TALLY.assert_live(0);
+}
+
+/// Values that were made and not put in, and keys that were.
+#[test]
+fn when_an_operation_changes_nothing_or_much() {
+    static TALLY: Tally = Tally::new();
+    let map = Map::new();
+    let (key, value) = (|n| Key::new(n, &TALLY), |n| Tracked::new(n, &TALLY));
+    for n in [1, 1] {
+        map.pin().get_or_insert(key(n), value(n));
+        map.pin().get_or_insert_with(key(n), || value(n));
+        map.pin().update(key(n), |_| value(n)).unwrap().assert_of(n);
+        map.pin().update_or_insert(key(n), |_| value(n), value(n));
+        map.pin().update_or_insert(key(n + 1), |_| value(n + 1), value(n + 1));
+        assert!(map.pin().update(key(9), |_| value(9)).is_none());
+        assert!(map.pin().compute(key(n), |_| Ok::<_, ()>(Some(value(n)))).is_ok());
+        assert!(map.pin().compute(key(n), |_| Err::<Option<Tracked>, _>(value(n))).is_err());
+        TALLY.assert_live(4);
+    }
+    assert!(map.pin().remove_entry(&key(1)).is_some());
+    assert!(map.pin().remove_if(&key(2), |_, _| true).is_some());
+    TALLY.assert_live(0);
+}

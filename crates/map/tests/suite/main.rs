@@ -6,6 +6,7 @@ mod allocation;
 mod atomic;
 #[path = "../support/beside.rs"]
 mod beside;
+mod cases;
 mod collections;
 mod drops;
 #[path = "../support/hashing.rs"]

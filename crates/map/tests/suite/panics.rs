@@ -1,4 +1,5 @@
-//! T9: a panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was.
+//! T9: a panic in a key's `Eq` or `Hash`, in a closure, or in what else is called of keys and values, leaves no lock held and the map
+//! as it was.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -84,7 +85,136 @@ fn leave_no_lock_and_change_nothing() {
         map = assert_intact(map);
         panics(when, || _ = map.pin().remove(&Key(1)));
         map = assert_intact(map);
+        let operations: [fn(&Map); 12] = [
+            |map| _ = map.pin().get_key_value(&Key(1)),
+            |map| _ = map.pin().contains_key(&Key(1)),
+            |map| _ = map.pin().checked_insert(Key(1), 9),
+            |map| _ = map.pin().get_or_insert(Key(5), 9),
+            |map| _ = map.pin().get_or_insert_with(Key(5), || 9),
+            |map| _ = map.pin().update(Key(1), |_| 9),
+            |map| _ = map.pin().update_or_insert(Key(5), |_| 9, 9),
+            |map| _ = map.pin().compute(Key(5), |_| Ok::<_, ()>(Some(9))),
+            |map| _ = map.pin().compute(Key(1), |_| Ok::<_, ()>(None)),
+            |map| _ = map.pin().compare_exchange(Key(1), &1, 9),
+            |map| _ = map.pin().remove_entry(&Key(1)),
+            |map| _ = map.pin().remove_if(&Key(1), |_, _| true),
+        ];
+        for operation in operations {
+            panics(when, || operation(&map));
+            map = assert_intact(map);
+        }
     }
+}
+
+/// They run outside of locks, before anything is changed.
+#[test]
+fn in_closures_change_nothing() {
+    let mut map = map();
+    let operations: [fn(&Map); 10] = [
+        |map| _ = map.pin().get_or_insert_with(Key(5), || told_to()),
+        |map| _ = map.pin().update(Key(1), |_| told_to()),
+        |map| _ = map.pin().update_or_insert(Key(1), |_| told_to(), 9),
+        |map| _ = map.pin().update_or_insert_with(Key(5), |_| 9, || told_to()),
+        |map| _ = map.pin().compute(Key(1), |_| Ok::<_, ()>(Some(told_to()))),
+        |map| _ = map.pin().compute(Key(5), |_| Ok::<_, ()>(Some(told_to()))),
+        |map| _ = map.pin().remove_if(&Key(1), |_, _| told_to()),
+        |map| map.pin().retain(|_, _| told_to()),
+        |map| _ = map.pin().extract_if(|_, _| told_to()).count(),
+        |map| (&*map).extend((0..10).map(|n| (Key(n), if n < 3 { n } else { told_to() }))),
+    ];
+    for operation in operations {
+        panics(Panics::Never, || operation(&map));
+        map = assert_intact(map);
+    }
+}
+
+fn told_to<T>() -> T {
+    panic!("as it was told to")
+}
+
+/// What was removed before stays removed, and the rest stays.
+#[test]
+fn in_a_bulk_removal_end_it() {
+    let map = map();
+    panics(Panics::Never, || map.pin().retain(|key, _| if key.0 == 1 { told_to() } else { key.0 > 1 }));
+    assert_eq!(map.pin().keys().map(|key| key.0).collect::<Vec<_>>(), [1, 2]);
+    panics(Panics::Never, || map.pin().drain().for_each(|_| told_to()));
+    assert!(map.is_empty(), "a drain that is dropped removes the rest");
+}
+
+/// Panics when it is compared, cloned or dropped, if it is told to.
+#[derive(Debug)]
+struct Bomb(u64);
+
+thread_local!(static ARMED: Cell<bool> = const { Cell::new(false) });
+
+impl Bomb {
+    fn tick() {
+        if ARMED.replace(false) {
+            told_to()
+        }
+    }
+}
+
+impl PartialEq for Bomb {
+    fn eq(&self, other: &Self) -> bool {
+        Self::tick();
+        self.0 == other.0
+    }
+}
+
+impl Clone for Bomb {
+    fn clone(&self) -> Self {
+        Self::tick();
+        Self(self.0)
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        Self::tick();
+    }
+}
+
+#[test]
+fn in_values_change_nothing() {
+    let map: HashMap<u64, Bomb> = (0..3).map(|n| (n, Bomb(n))).collect();
+    let operations: [fn(&HashMap<u64, Bomb>); 6] = [
+        |map| _ = map.pin().compare_exchange(1, &Bomb(1), Bomb(9)),
+        |map| _ = map.clone(),
+        |map| _ = map == map,
+        // These drop the value that there is no room for.
+        |map| _ = map.pin().get_or_insert(1, Bomb(9)),
+        |map| _ = map.pin().update_or_insert(1, |value| Bomb(value.0), Bomb(9)),
+        |map| _ = map.pin().try_insert(1, Bomb(9)),
+    ];
+    for operation in operations {
+        panics(Panics::Never, || {
+            ARMED.set(true);
+            operation(&map);
+        });
+        assert!(!ARMED.get() && !relativist_rcu::is_reading());
+        let values: Vec<u64> = (0..3).map(|n| map.pin().get(&n).unwrap().0).collect();
+        assert_eq!((values, map.len()), (vec![0, 1, 2], 3));
+        map.resize_to(64).unwrap();
+    }
+}
+
+/// A value that is dropped later panics where nobody is hurt.
+#[test]
+fn in_deferred_destructors_go_no_further() {
+    struct Armed(bool);
+    impl Drop for Armed {
+        fn drop(&mut self) {
+            assert!(!self.0, "as it was told to");
+        }
+    }
+    let map: HashMap<u64, Armed> = (0..3).map(|n| (n, Armed(n == 1))).collect();
+    map.pin().insert(1, Armed(false));
+    relativist_rcu::barrier();
+    map.pin().clear();
+    relativist_rcu::barrier();
+    assert!(map.is_empty());
 }
 
 /// The read section has ended as well: a resize, which waits for readers, comes to an end.

@@ -1,0 +1,55 @@
+//! A cache of what is costly to compute: `get_or_insert_with`, and `remove_if` to let go of what is out of date.
+//!
+//! Values are handed out as `Arc`s here, so that they can be used without holding a handle.
+//!
+//! `cargo run -p relativist --example cache`
+
+use std::sync::Arc;
+use std::thread;
+
+use relativist::HashMap;
+
+#[derive(Default)]
+struct Factors {
+    cache: HashMap<u64, Arc<Vec<u64>>>,
+}
+
+impl Factors {
+    fn of(&self, n: u64) -> Arc<Vec<u64>> {
+        Arc::clone(self.cache.pin().get_or_insert_with(n, || Arc::new(factorize(n))))
+    }
+
+    /// Forgets them, unless there are many: those were hard to find.
+    fn forget_if_easy(&self, n: u64) -> bool {
+        self.cache.pin().remove_if(&n, |_, factors| factors.len() < 4).is_some()
+    }
+}
+
+fn factorize(mut n: u64) -> Vec<u64> {
+    let mut factors = Vec::new();
+    let mut factor = 2;
+    while n > 1 {
+        while n.is_multiple_of(factor) {
+            factors.push(factor);
+            n /= factor;
+        }
+        factor += 1;
+    }
+    factors
+}
+
+fn main() {
+    let factors = Factors::default();
+    // Both may compute, but one result is kept, and both get it.
+    let [ours, theirs] = thread::scope(|scope| {
+        let threads = [(); 2].map(|()| scope.spawn(|| factors.of(20_261_122)));
+        threads.map(|thread| thread.join().unwrap())
+    });
+    assert!(Arc::ptr_eq(&ours, &theirs));
+    println!("20261122 = {ours:?}");
+
+    assert_eq!(*factors.of(64), [2; 6]);
+    assert_eq!(*factors.of(97), [97]);
+    assert!(factors.forget_if_easy(97));
+    assert!(!factors.forget_if_easy(64));
+}

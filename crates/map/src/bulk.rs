@@ -113,7 +113,9 @@ impl<K, V, S, F> fmt::Debug for ExtractIf<'_, K, V, S, F> {
 }
 
 /// Removes all entries; see [`HashMap::drain`].
-pub struct Drain<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S>(ExtractIf<'g, K, V, S, fn(&K, &V) -> bool>);
+pub struct Drain<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S>(ExtractIf<'g, K, V, S, All<K, V>>);
+
+type All<K, V> = fn(&K, &V) -> bool;
 
 impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Iterator for Drain<'g, K, V, S> {
     type Item = (&'g K, &'g V);

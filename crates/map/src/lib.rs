@@ -29,6 +29,64 @@
 //! });
 //! assert_eq!(map.pin().get(&12), Some(&144));
 //! ```
+//!
+//! # Operations
+//!
+//! Those on entries happen in a read section. [`HashMap::pin`] enters one and returns a handle, [`Pinned`], with all of them. Where one guard
+//! shall do for several maps, or references shall outlive a handle, the same are methods of [`HashMap`] that take a guard from
+//! [`read`].
+//!
+//! | to | there is |
+//! |---|---|
+//! | look up | [`get`](HashMap::get), [`get_key_value`](HashMap::get_key_value), [`contains_key`](HashMap::contains_key), by whatever is [`Equivalent`] to the key |
+//! | insert or replace | [`insert`](HashMap::insert), or [`checked_insert`](HashMap::checked_insert), which reports exhaustion of memory |
+//! | insert what is absent | [`try_insert`](HashMap::try_insert), [`get_or_insert`](HashMap::get_or_insert), [`get_or_insert_with`](HashMap::get_or_insert_with) |
+//! | change what is present | [`update`](HashMap::update), [`compare_exchange`](HashMap::compare_exchange) |
+//! | do either | [`update_or_insert`](HashMap::update_or_insert), [`update_or_insert_with`](HashMap::update_or_insert_with) |
+//! | decide by what is there | [`compute`](HashMap::compute) |
+//! | remove | [`remove`](HashMap::remove), [`remove_entry`](HashMap::remove_entry), [`remove_if`](HashMap::remove_if) |
+//! | remove many | [`retain`](HashMap::retain), [`extract_if`](HashMap::extract_if), [`drain`](HashMap::drain), [`clear`](HashMap::clear) |
+//! | go through all | [`iter`](HashMap::iter), [`keys`](HashMap::keys), [`values`](HashMap::values), `into_iter` |
+//! | choose a size | [`with_capacity`](HashMap::with_capacity), [`with_capacity_for_memory`](HashMap::with_capacity_for_memory), [`builder`](HashMap::builder) |
+//! | resize | [`resize_to`](HashMap::resize_to), [`reserve`](HashMap::reserve), [`try_reserve`](HashMap::try_reserve), [`shrink_to_fit`](HashMap::shrink_to_fit); by default a background thread does |
+//!
+//! Each operation on a key is one atomic step, and linearizable; those on all entries are not one step, but many. Closures run
+//! without locks: they may use the map, this key included. `Eq` of keys may run under a lock, and must not.
+//!
+//! [`HashSet`] is the set, with [`PinnedSet`] for its handle. The folder `examples` has a short program for each of these patterns.
+//!
+//! # Async
+//!
+//! Operations don't wait for I/O or for readers, so tasks may call them directly. A handle or guard can't be held across an `.await` of a task
+//! that may be moved to another thread: they aren't `Send`, and that doesn't compile ([`Pinned`] shows the error). Take copies, or
+//! clones of an `Arc`, across:
+//!
+//! ```
+//! # use relativist::HashMap;
+//! # use std::sync::Arc;
+//! # async fn fetch(url: &str) -> Arc<str> { url.into() }
+//! async fn page(pages: &HashMap<String, Arc<str>>, url: &str) -> Arc<str> {
+//!     let known = pages.pin().get(url).cloned(); // the read section ends with the statement
+//!     match known {
+//!         Some(page) => page,
+//!         None => {
+//!             let fetched = fetch(url).await;
+//!             Arc::clone(pages.pin().get_or_insert(url.into(), fetched))
+//!         }
+//!     }
+//! }
+//! # let pages = Arc::new(HashMap::new());
+//! # let task = { let pages = Arc::clone(&pages); async move { page(&pages, "/").await } };
+//! # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+//! # assert_eq!(&*runtime.block_on(runtime.spawn(task)).unwrap(), "/");
+//! ```
+//!
+//! What does wait is resizing by hand: leave it to the background thread, or to `spawn_blocking`.
+//!
+//! # Features
+//!
+//! * `serde`: `Serialize` and `Deserialize` for maps and sets.
+//! * `rayon`: `par_iter` on handles, and `collect` and `par_extend` into maps and sets.
 
 mod access;
 mod atomic;

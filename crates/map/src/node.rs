@@ -36,9 +36,8 @@ impl<K, V> Node<K, V> {
         }
     }
 
-    pub(crate) fn into_parts(self: Box<Self>) -> (K, V) {
-        let Self { key, value, .. } = *self;
-        (key, value)
+    pub(crate) fn into_parts(self) -> (K, V) {
+        (self.key, self.value)
     }
 
     pub(crate) fn link(&self) -> &Link {

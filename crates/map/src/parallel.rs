@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use rayon::iter::plumbing::{Folder, UnindexedConsumer, UnindexedProducer, bridge_unindexed};
 use rayon::iter::{FromParallelIterator, IntoParallelIterator, ParallelExtend, ParallelIterator};
-use relativist_rcu::{Guard, read};
+use relativist_rcu::{Guard, is_reading, read, without_waiting};
 
 use crate::map::HashMap;
 use crate::node::Node;
@@ -83,8 +83,11 @@ impl<'g, K: Sync, V: Sync> UnindexedProducer for Hashes<'g, K, V> {
     }
 
     fn fold_with<F: Folder<Self::Item>>(self, folder: F) -> F {
-        let guard = read();
-        folder.consume_iter(self.entries(&guard))
+        // The thread that waits for us has a guard. If what `folder` does made us wait for readers, all would wait for ever.
+        without_waiting(|| {
+            let guard = read();
+            folder.consume_iter(self.entries(&guard))
+        })
     }
 }
 
@@ -103,7 +106,8 @@ impl<K, V> fmt::Debug for ParIter<'_, K, V> {
 }
 
 /// Each entry that is in the map throughout is seen once, as by [`HashMap::iter`]. The closures run in read sections of the threads that
-/// rayon gives them: they must not resize the map by hand.
+/// rayon gives them: they may update maps, but not resize them by hand. Nothing that they remove is reclaimed before the handle is
+/// dropped.
 impl<'p, K: Sync, V: Sync, S> IntoParallelIterator for &'p Pinned<'_, K, V, S> {
     type Item = (&'p K, &'p V);
     type Iter = ParIter<'p, K, V>;
@@ -131,7 +135,13 @@ where
     fn fill_in_parallel(&self, entries: impl IntoParallelIterator<Item = (K, V)>) {
         let entries = entries.into_par_iter();
         self.expect(entries.opt_len().unwrap_or(0));
-        entries.for_each(|(key, value)| _ = self.pin().insert(key, value));
+        let insert = |(key, value)| _ = self.pin().insert(key, value);
+        if is_reading() {
+            // See `fold_with`.
+            entries.for_each(|entry| without_waiting(|| insert(entry)));
+        } else {
+            entries.for_each(insert);
+        }
     }
 }
 

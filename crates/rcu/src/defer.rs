@@ -99,6 +99,37 @@ pub unsafe fn defer_raw(data: NonNull<()>, bytes: usize, reclaim: unsafe fn(NonN
     worker::wake();
 }
 
+/// Runs `function` without the wait that bounds what piles up: read sections of this thread that end meanwhile end at once, however
+/// much it has deferred. It makes up for that later.
+///
+/// For work done on behalf of a thread that waits for it inside a read section. That one would wait for ever if this one waited for
+/// readers. Each `function` should defer no more than could pile up within a single read section.
+///
+/// ```
+/// use relativist_rcu::{defer, read, without_waiting};
+///
+/// let _guard = read(); // of a thread that waits
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| without_waiting(|| (0..100_000).for_each(|_| defer(|| {}))));
+/// });
+/// ```
+pub fn without_waiting<R>(function: impl FnOnce() -> R) -> R {
+    struct Unbounded;
+    impl Drop for Unbounded {
+        fn drop(&mut self) {
+            UNBOUNDED.with(|depth| depth.set(depth.get() - 1));
+        }
+    }
+    UNBOUNDED.with(|depth| depth.set(depth.get() + 1));
+    let _unbounded = Unbounded;
+    function()
+}
+
+local! {
+    /// How many calls of `without_waiting` this thread is in. Has no destructor, so it can be used at any moment of a thread's life.
+    static UNBOUNDED: Cell<usize> = Cell::new(0);
+}
+
 /// Waits until everything that any thread deferred before this call has run.
 ///
 /// Blocking. Runs deferred functions on this thread as well.
@@ -131,7 +162,7 @@ pub(crate) fn reclaim(slot: &Slot) {
     let Some(marked) = Reclaiming::mark() else { return };
     slot.queue.drain(&marked);
     let mut backoff = Backoff::new();
-    while over_bounds(&slot.queue) {
+    while over_bounds(&slot.queue) && (UNBOUNDED.with(Cell::get) == 0 || mutation::is("wait-anyway")) {
         backoff.wait();
         slot.queue.drain(&marked);
     }

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use relativist_rcu::{MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_raw, read};
+use relativist_rcu::{MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_raw, read, without_waiting};
 use support::{Reader, must_end, wait_until};
 
 /// One stalls at a time: these tests count what runs and what doesn't.
@@ -120,6 +120,34 @@ fn a_section_defers_freely_and_pays_at_its_end() {
         assert_eq!(tally.run.load(SeqCst), 0, "run inside the section");
         drop(guard);
         assert!(tally.pending() <= MAX_DEFERRED, "not made up for");
+        barrier();
+        assert_eq!(tally.pending(), 0);
+    });
+}
+
+/// R5: who works for a reader that waits for him doesn't wait for readers, and makes up for it afterwards.
+#[test]
+fn work_for_a_reader_is_not_held_up() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    must_end(|| {
+        let tally = Arc::new(Tally::default());
+        let defer_one = |tally: &Arc<Tally>| {
+            let counted = Arc::clone(tally);
+            defer(move || _ = counted.run.fetch_add(1, SeqCst));
+            tally.deferred.fetch_add(1, SeqCst);
+        };
+        let guard = read();
+        let (done, result) = std::sync::mpsc::channel();
+        let counted = Arc::clone(&tally);
+        let writer = std::thread::spawn(move || {
+            without_waiting(|| (0..2 * MAX_DEFERRED).for_each(|_| defer_one(&counted)));
+            done.send(counted.pending()).unwrap();
+            (0..MAX_DEFERRED).for_each(|_| defer_one(&counted));
+            counted.pending()
+        });
+        assert_eq!(result.recv().unwrap(), 2 * MAX_DEFERRED, "run under the eyes of a reader");
+        drop(guard);
+        assert!(writer.join().unwrap() <= MAX_DEFERRED, "not made up for");
         barrier();
         assert_eq!(tally.pending(), 0);
     });

@@ -111,10 +111,10 @@ fn leave_no_lock_and_change_nothing() {
 fn in_closures_change_nothing() {
     let mut map = map();
     let operations: [fn(&Map); 10] = [
-        |map| _ = map.pin().get_or_insert_with(Key(5), || told_to()),
+        |map| _ = map.pin().get_or_insert_with(Key(5), told_to),
         |map| _ = map.pin().update(Key(1), |_| told_to()),
         |map| _ = map.pin().update_or_insert(Key(1), |_| told_to(), 9),
-        |map| _ = map.pin().update_or_insert_with(Key(5), |_| 9, || told_to()),
+        |map| _ = map.pin().update_or_insert_with(Key(5), |_| 9, told_to),
         |map| _ = map.pin().compute(Key(1), |_| Ok::<_, ()>(Some(told_to()))),
         |map| _ = map.pin().compute(Key(5), |_| Ok::<_, ()>(Some(told_to()))),
         |map| _ = map.pin().remove_if(&Key(1), |_, _| told_to()),

@@ -96,6 +96,22 @@ fn maps_and_sets_are_filled_in_parallel() {
     });
 }
 
+/// Many more entries than a thread may leave waiting for readers, of which the one that waits for all this is one.
+#[test]
+fn closures_may_remove_and_replace() {
+    const MANY: u64 = 60_000;
+    let map: HashMap<u64, u64> = (0..MANY).map(|n| (n, n)).collect();
+    pool().install(|| {
+        let pinned = map.pin();
+        pinned.par_iter().for_each(|(&n, _)| _ = map.pin().insert(n, n + 1));
+        (&map).par_extend((0..2 * MANY).into_par_iter().map(|n| (n / 2, n / 2 + 2)));
+        assert!(pinned.par_iter().all(|(key, value)| *value == key + 2));
+        pinned.par_iter().for_each(|(n, _)| _ = map.pin().remove(n));
+        assert!(pinned.is_empty());
+    });
+    relativist_rcu::barrier();
+}
+
 /// A panic in a closure ends the iteration, and leaves no read section open.
 #[test]
 fn a_panic_comes_through() {

@@ -8,6 +8,7 @@ use relativist::{Change, CompareExchangeError, HashMap, Resizing};
 
 use crate::hashing::{Hashing, IDENTITY};
 use crate::random::Random;
+use crate::tracked::{Tally, Tracked};
 
 type Map = HashMap<u64, u64, Hashing>;
 
@@ -129,6 +130,30 @@ fn keeps_the_initial_value_for_another_attempt() {
     };
     assert_eq!(pinned.update_or_insert_with(1, update, initial), &5);
     assert_eq!(pinned.get(&1), Some(&5));
+}
+
+/// What came to nothing is dropped before the next attempt: a call has one new value at a time.
+#[test]
+fn keeps_one_new_value_at_a_time() {
+    static TALLY: Tally = Tally::new();
+    let map = HashMap::<u64, Tracked>::builder().resizing(Resizing::Manual).build().unwrap();
+    let insert = || _ = map.pin().insert(1, Tracked::new(1, &TALLY));
+    insert();
+    let mut calls = 0;
+    let pinned = map.pin();
+    let updated = pinned.update(1, |_| {
+        // Those that were in the map wait for our guard; there is one for each call.
+        assert_eq!(TALLY.live(), 1 + calls);
+        calls += u64::from(calls < 5);
+        if calls < 5 {
+            insert();
+        }
+        Tracked::new(1, &TALLY)
+    });
+    updated.expect("it is there").assert_of(1);
+    assert_eq!(calls, 5);
+    drop(pinned);
+    TALLY.assert_live(1);
 }
 
 #[test]

@@ -328,7 +328,7 @@ impl Pair {
 
 fn check(hashing: Hashing) {
     for resizing in [Resizing::Manual, Resizing::Automatic] {
-        let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
+        let config = Config { cases: 40, failure_persistence: None, ..Config::default() };
         let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
         let result = runner.run(&operations(), |operations| {
             let mut pair = Pair::new(resizing, hashing);

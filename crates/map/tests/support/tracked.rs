@@ -20,7 +20,8 @@ impl Tally {
         Self { made: AtomicU64::new(0), dropped: AtomicU64::new(0), faults: AtomicU64::new(0) }
     }
 
-    fn live(&self) -> u64 {
+    /// How many values are alive, those that wait for their grace period included.
+    pub fn live(&self) -> u64 {
         self.made.load(Relaxed) - self.dropped.load(Relaxed)
     }
 

@@ -66,7 +66,8 @@
 //! * **T6** If the new array can't be allocated, the table goes on with the old one.
 //! * **T7** Iteration sees an entry that is there throughout exactly once, and none twice that was not removed and inserted again.
 //! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.
-//! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was.
+//! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was. If `Eq`, which runs under a bucket's lock,
+//!   updates the map that asked, then it panics, too, instead of waiting for itself.
 //!
 //! The transition is model-checked with loom; each of its waits, marks, locks and publications can be left out by a test-only
 //! switch, and some test then fails (`ci/mutation.sh`).

@@ -82,7 +82,8 @@ use crate::stats::Stats;
 /// values that are `Send + Sync + 'static`. How many may wait is bounded ([`relativist_rcu::defer`]). Don't hold a handle or
 /// guard for long while updating: nothing that the thread removes is dropped before it lets go.
 ///
-/// `Eq` of keys runs under a bucket's lock during updates, and must not use the map.
+/// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and others, and update others; an
+/// update of the same map would wait for itself, and panics.
 ///
 /// Dropping the map drops what is in it, at once, or, if a background resize is just under way, on the background thread when that is
 /// done.

@@ -12,6 +12,19 @@ pub(crate) use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
+/// Thread-local variables that are made at compile time and need no destructor, so that reading one costs a load.
+macro_rules! local {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {
+        #[cfg(not(relativist_loom))]
+        std::thread_local!($(#[$meta])* static $name: $type = const { $value });
+
+        #[cfg(relativist_loom)]
+        loom::thread_local!($(#[$meta])* static $name: $type = $value);
+    };
+}
+
+pub(crate) use local;
+
 #[cfg(relativist_loom)]
 mod tracked {
     use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};

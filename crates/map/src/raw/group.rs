@@ -20,11 +20,12 @@ use relativist_rcu::Guard;
 use super::hash::Scale;
 use super::head::{Head, Word};
 use super::table::Core;
-use super::{Hash, Link};
+use super::{Hash, Link, held};
 use crate::mutation;
 
 /// Exclusive access to the chain that a hash belongs to. Unlocks when dropped.
 pub(super) struct Group<'g> {
+    core: &'g Core,
     head: &'g Head,
     /// What `head` held when it was locked.
     word: Word,
@@ -58,28 +59,35 @@ pub(super) enum Change {
 }
 
 impl Core {
-    /// Locks what has to be locked to change the chain of this hash.
+    /// Locks what has to be locked to change the chain of this hash. Panics if this thread holds another lock of the table.
     #[inline(always)]
     pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+        held::enter(self);
+        self.lock_chain(hash, guard)
+    }
+
+    /// The same for who has entered the table in this thread's list of tables.
+    #[inline(always)]
+    fn lock_chain<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
         let array = self.array(guard);
         let (head, scale) = array.head_and_scale(hash);
         if let Some(word) = head.try_lock_if_settled() {
-            return Group { head, word, scale, fine: None };
+            return Group { core: self, head, word, scale, fine: None };
         }
-        self.lock_group_otherwise(hash, guard)
+        self.lock_chain_otherwise(hash, guard)
     }
 
     /// The bucket is locked or in transition.
     #[cold]
-    fn lock_group_otherwise<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+    fn lock_chain_otherwise<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
         loop {
             let array = self.array(guard);
             let head = array.head(hash);
             if mutation::is("ignore-transition") {
-                return Group { head, word: head.lock(), scale: array.scale(), fine: None };
+                return Group { core: self, head, word: head.lock(), scale: array.scale(), fine: None };
             }
             if let Some(word) = head.lock_if_settled() {
-                return Group { head, word, scale: array.scale(), fine: None };
+                return Group { core: self, head, word, scale: array.scale(), fine: None };
             }
             // In transition. No partner: the transition has ended since we looked, look again.
             let Some(partner) = array.partner() else { continue };
@@ -92,7 +100,7 @@ impl Core {
                 continue;
             }
             let fine = Fine { head: fine.head(hash), scale: fine.scale() };
-            return Group { head, word, scale: coarse.scale(), fine: Some(fine) };
+            return Group { core: self, head, word, scale: coarse.scale(), fine: Some(fine) };
         }
     }
 }
@@ -170,6 +178,7 @@ impl Group<'_> {
     #[inline(always)]
     fn unlock(self, word: Word) {
         self.head.unlock(word);
+        held::leave(self.core);
         std::mem::forget(self);
     }
 }
@@ -179,6 +188,7 @@ impl Drop for Group<'_> {
         if !mutation::is("keep-lock") {
             self.head.unlock(self.word);
         }
+        held::leave(self.core);
     }
 }
 

@@ -7,6 +7,7 @@ mod array;
 mod group;
 mod hash;
 mod head;
+mod held;
 mod iter;
 mod link;
 mod lookup;

@@ -11,7 +11,8 @@ use super::{Hash, Link, Table};
 /// A place in the table, under the lock of its bucket: either a link that matched, or where one would go.
 ///
 /// The lock is released by the method that makes a change, or when the entry is dropped. Lookups don't notice it; updates of
-/// the same bucket wait, and so does the resizer: an entry that is leaked blocks them for ever.
+/// the same bucket wait, and so does the resizer: an entry that is leaked blocks them for ever. Updates by the same thread panic,
+/// whatever their bucket.
 pub enum Entry<'t> {
     /// A link matched.
     Occupied(OccupiedEntry<'t>),
@@ -46,8 +47,13 @@ impl Table {
     /// Blocks while another update of the same bucket is under way, or the resizer is at work on it (a few chains at a time,
     /// never a wait for readers). Costs a walk over the bucket's chain up to the place.
     ///
-    /// `is_match` runs under the lock: it must not update the table. Nor may the thread update it in any other way while
-    /// the entry lives: that would wait for itself if it hit the same bucket.
+    /// `is_match` runs under the lock, and so does all that the thread does while the entry lives. It may look things up in
+    /// this table, and update others.
+    ///
+    /// # Panics
+    ///
+    /// When the thread has such an entry of this table already, or is inside of such an `is_match`: it would wait for itself
+    /// if it hit the same bucket. A panic, of `is_match` too, leaves the table as it was, and no lock held.
     #[inline]
     pub fn entry<'t>(&'t self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool, guard: &'t Guard) -> Entry<'t> {
         let group = self.core().lock_group(hash, guard);

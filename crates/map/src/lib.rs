@@ -43,6 +43,7 @@ mod policy;
 mod prefetch;
 pub mod raw;
 mod recycle;
+mod rename;
 mod stats;
 mod sync;
 mod worker;
@@ -54,6 +55,7 @@ pub use pinned::Pinned;
 pub use policy::Resizing;
 pub use raw::AllocError;
 pub use relativist_rcu::{Guard, read};
+pub use rename::RenameError;
 pub use stats::Stats;
 
 #[cfg(not(target_pointer_width = "64"))]

@@ -1,10 +1,13 @@
 //! The one place where atomics come from, so that loom can take their place (`--cfg relativist_loom`).
 
 #[cfg(not(relativist_loom))]
-pub(crate) use std::sync::atomic::AtomicPtr;
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicPtr};
 
 #[cfg(relativist_loom)]
-pub(crate) use tracked::AtomicPtr;
+pub(crate) use {
+    loom::sync::{Mutex, MutexGuard},
+    tracked::AtomicPtr,
+};
 
 // Statistics and counters order nothing, so loom needn't explore them.
 pub(crate) use std::sync::atomic::{

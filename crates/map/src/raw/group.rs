@@ -56,6 +56,8 @@ pub(super) enum Change {
     Insert,
     Replace,
     Remove,
+    /// Takes a link out of the chain that lookups are to find all the same: the summary goes on announcing it.
+    Unlink,
 }
 
 impl Core {
@@ -63,6 +65,12 @@ impl Core {
     #[inline(always)]
     pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
         held::enter(self);
+        self.lock_chain(hash, guard)
+    }
+
+    /// A second group for a [rename](super::rename), which holds the resizer's mutex.
+    pub(super) fn lock_another<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+        held::enter_again(self);
         self.lock_chain(hash, guard)
     }
 
@@ -114,11 +122,12 @@ impl Group<'_> {
         while let Some(link) = NonNull::new(next) {
             // SAFETY: reachable from a head whose lock we hold: not removed, hence alive.
             let current = unsafe { link.as_ref() };
-            if current.hash > hash {
+            let its = current.hash();
+            if its > hash {
                 break;
             }
             let after = current.next();
-            if current.hash == hash && is_match(link) {
+            if its == hash && is_match(link) {
                 return Place { before, found: Some(link), after };
             }
             before = Some(link);
@@ -175,6 +184,37 @@ impl Group<'_> {
         }
     }
 
+    /// As [`Group::splice`], but keeps the lock. For groups that are not in transition.
+    pub(super) fn splice_locked(&mut self, place: Place, to: *mut Link, change: Change, hash: Hash) {
+        self.set_locked(place.updated(self.word, self.scale, to, change, hash));
+        place.link(to);
+    }
+
+    /// Links in a link behind those of equal hash, and keeps the lock.
+    pub(super) fn insert_locked(&mut self, new: NonNull<Link>, hash: Hash) {
+        let place = self.search(hash, |_| false);
+        prepare(new, hash, place.after);
+        self.splice_locked(place, new.as_ptr(), Change::Insert, hash);
+    }
+
+    /// Sets the summary bit of a link that lookups are about to find.
+    pub(super) fn announce_locked(&mut self, hash: Hash) {
+        self.set_locked(self.word.with_summary_of(hash, self.scale));
+    }
+
+    /// Clears the summary bit of a link that lookups don't find any more, if no other needs it.
+    pub(super) fn forget_locked(&mut self, hash: Hash) {
+        if self.search(hash, |_| false).is_last_of_its_kind(hash, self.scale) {
+            self.set_locked(self.word.without_summary_of(hash, self.scale));
+        }
+    }
+
+    fn set_locked(&mut self, word: Word) {
+        debug_assert!(self.fine.is_none());
+        self.head.set_locked(word);
+        self.word = word;
+    }
+
     #[inline(always)]
     fn unlock(self, word: Word) {
         self.head.unlock(word);
@@ -207,7 +247,7 @@ impl Place {
     fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
         let is_here = |link: NonNull<Link>| {
             // SAFETY: all links that we look at are in the chain that the caller has locked, or about to enter it.
-            unsafe { link.as_ref() }.hash.shares_bucket(hash, scale)
+            unsafe { link.as_ref() }.hash().shares_bucket(hash, scale)
         };
         let is_first = !self.before.is_some_and(is_here);
         // In a longer chain than this bucket's the next link may belong to another one.
@@ -216,7 +256,7 @@ impl Place {
         match change {
             Change::Insert if !mutation::is("forget-summary") => word.with_summary_of(hash, scale),
             Change::Remove if self.is_last_of_its_kind(hash, scale) => word.without_summary_of(hash, scale),
-            Change::Insert | Change::Remove | Change::Replace => word,
+            Change::Insert | Change::Remove | Change::Replace | Change::Unlink => word,
         }
     }
 
@@ -225,9 +265,18 @@ impl Place {
     fn is_last_of_its_kind(&self, hash: Hash, scale: Scale) -> bool {
         let is_kin = |link: NonNull<Link>| {
             // SAFETY: as in `updated`.
-            unsafe { link.as_ref() }.hash.shares_summary(hash, scale)
+            unsafe { link.as_ref() }.hash().shares_summary(hash, scale)
         };
         let has_kin = self.before.is_some_and(is_kin) || NonNull::new(self.after).is_some_and(is_kin);
         !has_kin || mutation::is("clear-shared-summary")
     }
+}
+
+/// Makes a link ready to be reached.
+#[inline(always)]
+pub(super) fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
+    // SAFETY: who links it in vouches that it is valid.
+    let new = unsafe { new.as_ref() };
+    assert!(new.hash() == hash, "the link's hash is {:?}, the entry's {hash:?}", new.hash());
+    new.set_next_unpublished(next);
 }

@@ -32,6 +32,11 @@ pub(super) fn enter(table: &Core) {
     HELD.with(|held| if held.count.get() == 0 { held.push_first(table) } else { held.push_other(table) });
 }
 
+/// To be called before a second bucket of the table is locked, by who can't be waiting for itself.
+pub(super) fn enter_again(table: &Core) {
+    HELD.with(|held| held.push(table));
+}
+
 /// To be called when a bucket has been unlocked, or is about to be, in any order.
 #[inline(always)]
 pub(super) fn leave(table: &Core) {

@@ -50,7 +50,7 @@ impl Iterator for Iter<'_> {
             while let Some(link) = NonNull::new(self.next) {
                 // SAFETY: reached within the section, as in `find`.
                 let current = unsafe { link.as_ref() };
-                let hash = current.hash.get();
+                let hash = current.hash().get();
                 if self.end.is_some_and(|end| hash >= end) && !mutation::is("run-on") {
                     break;
                 }

@@ -1,6 +1,6 @@
 //! What the map does, apart from races (`stress`) and the order of memory accesses (`loom`).
 //!
-//! T1 to T9 are the guarantees of `relativist::design`.
+//! T1 to T10 are the guarantees of `relativist::design`.
 
 mod allocation;
 #[path = "../support/beside.rs"]
@@ -18,6 +18,7 @@ mod panics;
 mod random;
 mod reentrance;
 mod references;
+mod rename;
 mod spread;
 #[path = "../support/tracked.rs"]
 mod tracked;

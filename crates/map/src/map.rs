@@ -71,6 +71,7 @@ use crate::stats::Stats;
 /// |---|---|---|
 /// | lookup, iteration step | wait-free | a head and half a chain, at up to 3/4 of an entry per bucket |
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
+/// | rename | waits for readers, other renames and resizes | a removal and an insertion |
 /// | resizing | waits for readers once | a background thread, see [`Resizing`] |
 ///
 /// Memory: an entry takes one allocation of 16 bytes plus key and value, and 11 to 32 bytes of buckets (up to 64 after many have

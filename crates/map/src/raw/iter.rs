@@ -22,7 +22,7 @@ impl Table {
     /// Iterates in the order of the hashes, while updates and resizes go on.
     ///
     /// A link that is in the table throughout is seen exactly once, however often the table is resized meanwhile; one that
-    /// comes or goes meanwhile may be seen or not. Wait-free per step, but for the empty buckets on the way: a whole
+    /// comes or goes meanwhile, or is [renamed](Table::rename), may be seen or not. Wait-free per step, but for the empty buckets on the way: a whole
     /// iteration costs time proportional to buckets and links.
     pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t> {
         let mut iter = Iter { table: self, guard, next: null_mut(), from: 0, end: None };

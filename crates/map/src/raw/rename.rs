@@ -176,11 +176,14 @@ impl Rename<'_> {
 
     /// In hand first, so that it never is in neither. Its summary bit stays.
     fn unlink(&self, pair: &mut Pair<'_>, place: Place, link: NonNull<Link>) {
-        self.core.hand.take(self.old, link);
-        if mutation::is("turn-before-unlink") {
-            self.core.hand.turn(self.new, link);
+        let is_late = mutation::is("take-after-unlink");
+        if !is_late {
+            self.core.hand.take(self.old, link);
         }
         pair.old.splice_locked(place, place.after, Change::Unlink, self.old);
+        if is_late {
+            self.core.hand.take(self.old, link);
+        }
     }
 
     /// Makes `link`, which has the new hash and is in no chain, what is found under the new hash, instead of what is in hand under

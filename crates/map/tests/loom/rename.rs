@@ -122,7 +122,7 @@ fn lookups_around_the_turn() {
 /// T1: who stands on a link that moves away finds what comes after its old place.
 #[test]
 fn lookups_of_others_while_renaming() {
-    explore(1, || {
+    explore(2, || {
         let scene = Scene::new(COARSE, &[4, 5]);
         let reader = beside(&scene, |scene| assert!(scene.has(at(5), &read()), "a resident was missed"));
         scene.rename(Moved, at(4), at(7)).unwrap();

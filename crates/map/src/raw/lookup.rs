@@ -16,7 +16,9 @@ impl Table {
     /// entries per bucket; `is_match` is asked only where the whole hash is equal. Most misses are answered by the head alone.
     ///
     /// A link that is in the table throughout the call is found. What is found stays valid as long as the guard, even if it
-    /// is removed meanwhile.
+    /// is removed meanwhile. Beside a [rename](Table::rename) a miss may walk the chain twice.
+    ///
+    /// (Let `is_match` capture by `move`: then what only a rename needs costs nothing.)
     #[inline]
     pub fn find(
         &self,

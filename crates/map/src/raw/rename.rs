@@ -68,6 +68,41 @@ impl Table {
     ///
     /// ATC 2011, section 8.
     ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use relativist::raw::{Hash, Link, Table};
+    /// use relativist::{Resizing, read};
+    ///
+    /// #[repr(C)]
+    /// struct Object {
+    ///     link: Link,
+    ///     key: AtomicU64,
+    ///     former: AtomicU64,
+    /// }
+    ///
+    /// // SAFETY, all: the table has such objects only, and asks about those that are alive.
+    /// let object = |link: NonNull<Link>| unsafe { link.cast::<Object>().as_ref() };
+    /// let matches = |key| move |link| [&object(link).key, &object(link).former].iter().any(|its| its.load(Relaxed) == key);
+    /// unsafe fn dispose(link: NonNull<Link>) {
+    ///     drop(unsafe { Box::from_raw(link.cast::<Object>().as_ptr()) });
+    /// }
+    ///
+    /// let table = Table::new(2, Resizing::Automatic, dispose)?;
+    /// let (old, new) = (Hash::new(1), Hash::new(2));
+    /// let link = Box::leak(Box::new(Object { link: Link::new(old), key: 1.into(), former: 0.into() }));
+    /// unsafe { table.insert(NonNull::from(link).cast(), &read()) };
+    ///
+    /// let rekey = |link| {
+    ///     object(link).former.store(1, Relaxed);
+    ///     object(link).key.store(2, Relaxed);
+    /// };
+    /// table.rename((old, matches(1)), (new, matches(2)), rekey).unwrap();
+    /// assert!(table.find(old, matches(1), &read()).is_none());
+    /// assert!(table.find(new, matches(2), &read()).is_some());
+    /// # Ok::<(), relativist::AllocError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// When no link matches the old key (or it is removed meanwhile), or one matches the new key, or the hashes are equal: the

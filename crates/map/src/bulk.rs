@@ -14,7 +14,7 @@ impl<K, V, S> HashMap<K, V, S> {
     /// Iterates over the entries in an arbitrary order, which is that of their mixed hashes.
     ///
     /// An entry that is in the map throughout is seen exactly once, however often the map is resized meanwhile; one that
-    /// comes or goes may be seen or not. Wait-free per step; all of it takes time proportional to buckets and entries.
+    /// comes or goes, or is [renamed](HashMap::rename), may be seen or not. Wait-free per step; all of it takes time proportional to buckets and entries.
     pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V> {
         Iter::new(self.table.iter(guard))
     }

@@ -53,20 +53,55 @@
 //! The next transition begins only when a grace period has passed since the last one ended, so no update confuses the marks of the one
 //! with those of the other.
 //!
+//! # Renaming
+//!
+//! To rename an entry is to change two places at once: out of the chain of the old key, into that of the new one. That can't be one
+//! store. So a third place decides, the *hand* (`raw/hand.rs`): a lookup that has come to the end of its chain in vain looks whether
+//! some rename has in hand what it is looking for. Hits never look there, nor do misses that the head's summary answers.
+//!
+//! ```text
+//!   hand:    empty | before: the old key is answered | after: the new key is | again: walk once more | empty
+//!   chains:    old : unlink old .. wait for readers  :  .. link new ..       :  wait for readers     :
+//! ```
+//!
+//! *Before* is entered while the link is still in its chain, *after* when it is in none, *again* when it is in the new one. So at every
+//! instant one of chain and hand answers, for exactly one of the keys, and the entry changes its name by the store in the midst.
+//!
+//! * Lookups get as far as the hand only if the summaries send them there: that of the new hash is set before *after*, that of the old
+//!   one is not cleared before. While anything is in hand, removals leave summaries as they are.
+//! * In *again* the hand has no answer: the link may be removed or replaced by now. Who has missed walks a second time, and what that
+//!   finds counts. Once is enough, because the next rename waits for this reader.
+//! * The first wait is there because the link is not copied: who stands on it must get to the end of the old chain. A link
+//!   that takes another one's place needs no such wait.
+//! * The second wait is for those who looked into the new chain too early: only when they have left, *again* may end.
+//! * No lock is held during the waits, since a reader may be waiting for it. Between the two, an update of the old key finds
+//!   the link in hand, and may replace or remove it there.
+//! * If the new key turns out to be taken, or something panics, the link goes back to where it was: *before*, *again*, *empty*.
+//!
+//! Renames hold the mutex of the resizer. There is one at a time, then, and no transition beside it: neither has to know of
+//! the other's intermediate states, and a lookup has only one hand to look at. Both wait for readers anyway.
+//!
 //! # Guarantees
 //!
 //! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates and resizes happen meanwhile.
-//! * **T2** Lookups are wait-free: the number of steps is bounded by the length of the chain.
+//! * **T2** Lookups are wait-free: the number of steps is bounded by the length of the chain. (Beside a rename, those that miss may walk it
+//!   twice.)
 //! * **T3** Operations on a key are linearizable. (An update in transition changes the newer array's entry first, see
 //!   `raw/group.rs`: who comes by the older one began before the newer was published, and may count as having come before.)
-//! * **T4** An update waits for updates of its bucket or group, and for the resizer's steps on it: never for readers, but for the bound on deferred
-//!   work.
+//! * **T4** An update waits for updates of its bucket or group, and for the resizer's and a rename's steps on it: never for readers, but for
+//!   the bound on deferred work. (A rename waits for readers, and for other renames and resizes.)
 //! * **T5** A transition by any power of two waits for readers once in its midst. The array left behind by growing is freed
 //!   after another grace period, in the background unless it is very large, and the next transition begins after that.
 //! * **T6** If the new array can't be allocated, the table goes on with the old one.
-//! * **T7** Iteration sees an entry that is there throughout exactly once, and none twice that was not removed and inserted again.
+//! * **T7** Iteration sees an entry that is there throughout exactly once, and none twice that was not removed and inserted again. (An entry
+//!   that is renamed meanwhile comes or goes: it may be seen or not. One that was replaced by the rename may be seen under both keys.)
 //! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.
-//! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was.
+//! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was. If `Eq`, which runs under a bucket's lock,
+//!   updates the map that asked, then it panics, too, instead of waiting for itself.
 //!
-//! The transition is model-checked with loom; each of its waits, marks, locks and publications can be left out by a test-only
+//! * **T10** At every instant an entry that is being renamed is found under exactly one of its two keys. Within a read section at
+//!   most one rename of the table takes effect: of three lookups, of the one key, the other, and the one again, one at least finds the
+//!   entry, and one at least doesn't.
+//!
+//! The transition and the rename are model-checked with loom; each of their waits, marks, locks and publications can be left out by a test-only
 //! switch, and some test then fails (`ci/mutation.sh`).

@@ -106,6 +106,7 @@ mod policy;
 mod prefetch;
 pub mod raw;
 mod recycle;
+mod rename;
 #[cfg(feature = "serde")]
 mod serialize;
 mod set;
@@ -126,6 +127,7 @@ pub use pinned::Pinned;
 pub use policy::{Policy, PolicyError, Resizing};
 pub use raw::AllocError;
 pub use relativist_rcu::{Guard, read};
+pub use rename::RenameError;
 pub use set::{HashSet, PinnedSet};
 pub use stats::Stats;
 

@@ -73,6 +73,7 @@ use crate::stats::Stats;
 /// | lookup, iteration step | wait-free | a head and half a chain, at up to 3/4 of an entry per bucket |
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
 /// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt, one new entry at a time |
+/// | rename | waits for readers, other renames and resizes | a removal and an insertion |
 /// | resizing | waits for readers once | a background thread, see [`Resizing`](crate::Resizing) |
 ///
 /// Memory: an entry takes one allocation of 16 bytes plus key and value, and 11 to 32 bytes of buckets (up to 64 after many have
@@ -84,7 +85,8 @@ use crate::stats::Stats;
 /// values that are `Send + Sync + 'static`. How many may wait is bounded ([`relativist_rcu::defer`]). Don't hold a handle or
 /// guard for long while updating: nothing that the thread removes is dropped before it lets go.
 ///
-/// `Eq` of keys may run under a bucket's lock during updates, and must not use the map. Closures run without locks, and may.
+/// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and others, and update others; an
+/// update of the same map would wait for itself, and panics. Closures run without locks, and may do anything.
 ///
 /// Dropping the map drops what is in it, at once, or, if a background resize is just under way, on the background thread when that is
 /// done.

@@ -1,16 +1,32 @@
 //! The one place where atomics come from, so that loom can take their place (`--cfg relativist_loom`).
 
 #[cfg(not(relativist_loom))]
-pub(crate) use std::sync::atomic::AtomicPtr;
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicPtr};
 
 #[cfg(relativist_loom)]
-pub(crate) use tracked::AtomicPtr;
+pub(crate) use {
+    loom::sync::{Mutex, MutexGuard},
+    tracked::AtomicPtr,
+};
 
 // Statistics and counters order nothing, so loom needn't explore them.
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+
+/// Thread-local variables that are made at compile time and need no destructor, so that reading one costs a load.
+macro_rules! local {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {
+        #[cfg(not(relativist_loom))]
+        std::thread_local!($(#[$meta])* static $name: $type = const { $value });
+
+        #[cfg(relativist_loom)]
+        loom::thread_local!($(#[$meta])* static $name: $type = $value);
+    };
+}
+
+pub(crate) use local;
 
 #[cfg(relativist_loom)]
 mod tracked {

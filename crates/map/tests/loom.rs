@@ -10,9 +10,12 @@
 //! last before a cut.
 #![cfg(relativist_loom)]
 
+#[path = "loom/rename.rs"]
+mod rename;
+
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use loom::cell::UnsafeCell;
@@ -50,6 +53,8 @@ struct Node {
     link: Link,
     /// Written before the node is published and when it is disposed of. Loom fails the model if a read of it races with either.
     content: UnsafeCell<u64>,
+    /// What it has been renamed to. Loom doesn't see this.
+    name: AtomicU64,
 }
 
 /// The end of a node. Its atomics and its cell check that all accesses by others happened before; whoever comes later finds garbage.
@@ -84,7 +89,11 @@ impl Scene {
     }
 
     fn node(&self, hash: Hash) -> NonNull<Link> {
-        let mut node = Box::new(MaybeUninit::new(Node { link: Link::new(hash), content: UnsafeCell::new(0) }));
+        let mut node = Box::new(MaybeUninit::new(Node {
+            link: Link::new(hash),
+            content: UnsafeCell::new(0),
+            name: AtomicU64::new(hash.get()),
+        }));
         let link = NonNull::from(&mut *node).cast();
         self.nodes.lock().unwrap().push(node);
         // SAFETY: just made, and not shared yet.
@@ -146,7 +155,8 @@ impl Scene {
 /// Reads the content of a node, and says whether it is the one looked for.
 fn is(link: NonNull<Link>, hash: Hash) -> bool {
     // SAFETY: the table asks about links of its own.
-    unsafe { link.cast::<Node>().as_ref() }.content.with(|content| unsafe { *content } == hash.get())
+    let node = unsafe { link.cast::<Node>().as_ref() };
+    node.content.with(|content| unsafe { *content } == hash.get()) || node.name.load(Relaxed) == hash.get()
 }
 
 fn reclaim(link: NonNull<Link>) {

@@ -1,7 +1,7 @@
 //! Threads that do everything at once, under continuous resizing. To be run under the sanitizers, too; for how long each
 //! test runs is set by `RELATIVIST_STRESS_SECONDS`.
 //!
-//! T1 to T9 are the guarantees of `relativist::design`.
+//! T1 to T10 are the guarantees of `relativist::design`.
 
 #[path = "support/beside.rs"]
 mod beside;
@@ -305,4 +305,65 @@ fn updates_of_one_bucket_take_turns() {
     assert_eq!(map.len() as i64, change);
     assert_eq!(i64::from(map.pin().contains_key(&Slow(7))), change);
     assert_eq!(map.stats().entries as i64, change, "the key is in the table more than once, or lost");
+}
+
+/// T1, T10: keys that two threads rename to and fro, while the table is resized, and others are inserted, replaced and removed.
+///
+/// Within one read section at most one rename takes effect. So of three lookups, of the one name, the other, and the one again, one at
+/// least finds the entry, and one at least doesn't.
+#[test]
+fn renamed_entries_have_one_name() {
+    const RENAMED: u64 = 64;
+    let map: HashMap<u64, u64, Hashing> =
+        HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(Hashing(|n| n % 50)).build().unwrap();
+    (&map).extend((0..RENAMED).map(|key| (key, key)));
+    let other_name = |key: u64| key + ALL;
+    let renames = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for thread in 0..2 {
+            let (map, renames) = (&map, &renames);
+            scope.spawn(move || {
+                let mut random = Random::new(thread);
+                for _ in rounds() {
+                    let key = random.below(RENAMED / 2) * 2 + thread;
+                    let (one, other) = (key, other_name(key));
+                    map.rename(&one, other).or_else(|_| map.rename(&other, one)).expect("it has one of them");
+                    renames.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut random = Random::new(2);
+            rounds().for_each(|_| map.resize_to(2 << random.below(8)).unwrap());
+        });
+        scope.spawn(|| {
+            let mut random = Random::new(3);
+            for round in rounds() {
+                let (pinned, key) = (map.pin(), 2 * ALL + random.below(RENAMED));
+                if round % 2 == 0 {
+                    pinned.insert(key, key)
+                } else {
+                    pinned.remove(&key)
+                };
+            }
+        });
+        for reader in 4..6 {
+            let map = &map;
+            scope.spawn(move || {
+                let mut random = Random::new(reader);
+                for _ in rounds() {
+                    let (pinned, key) = (map.pin(), random.below(RENAMED));
+                    let found = [key, other_name(key), key].map(|name| pinned.get(&name));
+                    assert!(found.iter().flatten().all(|&&value| value == key));
+                    assert!(found.iter().any(Option::is_some), "T10: {key} had neither name");
+                    assert!(found.iter().any(Option::is_none), "T10: {key} had both names");
+                }
+            });
+        }
+    });
+    assert!(renames.load(Relaxed) >= 40);
+    let pinned = map.pin();
+    let has_one = |key: u64| pinned.contains_key(&key) != pinned.contains_key(&other_name(key));
+    assert!((0..RENAMED).all(has_one));
+    assert_eq!(pinned.iter().filter(|&(&key, _)| key < 2 * ALL).count() as u64, RENAMED, "T7");
 }

@@ -20,11 +20,12 @@ use relativist_rcu::Guard;
 use super::hash::Scale;
 use super::head::{Head, Word};
 use super::table::Core;
-use super::{Hash, Link};
+use super::{Hash, Link, held};
 use crate::mutation;
 
 /// Exclusive access to the chain that a hash belongs to. Unlocks when dropped.
 pub(super) struct Group<'g> {
+    core: &'g Core,
     head: &'g Head,
     /// What `head` held when it was locked.
     word: Word,
@@ -55,31 +56,46 @@ pub(super) enum Change {
     Insert,
     Replace,
     Remove,
+    /// Takes a link out of the chain that lookups are to find all the same: the summary goes on announcing it.
+    Unlink,
 }
 
 impl Core {
-    /// Locks what has to be locked to change the chain of this hash.
+    /// Locks what has to be locked to change the chain of this hash. Panics if this thread holds another lock of the table.
     #[inline(always)]
     pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+        held::enter(self);
+        self.lock_chain(hash, guard)
+    }
+
+    /// A second group for a [rename](super::rename), which holds the resizer's mutex.
+    pub(super) fn lock_another<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+        held::enter_again(self);
+        self.lock_chain(hash, guard)
+    }
+
+    /// The same for who has entered the table in this thread's list of tables.
+    #[inline(always)]
+    fn lock_chain<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
         let array = self.array(guard);
         let (head, scale) = array.head_and_scale(hash);
         if let Some(word) = head.try_lock_if_settled() {
-            return Group { head, word, scale, fine: None };
+            return Group { core: self, head, word, scale, fine: None };
         }
-        self.lock_group_otherwise(hash, guard)
+        self.lock_chain_otherwise(hash, guard)
     }
 
     /// The bucket is locked or in transition.
     #[cold]
-    fn lock_group_otherwise<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+    fn lock_chain_otherwise<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
         loop {
             let array = self.array(guard);
             let head = array.head(hash);
             if mutation::is("ignore-transition") {
-                return Group { head, word: head.lock(), scale: array.scale(), fine: None };
+                return Group { core: self, head, word: head.lock(), scale: array.scale(), fine: None };
             }
             if let Some(word) = head.lock_if_settled() {
-                return Group { head, word, scale: array.scale(), fine: None };
+                return Group { core: self, head, word, scale: array.scale(), fine: None };
             }
             // In transition. No partner: the transition has ended since we looked, look again.
             let Some(partner) = array.partner() else { continue };
@@ -92,7 +108,7 @@ impl Core {
                 continue;
             }
             let fine = Fine { head: fine.head(hash), scale: fine.scale() };
-            return Group { head, word, scale: coarse.scale(), fine: Some(fine) };
+            return Group { core: self, head, word, scale: coarse.scale(), fine: Some(fine) };
         }
     }
 }
@@ -106,11 +122,12 @@ impl Group<'_> {
         while let Some(link) = NonNull::new(next) {
             // SAFETY: reachable from a head whose lock we hold: not removed, hence alive.
             let current = unsafe { link.as_ref() };
-            if current.hash > hash {
+            let its = current.hash();
+            if its > hash {
                 break;
             }
             let after = current.next();
-            if current.hash == hash && is_match(link) {
+            if its == hash && is_match(link) {
                 return Place { before, found: Some(link), after };
             }
             before = Some(link);
@@ -167,9 +184,41 @@ impl Group<'_> {
         }
     }
 
+    /// As [`Group::splice`], but keeps the lock. For groups that are not in transition.
+    pub(super) fn splice_locked(&mut self, place: Place, to: *mut Link, change: Change, hash: Hash) {
+        self.set_locked(place.updated(self.word, self.scale, to, change, hash));
+        place.link(to);
+    }
+
+    /// Links in a link behind those of equal hash, and keeps the lock.
+    pub(super) fn insert_locked(&mut self, new: NonNull<Link>, hash: Hash) {
+        let place = self.search(hash, |_| false);
+        prepare(new, hash, place.after);
+        self.splice_locked(place, new.as_ptr(), Change::Insert, hash);
+    }
+
+    /// Sets the summary bit of a link that lookups are about to find.
+    pub(super) fn announce_locked(&mut self, hash: Hash) {
+        self.set_locked(self.word.with_summary_of(hash, self.scale));
+    }
+
+    /// Clears the summary bit of a link that lookups don't find any more, if no other needs it.
+    pub(super) fn forget_locked(&mut self, hash: Hash) {
+        if self.search(hash, |_| false).is_last_of_its_kind(hash, self.scale) {
+            self.set_locked(self.word.without_summary_of(hash, self.scale));
+        }
+    }
+
+    fn set_locked(&mut self, word: Word) {
+        debug_assert!(self.fine.is_none());
+        self.head.set_locked(word);
+        self.word = word;
+    }
+
     #[inline(always)]
     fn unlock(self, word: Word) {
         self.head.unlock(word);
+        held::leave(self.core);
         std::mem::forget(self);
     }
 }
@@ -179,6 +228,7 @@ impl Drop for Group<'_> {
         if !mutation::is("keep-lock") {
             self.head.unlock(self.word);
         }
+        held::leave(self.core);
     }
 }
 
@@ -197,7 +247,7 @@ impl Place {
     fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
         let is_here = |link: NonNull<Link>| {
             // SAFETY: all links that we look at are in the chain that the caller has locked, or about to enter it.
-            unsafe { link.as_ref() }.hash.shares_bucket(hash, scale)
+            unsafe { link.as_ref() }.hash().shares_bucket(hash, scale)
         };
         let is_first = !self.before.is_some_and(is_here);
         // In a longer chain than this bucket's the next link may belong to another one.
@@ -206,7 +256,7 @@ impl Place {
         match change {
             Change::Insert if !mutation::is("forget-summary") => word.with_summary_of(hash, scale),
             Change::Remove if self.is_last_of_its_kind(hash, scale) => word.without_summary_of(hash, scale),
-            Change::Insert | Change::Remove | Change::Replace => word,
+            Change::Insert | Change::Remove | Change::Replace | Change::Unlink => word,
         }
     }
 
@@ -215,9 +265,18 @@ impl Place {
     fn is_last_of_its_kind(&self, hash: Hash, scale: Scale) -> bool {
         let is_kin = |link: NonNull<Link>| {
             // SAFETY: as in `updated`.
-            unsafe { link.as_ref() }.hash.shares_summary(hash, scale)
+            unsafe { link.as_ref() }.hash().shares_summary(hash, scale)
         };
         let has_kin = self.before.is_some_and(is_kin) || NonNull::new(self.after).is_some_and(is_kin);
         !has_kin || mutation::is("clear-shared-summary")
     }
+}
+
+/// Makes a link ready to be reached.
+#[inline(always)]
+pub(super) fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
+    // SAFETY: who links it in vouches that it is valid.
+    let new = unsafe { new.as_ref() };
+    assert!(new.hash() == hash, "the link's hash is {:?}, the entry's {hash:?}", new.hash());
+    new.set_next_unpublished(next);
 }

@@ -22,7 +22,7 @@ impl Table {
     /// Iterates in the order of the hashes, while updates and resizes go on.
     ///
     /// A link that is in the table throughout is seen exactly once, however often the table is resized meanwhile; one that
-    /// comes or goes meanwhile may be seen or not. Wait-free per step, but for the empty buckets on the way: a whole
+    /// comes or goes meanwhile, or is [renamed](Table::rename), may be seen or not. Wait-free per step, but for the empty buckets on the way: a whole
     /// iteration costs time proportional to buckets and links.
     pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t> {
         self.iter_from(0, guard)
@@ -55,7 +55,7 @@ impl Iterator for Iter<'_> {
             while let Some(link) = NonNull::new(self.next) {
                 // SAFETY: reached within the section, as in `find`.
                 let current = unsafe { link.as_ref() };
-                let hash = current.hash.get();
+                let hash = current.hash().get();
                 if self.end.is_some_and(|end| hash >= end) && !mutation::is("run-on") {
                     break;
                 }

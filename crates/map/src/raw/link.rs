@@ -4,7 +4,7 @@ use std::ptr::{NonNull, null_mut};
 
 use super::Hash;
 use crate::mutation;
-use crate::sync::{Acquire, AtomicPtr, Relaxed, Release};
+use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
 /// The part of an object by which a table holds it: 16 bytes, to be embedded, usually first in a `#[repr(C)]` struct.
 ///
@@ -12,21 +12,40 @@ use crate::sync::{Acquire, AtomicPtr, Relaxed, Release};
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub struct Link {
-    pub(super) next: AtomicPtr<Link>,
-    pub(super) hash: Hash,
+    next: AtomicPtr<Link>,
+    /// A [`Hash`](struct@Hash). Changed by a rename while no reader can reach the link by a chain.
+    hash: AtomicU64,
 }
 
 impl Link {
-    /// A link that is in no table. The hash can't change later: it is the link's place.
+    /// A link that is in no table. The hash is the link's place: only [`Table::rename`](super::Table::rename) changes it.
     #[inline]
     pub fn new(hash: Hash) -> Self {
-        Self { next: AtomicPtr::new(null_mut()), hash }
+        Self { next: AtomicPtr::new(null_mut()), hash: AtomicU64::new(hash.get()) }
     }
 
-    /// The hash it was made with.
-    #[inline]
+    /// The hash it was made with, or was renamed to.
+    #[inline(always)]
     pub fn hash(&self) -> Hash {
-        self.hash
+        // Relaxed: published by whatever store makes the link reachable.
+        Hash::from_mixed(self.hash.load(Relaxed))
+    }
+
+    /// The same for lookups. An atomic load is an instruction of its own, where a plain one can be part of a comparison.
+    ///
+    /// # Safety
+    ///
+    /// The link was reached by a chain, within a read section that lasts: so nobody changes its hash.
+    #[inline(always)]
+    pub(super) unsafe fn hash_in_chain(&self) -> Hash {
+        // SAFETY: `set_hash` is called when readers who reached the link by a chain have left, and before others do.
+        Hash::from_mixed(unsafe { *self.hash.as_ptr() })
+    }
+
+    /// Changes the hash of a link that is in no chain, and at which no reader is left who came by one.
+    pub(super) fn set_hash(&self, hash: Hash) {
+        // Relaxed: as above.
+        self.hash.store(hash.get(), Relaxed);
     }
 
     /// Sets the successor of a link that no reader can reach yet.
@@ -61,6 +80,6 @@ pub(super) unsafe fn links_from(first: *mut Link) -> impl Iterator<Item = (NonNu
         // SAFETY: alive, says the caller.
         let current = unsafe { link.as_ref() };
         next = current.next();
-        Some((link, current.hash))
+        Some((link, current.hash()))
     })
 }

@@ -4,7 +4,9 @@ use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
+use super::hand::Reply;
 use super::{Hash, Link, Table};
+use crate::mutation;
 
 impl Table {
     /// Finds the link with this hash for which `is_match` says yes.
@@ -14,7 +16,9 @@ impl Table {
     /// entries per bucket; `is_match` is asked only where the whole hash is equal. Most misses are answered by the head alone.
     ///
     /// A link that is in the table throughout the call is found. What is found stays valid as long as the guard, even if it
-    /// is removed meanwhile.
+    /// is removed meanwhile. Beside a [rename](Table::rename) a miss may walk the chain twice.
+    ///
+    /// (Let `is_match` capture by `move`: then what only a rename needs costs nothing.)
     #[inline]
     pub fn find(
         &self,
@@ -28,25 +32,61 @@ impl Table {
         if !head.may_contain(hash, scale) {
             return None;
         }
-        // SAFETY: as below.
-        let mut next = unsafe { first_not_smaller(head.first(), hash) };
-        while let Some(link) = NonNull::new(next) {
-            // SAFETY: links reachable from a head stay allocated until a grace period after their removal (the contract
-            // of `VacantEntry::insert`), and the guard was taken before we got here.
-            let current = unsafe { link.as_ref() };
-            if current.hash == hash {
-                if is_match(link) {
-                    return Some(link);
-                }
-            } else if current.hash > hash {
-                // The chain may run on into links of other buckets (it is *imprecise*, ATC 2011, section 4), but they come
-                // after ours in the order.
-                return None;
-            }
-            next = current.next();
+        // SAFETY: the head was loaded in the read section.
+        let found = unsafe { walk(head.first(), hash, &mut is_match) };
+        if found.is_some() || self.core().hand.is_empty() || mutation::is("forget-hand") {
+            return found;
         }
-        None
+        self.find_renamed(hash, is_match, guard)
     }
+
+    /// What is left to do for a lookup that has walked in vain while a link is being renamed: see [`hand`](super::hand). Not
+    /// inlined, so that others don't pay for it.
+    #[cold]
+    #[inline(never)]
+    fn find_renamed(
+        &self,
+        hash: Hash,
+        mut is_match: impl FnMut(NonNull<Link>) -> bool,
+        guard: &Guard,
+    ) -> Option<NonNull<Link>> {
+        match self.core().hand.ask(hash) {
+            Reply::Nothing => None,
+            Reply::Link(link) => is_match(link).then_some(link),
+            // Once is enough: the link is in the chain since before that reply, and the next rename waits for us.
+            // SAFETY: the head is loaded in the read section.
+            Reply::WalkAgain => unsafe { walk(self.core().array(guard).head(hash).load().first(), hash, is_match) },
+        }
+    }
+}
+
+/// Looks for a match in the chain that begins with `first`.
+///
+/// # Safety
+///
+/// `first` is what a head held, loaded in a read section that lasts.
+#[inline(always)]
+unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
+    // SAFETY: as below.
+    let mut next = unsafe { first_not_smaller(first, hash) };
+    while let Some(link) = NonNull::new(next) {
+        // SAFETY: links reachable from a head stay allocated until a grace period after their removal (the contract of
+        // `VacantEntry::insert`), and the section began before we got here.
+        let current = unsafe { link.as_ref() };
+        // SAFETY: reached by a chain.
+        let its = unsafe { current.hash_in_chain() };
+        if its == hash {
+            if is_match(link) {
+                return Some(link);
+            }
+        } else if its > hash {
+            // The chain may run on into links of other buckets (it is *imprecise*, ATC 2011, section 4), but they come after
+            // ours in the order.
+            return None;
+        }
+        next = current.next();
+    }
+    None
 }
 
 /// The first step of the walk, without a branch: the second link if the first has a smaller hash.
@@ -56,12 +96,13 @@ impl Table {
 ///
 /// # Safety
 ///
-/// `first` is null or a link that is alive.
+/// `first` is null or the first link of a chain, and alive.
 #[inline(always)]
 unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Link {
     // SAFETY: alive, says the caller.
     match unsafe { first.as_ref() } {
-        Some(link) => if_smaller(link.hash, hash, link.next(), first),
+        // SAFETY: reached by a chain.
+        Some(link) => if_smaller(unsafe { link.hash_in_chain() }, hash, link.next(), first),
         None => first,
     }
 }

@@ -1,16 +1,29 @@
 //! The table underneath: intrusive, and unsafe to update.
 //!
-//! For structures that embed a [`Link`] and manage their own memory. Everybody else wants [`HashMap`](crate::HashMap). The
-//! algorithm is explained in [`crate::design`].
+//! For structures that embed a [`Link`] and manage their own memory: objects with a header of their own, objects that are in several
+//! tables at once, multimaps. Everybody else wants [`HashMap`](crate::HashMap). The algorithm is explained in [`crate::design`].
+//!
+//! | | |
+//! |---|---|
+//! | [`Table::find`], [`Table::find_all`], [`Table::iter`] | lookups: wait-free |
+//! | [`Table::entry`], [`Table::insert`] | updates: lock one bucket |
+//! | [`Table::rename`], [`Table::rename_to`] | give an object another key |
+//! | [`Table::resize_to`], [`Table::reserve`], [`Table::shrink_to_fit`] | resize by hand |
+//!
+//! Programs that show how: `raw_intrusive.rs`, `raw_multimap.rs` and `rename.rs` among the crate's examples.
 
 mod array;
 mod group;
+mod hand;
 mod hash;
 mod head;
+mod held;
 mod iter;
 mod link;
 mod lookup;
 mod memory;
+mod multimap;
+mod rename;
 mod table;
 mod transition;
 mod update;
@@ -19,6 +32,8 @@ pub use array::AllocError;
 pub use hash::Hash;
 pub use iter::Iter;
 pub use link::Link;
+pub use multimap::FindAll;
+pub use rename::RenameError;
 pub(crate) use table::Core;
 pub use table::Table;
 pub use update::{Entry, OccupiedEntry, VacantEntry};

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use relativist_rcu::{GracePeriod, Guard, is_reading, read};
 
 use super::array::{AllocError, Array, AtomicArray};
+use super::hand::Hand;
 use super::head::Head;
 use super::link::links_from;
 use super::transition::retire;
@@ -14,7 +15,7 @@ use super::{Hash, Link};
 use crate::counter::Counter;
 use crate::policy::{Policy, Resizing};
 use crate::stats::Stats;
-use crate::sync::{AcqRel, AtomicBool, AtomicU64, AtomicUsize, Relaxed};
+use crate::sync::{AcqRel, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Relaxed};
 use crate::worker;
 
 /// A concurrent hash table of links, with wait-free lookups, under which it grows and shrinks.
@@ -80,11 +81,15 @@ pub(crate) struct Core {
     /// The worker has been asked to look at this table.
     requested: AtomicBool,
     count: Counter,
+    /// The link that is being renamed.
+    pub(super) hand: Hand,
+    /// Who waits for the resizer's mutex. It is handed on by turns, or else who resizes in a loop would keep it.
+    turn: Mutex<()>,
     resizer: Mutex<Resizer>,
     pub(super) counts: Counts,
 }
 
-/// The right to resize, and what a resize has to know of the last one.
+/// The right to resize and to rename, and what a resize has to know of the last one.
 pub(super) struct Resizer {
     pub(super) bits: u32,
     /// Updaters of the last transition may be left until this has passed.
@@ -128,6 +133,8 @@ impl Table {
             interval: AtomicUsize::new(1),
             requested: AtomicBool::new(false),
             count: Counter::new(),
+            hand: Hand::new(),
+            turn: Mutex::new(()),
             resizer: Mutex::new(Resizer { bits, previous: None }),
             counts: Counts::default(),
         };
@@ -181,7 +188,7 @@ impl Table {
     ///
     /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself.
     pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
-        assert_outside_sections();
+        assert_outside_sections("resizing");
         self.core.resize_now(bits_for(buckets))
     }
 
@@ -196,7 +203,7 @@ impl Table {
     ///
     /// As [`Table::resize_to`].
     pub fn reserve(&self, additional: usize) -> Result<(), AllocError> {
-        assert_outside_sections();
+        assert_outside_sections("resizing");
         let wanted = self.core.policy.buckets_for(self.len().saturating_add(additional));
         if wanted > self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
@@ -211,7 +218,7 @@ impl Table {
     ///
     /// As [`Table::resize_to`].
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
-        assert_outside_sections();
+        assert_outside_sections("resizing");
         let wanted = self.core.policy.buckets_for(self.len());
         if wanted < self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
@@ -281,7 +288,8 @@ impl Core {
         unsafe { self.array.load() }
     }
 
-    fn lock_resizer(&self) -> MutexGuard<'_, Resizer> {
+    pub(super) fn lock_resizer(&self) -> MutexGuard<'_, Resizer> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -348,10 +356,10 @@ impl Drop for Core {
 }
 
 /// Waiting for readers, or for a resizer that does, is nothing for a reader.
-fn assert_outside_sections() {
+pub(super) fn assert_outside_sections(doing: &str) {
     assert!(
         !is_reading(),
-        "resizing waits for readers, and inside a read section it would wait for itself: drop the Guard or the pinned handle \
+        "{doing} waits for readers, and inside a read section it would wait for itself: drop the Guard or the pinned handle \
          of this thread first"
     );
 }

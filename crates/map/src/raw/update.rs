@@ -1,17 +1,19 @@
 //! Updates: insert, replace and remove, by way of an entry that holds the bucket's lock.
 
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use relativist_rcu::Guard;
 
-use super::group::{Change, Group, Place};
+use super::group::{Change, Group, Place, prepare};
 use super::{Hash, Link, Table};
+use crate::mutation;
 
 /// A place in the table, under the lock of its bucket: either a link that matched, or where one would go.
 ///
 /// The lock is released by the method that makes a change, or when the entry is dropped. Lookups don't notice it; updates of
-/// the same bucket wait, and so does the resizer: an entry that is leaked blocks them for ever.
+/// the same bucket wait, and so does the resizer: an entry that is leaked blocks them for ever. Updates by the same thread panic,
+/// whatever their bucket.
 pub enum Entry<'t> {
     /// A link matched.
     Occupied(OccupiedEntry<'t>),
@@ -22,6 +24,7 @@ pub enum Entry<'t> {
 /// A link that matched; see [`Entry`].
 pub struct OccupiedEntry<'t> {
     at: Position<'t>,
+    /// If it is not the one at its place, it is being renamed, and in hand.
     found: NonNull<Link>,
 }
 
@@ -46,17 +49,41 @@ impl Table {
     /// Blocks while another update of the same bucket is under way, or the resizer is at work on it (a few chains at a time,
     /// never a wait for readers). Costs a walk over the bucket's chain up to the place.
     ///
-    /// `is_match` runs under the lock: it must not update the table. Nor may the thread update it in any other way while
-    /// the entry lives: that would wait for itself if it hit the same bucket.
+    /// `is_match` runs under the lock, and so does all that the thread does while the entry lives. It may look things up in
+    /// this table, and update others.
+    ///
+    /// # Panics
+    ///
+    /// When the thread has such an entry of this table already, or is inside of such an `is_match`: it would wait for itself
+    /// if it hit the same bucket. A panic, of `is_match` too, leaves the table as it was, and no lock held.
     #[inline]
-    pub fn entry<'t>(&'t self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool, guard: &'t Guard) -> Entry<'t> {
+    pub fn entry<'t>(
+        &'t self,
+        hash: Hash,
+        mut is_match: impl FnMut(NonNull<Link>) -> bool,
+        guard: &'t Guard,
+    ) -> Entry<'t> {
         let group = self.core().lock_group(hash, guard);
-        let place = group.search(hash, is_match);
+        let place = group.search(hash, &mut is_match);
+        let found = match place.found {
+            None => self.find_in_hand(hash, is_match),
+            found => found,
+        };
         let at = Position { table: self, guard, group, place, hash, _not_send: PhantomData };
-        match place.found {
+        match found {
             Some(found) => Entry::Occupied(OccupiedEntry { at, found }),
             None => Entry::Vacant(VacantEntry { at }),
         }
+    }
+
+    /// For who holds the lock of this hash, and has not found the link in its chain.
+    #[inline(always)]
+    fn find_in_hand(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
+        let hand = &self.core().hand;
+        if hand.is_empty() || mutation::is("forget-hand-in-updates") {
+            return None;
+        }
+        hand.held(hash).filter(|&link| is_match(link))
     }
 }
 
@@ -105,9 +132,12 @@ impl OccupiedEntry<'_> {
     /// When the hash of `new` differs.
     #[inline]
     pub unsafe fn replace(self, new: NonNull<Link>) -> NonNull<Link> {
-        let Position { group, place, hash, .. } = self.at;
+        let Position { table, group, place, hash, .. } = self.at;
         prepare(new, hash, place.after);
-        group.splice(place, new.as_ptr(), Change::Replace, hash);
+        match place.found {
+            None => table.core().hand.set_held(new.as_ptr()),
+            Some(_) => group.splice(place, new.as_ptr(), Change::Replace, hash),
+        }
         self.found
     }
 
@@ -115,7 +145,11 @@ impl OccupiedEntry<'_> {
     #[inline]
     pub fn remove(self) -> NonNull<Link> {
         let Position { table, guard, group, place, hash, .. } = self.at;
-        group.splice(place, place.after, Change::Remove, hash);
+        if table.core().hand.is_empty() {
+            group.splice(place, place.after, Change::Remove, hash);
+        } else {
+            remove_beside_rename(table, group, place, hash);
+        }
         table.count_removed(guard);
         self.found
     }
@@ -142,11 +176,12 @@ impl VacantEntry<'_> {
     }
 }
 
-/// Makes a link ready to be reached.
-#[inline(always)]
-fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
-    // SAFETY: the caller of `insert` or `replace` vouches that it is valid.
-    let new = unsafe { new.as_ref() };
-    assert!(new.hash == hash, "the link's hash is {:?}, the entry's {hash:?}", new.hash);
-    new.set_next_unpublished(next);
+/// Removes what was found in hand, or else in the chain, where the link in hand may need the same bit of the summary.
+#[cold]
+fn remove_beside_rename(table: &Table, group: Group<'_>, place: Place, hash: Hash) {
+    match place.found {
+        None => table.core().hand.set_held(null_mut()),
+        Some(_) if mutation::is("clear-summary-in-hand") => group.splice(place, place.after, Change::Remove, hash),
+        Some(_) => group.splice(place, place.after, Change::Unlink, hash),
+    }
 }

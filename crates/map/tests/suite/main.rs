@@ -1,6 +1,6 @@
 //! What the map does, apart from races (`stress`) and the order of memory accesses (`loom`).
 //!
-//! T1 to T9 are the guarantees of `relativist::design`.
+//! T1 to T10 are the guarantees of `relativist::design`.
 
 mod allocation;
 mod atomic;
@@ -21,6 +21,7 @@ mod parallel;
 mod random;
 mod reentrance;
 mod references;
+mod rename;
 mod serialized;
 mod sets;
 mod sizing;

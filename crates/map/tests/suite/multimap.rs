@@ -97,10 +97,8 @@ impl Pair {
     fn add(&mut self, key: u64) {
         let object = Object::new(key, self.tally);
         self.model.push((key, object.value.id()));
-        let guard = read();
-        let Entry::Vacant(entry) = self.table.entry(hash_of(key), |_| false, &guard) else { unreachable!() };
         // SAFETY: a fresh object.
-        unsafe { entry.insert(object.into_link()) };
+        unsafe { self.table.insert(object.into_link(), &read()) };
     }
 
     fn remove_one(&mut self, key: u64) {
@@ -151,6 +149,9 @@ impl Pair {
                 &guard,
             );
             assert!(found.is_none());
+            let all: Vec<u64> =
+                self.table.find_all(hash_of(key), &guard).map(|link| Object::of(link).value.id()).collect();
+            assert_eq!(all, asked, "in the same order");
             asked.sort_unstable();
             assert_eq!(asked, self.ids(|its| its / 2 == key / 2), "a lookup asks about all links with the hash, once");
             let found = self.table.find(hash_of(key), |link| Object::of(link).key == key, &guard);

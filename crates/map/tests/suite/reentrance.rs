@@ -1,12 +1,21 @@
-//! T4, T9: no lock of the map is held while destructors run, so they may use the map, and even resize it.
+//! T4, T9: no lock of the map is held while destructors run, so they may use the map, and even resize it. A lock is held while `Eq`
+//! of keys runs and while a raw entry lives: updates of the same table panic then, and nothing hangs.
 
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-use relativist::{HashMap, Resizing};
+use relativist::raw::{Entry, Link, Table};
+use relativist::{HashMap, Resizing, raw};
+use relativist_rcu::read;
+
+use crate::hashing::{Hashing, IDENTITY};
 
 type Map = HashMap<u64, User>;
 
@@ -49,4 +58,121 @@ fn destructors_may_resize_the_map() {
     });
     let dropped = result.recv_timeout(Duration::from_secs(60)).expect("no lock is held while destructors run");
     assert_eq!(dropped, 2999);
+}
+
+/// Runs `action` on another thread, so that what hangs fails.
+fn within_a_minute(action: impl FnOnce() + Send + 'static) {
+    let (done, result) = channel();
+    thread::spawn(move || {
+        action();
+        done.send(()).unwrap();
+    });
+    result.recv_timeout(Duration::from_secs(60)).expect("nothing hangs, and nothing panics that should not");
+}
+
+/// The explanation that a re-entry panics with.
+#[track_caller]
+fn assert_refused<R>(action: impl FnOnce() -> R) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(action)) else { panic!("the table was updated under its own lock") };
+    let message =
+        panic.downcast::<&str>().map_or_else(|panic| *panic.downcast::<String>().unwrap(), |text| text.to_string());
+    assert!(message.contains("wait for itself"), "{message}");
+}
+
+thread_local!(static IN_EQ: Cell<Option<fn()>> = const { Cell::new(None) });
+
+/// A key that does something the next time it is compared.
+#[derive(Debug)]
+struct Key(u64);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        if let Some(action) = IN_EQ.take() {
+            action();
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0);
+    }
+}
+
+static KEYS: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
+static OTHER_KEYS: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
+
+fn keys(number: u64) -> HashMap<Key, u64, Hashing> {
+    let map = HashMap::<Key, u64>::builder().capacity(1000).hasher(IDENTITY).build().unwrap();
+    (&map).extend((0..number).map(|n| (Key(n), n)));
+    map
+}
+
+#[test]
+fn updates_inside_eq_panic() {
+    within_a_minute(|| {
+        let updates: [fn(); 4] = [
+            || _ = KEYS.pin().insert(Key(77), 9), // in another bucket
+            || _ = KEYS.pin().insert(Key(1), 9),
+            || _ = KEYS.pin().remove(&Key(1)),
+            || KEYS.pin().clear(),
+        ];
+        for update in updates {
+            IN_EQ.set(Some(update));
+            assert_refused(|| KEYS.pin().insert(Key(1), 8).copied());
+            // By way of an innocent table.
+            IN_EQ.set(Some(|| {
+                IN_EQ.set(Some(|| _ = KEYS.pin().remove(&Key(2))));
+                OTHER_KEYS.pin().insert(Key(3), 33);
+            }));
+            assert_refused(|| KEYS.pin().insert(Key(1), 8).copied());
+        }
+        // Neither table has changed, nor has the thread kept a lock or the memory of one.
+        for map in [&KEYS, &OTHER_KEYS] {
+            let pinned = map.pin();
+            assert!((0..10).all(|n| pinned.insert(Key(n), n) == Some(&n)));
+            assert_eq!(pinned.len(), 10);
+        }
+    });
+}
+
+#[test]
+fn eq_may_look_up_and_update_other_maps() {
+    within_a_minute(|| {
+        static ONE: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
+        static TWO: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
+        IN_EQ.set(Some(|| {
+            assert_eq!(ONE.pin().get(&Key(5)), Some(&5));
+            assert_eq!(TWO.pin().remove(&Key(5)), Some(&5));
+        }));
+        assert_eq!(ONE.pin().insert(Key(5), 55), Some(&5));
+        assert_eq!((ONE.len(), TWO.len()), (10, 9));
+    });
+}
+
+unsafe fn leave_alone(_: NonNull<Link>) {}
+
+fn bare_table() -> Table {
+    Table::new(64, Resizing::Manual, leave_alone).unwrap()
+}
+
+/// The entries of several tables, dropped in whatever order, leave the thread free to update them all.
+#[test]
+fn updates_beside_an_entry_panic() {
+    within_a_minute(|| {
+        let tables = [bare_table(), bare_table(), bare_table()];
+        let guard = read();
+        let entry = |n: usize| tables[n].entry(raw::Hash::new(7), |_| true, &guard);
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            let mut entries = [0, 1, 2].map(|n| Some(entry(n)));
+            for n in order {
+                assert_refused(|| tables[n].entry(raw::Hash::new(8), |_| true, &guard));
+                assert!(matches!(entries[n].take(), Some(Entry::Vacant(_))));
+                drop(entry(n));
+            }
+        }
+    });
 }

@@ -1,0 +1,135 @@
+//! A link on its way from one place of the table to another: in no chain, and yet in the table.
+//!
+//! A [rename](super::Table::rename) takes a link out of the chain of its old hash and puts one into the chain of the new
+//! hash. In between it has it *in hand*, where lookups find it who have come to the end of their chain in vain:
+//!
+//! | stage | who has missed in the chain of the |
+//! |---|---|
+//! | empty | |
+//! | before | old hash, finds what is in hand |
+//! | after | new hash, finds what is in hand |
+//! | again | new hash (or old, if the link went back) may have looked before the link came there, and looks again |
+//!
+//! From *before* to *after* is one store: the moment at which the entry changes its name. A hit costs nothing of this, nor does a
+//! miss that the head's summary answers; hence the summaries of both hashes have to say "maybe" while there is something in hand.
+
+use std::ptr::{self, NonNull, null_mut};
+
+use super::{Hash, Link};
+use crate::mutation;
+use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
+
+/// Changed by who holds the resizer's mutex: there is one rename at a time. Only what is in hand *before* is changed by others, who
+/// hold the lock of its hash.
+pub(super) struct Hand {
+    /// Null, `before`, `after` or [`AGAIN`].
+    stage: AtomicPtr<Answer>,
+    before: Answer,
+    after: Answer,
+}
+
+struct Answer {
+    hash: AtomicU64,
+    link: AtomicPtr<Link>,
+}
+
+const AGAIN: *mut Answer = NonNull::dangling().as_ptr();
+
+/// What a lookup learns that has missed in its chain.
+pub(super) enum Reply {
+    Nothing,
+    /// This is the only one that may match.
+    Link(NonNull<Link>),
+    /// What the chain holds now counts.
+    WalkAgain,
+}
+
+impl Hand {
+    pub(super) fn new() -> Self {
+        Self { stage: AtomicPtr::new(null_mut()), before: Answer::new(), after: Answer::new() }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        // Acquire: pairs with the Release in `enter`; who relies on the chain alone sees it as the rename left it.
+        self.stage.load(Acquire).is_null()
+    }
+
+    /// For lookups that have missed in the chain of this hash.
+    pub(super) fn ask(&self, hash: Hash) -> Reply {
+        // Acquire: pairs with the Release in `enter`: the answer is seen as it was set, and the next look at the chains sees
+        // what was done to them before this stage.
+        let stage = self.stage.load(Acquire);
+        match [&self.before, &self.after].into_iter().find(|&answer| ptr::eq(stage, answer)) {
+            Some(answer) => answer.to(hash).map_or(Reply::Nothing, Reply::Link),
+            None if stage.is_null() || mutation::is("walk-once") => Reply::Nothing,
+            None => Reply::WalkAgain,
+        }
+    }
+
+    /// Whether the stage is *before*. For the rename itself.
+    pub(super) fn is_taken(&self) -> bool {
+        // Acquire: as in `ask`.
+        ptr::eq(self.stage.load(Acquire), &self.before)
+    }
+
+    /// For who holds the lock of this hash, and has found nothing in its chain: what it finds in hand is there until it lets go.
+    #[cold]
+    pub(super) fn held(&self, hash: Hash) -> Option<NonNull<Link>> {
+        if self.is_taken() { self.before.to(hash) } else { None }
+    }
+
+    /// Replaces what `held` has returned, or removes it. The caller has held the lock since.
+    pub(super) fn set_held(&self, link: *mut Link) {
+        // Release: pairs with the Acquire in `Answer::to`: the link is seen as it was made.
+        self.before.link.store(link, Release);
+    }
+
+    /// Stage *before*. The caller holds the lock of this hash, and the link is still in its chain.
+    pub(super) fn take(&self, hash: Hash, link: NonNull<Link>) {
+        self.before.set(hash, link);
+        self.enter(ptr::from_ref(&self.before).cast_mut());
+    }
+
+    /// Stage *after*: the moment of the rename. The caller holds the locks of both hashes, and neither chain has the link.
+    pub(super) fn turn(&self, hash: Hash, link: NonNull<Link>) {
+        self.after.set(hash, link);
+        self.enter(ptr::from_ref(&self.after).cast_mut());
+    }
+
+    /// Stage *again*. The caller holds the lock of the hash in whose chain the link is now. Later lookups needn't ask, and must not
+    /// be answered: the link can be removed as soon as the lock is released.
+    pub(super) fn give(&self) {
+        if !mutation::is("keep-in-hand") {
+            self.enter(AGAIN);
+        }
+    }
+
+    /// No lookup is left that began before *again*.
+    pub(super) fn clear(&self) {
+        self.enter(null_mut());
+    }
+
+    fn enter(&self, stage: *mut Answer) {
+        // Release: pairs with the Acquire in `is_empty`, `ask` and `held`.
+        self.stage.store(stage, mutation::unless("relaxed-hand", Release));
+    }
+}
+
+impl Answer {
+    fn new() -> Self {
+        Self { hash: AtomicU64::new(0), link: AtomicPtr::new(null_mut()) }
+    }
+
+    /// Nobody can be looking: readers of the last rename have left before it ended.
+    fn set(&self, hash: Hash, link: NonNull<Link>) {
+        // Relaxed, both: published by the stage.
+        self.hash.store(hash.get(), Relaxed);
+        self.link.store(link.as_ptr(), Relaxed);
+    }
+
+    fn to(&self, hash: Hash) -> Option<NonNull<Link>> {
+        // Relaxed: set before the stage was published. Acquire: pairs with the Release in `set_held`.
+        (self.hash.load(Relaxed) == hash.get()).then(|| NonNull::new(self.link.load(Acquire))).flatten()
+    }
+}

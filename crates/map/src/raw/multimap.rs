@@ -1,0 +1,69 @@
+//! Links of equal hash, side by side: what a multimap needs.
+
+use std::ptr::NonNull;
+
+use relativist_rcu::Guard;
+
+use super::{Entry, Hash, Link, Table};
+
+/// The links with one hash; see [`Table::find_all`].
+pub struct FindAll<'t> {
+    hash: Hash,
+    next: *mut Link,
+    _guard: &'t Guard,
+}
+
+impl Table {
+    /// Links `new` in, whatever else there is: behind all links with the same hash.
+    ///
+    /// Costs and progress are those of [`Table::entry`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`VacantEntry::insert`](super::VacantEntry::insert).
+    ///
+    /// # Panics
+    ///
+    /// As [`Table::entry`].
+    pub unsafe fn insert(&self, new: NonNull<Link>, guard: &Guard) {
+        // SAFETY: valid, says the caller.
+        let hash = unsafe { new.as_ref() }.hash();
+        match self.entry(hash, |_| false, guard) {
+            // SAFETY: the caller's promise; and the hash is its own.
+            Entry::Vacant(entry) => unsafe { entry.insert(new) },
+            Entry::Occupied(_) => unreachable!("nothing matches"),
+        }
+    }
+
+    /// Iterates over all links with this hash, in the order in which they were inserted. Which of them have the key that is
+    /// looked for, the caller has to see.
+    ///
+    /// A link that is in the table throughout is seen exactly once, whatever updates and resizes go on; one that comes, goes
+    /// or is [renamed](Table::rename) meanwhile may be seen or not. Wait-free, and as fast as [`Table::find`]. What is found stays
+    /// valid as long as the guard.
+    pub fn find_all<'t>(&'t self, hash: Hash, guard: &'t Guard) -> FindAll<'t> {
+        let (head, scale) = self.core().array(guard).head_and_scale(hash);
+        let head = head.load();
+        let next = if head.may_contain(hash, scale) { head.first() } else { std::ptr::null_mut() };
+        FindAll { hash, next, _guard: guard }
+    }
+}
+
+impl Iterator for FindAll<'_> {
+    type Item = NonNull<Link>;
+
+    fn next(&mut self) -> Option<NonNull<Link>> {
+        loop {
+            let link = NonNull::new(self.next)?;
+            // SAFETY: reached within the section, as in `find`.
+            let current = unsafe { link.as_ref() };
+            let hash = current.hash();
+            self.next = if hash > self.hash { std::ptr::null_mut() } else { current.next() };
+            if hash == self.hash {
+                return Some(link);
+            }
+        }
+    }
+}
+
+impl std::iter::FusedIterator for FindAll<'_> {}

@@ -1,0 +1,308 @@
+//! The key move: an entry gets another key, and so another place, without ever being in neither or in both.
+//!
+//! The relativistic papers promise it as the next thing to resizing (ATC 2011, section 8). Two places can't be changed at once, so
+//! lookups are told by a third, the [hand](super::hand), which of the two counts:
+//!
+//! 1. take the link in hand, and unlink it from the chain of its old hash;
+//! 2. **wait for readers**: nobody stands on it any more, so its place can change;
+//! 3. turn: from here on it is found under the new hash only; link it into that chain, and give it out of hand;
+//! 4. **wait for readers**: nobody is left who looked into the new chain before it was there.
+//!
+//! If another link takes its place, nobody stands on that, and the first wait is not needed.
+//!
+//! Renames hold the resizer's mutex. So there is one at a time, and none beside a transition: a bucket is a bucket, summaries can be
+//! kept in two places, and a lookup has one hand to look at. They wait for readers anyway. Nobody but they and the resizer holds two
+//! locks at a time, so they may take them in any order.
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use relativist_rcu::{Guard, read, wait_for_readers};
+
+use super::group::{Change, Group, Place};
+use super::head::Word;
+use super::table::{Core, Resizer, assert_outside_sections};
+use super::{Hash, Link, Table};
+use crate::mutation;
+use crate::sync::MutexGuard;
+
+/// Why a link was not renamed. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RenameError {
+    /// No link matched the old key.
+    NotFound,
+    /// A link matches the new key.
+    Taken,
+    /// The hashes are equal ([`Table::rename`] only).
+    SameHash,
+}
+
+impl fmt::Display for RenameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFound => "the old key is not in the table",
+            Self::Taken => "the new key is in the table",
+            Self::SameHash => "the old key and the new key have the same hash",
+        })
+    }
+}
+
+impl std::error::Error for RenameError {}
+
+impl Table {
+    /// Moves the link that matches the old key to the place of a new key: the link itself, not a copy.
+    ///
+    /// At every instant lookups find it under exactly one of the two keys. Within one read section at most one rename takes
+    /// effect: whoever looks up the old, the new, and again the old key there finds the link at least once, and misses it at
+    /// least once.
+    ///
+    /// `rekey` makes the object answer to the new key. From before it is called until `rename` returns, lookups and updates may
+    /// ask about the object under the old key, and from when it returns, under the new one. So after `rekey` the object has
+    /// to match both; when `rename` has returned, only the new key counts. (An object can have a field for each.)
+    ///
+    /// Lookups are as fast as ever, except that those which walk their chain in vain may walk it twice. Updates go on as
+    /// well, those of the old key included: they may replace the link while it is on the move, and then the new one is moved, or
+    /// remove it. Iterations, [`Table::find_all`] and [`Table::stats`] may miss it, but never see it twice within one read
+    /// section. Waits for readers twice, and for other renames and resizes of the table, which it takes turns with. `is_old`,
+    /// `is_new` and `rekey` run under the locks of both buckets: as to what they may do, see [`Table::entry`].
+    ///
+    /// ATC 2011, section 8.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use relativist::raw::{Hash, Link, Table};
+    /// use relativist::{Resizing, read};
+    ///
+    /// #[repr(C)]
+    /// struct Object {
+    ///     link: Link,
+    ///     key: AtomicU64,
+    ///     former: AtomicU64,
+    /// }
+    ///
+    /// // SAFETY, all: the table has such objects only, and asks about those that are alive.
+    /// let object = |link: NonNull<Link>| unsafe { link.cast::<Object>().as_ref() };
+    /// let matches = |key| move |link| [&object(link).key, &object(link).former].iter().any(|its| its.load(Relaxed) == key);
+    /// unsafe fn dispose(link: NonNull<Link>) {
+    ///     drop(unsafe { Box::from_raw(link.cast::<Object>().as_ptr()) });
+    /// }
+    ///
+    /// let table = Table::new(2, Resizing::Automatic, dispose)?;
+    /// let (old, new) = (Hash::new(1), Hash::new(2));
+    /// let link = Box::leak(Box::new(Object { link: Link::new(old), key: 1.into(), former: 0.into() }));
+    /// unsafe { table.insert(NonNull::from(link).cast(), &read()) };
+    ///
+    /// let rekey = |link| {
+    ///     object(link).former.store(1, Relaxed);
+    ///     object(link).key.store(2, Relaxed);
+    /// };
+    /// table.rename((old, matches(1)), (new, matches(2)), rekey).unwrap();
+    /// assert!(table.find(old, matches(1), &read()).is_none());
+    /// assert!(table.find(new, matches(2), &read()).is_some());
+    /// # Ok::<(), relativist::AllocError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When no link matches the old key (or it is removed meanwhile), or one matches the new key, or the hashes are equal: the
+    /// table can't tell the places apart then. `rekey` has not been called.
+    ///
+    /// # Panics
+    ///
+    /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself. And when one of the functions
+    /// panics: the link stays where it was, then.
+    pub fn rename(
+        &self,
+        (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
+        (new, mut is_new): (Hash, impl FnMut(NonNull<Link>) -> bool),
+        rekey: impl FnOnce(NonNull<Link>),
+    ) -> Result<(), RenameError> {
+        if old == new {
+            return Err(RenameError::SameHash);
+        }
+        let rename = self.begin_rename(old, new);
+        rename.take(is_old, &mut is_new)?;
+        if !mutation::is("skip-unlink-wait") {
+            wait_for_readers();
+        }
+        let guard = read();
+        let mut pair = rename.lock(&guard);
+        let link = self.core().hand.held(old).ok_or(RenameError::NotFound)?;
+        pair.check_vacant(new, &mut is_new)?;
+        rekey(link);
+        // SAFETY: in hand under the lock of its hash: not removed, hence alive.
+        unsafe { link.as_ref() }.set_hash(new);
+        rename.finish(pair, link);
+        Ok(())
+    }
+
+    /// Replaces the link that matches the old key by another one, at the place of a new key, in one step as lookups see it. Returns
+    /// the old link, which belongs to the caller: readers have left it, so it can be reclaimed at once.
+    ///
+    /// For objects that can't match two keys. `make` is given the old link and returns the new one. An iteration that goes on
+    /// meanwhile may see either, both, or none. Waits for readers once. All else is as for [`Table::rename`], but for equal hashes,
+    /// which are no matter here.
+    ///
+    /// # Errors
+    ///
+    /// When no link matches the old key, or one matches the new key. `make` has not been called.
+    ///
+    /// # Panics
+    ///
+    /// As [`Table::rename`], and when the hash of the new link is not `new`. The table stays as it was.
+    ///
+    /// # Safety
+    ///
+    /// What `make` returns is as for [`VacantEntry::insert`](super::VacantEntry::insert).
+    pub unsafe fn rename_to(
+        &self,
+        (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
+        (new, is_new): (Hash, impl FnMut(NonNull<Link>) -> bool),
+        make: impl FnOnce(NonNull<Link>) -> NonNull<Link>,
+    ) -> Result<NonNull<Link>, RenameError> {
+        let rename = self.begin_rename(old, new);
+        let guard = read();
+        let mut pair = rename.lock(&guard);
+        let (place, link) = pair.find((old, is_old), (new, is_new))?;
+        let other = make(link);
+        // SAFETY: valid, says the caller.
+        let hash = unsafe { other.as_ref() }.hash();
+        assert!(hash == new, "the link's hash is {hash:?}, the new key's {new:?}");
+        // Panics where this address can't be linked, as long as nothing has changed.
+        let _ = Word::EMPTY.with_first(other.as_ptr());
+        rename.unlink(&mut pair, place, link);
+        rename.finish(pair, other);
+        Ok(link)
+    }
+
+    fn begin_rename(&self, old: Hash, new: Hash) -> Rename<'_> {
+        assert_outside_sections("renaming");
+        let core = self.core();
+        Rename { core, old, new, _turn: core.lock_resizer() }
+    }
+}
+
+/// A rename under way. When dropped, it puts things right, whatever has happened.
+struct Rename<'t> {
+    core: &'t Core,
+    old: Hash,
+    new: Hash,
+    _turn: MutexGuard<'t, Resizer>,
+}
+
+impl Rename<'_> {
+    fn lock<'g>(&'g self, guard: &'g Guard) -> Pair<'g> {
+        self.core.lock_pair(self.old, self.new, guard)
+    }
+
+    /// Takes the link that is to be renamed out of its chain and in hand.
+    fn take(
+        &self,
+        is_old: impl FnMut(NonNull<Link>) -> bool,
+        is_new: impl FnMut(NonNull<Link>) -> bool,
+    ) -> Result<(), RenameError> {
+        let guard = read();
+        let mut pair = self.lock(&guard);
+        let (place, link) = pair.find((self.old, is_old), (self.new, is_new))?;
+        self.unlink(&mut pair, place, link);
+        Ok(())
+    }
+
+    /// In hand first, so that it never is in neither. Its summary bit stays.
+    fn unlink(&self, pair: &mut Pair<'_>, place: Place, link: NonNull<Link>) {
+        let is_late = mutation::is("take-after-unlink");
+        if !is_late {
+            self.core.hand.take(self.old, link);
+        }
+        pair.old.splice_locked(place, place.after, Change::Unlink, self.old);
+        if is_late {
+            self.core.hand.take(self.old, link);
+        }
+    }
+
+    /// Makes `link`, which has the new hash and is in no chain, what is found under the new hash, instead of what is in hand under
+    /// the old one.
+    fn finish(&self, mut pair: Pair<'_>, link: NonNull<Link>) {
+        let new = pair.renamed();
+        // First, so that whoever has seen the turn is not sent away by the head.
+        if !mutation::is("unannounced-turn") {
+            new.announce_locked(self.new);
+        }
+        let is_early = mutation::is("link-before-turn");
+        if is_early {
+            new.insert_locked(link, self.new);
+        }
+        self.core.hand.turn(self.new, link);
+        if !is_early {
+            new.insert_locked(link, self.new);
+        }
+        self.core.hand.give();
+        pair.old.forget_locked(self.old);
+    }
+
+    /// The link has been taken and not turned: back it goes, where lookups still expect it, unless an update has removed it.
+    fn put_back(&self) {
+        let guard = read();
+        let mut group = self.core.lock_group(self.old, &guard);
+        if let Some(link) = self.core.hand.held(self.old) {
+            group.insert_locked(link, self.old);
+            self.core.hand.give();
+        }
+    }
+}
+
+impl Drop for Rename<'_> {
+    fn drop(&mut self) {
+        if self.core.hand.is_empty() {
+            return;
+        }
+        if self.core.hand.is_taken() && !mutation::is("drop-from-hand") {
+            self.put_back();
+        }
+        if !mutation::is("skip-rename-wait") {
+            wait_for_readers();
+        }
+        self.core.hand.clear();
+    }
+}
+
+/// The locked buckets of both hashes.
+struct Pair<'g> {
+    old: Group<'g>,
+    /// `None` if it is the same.
+    new: Option<Group<'g>>,
+}
+
+impl Core {
+    /// Only while the resizer is held off.
+    fn lock_pair<'g>(&'g self, old: Hash, new: Hash, guard: &'g Guard) -> Pair<'g> {
+        let is_one = old.shares_bucket(new, self.array(guard).scale());
+        Pair { old: self.lock_group(old, guard), new: (!is_one).then(|| self.lock_another(new, guard)) }
+    }
+}
+
+impl<'g> Pair<'g> {
+    fn renamed(&mut self) -> &mut Group<'g> {
+        self.new.as_mut().unwrap_or(&mut self.old)
+    }
+
+    /// The link to be renamed and its place, if it may be.
+    fn find(
+        &mut self,
+        (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
+        (new, is_new): (Hash, impl FnMut(NonNull<Link>) -> bool),
+    ) -> Result<(Place, NonNull<Link>), RenameError> {
+        let place = self.old.search(old, is_old);
+        let link = place.found.ok_or(RenameError::NotFound)?;
+        self.check_vacant(new, is_new)?;
+        Ok((place, link))
+    }
+
+    fn check_vacant(&mut self, new: Hash, is_new: impl FnMut(NonNull<Link>) -> bool) -> Result<(), RenameError> {
+        match self.renamed().search(new, is_new).found {
+            Some(_) => Err(RenameError::Taken),
+            None => Ok(()),
+        }
+    }
+}

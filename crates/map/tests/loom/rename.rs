@@ -1,0 +1,251 @@
+//! Models of renaming: beside lookups, updates and transitions.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loom::thread;
+use relativist::raw::{Entry, Hash, Link, RenameError};
+use relativist_rcu::{Guard, read};
+
+use crate::{COARSE, FINE, Node, Scene, at, each_way, explore, is, next_to, reclaim};
+
+/// Whether the link itself is moved, or replaced by another.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Moved,
+    Replaced,
+}
+
+use How::{Moved, Replaced};
+
+/// Within a bucket, and from one to the other.
+const WAYS: [(How, u64, u64); 3] = [(Moved, 3, 0), (Moved, 4, 0), (Replaced, 0, 4)];
+
+impl Scene {
+    fn rename(&self, how: How, old: Hash, new: Hash) -> Result<(), RenameError> {
+        self.rename_while(how, old, new, || ())
+    }
+
+    /// Calls `before_turn` under the locks, when the link has been unlinked, if it is moved, and before the new name counts.
+    fn rename_while(&self, how: How, old: Hash, new: Hash, before_turn: impl FnOnce()) -> Result<(), RenameError> {
+        let (is_old, is_new) = ((old, |link| is(link, old)), (new, |link| is(link, new)));
+        match how {
+            Moved => self.table.rename(is_old, is_new, |link| {
+                before_turn();
+                give_name(link, new);
+            }),
+            Replaced => {
+                let make = |_| {
+                    before_turn();
+                    self.node(new)
+                };
+                // SAFETY: a fresh node.
+                let replaced = unsafe { self.table.rename_to(is_old, is_new, make)? };
+                // SAFETY: unlinked, and readers have left it.
+                unsafe { crate::dispose(replaced) };
+                Ok(())
+            }
+        }
+    }
+
+    fn has(&self, hash: Hash, guard: &Guard) -> bool {
+        self.find(hash, guard).is_some()
+    }
+
+    /// T10: exactly one of the two is there at every instant, and at most one rename takes effect within a section.
+    fn assert_one_of(&self, one: Hash, other: Hash) {
+        let guard = read();
+        let found = [one, other, one].map(|hash| self.has(hash, &guard));
+        assert!(found.contains(&true), "under neither name");
+        assert!(found.contains(&false), "under both names");
+    }
+
+    /// The link with this hash, if it is there; it has to be reclaimed.
+    fn remove(&self, hash: Hash, guard: &Guard) -> Option<NonNull<Link>> {
+        match self.table.entry(hash, |link| is(link, hash), guard) {
+            Entry::Occupied(entry) => Some(entry.remove()),
+            Entry::Vacant(_) => None,
+        }
+    }
+}
+
+/// From here on the node matches this name, too.
+fn give_name(link: NonNull<Link>, hash: Hash) {
+    if !is(link, hash) {
+        // SAFETY: a link of a table of nodes, which is alive.
+        unsafe { link.cast::<Node>().as_ref() }.name.store(hash.get(), Relaxed);
+    }
+}
+
+/// Starts a thread with a share in the scene.
+fn beside(scene: &Arc<Scene>, action: impl FnOnce(&Scene) + Send + 'static) -> thread::JoinHandle<()> {
+    let scene = scene.clone();
+    thread::spawn(move || action(&scene))
+}
+
+/// T1: until it has the new name, the link is found under the old one.
+#[test]
+fn lookups_before_the_turn() {
+    for (from, to) in [(3, 0), (4, 0)] {
+        explore(2, move || {
+            let scene = Scene::new(FINE, &[1, from]);
+            let reader = beside(&scene, move |scene| assert!(scene.has(at(from), &read()), "missed in hand"));
+            let before_turn = || {
+                reader.join().unwrap();
+                loom::stop_exploring();
+            };
+            scene.rename_while(Moved, at(from), at(to), before_turn).unwrap();
+        });
+    }
+}
+
+/// T10.
+#[test]
+fn lookups_around_the_turn() {
+    for (how, from, to) in WAYS {
+        explore(1, move || {
+            let scene = Scene::new(FINE, &[1, from]);
+            let mut reader = None;
+            loom::stop_exploring();
+            let before_turn = || {
+                loom::explore();
+                reader = Some(beside(&scene, move |scene| scene.assert_one_of(at(from), at(to))));
+            };
+            scene.rename_while(how, at(from), at(to), before_turn).unwrap();
+            reader.unwrap().join().unwrap();
+            scene.assert_holds(&[to.min(1), to.max(1)]);
+        });
+    }
+}
+
+/// T1: who stands on a link that moves away finds what comes after its old place.
+#[test]
+fn lookups_of_others_while_renaming() {
+    explore(2, || {
+        let scene = Scene::new(COARSE, &[4, 5]);
+        let reader = beside(&scene, |scene| assert!(scene.has(at(5), &read()), "a resident was missed"));
+        scene.rename(Moved, at(4), at(7)).unwrap();
+        reader.join().unwrap();
+        scene.assert_holds(&[5, 7]);
+    });
+}
+
+/// T1: renames and transitions take turns.
+#[test]
+fn renaming_while_resizing() {
+    each_way(|from, to| {
+        for how in [Moved, Replaced] {
+            explore(1, move || {
+                let scene = Scene::new(from, &[1, 4]);
+                let resizer = beside(&scene, move |scene| scene.table.resize_to(to).unwrap());
+                scene.rename(how, at(4), at(0)).unwrap();
+                resizer.join().unwrap();
+                scene.assert_holds(&[0, 1]);
+            });
+        }
+    });
+}
+
+/// T3: what has a new name can be removed at once, and is not found again.
+#[test]
+fn removal_under_the_new_name() {
+    for how in [Moved, Replaced] {
+        explore(1, move || {
+            let scene = Scene::new(FINE, &[1, 4]);
+            let remover = beside(&scene, |scene| {
+                let guard = read();
+                if let Some(removed) = scene.remove(at(0), &guard) {
+                    assert!(!scene.has(at(0), &guard) && !scene.has(at(4), &guard), "found after its removal");
+                    drop(guard);
+                    reclaim(removed);
+                }
+            });
+            scene.rename(how, at(4), at(0)).unwrap();
+            remover.join().unwrap();
+        });
+    }
+}
+
+/// T3: a link on the move is there for updates under its old name.
+#[test]
+fn removal_under_the_old_name() {
+    explore(1, || {
+        let scene = Scene::new(FINE, &[1, 4]);
+        let remover = {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                let guard = read();
+                let removed = scene.remove(at(4), &guard);
+                assert!(!scene.has(at(4), &guard));
+                assert_ne!(removed.is_some(), scene.has(at(0), &guard));
+                drop(guard);
+                removed.map(reclaim).is_some()
+            })
+        };
+        let renamed = scene.rename(Moved, at(4), at(0));
+        let is_removed = remover.join().unwrap();
+        assert_eq!(renamed, if is_removed { Err(RenameError::NotFound) } else { Ok(()) });
+        scene.assert_holds(if is_removed { &[1] } else { &[0, 1] });
+    });
+}
+
+/// T3: the same for a replacement: the new link is moved, if the old one was on the move.
+#[test]
+fn replacement_under_the_old_name() {
+    explore(1, || {
+        let scene = Scene::new(FINE, &[1, 4]);
+        let replacer = beside(&scene, |scene| {
+            let guard = read();
+            let Entry::Occupied(entry) = scene.table.entry(at(4), |link| is(link, at(4)), &guard) else {
+                return assert!(scene.has(at(0), &guard));
+            };
+            let new = scene.node(at(4));
+            // SAFETY: a fresh node.
+            let old = unsafe { entry.replace(new) };
+            let found = [at(4), at(0)].into_iter().find_map(|hash| scene.find(hash, &guard));
+            assert_eq!(found, Some(new), "what was replaced, or nothing, was found");
+            drop(guard);
+            reclaim(old);
+        });
+        scene.rename(Moved, at(4), at(0)).unwrap();
+        replacer.join().unwrap();
+        scene.assert_holds(&[0, 1]);
+    });
+}
+
+/// T3: when the new name is given to another one while the link is on the move, the link stays what it was.
+#[test]
+fn insertion_under_the_new_name() {
+    explore(1, || {
+        let scene = Scene::new(FINE, &[1, 4]);
+        let inserter = beside(&scene, |scene| {
+            let guard = read();
+            if let Entry::Vacant(entry) = scene.table.entry(at(0), |link| is(link, at(0)), &guard) {
+                // SAFETY: a fresh node.
+                unsafe { entry.insert(scene.node(at(0))) };
+                assert!(scene.has(at(4), &guard), "neither renamed nor found");
+            }
+        });
+        let renamed = scene.rename(Moved, at(4), at(0));
+        inserter.join().unwrap();
+        scene.assert_holds(if renamed.is_ok() { &[0, 1] } else { &[0, 1, 4] });
+    });
+}
+
+/// T10: who removes the last neighbour of a link on the move doesn't make the summary forget it.
+#[test]
+fn removal_beside_a_link_on_the_move() {
+    explore(1, || {
+        let scene = Scene::new(FINE, &[4]);
+        scene.insert(next_to(4), &read());
+        let remover = beside(&scene, |scene| {
+            let removed = scene.unlink(next_to(4), &read());
+            scene.assert_one_of(at(4), at(0));
+            reclaim(removed);
+        });
+        scene.rename(Moved, at(4), at(0)).unwrap();
+        remover.join().unwrap();
+        scene.assert_holds(&[0]);
+    });
+}

@@ -2,6 +2,7 @@
 //! threads might do meanwhile.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::thread;
 
 use relativist::{Change, CompareExchangeError, HashMap, Resizing};
@@ -194,12 +195,14 @@ impl PartialEq for Value {
 
 #[test]
 fn compare_exchange_compares_what_it_replaces() {
-    let map: &'static HashMap<u64, Value> = Box::leak(Box::new(HashMap::from([(1, Value(10))])));
+    let map = Arc::new(HashMap::from([(1, Value(10))]));
     let pinned = map.pin();
-    DURING_EQ.set(Some(Box::new(|| _ = map.pin().insert(1, Value(20)))));
+    let its = Arc::clone(&map);
+    DURING_EQ.set(Some(Box::new(move || _ = its.pin().insert(1, Value(20)))));
     let Err(error) = pinned.compare_exchange(1, &Value(10), Value(30)) else { panic!("the value was 20") };
     assert_eq!((error.current.map(|value| value.0), error.new.0), (Some(20), 30));
-    DURING_EQ.set(Some(Box::new(|| _ = map.pin().remove(&1))));
+    let its = Arc::clone(&map);
+    DURING_EQ.set(Some(Box::new(move || _ = its.pin().remove(&1))));
     let Err(error) = pinned.compare_exchange(1, &Value(20), Value(30)) else { panic!("the key was removed") };
     assert_eq!((error.current, error.new.0), (None, 30));
     assert!(map.is_empty());

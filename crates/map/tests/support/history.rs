@@ -1,27 +1,54 @@
-//! Whether what happened to one key can be explained by its operations having taken effect one after the other, each at some
-//! moment between its call and its return: the search of Wing and Gong ("Testing and Verifying Concurrent Objects", JPDC
-//! 1993), which remembers the states that led nowhere (Lowe, "Testing for Linearizability", 2017).
+//! What threads did to a map and what came of it, and whether that can be explained by the operations having taken effect one
+//! after the other, each at some moment between its call and its return.
+//!
+//! The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", JPDC 1993), which remembers the states that
+//! led nowhere (Lowe, "Testing for Linearizability", 2017). Keys that no operation connects are looked at one by one.
+//!
+//! Another operation of the map takes a line in each of [`Operation`], [`Operation::keys`] if it has more than one key,
+//! [`Operation::apply`], and [`Recorder::operate`].
 
 use std::collections::HashSet;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// What was done to a key, and what came of it.
+use relativist::HashMap;
+
+use crate::random::Random;
+
+/// Keys are below this.
+pub const KEYS: usize = 3;
+
+type Value = Option<u64>;
+
+/// What was done, and what was returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    Get {
-        found: Option<u64>,
-    },
-    Insert {
-        value: u64,
-        replaced: Option<u64>,
-    },
-    /// `current` is the value that was in the way.
-    TryInsert {
-        value: u64,
-        current: Option<u64>,
-    },
-    Remove {
-        removed: Option<u64>,
-    },
+    Get { key: u64, found: Value },
+    Insert { key: u64, value: u64, replaced: Value },
+    TryInsert { key: u64, value: u64, current: Value },
+    Remove { key: u64, removed: Value },
+}
+
+impl Operation {
+    fn keys(self) -> impl Iterator<Item = u64> {
+        let (Self::Get { key, .. } | Self::Insert { key, .. } | Self::TryInsert { key, .. } | Self::Remove { key, .. }) =
+            self;
+        std::iter::once(key)
+    }
+
+    /// Does to `map` what the operation does, and says whether it would have returned what it did.
+    fn apply(self, map: &mut [Value; KEYS]) -> bool {
+        match self {
+            Self::Get { key, found } => map[key as usize] == found,
+            Self::Insert { key, value, replaced } => map[key as usize].replace(value) == replaced,
+            Self::TryInsert { key, value, current } => {
+                let before = map[key as usize];
+                map[key as usize] = before.or(Some(value));
+                before == current
+            }
+            Self::Remove { key, removed } => map[key as usize].take() == removed,
+        }
+    }
 }
 
 /// An operation, and the times of its call and its return.
@@ -32,16 +59,64 @@ pub struct Event {
     pub operation: Operation,
 }
 
-impl Operation {
-    /// The value of the key afterwards, if the operation can have gone so with this value before.
-    fn apply(self, before: Option<u64>) -> Option<Option<u64>> {
-        let (seen, after) = match self {
-            Self::Get { found } => (found, before),
-            Self::Insert { value, replaced } => (replaced, Some(value)),
-            Self::TryInsert { value, current } => (current, before.or(Some(value))),
-            Self::Remove { removed } => (removed, None),
+/// What histories are recorded of.
+pub trait Table {
+    fn get(&self, key: u64) -> Value;
+    fn insert(&self, key: u64, value: u64) -> Value;
+    /// The value that was in the way.
+    fn try_insert(&self, key: u64, value: u64) -> Value;
+    fn remove(&self, key: u64) -> Value;
+}
+
+impl<S: BuildHasher> Table for &HashMap<u64, u64, S> {
+    fn get(&self, key: u64) -> Value {
+        self.pin().get(&key).copied()
+    }
+
+    fn insert(&self, key: u64, value: u64) -> Value {
+        self.pin().insert(key, value).copied()
+    }
+
+    fn try_insert(&self, key: u64, value: u64) -> Value {
+        self.pin().try_insert(key, value).err().map(|error| *error.current)
+    }
+
+    fn remove(&self, key: u64) -> Value {
+        self.pin().remove(&key).copied()
+    }
+}
+
+/// Writes down what threads do, in the order of one clock for all, which also makes values that differ.
+#[derive(Default)]
+pub struct Recorder {
+    clock: AtomicU64,
+}
+
+impl Recorder {
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, SeqCst)
+    }
+
+    /// Does one of the operations to one of the keys.
+    fn operate(&self, table: &impl Table, key: u64, choice: u64, value: u64) -> Operation {
+        match choice {
+            0..5 => Operation::Get { key, found: table.get(key) },
+            5..7 => Operation::Insert { key, value, replaced: table.insert(key, value) },
+            7 => Operation::TryInsert { key, value, current: table.try_insert(key, value) },
+            _ => Operation::Remove { key, removed: table.remove(key) },
+        }
+    }
+
+    /// Does so many operations at random, and returns the history of the calling thread.
+    pub fn record(&self, table: &impl Table, operations: usize, seed: u64) -> Vec<Event> {
+        let mut random = Random::new(seed);
+        let mut record = || {
+            let (key, choice, value) = (random.below(KEYS as u64), random.below(10), self.now());
+            let call = self.now();
+            let operation = self.operate(table, key, choice, value);
+            Event { call, end: self.now(), operation }
         };
-        (seen == before).then_some(after)
+        (0..operations).map(|_| record()).collect()
     }
 }
 
@@ -49,7 +124,7 @@ impl Operation {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     done: Vec<usize>,
-    value: Option<u64>,
+    map: [Value; KEYS],
 }
 
 impl State {
@@ -61,10 +136,10 @@ impl State {
         let mut successors = Vec::new();
         for (thread, event) in next().enumerate() {
             let Some(event) = event.filter(|event| event.call <= first_end) else { continue };
-            if let Some(value) = event.operation.apply(self.value) {
-                let mut done = self.done.clone();
-                done[thread] += 1;
-                successors.push(State { done, value });
+            let mut state = self.clone();
+            state.done[thread] += 1;
+            if event.operation.apply(&mut state.map) {
+                successors.push(state);
             }
         }
         successors
@@ -75,9 +150,33 @@ impl State {
     }
 }
 
-/// Whether the history of a key that was absent at first, thread by thread, is linearizable.
-pub fn is_linearizable(threads: &[Vec<Event>]) -> bool {
-    let start = State { done: vec![0; threads.len()], value: None };
+/// Whether the history of a map that was empty at first, thread by thread, is linearizable; if not, the part of it that isn't.
+pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
+    for keys in connected(threads) {
+        let touches = |event: &&Event| event.operation.keys().any(|key| keys[key as usize]);
+        let part: Vec<Vec<Event>> =
+            threads.iter().map(|events| events.iter().filter(touches).copied().collect()).collect();
+        if !is_linearizable(&part) {
+            return Err(part);
+        }
+    }
+    Ok(())
+}
+
+/// The sets of keys that no operation connects.
+fn connected(threads: &[Vec<Event>]) -> Vec<[bool; KEYS]> {
+    let mut sets: Vec<[bool; KEYS]> = (0..KEYS).map(|key| std::array::from_fn(|other| other == key)).collect();
+    for event in threads.iter().flatten() {
+        let (ours, mut others): (Vec<_>, Vec<_>) =
+            sets.into_iter().partition(|set| event.operation.keys().any(|key| set[key as usize]));
+        others.push(std::array::from_fn(|key| ours.iter().any(|set| set[key])));
+        sets = others;
+    }
+    sets
+}
+
+fn is_linearizable(threads: &[Vec<Event>]) -> bool {
+    let start = State { done: vec![0; threads.len()], map: [None; KEYS] };
     let mut seen = HashSet::new();
     let mut open = vec![start];
     while let Some(state) = open.pop() {
@@ -91,65 +190,4 @@ pub fn is_linearizable(threads: &[Vec<Event>]) -> bool {
         }
     }
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Operation::{Get, Insert, Remove, TryInsert};
-    use super::{Event, Operation, is_linearizable};
-
-    fn event(call: u64, end: u64, operation: Operation) -> Event {
-        Event { call, end, operation }
-    }
-
-    #[test]
-    fn accepts_what_an_overlap_explains() {
-        let insert = event(0, 9, Insert { value: 1, replaced: None });
-        let before = event(1, 2, Get { found: None });
-        let after = event(3, 4, Get { found: Some(1) });
-        assert!(is_linearizable(&[vec![insert], vec![before, after]]));
-        let refused = event(1, 2, TryInsert { value: 2, current: Some(1) });
-        let removed = event(3, 4, Remove { removed: Some(1) });
-        let again = event(5, 6, TryInsert { value: 3, current: None });
-        assert!(is_linearizable(&[vec![insert], vec![refused, removed, again]]));
-    }
-
-    #[test]
-    fn rejects_a_stale_read() {
-        let insert = event(0, 1, Insert { value: 1, replaced: None });
-        let missed = event(2, 3, Get { found: None });
-        assert!(!is_linearizable(&[vec![insert], vec![missed]]));
-    }
-
-    #[test]
-    fn rejects_two_readers_who_disagree_on_the_order() {
-        let insert = event(0, 9, Insert { value: 1, replaced: None });
-        let found = event(1, 2, Get { found: Some(1) });
-        let missed = event(3, 4, Get { found: None });
-        assert!(!is_linearizable(&[vec![insert], vec![found], vec![missed]]));
-    }
-
-    #[test]
-    fn rejects_a_value_that_was_overwritten() {
-        let one = event(0, 1, Insert { value: 1, replaced: None });
-        let two = event(2, 3, Insert { value: 2, replaced: Some(1) });
-        let stale = event(4, 5, Get { found: Some(1) });
-        assert!(!is_linearizable(&[vec![one, two], vec![stale]]));
-    }
-
-    #[test]
-    fn rejects_an_update_that_was_lost() {
-        let one = event(0, 5, Insert { value: 1, replaced: None });
-        let two = event(0, 5, Insert { value: 2, replaced: None });
-        assert!(!is_linearizable(&[vec![one], vec![two]]));
-        let removed = event(6, 7, Remove { removed: Some(1) });
-        assert!(!is_linearizable(&[vec![one, removed], vec![event(8, 9, Remove { removed: Some(1) })]]));
-    }
-
-    #[test]
-    fn rejects_a_value_that_nobody_inserted() {
-        assert!(!is_linearizable(&[vec![event(0, 1, Get { found: Some(7) })]]));
-        let current = event(0, 1, TryInsert { value: 1, current: Some(7) });
-        assert!(!is_linearizable(&[vec![current]]));
-    }
 }

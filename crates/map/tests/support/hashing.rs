@@ -1,4 +1,5 @@
 //! Hashers that are the same in every run.
+#![allow(dead_code, reason = "each test takes those that it needs")]
 
 use std::hash::{BuildHasher, Hasher};
 

@@ -21,4 +21,11 @@ none "the table knows no server" 'relativistd|memcache' crates/map/src crates/rc
 # Loom takes the place of atomics only if they come from one module. (Workers don't run under loom.)
 none "atomics come from the sync module" 'std::sync::atomic|core::sync::atomic' \
   $(find crates/map/src crates/rcu/src -name '*.rs' ! -name sync.rs ! -name worker.rs)
+# Guarantees are numbered in the design, and cited by the tests that would fail without them.
+for crate in rcu map; do
+  for guarantee in $(grep -oE '^//! \* \*\*[A-Z][0-9]+' "crates/$crate/src/design.rs" | grep -oE '[A-Z][0-9]+$'); do
+    grep -rhw --include='*.rs' "$guarantee" "crates/$crate/tests" | grep -qv 'are the guarantees of' ||
+      { echo "lint: no test of crates/$crate cites $guarantee" >&2; exit 1; }
+  done
+done
 none "unfinished code" 'todo!|unimplemented!|dbg!\(' crates

@@ -11,10 +11,12 @@ limit=100
 # Link-time optimisation costs minutes here, and brings nothing.
 export CARGO_PROFILE_RELEASE_LTO=off
 
-# build NAME FLAGS: the test binaries of both crates, listed as "crate binary path" in $target/mutation-NAME.list.
+# build NAME FLAGS [TARGET...]: the test binaries of both crates, or those named, listed as "crate binary path" in $target/mutation-NAME.list.
 build() {
-  RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --lib --tests --no-run \
-    --package relativist-rcu --package relativist --message-format json 2>"$target/mutation-$1.log" |
+  local targets=(--package relativist-rcu --package relativist --lib --tests)
+  [ $# -eq 2 ] || targets=("${@:3}")
+  RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
+    "${targets[@]}" --message-format json 2>"$target/mutation-$1.log" |
     sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(rcu|map)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
     awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
     { cat "$target/mutation-$1.log" >&2; exit 1; }
@@ -22,11 +24,12 @@ build() {
 mkdir -p "$target"
 build plain "--cfg relativist_mutation"
 build loom "--cfg relativist_mutation --cfg relativist_loom"
+build shuttle "--cfg relativist_mutation --cfg relativist_loom --cfg relativist_shuttle" --package relativist --test shuttle
 
-# executable CRATE BINARY: its path. `loom` and `loom-lib` are of the build for loom.
+# executable CRATE BINARY: its path. `loom`, `loom-lib` and `shuttle` are of builds of their own.
 executable() {
   local list=plain binary=$2
-  case $2 in loom) list=loom ;; loom-lib) list=loom binary=lib ;; esac
+  case $2 in loom | shuttle) list=$2 ;; loom-lib) list=loom binary=lib ;; esac
   awk -v crate="$1" -v binary="$binary" '$1 == crate && $2 == binary { print $3 }' "$target/mutation-$list.list"
 }
 
@@ -43,13 +46,13 @@ attempt() {
 
 table() { grep -vE '^ *(#|$)' "crates/$1/tests/mutations.txt"; }
 
-# The same tests must pass without a mutation, or else they notice nothing. (Of the models, ci/loom.sh sees to that.)
+# The same tests must pass without a mutation, or else they notice nothing. (Of the models, ci/loom.sh and ci/shuttle.sh see to that.)
 seconds=1
 for crate in rcu map; do
   while read -r binary test; do
     attempt "$crate" none "$binary" "$test"
     [ "$status" -eq 0 ] || { echo "mutation: $crate/$binary $test fails without a mutation ($status)" >&2; exit 1; }
-  done < <(table "$crate" | awk '$2 !~ /^loom/ { print $2, $3 }' | sort -u)
+  done < <(table "$crate" | awk '$2 !~ /^(loom|shuttle)/ { print $2, $3 }' | sort -u)
 done
 
 seconds=60 survivors=0 noticed=0
@@ -60,7 +63,7 @@ for crate in rcu map; do
   while read -r mutation binary test hangs; do
     attempt "$crate" "$mutation" "$binary" "$test"
     # What rests on the timing of the hardware gets a second chance.
-    [[ $status -ne 0 || $binary == loom* ]] || attempt "$crate" "$mutation" "$binary" "$test"
+    [[ $status -ne 0 || $binary == loom* || $binary == shuttle ]] || attempt "$crate" "$mutation" "$binary" "$test"
     if [ "$status" -eq 0 ] || { [ "$status" -eq 124 ] && [ "$hangs" != hangs ]; }; then
       echo "SURVIVED  $crate $mutation: $binary $test ended with $status"
       survivors=$((survivors + 1))

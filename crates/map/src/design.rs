@@ -103,5 +103,5 @@
 //!   most one rename of the table takes effect: of three lookups, of the one key, the other, and the one again, one at least finds the
 //!   entry, and one at least doesn't.
 //!
-//! The transition and the rename are model-checked with loom; each of their waits, marks, locks and publications can be left out by a test-only
-//! switch, and some test then fails (`ci/mutation.sh`).
+//! The transition and the rename are model-checked: the algorithms in Promela (`proofs/`), the code with loom and shuttle. Each of their
+//! waits, marks, locks and publications can be left out by a test-only switch, and some test then fails (`ci/mutation.sh`).

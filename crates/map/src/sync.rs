@@ -1,12 +1,20 @@
-//! The one place where atomics come from, so that loom can take their place (`--cfg relativist_loom`).
+//! The one place where atomics come from, so that loom can take their place (`--cfg relativist_loom`), or shuttle (`--cfg
+//! relativist_loom --cfg relativist_shuttle`: whatever there isn't under loom there isn't under shuttle).
 
 #[cfg(not(relativist_loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicPtr};
 
-#[cfg(relativist_loom)]
+#[cfg(all(relativist_loom, not(relativist_shuttle)))]
 pub(crate) use {
     loom::sync::{Mutex, MutexGuard},
+    loom::thread::yield_now,
     tracked::AtomicPtr,
+};
+
+#[cfg(relativist_shuttle)]
+pub(crate) use shuttle::{
+    sync::{Mutex, MutexGuard, atomic::AtomicPtr},
+    thread::yield_now,
 };
 
 // Statistics and counters order nothing, so loom needn't explore them.
@@ -21,14 +29,17 @@ macro_rules! local {
         #[cfg(not(relativist_loom))]
         std::thread_local!($(#[$meta])* static $name: $type = const { $value });
 
-        #[cfg(relativist_loom)]
+        #[cfg(all(relativist_loom, not(relativist_shuttle)))]
         loom::thread_local!($(#[$meta])* static $name: $type = $value);
+
+        #[cfg(relativist_shuttle)]
+        shuttle::thread_local!($(#[$meta])* static $name: $type = $value);
     };
 }
 
 pub(crate) use local;
 
-#[cfg(relativist_loom)]
+#[cfg(all(relativist_loom, not(relativist_shuttle)))]
 mod tracked {
     use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

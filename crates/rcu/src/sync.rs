@@ -1,4 +1,5 @@
-//! The one place where atomics, cells and threads come from, so that loom can take their place (`--cfg relativist_loom`).
+//! The one place where atomics, cells and threads come from, so that loom can take their place (`--cfg relativist_loom`), or
+//! shuttle (`--cfg relativist_loom --cfg relativist_shuttle`: whatever there isn't under loom there isn't under shuttle).
 
 #[cfg(not(relativist_loom))]
 pub(crate) use std::{
@@ -7,8 +8,16 @@ pub(crate) use std::{
     thread::yield_now,
 };
 
+/// Shuttle runs one thread at a time and shows memory as it is, so cells are as good as any.
+#[cfg(relativist_shuttle)]
+pub(crate) use {
+    shuttle::sync::atomic::{self, compiler_fence},
+    shuttle::thread::yield_now,
+    std::cell::Cell,
+};
+
 /// Loom's cells find accesses that nothing orders, as they would race in reality.
-#[cfg(relativist_loom)]
+#[cfg(all(relativist_loom, not(relativist_shuttle)))]
 pub(crate) use loom::{
     cell::{Cell, UnsafeCell},
     sync::atomic,
@@ -16,14 +25,14 @@ pub(crate) use loom::{
 };
 
 /// Loom has no compiler to hold back: it reorders what the memory model lets it reorder.
-#[cfg(relativist_loom)]
+#[cfg(all(relativist_loom, not(relativist_shuttle)))]
 pub(crate) fn compiler_fence(_: atomic::Ordering) {}
 
 /// [`std::cell::UnsafeCell`] with the interface of loom's, which sees each access begin and end.
-#[cfg(not(relativist_loom))]
+#[cfg(any(not(relativist_loom), relativist_shuttle))]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
-#[cfg(not(relativist_loom))]
+#[cfg(any(not(relativist_loom), relativist_shuttle))]
 impl<T> UnsafeCell<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(std::cell::UnsafeCell::new(value))
@@ -57,14 +66,19 @@ macro_rules! local {
             $($(#[$meta])* static $name: $type = const { $value };)*
         }
 
-        #[cfg(relativist_loom)]
+        #[cfg(all(relativist_loom, not(relativist_shuttle)))]
         loom::thread_local! {
+            $($(#[$meta])* static $name: $type = $value;)*
+        }
+
+        #[cfg(relativist_shuttle)]
+        shuttle::thread_local! {
             $($(#[$meta])* static $name: $type = $value;)*
         }
     };
 }
 
-/// `static NAME: Type = value;`, made anew for each execution under loom. Defines `fn name() -> &'static Type`.
+/// `static NAME: Type = value;`, made anew for each execution of a model. Defines `fn name() -> &'static Type`.
 macro_rules! global {
     ($(#[$meta:meta])* fn $name:ident() -> $type:ty = $value:expr;) => {
         $(#[$meta])*
@@ -78,7 +92,11 @@ macro_rules! global {
         $(#[$meta])*
         #[cfg(relativist_loom)]
         pub(crate) fn $name() -> &'static $type {
-            loom::lazy_static! {
+            #[cfg(relativist_shuttle)]
+            use shuttle::lazy_static;
+            #[cfg(not(relativist_shuttle))]
+            use loom::lazy_static;
+            lazy_static! {
                 static ref GLOBAL: $type = $value;
             }
             &GLOBAL
@@ -119,7 +137,7 @@ impl Backoff {
     }
 }
 
-/// Loom has no time to pass: it runs somebody else.
+/// Models have no time to pass: somebody else runs.
 #[cfg(relativist_loom)]
 pub(crate) struct Backoff;
 

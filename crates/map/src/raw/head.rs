@@ -256,7 +256,7 @@ impl Head {
 #[cfg(relativist_loom)]
 impl Head {
     fn wait(&self, _: &mut u32) {
-        loom::thread::yield_now();
+        crate::sync::yield_now();
     }
 
     fn wake_waiters(&self) {}

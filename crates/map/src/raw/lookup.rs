@@ -28,6 +28,9 @@ impl Table {
     ) -> Option<NonNull<Link>> {
         let array = self.core().array(guard);
         let (head, scale) = array.head_and_scale(hash);
+        if mutation::is("lookup-locks") {
+            head.unlock(head.lock());
+        }
         let head = head.load();
         if !head.may_contain(hash, scale) {
             return None;

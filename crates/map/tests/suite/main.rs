@@ -12,6 +12,8 @@ mod drops;
 #[path = "../support/hashing.rs"]
 mod hashing;
 mod histories;
+#[path = "../support/history.rs"]
+mod history;
 mod linearizability;
 mod model;
 mod multimap;

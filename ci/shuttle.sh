@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Scenes that are too large for exhaustive search, under many random schedules with fixed seeds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_loom --cfg relativist_shuttle"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/shuttle"
+cargo test --locked --release --package relativist --test shuttle

@@ -15,6 +15,7 @@
 
 use std::ptr::{self, NonNull, null_mut};
 
+use super::group::Change;
 use super::{Hash, Link};
 use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
@@ -53,6 +54,12 @@ impl Hand {
     pub(super) fn is_empty(&self) -> bool {
         // Acquire: pairs with the Release in `enter`; who relies on the chain alone sees it as the rename left it.
         self.stage.load(Acquire).is_null()
+    }
+
+    /// How a link is to be taken out of a chain: some link in hand may need the same bit of the summary.
+    #[inline(always)]
+    pub(super) fn kind_of_removal(&self) -> Change {
+        if self.is_empty() || mutation::is("clear-summary-in-hand") { Change::Remove } else { Change::Unlink }
     }
 
     /// For lookups that have missed in the chain of this hash.

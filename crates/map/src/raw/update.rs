@@ -135,7 +135,10 @@ impl OccupiedEntry<'_> {
         let Position { table, group, place, hash, .. } = self.at;
         prepare(new, hash, place.after);
         match place.found {
-            None => table.core().hand.set_held(new.as_ptr()),
+            None => {
+                table.core().hand.set_held(new.as_ptr());
+                drop(group);
+            }
             Some(_) => group.splice(place, new.as_ptr(), Change::Replace, hash),
         }
         self.found
@@ -145,10 +148,13 @@ impl OccupiedEntry<'_> {
     #[inline]
     pub fn remove(self) -> NonNull<Link> {
         let Position { table, guard, group, place, hash, .. } = self.at;
-        if table.core().hand.is_empty() {
-            group.splice(place, place.after, Change::Remove, hash);
-        } else {
-            remove_beside_rename(table, group, place, hash);
+        let hand = &table.core().hand;
+        match place.found {
+            None => {
+                hand.set_held(null_mut());
+                drop(group);
+            }
+            Some(_) => group.splice(place, place.after, hand.kind_of_removal(), hash),
         }
         table.count_removed(guard);
         self.found
@@ -173,15 +179,5 @@ impl VacantEntry<'_> {
         prepare(new, hash, place.after);
         group.splice(place, new.as_ptr(), Change::Insert, hash);
         table.count_inserted(guard);
-    }
-}
-
-/// Removes what was found in hand, or else in the chain, where the link in hand may need the same bit of the summary.
-#[cold]
-fn remove_beside_rename(table: &Table, group: Group<'_>, place: Place, hash: Hash) {
-    match place.found {
-        None => table.core().hand.set_held(null_mut()),
-        Some(_) if mutation::is("clear-summary-in-hand") => group.splice(place, place.after, Change::Remove, hash),
-        Some(_) => group.splice(place, place.after, Change::Unlink, hash),
     }
 }

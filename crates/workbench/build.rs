@@ -1,13 +1,25 @@
-//! Records what the binary was built with, so that every report can name it, and compiles the liburcu side of the
-//! comparison when its feature is on.
+//! Records what the binary was built with, so that every report can name it, and compiles the rivals in C and C++ whose
+//! features are on.
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
 /// Crates whose versions a measurement depends on.
-const MEASURED: [&str; 9] =
-    ["crossbeam-epoch", "dashmap", "foldhash", "hashbrown", "mimalloc", "papaya", "rustc-hash", "scc", "seize"];
+const MEASURED: [&str; 12] = [
+    "crossbeam-epoch",
+    "dashmap",
+    "evmap",
+    "flurry",
+    "foldhash",
+    "hashbrown",
+    "mimalloc",
+    "papaya",
+    "parking_lot",
+    "rustc-hash",
+    "scc",
+    "seize",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -15,9 +27,11 @@ fn main() {
     record("RELATIVIST_RUSTFLAGS", &variable("CARGO_ENCODED_RUSTFLAGS").replace('\u{1f}', " "));
     record("RELATIVIST_OPT_LEVEL", &variable("OPT_LEVEL"));
     record("RELATIVIST_TARGET", &variable("TARGET"));
-    record("RELATIVIST_MEASURED", &locked_versions());
-    #[cfg(feature = "liburcu")]
-    compile_liburcu();
+    let mut measured = locked_versions();
+    #[cfg(feature = "cc")]
+    measured.extend(rivals::compile());
+    measured.sort_unstable();
+    record("RELATIVIST_MEASURED", &measured.join(","));
 }
 
 fn record(name: &str, value: &str) {
@@ -33,30 +47,73 @@ fn compiler() -> String {
     output.map_or_else(|_| "unknown".into(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
 }
 
-/// `name version` of each measured crate, separated by commas, as the lock file has them.
-fn locked_versions() -> String {
+/// Name and version of each measured crate that this one depends on, as the lock file has them.
+fn locked_versions() -> Vec<String> {
     let lock = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
     println!("cargo::rerun-if-changed={}", lock.display());
     let text = fs::read_to_string(lock).unwrap_or_default();
-    let mut found = Vec::new();
-    for package in text.split("[[package]]") {
-        let field = |key: &str| {
-            let value = package.lines().find_map(|line| line.strip_prefix(key))?;
-            Some(value.trim_start_matches(" = ").trim_matches('"'))
-        };
-        if let (Some(name), Some(version)) = (field("name"), field("version"))
-            && MEASURED.contains(&name)
-        {
-            found.push(format!("{name} {version}"));
-        }
-    }
-    found.join(",")
+    let packages: Vec<&str> = text.split("[[package]]").collect();
+    // A dependency is written with its version where the lock file has several of that name.
+    let ours = packages.iter().find(|package| field(package, "name") == Some(env!("CARGO_PKG_NAME"))).unwrap_or(&"");
+    let exact = |name: &str| {
+        let mut dependencies = ours.lines().filter_map(|line| line.trim().trim_end_matches(',').strip_prefix('"'));
+        dependencies
+            .find_map(|dependency| Some(dependency.strip_prefix(name)?.strip_prefix(' ')?.trim_end_matches('"')))
+    };
+    let only = |name: &str| {
+        let package = packages.iter().find(|package| field(package, "name") == Some(name))?;
+        field(package, "version")
+    };
+    let versions = MEASURED.iter().filter_map(|name| Some(format!("{name} {}", exact(name).or_else(|| only(name))?)));
+    versions.collect()
 }
 
-#[cfg(feature = "liburcu")]
-fn compile_liburcu() {
-    println!("cargo::rerun-if-changed=src/rcu/liburcu.c");
-    // Initial-exec thread-local storage: what a program that links liburcu directly would get.
-    cc::Build::new().file("src/rcu/liburcu.c").opt_level(3).flag("-ftls-model=initial-exec").compile("relativist_urcu");
-    println!("cargo::rustc-link-lib=urcu-memb");
+fn field<'p>(package: &'p str, key: &str) -> Option<&'p str> {
+    let value = package.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))?;
+    Some(value.trim_matches('"'))
+}
+
+#[cfg(feature = "cc")]
+mod rivals {
+    use std::process::Command;
+
+    /// Compiles those whose features are on; returns their packages with versions, if the system is Debian's.
+    pub fn compile() -> Vec<String> {
+        println!("cargo::rerun-if-changed=src/rcu/liburcu.c");
+        println!("cargo::rerun-if-changed=src/tables/foreign");
+        let mut packages = Vec::new();
+        if cfg!(feature = "liburcu") {
+            // Initial-exec thread-local storage: what a program that links liburcu directly would get.
+            let mut build = cc::Build::new();
+            build
+                .files(["src/rcu/liburcu.c", "src/tables/foreign/lfht.c"])
+                .opt_level(3)
+                .flag("-ftls-model=initial-exec");
+            build.compile("relativist_urcu");
+            println!("cargo::rustc-link-lib=urcu-cds");
+            println!("cargo::rustc-link-lib=urcu-memb");
+            packages.push(version("liburcu-dev"));
+        }
+        if cfg!(feature = "tbb") {
+            compile_cpp("src/tables/foreign/tbb.cc", "relativist_tbb");
+            println!("cargo::rustc-link-lib=tbb");
+            packages.push(version("libtbb-dev"));
+        }
+        if cfg!(feature = "cuckoo") {
+            compile_cpp("src/tables/foreign/cuckoo.cc", "relativist_cuckoo");
+            packages.push(version("libcuckoo-dev"));
+        }
+        packages
+    }
+
+    fn compile_cpp(file: &str, library: &str) {
+        cc::Build::new().cpp(true).std("c++17").file(file).opt_level(3).compile(library);
+    }
+
+    fn version(package: &str) -> String {
+        let output = Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]).output();
+        let version = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+        let version = version.map_or_else(|| "of unknown version".into(), |v| String::from_utf8_lossy(&v).into_owned());
+        format!("{package} {version}")
+    }
 }

@@ -15,6 +15,8 @@ pub struct Contest<S> {
     /// What all contenders had in common.
     #[serde(flatten)]
     pub setting: S,
+    /// What values are measured in.
+    pub unit: &'static str,
     /// One entry for each contender; the first is the one that the others are compared with.
     pub contenders: Vec<Standing>,
 }
@@ -24,12 +26,26 @@ pub struct Contest<S> {
 pub struct Standing {
     /// Its name.
     pub name: &'static str,
-    /// Nanoseconds per operation and thread, over rounds.
-    pub nanoseconds: Summary,
-    /// Its nanoseconds over those of the first contender in the same round: above 1 it is slower.
+    /// What was measured, over rounds.
+    pub value: Summary,
+    /// The contender that it is compared with: the first, unless there is one that is closer to it.
+    pub against: &'static str,
+    /// Its value over that of the other in the same round: above 1 it is slower, or larger.
     pub ratio: Summary,
+    /// What it was meant to be, where something was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// One sample per round.
     pub samples: Vec<Sample>,
+}
+
+/// Whether a target was met.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The target.
+    pub wanted: String,
+    /// Whether it was met.
+    pub met: bool,
 }
 
 /// One measurement of one contender.
@@ -39,9 +55,9 @@ pub struct Sample {
     pub round: usize,
     /// How many contenders were measured before it in this round.
     pub position: usize,
-    /// Nanoseconds per operation: the mean over threads.
-    pub nanoseconds: f64,
-    /// Nanoseconds per operation of each thread.
+    /// The mean over threads.
+    pub value: f64,
+    /// The value of each thread.
     pub threads: Vec<f64>,
     /// The smallest share of its time that a thread was on a CPU, where the system tells.
     pub cpu_share: Option<f64>,
@@ -62,14 +78,21 @@ impl Measured {
         Self { threads, cpu_share: least_cpu_share(works) }
     }
 
-    /// Of one thread, timed otherwise.
+    /// Of the slowest of threads that shared a task: they took as long as it did.
     #[must_use]
-    pub fn single(nanoseconds: f64) -> Self {
-        Self { threads: vec![nanoseconds], cpu_share: None }
+    pub fn of_slowest(works: &[Work], clock: Clock) -> Self {
+        let slowest = works.iter().map(|work| work.nanoseconds(clock)).max_by(f64::total_cmp);
+        Self { threads: slowest.into_iter().collect(), cpu_share: least_cpu_share(works) }
+    }
+
+    /// One number, measured otherwise.
+    #[must_use]
+    pub fn single(value: f64) -> Self {
+        Self { threads: vec![value], cpu_share: None }
     }
 }
 
-/// Measures the contenders called `names` for `rounds` rounds.
+/// Measures the contenders called `names` for `rounds` rounds, in nanoseconds.
 ///
 /// `measure(contender, round)` measures one of them once and returns what its threads did.
 ///
@@ -85,20 +108,54 @@ pub fn hold<S>(
     bar: &ProgressBar,
     mut measure: impl FnMut(usize, usize) -> Result<Measured>,
 ) -> Result<Contest<S>> {
-    let mut samples: Vec<Vec<Sample>> = names.iter().map(|_| Vec::new()).collect();
+    let measure = |contender, round| Ok([measure(contender, round)?]);
+    let [contest] = hold_several([(setting, "ns")], names, rounds, bar, measure)?;
+    Ok(contest)
+}
+
+/// Like [`hold`] where one measurement gives several values at once: a contest for each, with its setting and its unit.
+///
+/// # Errors
+/// The first error of `measure`.
+///
+/// # Panics
+/// When there is no contender, no round, or a measurement without a thread.
+pub fn hold_several<S, const VALUES: usize>(
+    settings: [(S, &'static str); VALUES],
+    names: &[&'static str],
+    rounds: u32,
+    bar: &ProgressBar,
+    mut measure: impl FnMut(usize, usize) -> Result<[Measured; VALUES]>,
+) -> Result<[Contest<S>; VALUES]> {
+    let mut samples: [Vec<Vec<Sample>>; VALUES] = std::array::from_fn(|_| vec![Vec::new(); names.len()]);
     for round in 0..rounds as usize {
         for (position, contender) in order(round, names.len()).enumerate() {
             bar.set_message(names[contender]);
-            let Measured { threads, cpu_share } = measure(contender, round)?;
-            let nanoseconds = threads.iter().sum::<f64>() / threads.len() as f64;
-            samples[contender].push(Sample { round, position, nanoseconds, threads, cpu_share });
+            for (samples, Measured { threads, cpu_share }) in samples.iter_mut().zip(measure(contender, round)?) {
+                let value = threads.iter().sum::<f64>() / threads.len() as f64;
+                samples[contender].push(Sample { round, position, value, threads, cpu_share });
+            }
             bar.inc(1);
         }
     }
-    Ok(Contest { setting, contenders: standings(names, samples) })
+    let mut samples = samples.into_iter();
+    Ok(settings.map(|(setting, unit)| {
+        let samples = samples.next().expect("as many as settings");
+        Contest { setting, unit, contenders: standings(names, samples) }
+    }))
 }
 
 impl<S> Contest<S> {
+    /// Compares the contender called `name` with the one called `against`, if both take part.
+    pub fn compare(&mut self, name: &str, against: &str) {
+        let Some(reference) = self.contenders.iter().find(|standing| standing.name == against) else { return };
+        let (against, reference) = (reference.name, values(&reference.samples));
+        for standing in self.contenders.iter_mut().filter(|standing| standing.name == name) {
+            standing.against = against;
+            standing.ratio = ratios(&values(&standing.samples), &reference).expect("at least one round");
+        }
+    }
+
     /// The CPU shares of all samples.
     pub fn cpu_shares(&self) -> impl Iterator<Item = f64> {
         self.contenders.iter().flat_map(|standing| &standing.samples).filter_map(|sample| sample.cpu_share)
@@ -106,15 +163,18 @@ impl<S> Contest<S> {
 }
 
 fn standings(names: &[&'static str], samples: Vec<Vec<Sample>>) -> Vec<Standing> {
-    let times = |samples: &[Sample]| samples.iter().map(|sample| sample.nanoseconds).collect::<Vec<_>>();
-    let reference = times(&samples[0]);
+    let reference = values(&samples[0]);
     let standing = |(&name, samples): (_, Vec<Sample>)| {
-        let times = times(&samples);
-        let ratio = ratios(&times, &reference).expect("at least one round");
-        let nanoseconds = Summary::of(times).expect("at least one round");
-        Standing { name, nanoseconds, ratio, samples }
+        let values = values(&samples);
+        let ratio = ratios(&values, &reference).expect("at least one round");
+        let value = Summary::of(values).expect("at least one round");
+        Standing { name, value, against: names[0], ratio, verdict: None, samples }
     };
     names.iter().zip(samples).map(standing).collect()
+}
+
+fn values(samples: &[Sample]) -> Vec<f64> {
+    samples.iter().map(|sample| sample.value).collect()
 }
 
 /// A table with a row for each contender and a column for each contest, all with the same contenders: median, range, and
@@ -131,23 +191,9 @@ pub fn overview<S>(corner: &str, columns: &[(String, &Contest<S>)]) -> String {
 }
 
 fn cell(standing: &Standing) -> String {
-    let Standing { nanoseconds: Summary { median, min, max, .. }, ratio, .. } = standing;
+    let Standing { value: Summary { median, min, max, .. }, ratio, .. } = standing;
     let ratio = significant(ratio.median);
     format!("{} ({} to {}) {ratio}x", significant(*median), significant(*min), significant(*max))
-}
-
-/// A sentence for each contender but the first: the smallest and largest of its ratios over all contests.
-#[must_use]
-pub fn verdict<S>(contests: &[Contest<S>]) -> String {
-    let Some(first) = contests.first() else { return String::new() };
-    let reference = first.contenders[0].name;
-    let sentence = |standing: &Standing| {
-        let same = |contest: &Contest<S>| contest.contenders.iter().find(|other| other.name == standing.name).cloned();
-        let over = Summary::of(contests.iter().filter_map(same).map(|standing| standing.ratio.median))?;
-        let (min, max) = (significant(over.min), significant(over.max));
-        Some(format!("{} takes {min} to {max} times as long as {reference}\n", standing.name))
-    };
-    first.contenders[1..].iter().filter_map(sentence).collect()
 }
 
 #[cfg(test)]
@@ -175,7 +221,7 @@ mod tests {
         let contest = contest(5);
         assert_eq!(contest.contenders[0].ratio.median, 1.0);
         assert_eq!((contest.contenders[1].ratio.min, contest.contenders[1].ratio.max), (3.0, 3.0));
-        assert_eq!(contest.contenders[1].nanoseconds.median, 90.0);
+        assert_eq!(contest.contenders[1].value.median, 90.0);
     }
 
     #[test]
@@ -191,7 +237,29 @@ mod tests {
         let json = serde_json::to_value(contest(1)).unwrap();
         assert_eq!(json["threads"], 2);
         assert_eq!(json["contenders"][1]["name"], "slow");
-        assert_eq!(json["contenders"][1]["samples"][0]["nanoseconds"], 30.0);
+        assert_eq!(json["unit"], "ns");
+        assert_eq!(json["contenders"][1]["against"], "fast");
+        assert_eq!(json["contenders"][1]["samples"][0]["value"], 30.0);
+    }
+
+    #[test]
+    fn contenders_can_be_compared_with_another_than_the_first() {
+        let mut contest = contest(3);
+        contest.compare("fast", "slow");
+        assert_eq!((contest.contenders[0].against, contest.contenders[0].ratio.median), ("slow", 1.0 / 3.0));
+        contest.compare("fast", "nobody");
+        assert_eq!(contest.contenders[0].against, "slow");
+    }
+
+    #[test]
+    fn several_values_of_a_measurement_are_contests_of_their_own() {
+        let settings = [(Setting { threads: 1 }, "ns"), (Setting { threads: 2 }, "bytes")];
+        let [times, sizes] = hold_several(settings, &["a"], 2, &ProgressBar::hidden(), |_, round| {
+            Ok([Measured::single(round as f64), Measured::single(7.0)])
+        })
+        .unwrap();
+        assert_eq!((times.unit, times.contenders[0].value.max), ("ns", 1.0));
+        assert_eq!((sizes.unit, sizes.contenders[0].value.max), ("bytes", 7.0));
     }
 
     #[test]
@@ -199,7 +267,6 @@ mod tests {
         let contest = contest(3);
         let text = overview("table", &[("2 threads".into(), &contest)]);
         assert!(text.contains("60.0 (30.0 to 90.0) 3.00x"), "{text}");
-        assert_eq!(verdict(&[contest]), "slow takes 3.00 to 3.00 times as long as fast\n");
     }
 
     #[test]

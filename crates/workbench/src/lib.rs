@@ -7,17 +7,19 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`resize`], [`lookup`], [`update`], [`rcu`] | one subcommand each |
+//! | [`compare`], [`resize`], [`rcu`] | one subcommand each |
 //! | [`tables`] | the tables, each an adapter in a file of its own |
+//! | [`entries`] | what tables hold |
 //! | [`workers`] | pinned threads that run batches until the time is up |
 //! | [`contest`], [`rounds`], [`stats`] | contenders measured in turns, medians and ratios |
 //! | [`keys`] | the keys and the order in which they are looked up |
 //! | [`machine`], [`report`] | what was measured on, tables on stdout, samples in JSON |
 //! | [`options`] | options shared by subcommands |
 
+pub mod compare;
 pub mod contest;
+pub mod entries;
 pub mod keys;
-pub mod lookup;
 pub mod machine;
 pub mod options;
 pub mod rcu;
@@ -26,7 +28,6 @@ pub mod resize;
 pub mod rounds;
 pub mod stats;
 pub mod tables;
-pub mod update;
 pub mod workers;
 
 use std::process::ExitCode;
@@ -51,10 +52,11 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Compare(compare::Args),
     Resize(resize::Args),
-    Lookup(lookup::Args),
-    Update(update::Args),
     Rcu(rcu::Args),
+    #[command(hide = true)]
+    CompareChild(compare::children::Args),
 }
 
 /// Runs the subcommand.
@@ -64,10 +66,10 @@ enum Command {
 /// not be written.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
+        Command::Compare(args) => compare::run(&args),
         Command::Resize(args) => resize::run(&args),
-        Command::Lookup(args) => lookup::run(&args),
-        Command::Update(args) => update::run(&args),
         Command::Rcu(args) => rcu::run(&args),
+        Command::CompareChild(args) => compare::children::run(&args),
     }
 }
 

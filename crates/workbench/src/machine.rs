@@ -1,5 +1,7 @@
 //! What a measurement ran on and what it was built from: half of what a reader needs to judge its numbers.
 
+use std::fmt;
+
 use serde::Serialize;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
@@ -33,10 +35,24 @@ impl Machine {
         }
     }
 
+    /// Bytes of memory, where it tells.
+    #[must_use]
+    pub fn memory(&self) -> Option<u64> {
+        self.memory_bytes
+    }
+
     /// The load average of the last minute, when it tells of other work that is enough to disturb.
     #[must_use]
     pub fn disturbance(&self) -> Option<f64> {
         self.load_average_1min.filter(|&load| load > 0.3)
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpu = self.cpu.as_deref().filter(|cpu| !cpu.is_empty()).unwrap_or("unknown processor");
+        write!(f, "{cpu}, {} CPUs", self.cpus_allowed)?;
+        self.memory_bytes.map_or(Ok(()), |bytes| write!(f, ", {} GiB", (bytes as f64 / 1_073_741_824.0).round()))
     }
 }
 
@@ -58,10 +74,12 @@ impl Versions {
     /// Versions of this build and of the kernel it runs on.
     #[must_use]
     pub fn here() -> Self {
-        let mut features = Vec::new();
-        if cfg!(feature = "liburcu") {
-            features.push("liburcu");
-        }
+        let features = [
+            ("liburcu", cfg!(feature = "liburcu")),
+            ("tbb", cfg!(feature = "tbb")),
+            ("cuckoo", cfg!(feature = "cuckoo")),
+        ];
+        let features = features.into_iter().filter_map(|(name, built)| built.then_some(name)).collect();
         Self {
             workbench: env!("CARGO_PKG_VERSION"),
             rustc: env!("RELATIVIST_RUSTC"),
@@ -73,5 +91,15 @@ impl Versions {
             measured: env!("RELATIVIST_MEASURED").split(',').collect(),
             kernel: System::kernel_long_version().ok(),
         }
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.measured.join(", "), self.rustc)?;
+        if !self.rustflags.is_empty() {
+            write!(f, " {}", self.rustflags)?;
+        }
+        self.kernel.as_ref().map_or(Ok(()), |kernel| write!(f, "; {kernel}"))
     }
 }

@@ -32,6 +32,26 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Parses a number of seconds, with a fraction or without.
+///
+/// # Errors
+/// A sentence that says what is expected.
+pub fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected seconds between 0.001 and 3600".into()),
+    }
+}
+
+/// A value as it is given on the command line.
+///
+/// # Panics
+/// When it can't be given there.
+#[must_use]
+pub fn spell(value: &impl ValueEnum) -> String {
+    value.to_possible_value().expect("a value that can be given").get_name().to_owned()
+}
+
 /// How often and how long each contender is measured.
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Rounds {
@@ -82,7 +102,7 @@ pub enum HashFunction {
     Foldhash,
     /// FxHash: one multiplication, weak low bits
     Fx,
-    /// The key itself, for keys that are hashes already (those of `lookup` and `update` look random)
+    /// The key itself, for keys that are hashes already
     Identity,
 }
 
@@ -106,6 +126,14 @@ mod tests {
         assert_eq!(parse_count("65_536"), Ok(65536));
         assert_eq!(parse_count("2^23"), Ok(1 << 23));
         assert_eq!(parse_count("2^32"), Ok(MAX_ENTRIES));
+    }
+
+    #[test]
+    fn seconds_are_bounded() {
+        assert_eq!(parse_seconds("0.5"), Ok(0.5));
+        for text in ["", "0", "-1", "nan", "3601", "1s"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
     }
 
     #[test]

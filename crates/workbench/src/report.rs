@@ -14,7 +14,7 @@ use crate::stats::Summary;
 use crate::workers::Cpus;
 
 /// Version of the JSON document's layout; counted up when a field changes its meaning or goes.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// The report of one run of a subcommand.
 #[derive(Debug)]
@@ -57,6 +57,19 @@ impl Report {
         let mut report = Self { command, started, machine: Machine::here(cpus), warnings: Vec::new(), json };
         report.warn_of_circumstances(cpus, threads);
         Ok(report)
+    }
+
+    /// Bytes of memory that the machine has, where it tells.
+    #[must_use]
+    pub fn memory(&self) -> Option<u64> {
+        self.machine.memory()
+    }
+
+    /// What a picture says about where its figures come from: the command, the versions and the machine.
+    #[must_use]
+    pub fn caption(&self) -> String {
+        let command: Vec<String> = std::env::args().skip(1).collect();
+        format!("relativist {}\n{}\n{}", command.join(" "), Versions::here(), self.machine)
     }
 
     fn warn_of_circumstances(&mut self, cpus: &Cpus, threads: usize) {

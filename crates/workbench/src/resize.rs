@@ -17,13 +17,13 @@ use clap::value_parser;
 use serde::Serialize;
 
 use crate::keys::{Indices, seed};
-use crate::options::{HashFunction, parse_count};
+use crate::options::{HashFunction, parse_count, parse_seconds};
 use crate::report::{Report, cells, count, significant, table};
 use crate::rounds::{order, progress};
 use crate::stats::{Summary, ratios};
-use crate::tables::hashers::{Foldhash, Fx, Identity};
+use crate::tables::hashers::{Foldhash, Fx, Identity, TableHasher};
 use crate::tables::relativist::Relativist;
-use crate::tables::{Resize, Table, Update};
+use crate::tables::{Lookup, Resize, Table};
 use crate::workers::{Clock, Cpus, Window, least_cpu_share, run as work};
 
 /// Lookups between two looks at the clock's flag.
@@ -91,13 +91,6 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     json: Option<PathBuf>,
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds between 0.001 and 3600".into()),
-    }
 }
 
 /// The options with their defaults filled in.
@@ -208,9 +201,9 @@ pub fn run(args: &Args) -> Result<()> {
         report.warn("the resizer takes CPU time from the readers, the fixed cases do not: add --spinner".into());
     }
     let samples = match parameters.hasher {
-        HashFunction::Foldhash => measure(&filled(Relativist::<Foldhash>::manual()?, &parameters)?, &parameters, &cpus),
-        HashFunction::Fx => measure(&filled(Relativist::<Fx>::manual()?, &parameters)?, &parameters, &cpus),
-        HashFunction::Identity => measure(&filled(Relativist::<Identity>::manual()?, &parameters)?, &parameters, &cpus),
+        HashFunction::Foldhash => measure(&filled::<Foldhash>(&parameters)?, &parameters, &cpus),
+        HashFunction::Fx => measure(&filled::<Fx>(&parameters)?, &parameters, &cpus),
+        HashFunction::Identity => measure(&filled::<Identity>(&parameters)?, &parameters, &cpus),
     }?;
     report.warn_of_preemption(samples.iter().filter_map(|sample| sample.cpu_share));
     let results = summarise(&parameters, samples);
@@ -219,11 +212,12 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// The table with the keys 0 .. entries-1, each its own value.
-fn filled<T: Resize + Update>(table: T, parameters: &Parameters) -> Result<T> {
+fn filled<H: TableHasher>(parameters: &Parameters) -> Result<Relativist<u64, u64, H>> {
+    let table = Relativist::manual()?;
     // Given its buckets first: a table that never resizes itself would be filled in quadratic time.
     table.resize_to(1 << parameters.shift1)?;
     for key in 0..parameters.entries {
-        table.insert(key, key);
+        Relativist::insert(&mut table.session(), key, key);
     }
     Ok(table)
 }
@@ -284,7 +278,11 @@ fn measure_once<T: Resize>(table: &T, parameters: &Parameters, cpus: &Cpus, case
 }
 
 /// Looks up keys that are all present, and counts those that it does not find.
-fn reader<'a, T: Table>(table: &'a T, mut keys: Indices, misses: &'a AtomicU64) -> Box<dyn FnMut() -> u64 + 'a> {
+fn reader<'a, T: Lookup<Key = u64, Value = u64>>(
+    table: &'a T,
+    mut keys: Indices,
+    misses: &'a AtomicU64,
+) -> Box<dyn FnMut() -> u64 + 'a> {
     Box::new(move || {
         let missed = look_up(table, &mut keys);
         if missed != 0 {
@@ -296,13 +294,13 @@ fn reader<'a, T: Table>(table: &'a T, mut keys: Indices, misses: &'a AtomicU64) 
 }
 
 #[inline(never)]
-fn look_up<T: Table>(table: &T, keys: &mut Indices) -> u64 {
-    let session = table.session();
+fn look_up<T: Lookup<Key = u64, Value = u64>>(table: &T, keys: &mut Indices) -> u64 {
+    let mut session = table.session();
     let mut stream = *keys;
     let mut missed = 0;
     for _ in 0..BATCH {
         let key = stream.draw();
-        missed += u64::from(T::get(&session, key) != Some(key));
+        missed += u64::from(T::get(&mut session, &key) != Some(key));
     }
     *keys = stream;
     missed
@@ -414,33 +412,22 @@ mod tests {
 
     /// A table that loses one key while it is large.
     struct Forgetful {
-        table: Relativist<Foldhash>,
+        table: Relativist<u64, u64, Foldhash>,
         lost: u64,
     }
 
-    impl Table for Forgetful {
+    impl Lookup for Forgetful {
         const NAME: &'static str = "forgetful";
+        type Key = u64;
+        type Value = u64;
         type Session<'t> = &'t Self;
 
         fn session(&self) -> &Self {
             self
         }
 
-        fn get<'t>(this: &&'t Self, key: u64) -> Option<u64>
-        where
-            Self: 't,
-        {
-            Relativist::get(&this.table.session(), key).filter(|_| key != this.lost)
-        }
-    }
-
-    impl Update for Forgetful {
-        fn insert(&self, key: u64, value: u64) -> bool {
-            self.table.insert(key, value)
-        }
-
-        fn remove(&self, key: u64) -> bool {
-            self.table.remove(key)
+        fn get(this: &mut &Self, key: &u64) -> Option<u64> {
+            Relativist::get(&mut this.table.session(), key).filter(|_| *key != this.lost)
         }
     }
 
@@ -457,7 +444,7 @@ mod tests {
 
     fn forgetful(lost: u64, line: &str) -> Result<Vec<Sample>> {
         let parameters = parameters(line);
-        let table = filled(Forgetful { table: Relativist::manual()?, lost }, &parameters)?;
+        let table = Forgetful { table: filled(&parameters)?, lost };
         measure(&table, &parameters, &Cpus::allowed())
     }
 

@@ -13,6 +13,10 @@ pub struct Summary {
     pub min: f64,
     /// Largest sample.
     pub max: f64,
+    /// A quarter of the samples is at most this.
+    pub lower_quartile: f64,
+    /// A quarter of the samples is at least this.
+    pub upper_quartile: f64,
 }
 
 impl Summary {
@@ -26,10 +30,8 @@ impl Summary {
         assert!(sorted.iter().all(|sample| !sample.is_nan()), "a sample is not a number");
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median =
-            if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
-        Some(Self { samples: sorted.len(), median, min, max })
+        let [lower_quartile, median, upper_quartile] = [0.25, 0.5, 0.75].map(|share| quantile(&sorted, share));
+        Some(Self { samples: sorted.len(), median, min, max, lower_quartile, upper_quartile })
     }
 
     /// The range in relation to the median: 0.1 says that all samples lie within a tenth of it.
@@ -39,11 +41,19 @@ impl Summary {
     }
 }
 
+/// Between the two samples that are nearest to it in rank, in proportion.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let rank = share * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[rank.floor() as usize], sorted[rank.ceil() as usize]);
+    below + (above - below) * rank.fract()
+}
+
 /// Summarises `numerators[i] / denominators[i]`: quotients of samples taken in the same round.
 #[must_use]
 pub fn ratios(numerators: &[f64], denominators: &[f64]) -> Option<Summary> {
     debug_assert_eq!(numerators.len(), denominators.len(), "one sample of each per round");
-    Summary::of(numerators.iter().zip(denominators).map(|(n, d)| n / d))
+    // Two nothings are alike.
+    Summary::of(numerators.iter().zip(denominators).map(|(n, d)| if n == d { 1.0 } else { n / d }))
 }
 
 #[cfg(test)]
@@ -53,7 +63,15 @@ mod tests {
     #[test]
     fn odd_count_has_a_middle() {
         let summary = Summary::of([5.0, 1.0, 3.0]).unwrap();
-        assert_eq!(summary, Summary { samples: 3, median: 3.0, min: 1.0, max: 5.0 });
+        assert_eq!((summary.samples, summary.median, summary.min, summary.max), (3, 3.0, 1.0, 5.0));
+    }
+
+    #[test]
+    fn quartiles_lie_between_samples() {
+        let summary = Summary::of([1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        assert_eq!((summary.lower_quartile, summary.upper_quartile), (2.0, 4.0));
+        let summary = Summary::of([1.0, 2.0]).unwrap();
+        assert_eq!((summary.lower_quartile, summary.upper_quartile), (1.25, 1.75));
     }
 
     #[test]
@@ -83,5 +101,6 @@ mod tests {
         let summary = ratios(&[2.0, 4.0, 20.0], &[1.0, 2.0, 10.0]).unwrap();
         assert_eq!((summary.median, summary.min, summary.max), (2.0, 2.0, 2.0));
         assert_eq!(ratios(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]).unwrap().median, 1.0);
+        assert_eq!(ratios(&[0.0], &[0.0]).unwrap().median, 1.0);
     }
 }

@@ -161,19 +161,60 @@ where
     })
 }
 
+/// Runs `threads` workers once, from a common start, and returns what each did, in order.
+///
+/// `worker(i)` is called on the i-th thread, and says how many operations it did.
+///
+/// # Panics
+/// When a worker does.
+pub fn race(cpus: &Cpus, threads: usize, worker: impl Fn(usize) -> u64 + Sync) -> Vec<Work> {
+    let start = Barrier::new(threads);
+    let (start, worker) = (&start, &worker);
+    thread::scope(|scope| {
+        let spawn = |index| {
+            scope.spawn(move || {
+                cpus.pin(index, threads);
+                start.wait();
+                let clocks = Clocks::read();
+                let operations = worker(index);
+                clocks.work(operations)
+            })
+        };
+        let handles: Vec<_> = (0..threads).map(spawn).collect();
+        handles.into_iter().map(|handle| handle.join().expect("a worker panicked")).collect()
+    })
+}
+
 fn count(phase: &AtomicU8, mut batch: impl FnMut() -> u64) -> Work {
     // Relaxed, here and below: pairs with the stores of `run`, which publish nothing but the phase.
     while phase.load(Ordering::Relaxed) == WARM_UP {
         batch();
     }
-    let (began, on_cpu_before) = (Instant::now(), thread_time());
+    let clocks = Clocks::read();
     let mut operations = batch();
     while phase.load(Ordering::Relaxed) != STOP {
         operations += batch();
     }
-    let (elapsed, on_cpu_after) = (began.elapsed(), thread_time());
-    let on_cpu = on_cpu_after.zip(on_cpu_before).map(|(after, before)| after.saturating_sub(before));
-    Work { operations, elapsed, on_cpu }
+    clocks.work(operations)
+}
+
+/// Both clocks of the calling thread, when its work began.
+struct Clocks {
+    began: Instant,
+    on_cpu: Option<Duration>,
+}
+
+impl Clocks {
+    fn read() -> Self {
+        Self { began: Instant::now(), on_cpu: thread_time() }
+    }
+
+    /// The work done since, on the same thread.
+    fn work(self, operations: u64) -> Work {
+        let (elapsed, now) = (self.began.elapsed(), thread_time());
+        let on_cpu = now.zip(self.on_cpu).map(|(now, before)| now.saturating_sub(before));
+        Work { operations, elapsed, on_cpu }
+    }
 }
 
 #[cfg(test)]
@@ -194,6 +235,12 @@ mod tests {
             assert_eq!(work.operations % (index as u64 + 1), 0);
             assert!(work.elapsed > Duration::ZERO);
         }
+    }
+
+    #[test]
+    fn a_race_is_run_once_by_each() {
+        let works = race(&Cpus::allowed(), 3, |index| index as u64 + 1);
+        assert_eq!(works.iter().map(|work| work.operations).collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[test]

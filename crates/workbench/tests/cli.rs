@@ -23,7 +23,7 @@ fn measure(line: &str) -> (String, Value) {
 
 fn check_envelope(document: &Value, line: &str) {
     let command = line.split_whitespace().next().unwrap();
-    assert_eq!(document["layout"], 1);
+    assert_eq!(document["layout"], 2);
     assert_eq!(document["command"], command);
     assert_eq!(document["command_line"][1], command);
     assert!(document["started"].as_u64().unwrap() > 1_600_000_000);
@@ -40,7 +40,7 @@ fn check_contests(contests: &Value, contenders: usize, rounds: usize) {
         let standings = contest["contenders"].as_array().unwrap();
         assert_eq!(standings.len(), contenders, "{contest}");
         for standing in standings {
-            assert!(standing["nanoseconds"]["median"].as_f64().unwrap() > 0.0);
+            assert!(standing["value"]["median"].as_f64().unwrap() > 0.0);
             assert!(standing["ratio"]["median"].as_f64().unwrap() > 0.0);
             let samples = standing["samples"].as_array().unwrap();
             assert_eq!(samples.len(), rounds);
@@ -90,40 +90,99 @@ fn resize_without_a_resizer_has_two_cases_and_no_ratio() {
     assert!(document["results"]["continuous_to_slower_fixed"].is_null());
 }
 
+/// Synchronised tables, without handles.
+const TABLES: usize =
+    9 + cfg!(feature = "liburcu") as usize + cfg!(feature = "tbb") as usize + cfg!(feature = "cuckoo") as usize;
+
 #[test]
-fn lookup_measures_hits_and_misses_of_every_table() {
-    let (text, document) = measure("lookup --entries 2^8,100 --threads 1,2 --rounds 2 --millis 1");
+fn compare_measures_lookups_of_every_table_and_of_handles() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "compare --work hit,miss --entries 2^8,100 --threads 1,2 --rounds 2 --seconds 0.001";
+    let (text, document) = measure(&format!("{line} --out {}", folder.path().display()));
     let tables =
-        ["relativist ", "papaya ", "papaya, guard kept", "scc::HashIndex ", "dashmap", "hashbrown", "harness alone"];
+        ["relativist ", "relativist, handle", "papaya ", "evmap", "hashbrown, unsynchronised", "harness alone", "> 1"];
     for expected in tables {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+    assert!(text.lines().filter(|line| line.starts_with('|')).all(|line| line.len() <= 120), "{text}");
     let contests = &document["results"]["contests"];
     assert_eq!(contests.as_array().unwrap().len(), 2 * 2 * 2);
     assert_eq!(contests[0]["contenders"][0]["name"], "relativist");
-    assert_eq!((&contests[0]["workload"], &contests[1]["workload"]), (&"hit".into(), &"miss".into()));
-    check_contests(contests, 9, 2);
-}
-
-#[test]
-fn lookup_takes_every_hash_function_and_grown_tables() {
-    for hasher in ["foldhash", "fx", "identity"] {
-        let line =
-            format!("lookup --entries 300 --threads 1 --rounds 1 --millis 1 --hasher {hasher} --grow --tables papaya");
-        let (_, document) = measure(&line);
-        assert_eq!(document["parameters"]["hasher"], hasher);
-        check_contests(&document["results"]["contests"], 4, 1);
+    assert_eq!((&contests[0]["work"], &contests[7]["work"]), (&"hit".into(), &"miss".into()));
+    // With handles of four, the unsynchronised one, and none.
+    check_contests(contests, TABLES + 4 + 2, 2);
+    for picture in ["hit-u64.svg", "miss-u64.svg"] {
+        assert!(std::fs::read_to_string(folder.path().join(picture)).unwrap().contains("dashmap"), "{picture}");
     }
 }
 
 #[test]
-fn update_measures_every_mix() {
-    let (text, document) = measure("update --entries 2^8 --updates 10,50 --threads 1,2 --rounds 2 --millis 1");
-    assert!(text.contains("50 % updates, 2 threads"), "{text}");
-    let contests = &document["results"]["contests"];
-    assert_eq!(contests.as_array().unwrap().len(), 4);
-    assert_eq!(contests[1]["updates_percent"], 50);
-    check_contests(contests, 4, 2);
+fn compare_measures_the_matrix_with_both_kinds_of_keys() {
+    let line = "compare --work matrix --entries 100 --updates 0,50 --threads 1,2 --rounds 1 --seconds 0.001";
+    let (text, document) = measure(line);
+    assert!(text.contains("Lookups and updates, strings to 4 words, 100 entries, Zipf 0.99, 50 % updates"), "{text}");
+    let contests = document["results"]["contests"].as_array().unwrap();
+    assert_eq!(contests.len(), 2 * 2 * 2 * 2);
+    for contest in contests {
+        let tables = if contest["kind"] == "u64" { TABLES } else { 9 };
+        let tables = tables + usize::from(contest["threads"] == 1);
+        check_contests(&Value::Array(vec![contest.clone()]), tables, 1);
+    }
+}
+
+#[test]
+fn compare_measures_what_comes_to_an_end() {
+    let line = "compare --work mixes,grow,remove,clear,iterate --entries 300 --threads 2 --rounds 1 --seconds 0.001";
+    let (text, document) = measure(line);
+    for expected in ["read-heavy", "exchange", "rapid-grow", "Growing", "Removing all keys", "Iterating"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let contests = document["results"]["contests"].as_array().unwrap();
+    assert_eq!(contests.len(), 3 + 4);
+    for contest in contests {
+        let alone = usize::from(contest["work"] == "clear");
+        let tables = contest["contenders"].as_array().unwrap().len();
+        assert_eq!(tables, TABLES + alone, "{contest}");
+    }
+}
+
+#[test]
+fn compare_measures_latencies() {
+    let (text, document) = measure("compare --work latency --entries 2000 --threads 1,2 --rounds 2 --tables dashmap");
+    assert!(text.contains("longest apart from scheduling"), "{text}");
+    assert!(text.contains("<= 1000"), "{text}");
+    let contests = document["results"]["contests"].as_array().unwrap();
+    assert_eq!(contests.len(), 2 * 5);
+    for contest in contests {
+        let names: Vec<_> = contest["contenders"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+        assert_eq!(names, ["relativist", "dashmap", "harness alone"]);
+    }
+}
+
+#[test]
+fn compare_measures_memory_in_processes_of_their_own() {
+    let line = "compare --work memory,churn --entries 20000 --rounds 1 --seconds 0.3 --tables papaya,dashmap";
+    let (text, document) = measure(line);
+    assert!(text.contains("<= 48.0"), "{text}");
+    let results = &document["results"];
+    let contests = results["contests"].as_array().unwrap();
+    assert_eq!(contests.len(), 1 + 3);
+    let ours = contests[0]["contenders"][0]["value"]["median"].as_f64().unwrap();
+    assert!(ours > 32.0 && ours < 1000.0, "{ours} bytes per entry of two words and a link");
+    let traces = results["traces"].as_array().unwrap();
+    assert_eq!(traces.len(), 6);
+    assert_eq!(traces[0]["resident"].as_array().unwrap().len(), 64);
+    assert!(traces.iter().all(|trace| trace["resident"].as_array().unwrap().len() > 10));
+}
+
+#[test]
+fn compare_takes_tables_in_groups_when_memory_is_short() {
+    let line = "compare --work hit --entries 5000 --threads 1 --rounds 1 --seconds 0.001 --memory 1";
+    let (text, document) = measure(&format!("{line} --tables dashmap,hashbrown"));
+    let contests = document["results"]["contests"].as_array().unwrap();
+    assert_eq!((contests.len(), &contests[1]["group"]), (2, &1.into()));
+    assert_eq!(contests[1]["contenders"][0]["name"], "relativist");
+    assert_eq!(text.matches("| relativist ").count(), 1, "{text}");
 }
 
 #[test]
@@ -145,11 +204,15 @@ fn rcu_measures_sections_waits_and_reclamation() {
 #[test]
 fn wrong_options_are_refused_with_an_explanation() {
     let refused = [
-        ("lookup --entries 2^40", "at most 2^32"),
-        ("lookup --entries none", "such as 65536 or 2^16"),
-        ("lookup --rounds 0", "--rounds"),
-        ("update --entries 4", "too few to divide among the threads"),
-        ("update --updates 0", "--updates"),
+        ("compare --entries 2^40", "at most 2^32"),
+        ("compare --entries none", "such as 65536 or 2^16"),
+        ("compare --rounds 0", "--rounds"),
+        ("compare --seconds 0", "between 0.001 and 3600"),
+        ("compare --entries 4", "too few to divide among the threads"),
+        ("compare --updates 101", "--updates"),
+        ("compare --tables judy", "--tables"),
+        ("compare --work matrix --entries 2^32", "too many to draw from"),
+        ("compare --out /proc/none", "cannot create /proc/none"),
         ("resize --shift1 9 --shift2 9", "nothing to resize"),
         ("resize --json /nonexistent/folder/file", "cannot create /nonexistent/folder/file"),
         ("rcu --barrier none", "--barrier"),

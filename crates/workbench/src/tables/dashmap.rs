@@ -1,49 +1,68 @@
 //! dashmap: hashbrown tables behind reader-writer locks, as many as four times the CPUs.
 
-use dashmap::DashMap;
+use dashmap::{DashMap, Entry};
 
-use super::hashers::TableHasher;
-use super::{Contents, Table, Update};
+use super::hashers::Foldhash;
+use super::{Lookup, Table, View};
+use crate::entries::{Key, Value};
 
-/// Looks up under the lock of the key's shard.
+/// A shard's lock per operation.
 #[derive(Debug)]
-pub struct Dashmap<H: TableHasher>(DashMap<u64, u64, H>);
+pub struct Dashmap<K: Key, V>(DashMap<K, V, Foldhash>);
 
-impl<H: TableHasher> Dashmap<H> {
-    /// A table with `contents`.
-    #[must_use]
-    pub fn filled(contents: &Contents) -> Self {
-        let table = Self(DashMap::with_capacity_and_hasher(contents.capacity(), H::default()));
-        contents.fill(&table);
-        table
-    }
-}
-
-impl<H: TableHasher> Table for Dashmap<H> {
+impl<K: Key, V: Value> Lookup for Dashmap<K, V> {
     const NAME: &'static str = "dashmap";
-    type Session<'t> = &'t DashMap<u64, u64, H>;
+    type Key = K;
+    type Value = V;
+    type Session<'t> = &'t DashMap<K, V, Foldhash>;
 
     fn session(&self) -> Self::Session<'_> {
         &self.0
     }
 
     #[inline(always)]
-    fn get<'t>(map: &Self::Session<'t>, key: u64) -> Option<u64>
-    where
-        Self: 't,
-    {
-        map.get(&key).map(|entry| *entry)
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        map.get(key).map(|entry| *entry)
     }
 }
 
-impl<H: TableHasher> Update for Dashmap<H> {
-    #[inline]
-    fn insert(&self, key: u64, value: u64) -> bool {
-        self.0.insert(key, value).is_none()
+impl<K: Key, V: Value> Table for Dashmap<K, V> {
+    fn with_capacity(capacity: usize) -> Self {
+        Self(DashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
     }
 
-    #[inline]
-    fn remove(&self, key: u64) -> bool {
-        self.0.remove(&key).is_some()
+    #[inline(always)]
+    fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.insert(key, value).is_none()
+    }
+
+    #[inline(always)]
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        match map.entry(key) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(entry) => {
+                entry.insert(value);
+                true
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.get_mut(key.view()).map(|mut present| *present = value).is_some()
+    }
+
+    #[inline(always)]
+    fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
+        map.remove(key).is_some()
+    }
+
+    fn clear(map: &mut Self::Session<'_>) {
+        map.clear();
+    }
+
+    #[inline(always)]
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+        map.iter().for_each(|entry| visit(*entry));
     }
 }

@@ -1,40 +1,91 @@
-//! hashbrown without any synchronisation: the floor. Nobody may write while it is read, so it takes part in lookups only.
+//! hashbrown without synchronisation: the floor.
+//!
+//! What keeps it sound is a lock that is taken once for a batch of a thousand operations: shared where nothing but lookups is
+//! measured, by any number of threads, and exclusive otherwise, where it takes part with a single thread only.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hashbrown::HashMap;
 
-use super::hashers::TableHasher;
-use super::{Contents, Table};
+use super::hashers::Foldhash;
+use super::{Handle, Lookup, Table, View};
+use crate::compare::loops::Lookups;
+use crate::entries::{Key, Value};
 
-/// Looks up in a table that no one changes.
+const NAME: &str = "hashbrown, unsynchronised";
+
+/// For one thread at a time.
 #[derive(Debug)]
-pub struct Hashbrown<H>(HashMap<u64, u64, H>);
+pub struct Hashbrown<K, V>(RwLock<HashMap<K, V, Foldhash>>);
 
-impl<H: TableHasher> Hashbrown<H> {
-    /// A table with `contents`.
-    #[must_use]
-    pub fn filled(contents: &Contents) -> Self {
-        let mut map = HashMap::with_capacity_and_hasher(contents.capacity(), H::default());
-        // Not `extend`, which would reserve: every table is filled entry by entry.
-        for (key, value) in contents.pairs() {
-            map.insert(key, value);
-        }
-        Self(map)
-    }
-}
-
-impl<H: TableHasher> Table for Hashbrown<H> {
-    const NAME: &'static str = "hashbrown, unsynchronised";
-    type Session<'t> = &'t HashMap<u64, u64, H>;
+impl<K: Key, V: Value> Lookup for Hashbrown<K, V> {
+    const NAME: &'static str = NAME;
+    type Key = K;
+    type Value = V;
+    type Session<'t> = RwLockWriteGuard<'t, HashMap<K, V, Foldhash>>;
 
     fn session(&self) -> Self::Session<'_> {
-        &self.0
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline(always)]
-    fn get<'t>(map: &Self::Session<'t>, key: u64) -> Option<u64>
-    where
-        Self: 't,
-    {
-        map.get(&key).copied()
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        map.get(key).copied()
+    }
+}
+
+impl<K: Key, V: Value> Table for Hashbrown<K, V> {
+    fn with_capacity(capacity: usize) -> Self {
+        Self(RwLock::new(HashMap::with_capacity_and_hasher(capacity, Foldhash::default())))
+    }
+
+    #[inline(always)]
+    fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.insert(key, value).is_none()
+    }
+
+    #[inline(always)]
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.try_insert(key, value).is_ok()
+    }
+
+    #[inline(always)]
+    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.get_mut(key.view()).map(|present| *present = value).is_some()
+    }
+
+    #[inline(always)]
+    fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
+        map.remove(key).is_some()
+    }
+
+    fn clear(map: &mut Self::Session<'_>) {
+        map.clear();
+    }
+
+    #[inline(always)]
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+        map.values().for_each(|value| visit(*value));
+    }
+
+    fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
+        vec![Arc::new(Handle(self))]
+    }
+}
+
+/// For any number of threads that look up.
+impl<K: Key, V: Value> Lookup for Handle<Hashbrown<K, V>> {
+    const NAME: &'static str = NAME;
+    type Key = K;
+    type Value = V;
+    type Session<'t> = RwLockReadGuard<'t, HashMap<K, V, Foldhash>>;
+
+    fn session(&self) -> Self::Session<'_> {
+        self.0.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline(always)]
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        map.get(key).copied()
     }
 }

@@ -1,50 +1,95 @@
 //! The tables that are measured, behind two small traits.
 //!
-//! The loops over these traits ([`crate::lookup`], [`crate::update`], [`crate::resize`]) are generic and compiled once for
-//! each table. The adapters' `get` is always inlined into them: what remains of calls is the table's own.
+//! The loops over these traits ([`crate::compare::loops`], [`crate::resize`]) are generic and compiled once for each
+//! table. The adapters are always inlined into them: what remains of calls is the table's own.
+//!
+//! An operation has a guard (or lock) of its own unless the adapter's name says "handle". Where a library offers several
+//! ways, the adapter takes the one that its documentation recommends for the purpose.
 
 pub mod dashmap;
+pub mod evmap;
+pub mod flurry;
+#[cfg(any(feature = "liburcu", feature = "tbb", feature = "cuckoo"))]
+pub mod foreign;
+pub mod hash_index;
 pub mod hashbrown;
 pub mod hashers;
 pub mod papaya;
 pub mod relativist;
+pub mod rwlock;
 pub mod scc;
 
-use std::ops::Range;
+use std::sync::Arc;
 
-use crate::keys::scramble;
+use crate::compare::loops::Lookups;
+use crate::entries::{Key, Value};
 
-/// A table from 64-bit keys to 64-bit values that many threads read.
-pub trait Table: Send + Sync {
+/// A table that many threads read.
+pub trait Lookup: Send + Sync + 'static {
     /// How reports call it.
     const NAME: &'static str;
 
-    /// What a reader holds from one lookup to the next: a reference to the table where each lookup has a guard of its own,
-    /// a guard where it is kept.
-    type Session<'t>
-    where
-        Self: 't;
+    /// Its keys.
+    type Key: Key;
 
-    /// Begins a session: a batch of lookups by one thread.
+    /// Its values.
+    type Value: Value;
+
+    /// What a thread holds from one operation to the next: a reference to the table where each operation has a guard of its
+    /// own, a guard where it is kept.
+    type Session<'t>;
+
+    /// Begins a session: a batch of operations by one thread.
     fn session(&self) -> Self::Session<'_>;
 
     /// Looks `key` up, with all that a caller outside of any loop would have to do for it.
-    fn get<'t>(session: &Self::Session<'t>, key: u64) -> Option<u64>
-    where
-        Self: 't;
+    fn get(session: &mut Self::Session<'_>, key: &View<Self>) -> Option<Self::Value>;
 }
 
-/// A table that many threads update.
-pub trait Update: Table {
-    /// Inserts a key that is absent; false when it was present.
-    fn insert(&self, key: u64, value: u64) -> bool;
+/// What keys of `T` are looked up by.
+pub type View<T> = <<T as Lookup>::Key as Key>::View;
+
+/// A table that many threads update. (Exception: [`hashbrown`] takes turns, batch by batch.)
+pub trait Table: Lookup + Sized {
+    /// An empty table with room for `capacity` entries, if that is a thing that it can be told.
+    fn with_capacity(capacity: usize) -> Self;
+
+    /// Inserts a key that is thought to be absent, by the cheapest call for that; false when it was present.
+    fn insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool {
+        Self::try_insert(session, key, value)
+    }
+
+    /// Inserts a key if it is absent; false, and nothing is changed, when it was present.
+    fn try_insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
+
+    /// Gives a key that is thought to be present another value, by the cheapest call for that; false when it was absent,
+    /// and then it may be present now or not.
+    fn replace(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
 
     /// Removes a key; false when it was absent.
-    fn remove(&self, key: u64) -> bool;
+    fn remove(session: &mut Self::Session<'_>, key: &View<Self>) -> bool;
+
+    /// Removes all entries, by the table's own means for that.
+    fn clear(session: &mut Self::Session<'_>);
+
+    /// Shows all values to `visit`.
+    fn for_each(session: &mut Self::Session<'_>, visit: impl FnMut(Self::Value));
+
+    /// Waits until what the table does in the background is done, where there is a way to tell.
+    fn settle(&self) {}
+
+    /// The ways to look up in it, each a contender of its own where nothing but lookups is measured.
+    fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
+        vec![self]
+    }
 }
 
+/// A table whose sessions hold a guard that all their operations share.
+#[derive(Debug)]
+pub struct Handle<T>(pub Arc<T>);
+
 /// A table whose number of buckets can be set while others read it.
-pub trait Resize: Table {
+pub trait Resize: Lookup<Key = u64, Value = u64> {
     /// Resizes to `buckets` buckets, and returns when that is done.
     ///
     /// # Errors
@@ -62,36 +107,4 @@ pub struct Observation {
     pub buckets: usize,
     /// Grace periods that resizes have waited for since the table was made.
     pub grace_periods: u64,
-}
-
-/// What a table is to hold before it is measured, and how it gets there.
-#[derive(Clone, Debug)]
-pub struct Contents {
-    /// Indices of the keys; the value of a key is its index.
-    pub indices: Vec<Range<u64>>,
-    /// Whether the table is told the number of entries beforehand, or has to grow.
-    pub reserve: bool,
-}
-
-impl Contents {
-    /// The capacity to construct the table with.
-    #[must_use]
-    pub fn capacity(&self) -> usize {
-        if self.reserve { self.indices.iter().map(|range| (range.end - range.start) as usize).sum() } else { 0 }
-    }
-
-    /// Keys and values, in the order in which every table receives them.
-    pub fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.indices.iter().cloned().flatten().map(|index| (scramble(index), index))
-    }
-
-    /// Inserts them all.
-    ///
-    /// # Panics
-    /// When the table says that a key was there before.
-    pub fn fill(&self, table: &impl Update) {
-        for (key, value) in self.pairs() {
-            assert!(table.insert(key, value), "a table refused a key that it did not hold");
-        }
-    }
 }

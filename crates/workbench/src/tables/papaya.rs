@@ -1,78 +1,85 @@
-//! papaya: open addressing, lock-free, reclaimed by seize.
+//! papaya: open addressing, lock-free, reclaimed by seize. Resizes incrementally, by its default and recommendation.
 
 use std::sync::Arc;
 
 use papaya::{HashMap, HashMapRef, LocalGuard};
 
-use super::hashers::TableHasher;
-use super::{Contents, Table, Update};
+use super::hashers::Foldhash;
+use super::{Handle, Lookup, Table, View};
+use crate::compare::loops::Lookups;
+use crate::entries::{Key, Value};
 
-/// Looks up with a guard per lookup.
+/// A guard per operation.
 #[derive(Debug)]
-pub struct Papaya<H: TableHasher>(Arc<HashMap<u64, u64, H>>);
+pub struct Papaya<K: Key, V: Value>(HashMap<K, V, Foldhash>);
 
-/// Looks up with a guard that is kept over a batch, which its documentation recommends for several operations in a row.
-#[derive(Debug)]
-pub struct GuardKept<H: TableHasher>(Arc<HashMap<u64, u64, H>>);
-
-impl<H: TableHasher> Papaya<H> {
-    /// A table with `contents`.
-    #[must_use]
-    pub fn filled(contents: &Contents) -> Self {
-        let table = Self(Arc::new(HashMap::with_capacity_and_hasher(contents.capacity(), H::default())));
-        contents.fill(&table);
-        table
-    }
-
-    /// The same table for readers that keep their guard.
-    #[must_use]
-    pub fn with_guard_kept(&self) -> GuardKept<H> {
-        GuardKept(Arc::clone(&self.0))
-    }
-}
-
-impl<H: TableHasher> Table for Papaya<H> {
+impl<K: Key, V: Value> Lookup for Papaya<K, V> {
     const NAME: &'static str = "papaya";
-    type Session<'t> = &'t HashMap<u64, u64, H>;
+    type Key = K;
+    type Value = V;
+    type Session<'t> = &'t HashMap<K, V, Foldhash>;
 
     fn session(&self) -> Self::Session<'_> {
         &self.0
     }
 
     #[inline(always)]
-    fn get<'t>(map: &Self::Session<'t>, key: u64) -> Option<u64>
-    where
-        Self: 't,
-    {
-        map.pin().get(&key).copied()
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        map.pin().get(key).copied()
     }
 }
 
-impl<H: TableHasher> Update for Papaya<H> {
-    #[inline]
-    fn insert(&self, key: u64, value: u64) -> bool {
-        self.0.pin().insert(key, value).is_none()
-    }
-
-    #[inline]
-    fn remove(&self, key: u64) -> bool {
-        self.0.pin().remove(&key).is_some()
-    }
-}
-
-impl<H: TableHasher> Table for GuardKept<H> {
-    const NAME: &'static str = "papaya, guard kept";
-    type Session<'t> = HashMapRef<'t, u64, u64, H, LocalGuard<'t>>;
-
-    fn session(&self) -> Self::Session<'_> {
-        self.0.pin()
+impl<K: Key, V: Value> Table for Papaya<K, V> {
+    fn with_capacity(capacity: usize) -> Self {
+        Self(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
     }
 
     #[inline(always)]
-    fn get<'t>(pinned: &Self::Session<'t>, key: u64) -> Option<u64>
-    where
-        Self: 't,
-    {
-        pinned.get(&key).copied()
+    fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.pin().insert(key, value).is_none()
+    }
+
+    #[inline(always)]
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.pin().try_insert(key, value).is_ok()
+    }
+
+    #[inline(always)]
+    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.pin().insert(key, value).is_some()
+    }
+
+    #[inline(always)]
+    fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
+        map.pin().remove(key).is_some()
+    }
+
+    fn clear(map: &mut Self::Session<'_>) {
+        map.pin().clear();
+    }
+
+    #[inline(always)]
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+        map.pin().iter().for_each(|(_, value)| visit(*value));
+    }
+
+    fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
+        vec![Arc::clone(&self) as _, Arc::new(Handle(self))]
+    }
+}
+
+impl<K: Key, V: Value> Lookup for Handle<Papaya<K, V>> {
+    const NAME: &'static str = "papaya, handle";
+    type Key = K;
+    type Value = V;
+    type Session<'t> = HashMapRef<'t, K, V, Foldhash, LocalGuard<'t>>;
+
+    fn session(&self) -> Self::Session<'_> {
+        self.0.0.pin()
+    }
+
+    #[inline(always)]
+    fn get(pinned: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        pinned.get(key).copied()
     }
 }

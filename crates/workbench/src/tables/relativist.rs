@@ -6,88 +6,96 @@ use std::time::Duration;
 
 use relativist::{HashMap, Pinned, Resizing};
 
-use super::hashers::TableHasher;
-use super::{Contents, Observation, Resize, Table, Update};
+use super::hashers::{Foldhash, TableHasher};
+use super::{Handle, Lookup, Observation, Resize, Table, View};
+use crate::compare::loops::Lookups;
+use crate::entries::{Key, Value};
 
-/// Looks up with a guard per lookup.
+/// A guard per operation.
 #[derive(Debug)]
-pub struct Relativist<H>(Arc<HashMap<u64, u64, H>>);
+pub struct Relativist<K, V, H = Foldhash>(HashMap<K, V, H>);
 
-/// Looks up with a guard that is kept over a batch.
-#[derive(Debug)]
-pub struct GuardKept<H>(Arc<HashMap<u64, u64, H>>);
-
-impl<H: TableHasher> Relativist<H> {
-    /// A table that resizes itself, with `contents`, at rest.
-    #[must_use]
-    pub fn filled(contents: &Contents) -> Self {
-        let table = Self(Arc::new(HashMap::with_capacity_and_hasher(contents.capacity(), H::default())));
-        contents.fill(&table);
-        table.settle();
-        table
-    }
-
+impl<K: Key, V: Value, H: TableHasher> Relativist<K, V, H> {
     /// An empty table that is resized by hand only.
     ///
     /// # Errors
     /// When its first bucket array can't be allocated.
     pub fn manual() -> anyhow::Result<Self> {
-        let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(H::default()).build()?;
-        Ok(Self(Arc::new(map)))
-    }
-
-    /// The same table for readers that keep their guard.
-    #[must_use]
-    pub fn with_guard_kept(&self) -> GuardKept<H> {
-        GuardKept(Arc::clone(&self.0))
-    }
-
-    /// Waits until the background worker has given the table the size it wants it to have: no resize is under way, and none
-    /// has come about since the last look. Gives up after a minute.
-    fn settle(&self) {
-        let mut before = 0;
-        for _ in 0..1200 {
-            let now = self.0.buckets();
-            if now == before && !self.0.is_resizing() {
-                break;
-            }
-            before = now;
-            sleep(Duration::from_millis(50));
-        }
-        relativist_rcu::barrier();
+        Ok(Self(HashMap::<K, V>::builder().resizing(Resizing::Manual).hasher(H::default()).build()?))
     }
 }
 
-impl<H: TableHasher> Table for Relativist<H> {
+impl<K: Key, V: Value, H: TableHasher> Lookup for Relativist<K, V, H> {
     const NAME: &'static str = "relativist";
-    type Session<'t> = &'t HashMap<u64, u64, H>;
+    type Key = K;
+    type Value = V;
+    type Session<'t> = &'t HashMap<K, V, H>;
 
     fn session(&self) -> Self::Session<'_> {
         &self.0
     }
 
     #[inline(always)]
-    fn get<'t>(map: &Self::Session<'t>, key: u64) -> Option<u64>
-    where
-        Self: 't,
-    {
-        map.pin().get(&key).copied()
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        map.pin().get(key).copied()
     }
 }
 
-impl<H: TableHasher> Update for Relativist<H> {
-    #[inline]
-    fn insert(&self, key: u64, value: u64) -> bool {
-        self.0.pin().insert(key, value).is_none()
+impl<K: Key, V: Value, H: TableHasher> Table for Relativist<K, V, H> {
+    fn with_capacity(capacity: usize) -> Self {
+        Self(HashMap::with_capacity_and_hasher(capacity, H::default()))
     }
 
-    #[inline]
-    fn remove(&self, key: u64) -> bool {
-        self.0.pin().remove(&key).is_some()
+    #[inline(always)]
+    fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.pin().insert(key, value).is_none()
+    }
+
+    #[inline(always)]
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.pin().try_insert(key, value).is_ok()
+    }
+
+    #[inline(always)]
+    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.pin().insert(key, value).is_some()
+    }
+
+    #[inline(always)]
+    fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
+        map.pin().remove(key).is_some()
+    }
+
+    fn clear(map: &mut Self::Session<'_>) {
+        map.pin().clear();
+    }
+
+    #[inline(always)]
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+        map.pin().iter().for_each(|(_, value)| visit(*value));
+    }
+
+    /// Waits until the background worker has given the table the size it wants it to have: no resize is under way, and none
+    /// has come about since the last look. Gives up after a minute. Then waits until what was removed is freed.
+    fn settle(&self) {
+        let mut before = self.0.buckets();
+        for _ in 0..6000 {
+            sleep(Duration::from_millis(10));
+            let now = self.0.buckets();
+            if now == before && !self.0.is_resizing() {
+                break;
+            }
+            before = now;
+        }
+        relativist_rcu::barrier();
+    }
+
+    fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
+        vec![Arc::clone(&self) as _, Arc::new(Handle(self))]
     }
 }
 
-impl<H: TableHasher> Resize for Relativist<H> {
+impl<H: TableHasher> Resize for Relativist<u64, u64, H> {
     fn resize_to(&self, buckets: usize) -> anyhow::Result<()> {
         Ok(self.0.resize_to(buckets)?)
     }
@@ -98,19 +106,18 @@ impl<H: TableHasher> Resize for Relativist<H> {
     }
 }
 
-impl<H: TableHasher> Table for GuardKept<H> {
-    const NAME: &'static str = "relativist, guard kept";
-    type Session<'t> = Pinned<'t, u64, u64, H>;
+impl<K: Key, V: Value, H: TableHasher> Lookup for Handle<Relativist<K, V, H>> {
+    const NAME: &'static str = "relativist, handle";
+    type Key = K;
+    type Value = V;
+    type Session<'t> = Pinned<'t, K, V, H>;
 
     fn session(&self) -> Self::Session<'_> {
-        self.0.pin()
+        self.0.0.pin()
     }
 
     #[inline(always)]
-    fn get<'t>(pinned: &Self::Session<'t>, key: u64) -> Option<u64>
-    where
-        Self: 't,
-    {
-        pinned.get(&key).copied()
+    fn get(pinned: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        pinned.get(key).copied()
     }
 }

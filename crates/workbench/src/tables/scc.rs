@@ -1,78 +1,60 @@
-//! scc's `HashIndex`: buckets of 32 entries, lock-free reads, reclaimed by sdd.
+//! scc's `HashMap`: buckets of 32 entries, each with a reader-writer lock.
 
-use std::sync::Arc;
+use scc::HashMap;
 
-use scc::{Guard, HashIndex};
+use super::hashers::Foldhash;
+use super::{Lookup, Table, View};
+use crate::entries::{Key, Value};
 
-use super::hashers::TableHasher;
-use super::{Contents, Table, Update};
-
-/// Looks up with a guard per lookup, inside `peek_with`.
+/// A bucket's lock per operation.
 #[derive(Debug)]
-pub struct Scc<H: TableHasher>(Arc<HashIndex<u64, u64, H>>);
+pub struct SccMap<K: Key, V: Value>(HashMap<K, V, Foldhash>);
 
-/// Looks up with a guard that is kept over a batch, by `peek`.
-#[derive(Debug)]
-pub struct GuardKept<H: TableHasher>(Arc<HashIndex<u64, u64, H>>);
-
-impl<H: TableHasher> Scc<H> {
-    /// A table with `contents`.
-    #[must_use]
-    pub fn filled(contents: &Contents) -> Self {
-        let table = Self(Arc::new(HashIndex::with_capacity_and_hasher(contents.capacity(), H::default())));
-        contents.fill(&table);
-        table
-    }
-
-    /// The same table for readers that keep their guard.
-    #[must_use]
-    pub fn with_guard_kept(&self) -> GuardKept<H> {
-        GuardKept(Arc::clone(&self.0))
-    }
-}
-
-impl<H: TableHasher> Table for Scc<H> {
-    const NAME: &'static str = "scc::HashIndex";
-    type Session<'t> = &'t HashIndex<u64, u64, H>;
+impl<K: Key, V: Value> Lookup for SccMap<K, V> {
+    const NAME: &'static str = "scc::HashMap";
+    type Key = K;
+    type Value = V;
+    type Session<'t> = &'t HashMap<K, V, Foldhash>;
 
     fn session(&self) -> Self::Session<'_> {
         &self.0
     }
 
     #[inline(always)]
-    fn get<'t>(index: &Self::Session<'t>, key: u64) -> Option<u64>
-    where
-        Self: 't,
-    {
-        index.peek_with(&key, |_, value| *value)
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        map.read_sync(key, |_, value| *value)
     }
 }
 
-impl<H: TableHasher> Update for Scc<H> {
-    #[inline]
-    fn insert(&self, key: u64, value: u64) -> bool {
-        self.0.insert_sync(key, value).is_ok()
-    }
-
-    #[inline]
-    fn remove(&self, key: u64) -> bool {
-        self.0.remove_sync(&key)
-    }
-}
-
-impl<H: TableHasher> Table for GuardKept<H> {
-    const NAME: &'static str = "scc::HashIndex, guard kept";
-    type Session<'t> = (&'t HashIndex<u64, u64, H>, Guard);
-
-    fn session(&self) -> Self::Session<'_> {
-        (&self.0, Guard::new())
+impl<K: Key, V: Value> Table for SccMap<K, V> {
+    fn with_capacity(capacity: usize) -> Self {
+        Self(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
     }
 
     #[inline(always)]
-    fn get<'t>((index, guard): &Self::Session<'t>, key: u64) -> Option<u64>
-    where
-        Self: 't,
-    {
-        index.peek(&key, guard).copied()
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.insert_sync(key, value).is_ok()
+    }
+
+    #[inline(always)]
+    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.update_sync(key.view(), |_, present| *present = value).is_some()
+    }
+
+    #[inline(always)]
+    fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
+        map.remove_sync(key).is_some()
+    }
+
+    fn clear(map: &mut Self::Session<'_>) {
+        map.clear_sync();
+    }
+
+    #[inline(always)]
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+        map.iter_sync(|_, value| {
+            visit(*value);
+            true
+        });
     }
 }

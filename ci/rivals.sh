@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The workbench with its rivals in C and C++: their adapters against std's map, lints, and a smoke of every work.
+# Installs them from Debian's packages if they are not there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(liburcu-dev libtbb-dev libcuckoo-dev)
+if ! dpkg-query -W "${packages[@]}" >/dev/null 2>&1; then
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq
+  $sudo apt-get install -y -qq "${packages[@]}" >/dev/null
+fi
+build=(--locked --package relativist-workbench --features "liburcu,tbb,cuckoo")
+cargo clippy "${build[@]}" --all-targets -- -D warnings
+cargo test "${build[@]}"
+
+program=${CARGO_TARGET_DIR:-target}/debug/relativist
+# All tables take their memory from mimalloc: it has to define malloc for the whole program.
+nm -D "$program" | grep ' T malloc$' >/dev/null || { echo "rivals: malloc is not mimalloc's" >&2; exit 1; }
+works=hit,miss,matrix,mixes,grow,latency,remove,clear,iterate,memory,churn
+output=$("$program" compare --work $works --entries 1000 --rounds 1 --seconds 0.01 2>/dev/null)
+for rival in cds_lfht tbb::concurrent_hash_map libcuckoo; do
+  # Eleven works, of which the matrix has two distributions and three shares of updates, and mixes are three.
+  count=$(grep -c "^| $rival " <<<"$output")
+  [ "$count" -ge 18 ] || { echo "rivals: $rival is in $count tables only" >&2; exit 1; }
+done
+echo "rivals: all took part"

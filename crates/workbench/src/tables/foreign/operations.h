@@ -1,0 +1,48 @@
+/*
+ * What the tables in C and C++ offer to `mod.rs`, which has the same structure. Keys and values are 64 bits wide. The
+ * hash function is the one that the Rust tables use (a test compares them).
+ *
+ * A table's functions are called from Rust, one call per operation, and not inlined there: one or two nanoseconds that
+ * the tables in Rust don't have.
+ */
+#ifndef RELATIVIST_OPERATIONS_H
+#define RELATIVIST_OPERATIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef void (*relativist_visit)(void *context, uint64_t value);
+
+struct relativist_operations {
+	void *(*create)(size_t capacity);
+	/* Nobody else uses the table. */
+	void (*destroy)(void *table);
+	bool (*get)(void *table, uint64_t key, uint64_t *value);
+	bool (*insert)(void *table, uint64_t key, uint64_t value);
+	bool (*replace)(void *table, uint64_t key, uint64_t value);
+	bool (*remove)(void *table, uint64_t key);
+	/* Nobody else uses the table, where it asks for that. */
+	void (*clear)(void *table);
+	void (*for_each)(void *table, relativist_visit visit, void *context);
+	uint64_t (*hash)(uint64_t key);
+};
+
+extern const struct relativist_operations relativist_lfht, relativist_tbb, relativist_cuckoo;
+
+#ifdef __cplusplus
+}
+#endif
+
+/* foldhash::fast::FixedState::default() of one u64. */
+static inline uint64_t relativist_hash(uint64_t key)
+{
+	const unsigned __int128 product = (unsigned __int128)(key ^ UINT64_C(0x082efa98ec4e6c89)) * UINT64_C(0xc0ac29b7c97c50dd);
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+#endif

@@ -39,6 +39,7 @@
 //! | to | there is |
 //! |---|---|
 //! | look up | [`get`](HashMap::get), [`get_key_value`](HashMap::get_key_value), [`contains_key`](HashMap::contains_key), by whatever is [`Equivalent`] to the key |
+//! | look up many keys at once | [`get_many`](HashMap::get_many), [`get_each`](HashMap::get_each) |
 //! | insert or replace | [`insert`](HashMap::insert), or [`checked_insert`](HashMap::checked_insert), which reports exhaustion of memory |
 //! | insert what is absent | [`try_insert`](HashMap::try_insert), [`get_or_insert`](HashMap::get_or_insert), [`get_or_insert_with`](HashMap::get_or_insert_with) |
 //! | change what is present | [`update`](HashMap::update), [`compare_exchange`](HashMap::compare_exchange) |
@@ -96,6 +97,7 @@ mod collect;
 mod counter;
 pub mod design;
 mod iter;
+mod many;
 mod map;
 mod mutation;
 mod node;

@@ -23,7 +23,7 @@ impl Table {
     pub fn find(
         &self,
         hash: Hash,
-        mut is_match: impl FnMut(NonNull<Link>) -> bool,
+        is_match: impl FnMut(NonNull<Link>) -> bool,
         guard: &Guard,
     ) -> Option<NonNull<Link>> {
         let array = self.core().array(guard);
@@ -36,7 +36,24 @@ impl Table {
             return None;
         }
         // SAFETY: the head was loaded in the read section.
-        let found = unsafe { walk(head.first(), hash, &mut is_match) };
+        unsafe { self.find_from(head.first(), hash, is_match, guard) }
+    }
+
+    /// The rest of a lookup, when the head of the hash's bucket has been loaded.
+    ///
+    /// # Safety
+    ///
+    /// As for [`walk`].
+    #[inline(always)]
+    pub(super) unsafe fn find_from(
+        &self,
+        first: *mut Link,
+        hash: Hash,
+        mut is_match: impl FnMut(NonNull<Link>) -> bool,
+        guard: &Guard,
+    ) -> Option<NonNull<Link>> {
+        // SAFETY: as the caller vouches.
+        let found = unsafe { walk(first, hash, &mut is_match) };
         if found.is_some() || self.core().hand.is_empty() || mutation::is("forget-hand") {
             return found;
         }
@@ -67,7 +84,7 @@ impl Table {
 ///
 /// # Safety
 ///
-/// `first` is what a head held, loaded in a read section that lasts.
+/// `first` is what a head held, loaded in a read section that lasts, or a link further on with only smaller hashes before it; or null.
 #[inline(always)]
 unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
     // SAFETY: as below.
@@ -101,7 +118,7 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
 ///
 /// `first` is null or the first link of a chain, and alive.
 #[inline(always)]
-unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Link {
+pub(super) unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Link {
     // SAFETY: alive, says the caller.
     match unsafe { first.as_ref() } {
         // SAFETY: reached by a chain.

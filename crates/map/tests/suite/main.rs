@@ -15,6 +15,7 @@ mod histories;
 #[path = "../support/history.rs"]
 mod history;
 mod linearizability;
+mod many;
 mod model;
 mod multimap;
 mod panics;

@@ -48,6 +48,7 @@
 //! | remove | [`remove`](HashMap::remove), [`remove_entry`](HashMap::remove_entry), [`remove_if`](HashMap::remove_if) |
 //! | remove many | [`retain`](HashMap::retain), [`extract_if`](HashMap::extract_if), [`drain`](HashMap::drain), [`clear`](HashMap::clear) |
 //! | go through all | [`iter`](HashMap::iter), [`keys`](HashMap::keys), [`values`](HashMap::values), `into_iter` |
+//! | go through all, piece by piece | [`scan`](HashMap::scan) |
 //! | choose a size | [`with_capacity`](HashMap::with_capacity), [`with_capacity_for_memory`](HashMap::with_capacity_for_memory), [`builder`](HashMap::builder) |
 //! | resize | [`resize_to`](HashMap::resize_to), [`reserve`](HashMap::reserve), [`try_reserve`](HashMap::try_reserve), [`shrink_to_fit`](HashMap::shrink_to_fit); by default a background thread does |
 //!
@@ -109,6 +110,7 @@ mod prefetch;
 pub mod raw;
 mod recycle;
 mod rename;
+mod scan;
 #[cfg(feature = "serde")]
 mod serialize;
 mod set;

@@ -348,6 +348,29 @@ fn iteration_while_resizing() {
     });
 }
 
+/// T7: so does a scan, which lets go of its guard between its steps.
+#[test]
+fn scan_while_resizing() {
+    each_way(|from, to| {
+        explore(2, move || {
+            let scene = Scene::new(from, &[1, 5, 9]);
+            let resizer = {
+                let scene = scene.clone();
+                thread::spawn(move || scene.table.resize_to(to).unwrap())
+            };
+            let mut seen = Vec::new();
+            let mut next = Some(0);
+            while let Some(cursor) = next {
+                // SAFETY: found under the guard.
+                let visit = |link: NonNull<Link>| seen.push(unsafe { link.as_ref() }.hash().get() >> 60);
+                next = scene.table.scan(cursor, 1, &read(), visit);
+            }
+            assert_eq!(seen, [1, 5, 9]);
+            resizer.join().unwrap();
+        });
+    });
+}
+
 /// An update beside the transition is in the table afterwards, whichever way one looks, and so is all else.
 fn updates(from: usize, to: usize) {
     for update in UPDATES {

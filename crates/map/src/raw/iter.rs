@@ -28,11 +28,34 @@ impl Table {
         self.iter_from(0, guard)
     }
 
-    /// The same from this mixed hash on.
-    pub(crate) fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
+    /// Iterates over the links whose hashes ([`Hash::get`]) are at least `from`; otherwise as [`Table::iter`].
+    ///
+    /// The order of the hashes is the same for any size of the table. So an iteration may be broken off between two hashes and
+    /// resumed at any later time by another one: together they see a link that is in the table throughout exactly once.
+    pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
         let mut iter = Iter { table: self, guard, next: null_mut(), from, end: None };
         iter.enter_bucket();
         iter
+    }
+
+    /// Visits the links from `cursor` on, `n` of them and all others with the last one's hash (but at least one, if there is
+    /// one), and returns the cursor to go on from; `None` when that was all. Begins with cursor 0.
+    ///
+    /// A link that is in the table from the first call of a scan to the last is visited exactly once. Between the calls no guard
+    /// is needed: a cursor is a hash, of which all smaller ones have been done with.
+    pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<Link>)) -> Option<u64> {
+        let mut last = None;
+        for (visited, link) in self.iter_from(cursor, guard).enumerate() {
+            // SAFETY: reached within the section, as in `find`.
+            let hash = unsafe { link.as_ref() }.hash();
+            // Links of equal hash have no order that would last until the next call.
+            if visited >= n && last.is_some_and(|last| last != hash) {
+                return Some(hash.get());
+            }
+            last = Some(hash);
+            visit(link);
+        }
+        None
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Table::find`], [`Table::find_many`], [`Table::find_all`], [`Table::iter`] | lookups: wait-free |
+//! | [`Table::find`], [`Table::find_many`], [`Table::find_all`], [`Table::iter`], [`Table::scan`] | lookups: wait-free |
 //! | [`Table::entry`], [`Table::insert`] | updates: lock one bucket |
 //! | [`Table::rename`], [`Table::rename_to`] | give an object another key |
 //! | [`Table::resize_to`], [`Table::reserve`], [`Table::shrink_to_fit`] | resize by hand |

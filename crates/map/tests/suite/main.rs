@@ -25,6 +25,7 @@ mod random;
 mod reentrance;
 mod references;
 mod rename;
+mod scan;
 mod serialized;
 mod sets;
 mod sizing;

@@ -81,6 +81,14 @@
 //! Renames hold the mutex of the resizer. There is one at a time, then, and no transition beside it: neither has to know of
 //! the other's intermediate states, and a lookup has only one hand to look at. Both wait for readers anyway.
 //!
+//! # Sparse tables
+//!
+//! Iteration goes from bucket to bucket, and most of them may be empty. Iterations over a sparse table therefore leave a
+//! bitmap of the buckets that may have links, for those that come after (Mosberger, "Map Library Design Notes", 1996, section
+//! 2.4). It is installed empty, filled when a grace period has passed, because all updates know of it then and keep it up, and
+//! never cleared, but thrown away when it has become stale. Dense tables have none, and lookups never look at it; see
+//! `raw/occupancy.rs`.
+//!
 //! # Guarantees
 //!
 //! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates and resizes happen meanwhile.
@@ -93,8 +101,9 @@
 //! * **T5** A transition by any power of two waits for readers once in its midst. The array left behind by growing is freed
 //!   after another grace period, in the background unless it is very large, and the next transition begins after that.
 //! * **T6** If the new array can't be allocated, the table goes on with the old one.
-//! * **T7** Iteration sees an entry that is there throughout exactly once, and none twice that was not removed and inserted again. (An entry
-//!   that is renamed meanwhile comes or goes: it may be seen or not. One that was replaced by the rename may be seen under both keys.)
+//! * **T7** Iteration sees an entry that is there throughout exactly once, and none twice that was not removed and inserted again.
+//!   So do the calls of a scan, taken together. (An entry that is renamed meanwhile comes or goes: it may be seen or not. One that
+//!   was replaced by the rename may be seen under both keys.)
 //! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.
 //! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was. If `Eq`, which runs under a bucket's lock,
 //!   updates the map that asked, then it panics, too, instead of waiting for itself.
@@ -103,5 +112,6 @@
 //!   most one rename of the table takes effect: of three lookups, of the one key, the other, and the one again, one at least finds the
 //!   entry, and one at least doesn't.
 //!
-//! The transition and the rename are model-checked: the algorithms in Promela (`proofs/`), the code with loom and shuttle. Each of their
-//! waits, marks, locks and publications can be left out by a test-only switch, and some test then fails (`ci/mutation.sh`).
+//! The transition and the rename are model-checked: the algorithms in Promela (`proofs/`), the code with loom and shuttle; so is
+//! iteration, with loom. Each of their waits, marks, locks and publications can be left out by a test-only switch, and some test then
+//! fails (`ci/mutation.sh`).

@@ -15,8 +15,9 @@ impl<K, V, S> HashMap<K, V, S> {
     /// a number, good for as long as the map, on any thread.
     ///
     /// *What is seen:* an entry that is in the map from the first call to the last is visited exactly once, however much the map
-    /// is resized and updated meanwhile, within the calls or between them. One that comes or goes may be visited or not. Entries
-    /// come in the order of their mixed hashes, which is the same for any size.
+    /// is resized and updated meanwhile, within the calls or between them. One that comes or goes may be visited or not, and one
+    /// that is [renamed](HashMap::rename) under either of its keys, both, or none. Entries come in the order of their mixed
+    /// hashes, which is the same for any size.
     ///
     /// *How much:* `n` entries, at least one, and any others that have the same hash as the last of them; fewer at the end. Wait-free
     /// per entry, but for the empty buckets on the way, as in [`iter`](HashMap::iter).

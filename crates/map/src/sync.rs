@@ -2,18 +2,24 @@
 //! relativist_loom --cfg relativist_shuttle`: whatever there isn't under loom there isn't under shuttle).
 
 #[cfg(not(relativist_loom))]
-pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicPtr};
+pub(crate) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicPtr, AtomicU64 as AtomicBits},
+};
 
 #[cfg(all(relativist_loom, not(relativist_shuttle)))]
 pub(crate) use {
     loom::sync::{Mutex, MutexGuard},
     loom::thread::yield_now,
-    tracked::AtomicPtr,
+    tracked::{AtomicBits, AtomicPtr},
 };
 
 #[cfg(relativist_shuttle)]
 pub(crate) use shuttle::{
-    sync::{Mutex, MutexGuard, atomic::AtomicPtr},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicPtr, AtomicU64 as AtomicBits},
+    },
     thread::yield_now,
 };
 
@@ -56,7 +62,10 @@ mod tracked {
     /// Dropping it fails the model if some access does not come before: links and heads are to be reclaimed only when all
     /// readers have left them.
     #[derive(Debug)]
-    pub(crate) struct AtomicPtr<T>(loom::sync::atomic::AtomicPtr<T>);
+    pub(crate) struct Tracked<A: Exclusive>(A);
+
+    pub(crate) type AtomicPtr<T> = Tracked<loom::sync::atomic::AtomicPtr<T>>;
+    pub(crate) type AtomicBits = Tracked<loom::sync::atomic::AtomicU64>;
 
     impl<T> AtomicPtr<T> {
         pub(crate) fn new(pointer: *mut T) -> Self {
@@ -64,19 +73,42 @@ mod tracked {
         }
     }
 
-    impl<T> std::ops::Deref for AtomicPtr<T> {
-        type Target = loom::sync::atomic::AtomicPtr<T>;
+    impl AtomicBits {
+        pub(crate) fn new(bits: u64) -> Self {
+            Self(loom::sync::atomic::AtomicU64::new(bits))
+        }
+    }
 
-        fn deref(&self) -> &Self::Target {
+    impl<A: Exclusive> std::ops::Deref for Tracked<A> {
+        type Target = A;
+
+        fn deref(&self) -> &A {
             // Relaxed: conflicts, but orders nothing.
             ACCESSES.fetch_add(1, Relaxed);
             &self.0
         }
     }
 
-    impl<T> Drop for AtomicPtr<T> {
+    impl<A: Exclusive> Drop for Tracked<A> {
         fn drop(&mut self) {
-            self.0.with_mut(|_| ());
+            self.0.check();
+        }
+    }
+
+    /// What can be checked for being used by nobody else.
+    pub(crate) trait Exclusive {
+        fn check(&mut self);
+    }
+
+    impl<T> Exclusive for loom::sync::atomic::AtomicPtr<T> {
+        fn check(&mut self) {
+            self.with_mut(|_| ());
+        }
+    }
+
+    impl Exclusive for loom::sync::atomic::AtomicU64 {
+        fn check(&mut self) {
+            self.with_mut(|_| ());
         }
     }
 }

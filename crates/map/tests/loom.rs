@@ -371,6 +371,124 @@ fn scan_while_resizing() {
     });
 }
 
+/// So many buckets that iterations skip the empty ones while there are fewer than four links: each has two places.
+const SPARSE: usize = 8;
+
+/// A table with a summary of the buckets that are not empty, open for being filled.
+fn sparse_scene(buckets: usize, places: &[u64]) -> Arc<Scene> {
+    let scene = Scene::new(buckets, places);
+    assert_eq!(scene.iterate(&read()), places);
+    wait_for_readers();
+    scene
+}
+
+/// T7: a link that was found is seen by the iteration that comes after.
+#[test]
+fn sparse_iteration_sees_insertions() {
+    explore(2, || {
+        let scene = sparse_scene(SPARSE, &RESIDENTS);
+        assert_eq!(scene.iterate(&read()), RESIDENTS);
+        let writer = {
+            let scene = scene.clone();
+            thread::spawn(move || scene.insert(at(7), &read()))
+        };
+        let guard = read();
+        let found = scene.find(at(7), &guard).is_some();
+        let seen = scene.iterate(&guard);
+        assert!(seen == [1, 5, 7] || !found && seen == RESIDENTS, "{seen:?}");
+        drop(guard);
+        writer.join().unwrap();
+        assert_eq!(scene.iterate(&read()), [1, 5, 7]);
+    });
+}
+
+/// T7: the update may have begun before there was a summary.
+#[test]
+fn sparse_iteration_waits_for_updates_that_know() {
+    explore(2, || {
+        let scene = Scene::new(SPARSE, &RESIDENTS);
+        let writer = {
+            let scene = scene.clone();
+            thread::spawn(move || scene.insert(at(7), &read()))
+        };
+        for _ in 0..2 {
+            let seen = scene.iterate(&read());
+            assert!(seen == [1, 5, 7] || seen == RESIDENTS, "{seen:?}");
+        }
+        writer.join().unwrap();
+        assert_eq!(scene.iterate(&read()), [1, 5, 7]);
+    });
+}
+
+/// T7: what one iteration has noted another one relies upon.
+#[test]
+fn sparse_iterations_share_their_notes() {
+    explore(2, || {
+        let scene = sparse_scene(SPARSE, &RESIDENTS);
+        let other = {
+            let scene = scene.clone();
+            thread::spawn(move || assert_eq!(scene.iterate(&read()), RESIDENTS))
+        };
+        assert_eq!(scene.iterate(&read()), RESIDENTS);
+        other.join().unwrap();
+    });
+}
+
+/// T8: a summary that is replaced lives on for those who have found it.
+#[test]
+fn sparse_iteration_replaces_a_stale_summary() {
+    explore(2, || {
+        let scene = sparse_scene(SPARSE, &RESIDENTS);
+        assert_eq!(scene.iterate(&read()), RESIDENTS);
+        for n in RESIDENTS {
+            scene.unlink(at(n), &read());
+        }
+        let writer = {
+            let scene = scene.clone();
+            thread::spawn(move || scene.insert(at(7), &read()))
+        };
+        let seen = scene.iterate(&read());
+        assert!(seen.is_empty() || seen == [7]);
+        writer.join().unwrap();
+        assert_eq!(scene.iterate(&read()), [7]);
+        barrier();
+    });
+}
+
+/// T7: an iteration may use the summary of the old array and then find a new one that has none.
+#[test]
+fn sparse_iteration_while_growing() {
+    explore(1, || {
+        let scene = sparse_scene(FINE, &[5]);
+        resize_beside(&scene, SPARSE, |shared| assert_eq!(scene.iterate(shared.guard()), [5]));
+        assert_eq!(scene.iterate(&read()), [5]);
+    });
+}
+
+/// T7: the summary of the new array may be in use while its groups are still in transition.
+#[test]
+fn sparse_iteration_sees_insertions_while_resizing() {
+    explore(1, || {
+        let scene = Scene::new(FINE, &RESIDENTS);
+        let guard = read();
+        let resizer = {
+            let scene = scene.clone();
+            thread::spawn(move || scene.table.resize_to(SPARSE).unwrap())
+        };
+        let_wait();
+        drop(guard);
+        loom::stop_exploring();
+        assert_eq!(scene.iterate(&read()), RESIDENTS);
+        wait_for_readers();
+        assert_eq!(scene.iterate(&read()), RESIDENTS);
+        loom::explore();
+        scene.insert(at(7), &read());
+        assert_eq!(scene.iterate(&read()), [1, 5, 7]);
+        resizer.join().unwrap();
+        assert_eq!(scene.iterate(&read()), [1, 5, 7]);
+    });
+}
+
 /// An update beside the transition is in the table afterwards, whichever way one looks, and so is all else.
 fn updates(from: usize, to: usize) {
     for update in UPDATES {

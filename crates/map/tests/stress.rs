@@ -175,17 +175,28 @@ fn residents_are_found_in_long_chains_while_the_table_is_resized() {
 }
 
 /// T7.
+fn iteration_sees_residents_once(bits: Range<u64>, tally: &'static Tally) {
+    let map = map_with_residents(Resizing::Manual, MIXED, RESIDENT, tally);
+    let change = thread::scope(|scope| {
+        scope.spawn(|| keep_resizing(&map, bits));
+        scope.spawn(|| rounds().for_each(|_| iterate(&map)));
+        scope.spawn(|| rounds().for_each(|_| iterate(&map)));
+        scope.spawn(|| churn(&map, tally, 6)).join().unwrap()
+    });
+    check_and_drop(map, RESIDENT.checked_add_signed(change).unwrap(), RESIDENT, tally);
+}
+
 #[test]
 fn iteration_sees_residents_exactly_once() {
     static TALLY: Tally = Tally::new();
-    let map = map_with_residents(Resizing::Manual, MIXED, RESIDENT, &TALLY);
-    let change = thread::scope(|scope| {
-        scope.spawn(|| keep_resizing(&map, 1..13));
-        scope.spawn(|| rounds().for_each(|_| iterate(&map)));
-        scope.spawn(|| rounds().for_each(|_| iterate(&map)));
-        scope.spawn(|| churn(&map, &TALLY, 6)).join().unwrap()
-    });
-    check_and_drop(map, RESIDENT.checked_add_signed(change).unwrap(), RESIDENT, &TALLY);
+    iteration_sees_residents_once(1..13, &TALLY);
+}
+
+/// At most every eighth bucket has an entry, so iterations skip what is empty.
+#[test]
+fn iteration_of_a_sparse_table_sees_residents_exactly_once() {
+    static TALLY: Tally = Tally::new();
+    iteration_sees_residents_once(15..18, &TALLY);
 }
 
 fn iterate(map: &Map) {

@@ -3,11 +3,12 @@
 use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use super::hash::{Hash, Scale};
 use super::head::Head;
 use super::memory;
+use super::occupancy::Occupancy;
 use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, Release};
 
@@ -31,6 +32,8 @@ struct Header {
     scale: Scale,
     /// The other array of a transition; null when there is none.
     partner: AtomicPtr<Header>,
+    /// Which buckets may have links, if iterations have asked for it; null otherwise. See `occupancy.rs`.
+    summary: AtomicPtr<Occupancy>,
 }
 
 /// A pointer to a bucket array that is alive during `'a`.
@@ -83,7 +86,13 @@ impl<'a> Array<'a> {
         let layout = Self::layout(bits).ok_or(failed)?;
         let header = memory::allocate_zeroed(layout).ok_or(failed)?.cast::<Header>();
         // SAFETY: fresh memory of sufficient size and alignment.
-        unsafe { header.write(Header { scale: Scale::of_bits(bits), partner: AtomicPtr::new(std::ptr::null_mut()) }) };
+        unsafe {
+            header.write(Header {
+                scale: Scale::of_bits(bits),
+                partner: AtomicPtr::new(null_mut()),
+                summary: AtomicPtr::new(null_mut()),
+            });
+        }
         let array = Self { header, alive: PhantomData };
         array.make_heads();
         Ok(array)
@@ -114,6 +123,8 @@ impl<'a> Array<'a> {
     /// Nobody may use the array any more, and it is freed once.
     pub(super) unsafe fn free(self) {
         let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
+        // SAFETY: as the caller vouches.
+        unsafe { self.free_occupancy() };
         // SAFETY: the caller gives it up; header and heads are valid, and nobody uses them afterwards. (Dropping them does nothing,
         // except that loom's atomics check that nobody does.)
         unsafe {
@@ -145,6 +156,11 @@ impl<'a> Array<'a> {
     #[inline(always)]
     pub(super) fn scale(self) -> Scale {
         self.header().scale
+    }
+
+    #[inline(always)]
+    pub(super) fn summary(self) -> &'a AtomicPtr<Occupancy> {
+        &self.header().summary
     }
 
     /// The binary logarithm of the number of buckets.
@@ -195,7 +211,7 @@ impl<'a> Array<'a> {
     }
 
     pub(super) fn set_partner(self, partner: Option<Array<'_>>) {
-        let header = partner.map_or(std::ptr::null_mut(), |array| array.header.as_ptr());
+        let header = partner.map_or(null_mut(), |array| array.header.as_ptr());
         // Release: pairs with the Acquire in `partner`.
         self.header().partner.store(header, Release);
     }

@@ -17,6 +17,7 @@ use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
+use super::array::Array;
 use super::hash::Scale;
 use super::head::{Head, Word};
 use super::table::Core;
@@ -26,6 +27,7 @@ use crate::mutation;
 /// Exclusive access to the chain that a hash belongs to. Unlocks when dropped.
 pub(super) struct Group<'g> {
     core: &'g Core,
+    array: Array<'g>,
     head: &'g Head,
     /// What `head` held when it was locked.
     word: Word,
@@ -35,6 +37,7 @@ pub(super) struct Group<'g> {
 }
 
 struct Fine<'g> {
+    array: Array<'g>,
     head: &'g Head,
     scale: Scale,
 }
@@ -80,7 +83,7 @@ impl Core {
         let array = self.array(guard);
         let (head, scale) = array.head_and_scale(hash);
         if let Some(word) = head.try_lock_if_settled() {
-            return Group { core: self, head, word, scale, fine: None };
+            return Group { core: self, array, head, word, scale, fine: None };
         }
         self.lock_chain_otherwise(hash, guard)
     }
@@ -92,10 +95,10 @@ impl Core {
             let array = self.array(guard);
             let head = array.head(hash);
             if mutation::is("ignore-transition") {
-                return Group { core: self, head, word: head.lock(), scale: array.scale(), fine: None };
+                return Group { core: self, array, head, word: head.lock(), scale: array.scale(), fine: None };
             }
             if let Some(word) = head.lock_if_settled() {
-                return Group { core: self, head, word, scale: array.scale(), fine: None };
+                return Group { core: self, array, head, word, scale: array.scale(), fine: None };
             }
             // In transition. No partner: the transition has ended since we looked, look again.
             let Some(partner) = array.partner() else { continue };
@@ -107,8 +110,8 @@ impl Core {
                 head.unlock(word);
                 continue;
             }
-            let fine = Fine { head: fine.head(hash), scale: fine.scale() };
-            return Group { core: self, head, word, scale: coarse.scale(), fine: Some(fine) };
+            let fine = Fine { array: fine, head: fine.head(hash), scale: fine.scale() };
+            return Group { core: self, array: coarse, head, word, scale: coarse.scale(), fine: Some(fine) };
         }
     }
 }
@@ -139,6 +142,10 @@ impl Group<'_> {
     /// Makes the chain lead to `to` at `place`, adjusts heads and summaries, and unlocks.
     #[inline(always)]
     pub(super) fn splice(self, place: Place, to: *mut Link, change: Change, hash: Hash) {
+        let is_late = mutation::is("mark-late");
+        if change == Change::Insert && !is_late {
+            self.mark_occupied(hash);
+        }
         if change == Change::Insert && place.before.is_some() && !mutation::is("unannounced") {
             self.announce(hash);
         }
@@ -147,7 +154,12 @@ impl Group<'_> {
             None => place.link(to),
             Some(_) => self.splice_in_transition(place, to, change, hash, word),
         }
+        let array = self.array;
         self.unlock(word);
+        if is_late {
+            // SAFETY: as in `mark_occupied`.
+            unsafe { array.mark_occupied(hash) };
+        }
     }
 
     #[cold]
@@ -173,6 +185,18 @@ impl Group<'_> {
         }
     }
 
+    /// Tells iterations of the buckets that are empty and about to have a link: see `occupancy.rs`.
+    #[inline(always)]
+    fn mark_occupied(&self, hash: Hash) {
+        if self.word.first().is_null() {
+            // SAFETY: the array was found under the guard that lives for `'g`.
+            unsafe { self.array.mark_occupied(hash) };
+        }
+        if let Some(fine) = &self.fine {
+            fine.mark_occupied(hash);
+        }
+    }
+
     /// Sets the summary bits of a link that is about to be reachable by another one: see the top of this file.
     #[cold]
     fn announce(&self, hash: Hash) {
@@ -186,6 +210,9 @@ impl Group<'_> {
 
     /// As [`Group::splice`], but keeps the lock. For groups that are not in transition.
     pub(super) fn splice_locked(&mut self, place: Place, to: *mut Link, change: Change, hash: Hash) {
+        if change == Change::Insert && !mutation::is("unmarked-rename") {
+            self.mark_occupied(hash);
+        }
         self.set_locked(place.updated(self.word, self.scale, to, change, hash));
         place.link(to);
     }
@@ -220,6 +247,16 @@ impl Group<'_> {
         self.head.unlock(word);
         held::leave(self.core);
         std::mem::forget(self);
+    }
+}
+
+impl Fine<'_> {
+    #[cold]
+    fn mark_occupied(&self, hash: Hash) {
+        if self.head.load().first().is_null() && !mutation::is("mark-coarse-only") {
+            // SAFETY: as in `Group::mark_occupied`.
+            unsafe { self.array.mark_occupied(hash) };
+        }
     }
 }
 

@@ -60,6 +60,11 @@ impl Hash {
         Self(mixed)
     }
 
+    /// The first hash of a bucket.
+    pub(super) const fn start_of_bucket(bucket: usize, scale: Scale) -> Self {
+        Self((bucket as u64) << (scale.shift + 4))
+    }
+
     /// The first hash after this one's bucket; `None` after the last bucket.
     pub(super) const fn end_of_bucket(self, scale: Scale) -> Option<u64> {
         let shift = scale.shift + 4;

@@ -4,6 +4,7 @@ use std::ptr::{NonNull, null_mut};
 
 use relativist_rcu::Guard;
 
+use super::occupancy::{Follower, Step};
 use super::{Hash, Link, Table};
 use crate::mutation;
 
@@ -16,14 +17,18 @@ pub struct Iter<'t> {
     from: u64,
     /// Where the bucket under way ends; `None` for the end of all hashes.
     end: Option<u64>,
+    /// Knows the way past empty buckets; `None` in a table that has few of them.
+    follower: Option<Follower<'t>>,
 }
 
 impl Table {
     /// Iterates in the order of the hashes, while updates and resizes go on.
     ///
     /// A link that is in the table throughout is seen exactly once, however often the table is resized meanwhile; one that
-    /// comes or goes meanwhile, or is [renamed](Table::rename), may be seen or not. Wait-free per step, but for the empty buckets on the way: a whole
-    /// iteration costs time proportional to buckets and links.
+    /// comes or goes meanwhile, or is [renamed](Table::rename), may be seen or not. Wait-free per step, but for the empty buckets
+    /// on the way: a whole iteration costs time proportional to buckets and links, and to links alone where a table of few links
+    /// for its buckets is iterated over again and again: the first iterations leave notes of where there are links, 1/64 of the
+    /// size of the buckets, for the next ones.
     pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t> {
         self.iter_from(0, guard)
     }
@@ -33,7 +38,13 @@ impl Table {
     /// The order of the hashes is the same for any size of the table. So an iteration may be broken off between two hashes and
     /// resumed at any later time by another one: together they see a link that is in the table throughout exactly once.
     pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
-        let mut iter = Iter { table: self, guard, next: null_mut(), from, end: None };
+        let array = self.core().array(guard);
+        let follower = array.is_sparse(self.len()).then(Follower::default);
+        if follower.is_some() {
+            // SAFETY: the guard lives for `'t`.
+            unsafe { array.prepare_occupancy() };
+        }
+        let mut iter = Iter { table: self, guard, next: null_mut(), from, end: None, follower };
         iter.enter_bucket();
         iter
     }
@@ -45,13 +56,17 @@ impl Table {
     /// is needed: a cursor is a hash, of which all smaller ones have been done with.
     pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<Link>)) -> Option<u64> {
         let mut last = None;
-        for (visited, link) in self.iter_from(cursor, guard).enumerate() {
+        let mut links = self.iter_from(cursor, guard);
+        let mut visited = 0;
+        while let Some(link) = links.next() {
             // SAFETY: reached within the section, as in `find`.
             let hash = unsafe { link.as_ref() }.hash();
             // Links of equal hash have no order that would last until the next call.
             if visited >= n && last.is_some_and(|last| last != hash) {
+                links.judge();
                 return Some(hash.get());
             }
+            visited += 1;
             last = Some(hash);
             visit(link);
         }
@@ -64,9 +79,27 @@ impl Iter<'_> {
     /// to its end.
     fn enter_bucket(&mut self) {
         let array = self.table.core().array(self.guard);
-        let from = Hash::from_mixed(self.from);
+        let mut from = Hash::from_mixed(self.from);
+        if let Some(follower) = &mut self.follower {
+            let bucket = from.bucket(array.scale());
+            // SAFETY: the guard lives for `'t`.
+            match unsafe { follower.step(array, bucket) } {
+                Step::Bucket(next) if next == bucket => {}
+                Step::Bucket(next) => from = Hash::start_of_bucket(next, array.scale()),
+                Step::End => return self.end = None,
+            }
+        }
+        self.from = from.get();
         self.next = array.head(from).load().first();
         self.end = from.end_of_bucket(array.scale());
+    }
+
+    /// See [`Follower::judge`].
+    fn judge(&mut self) {
+        if let Some(follower) = &mut self.follower {
+            // SAFETY: the guard lives for `'t`.
+            unsafe { follower.judge(self.table.core().array(self.guard)) };
+        }
     }
 }
 
@@ -90,7 +123,11 @@ impl Iterator for Iter<'_> {
             }
             self.next = null_mut();
             // After the last bucket `end` stays `None`.
-            self.from = self.end?;
+            let Some(end) = self.end else {
+                self.judge();
+                return None;
+            };
+            self.from = end;
             self.enter_bucket();
         }
     }

@@ -24,6 +24,7 @@ mod lookup;
 mod many;
 mod memory;
 mod multimap;
+mod occupancy;
 mod rename;
 mod table;
 mod transition;

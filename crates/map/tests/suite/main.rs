@@ -29,6 +29,7 @@ mod scan;
 mod serialized;
 mod sets;
 mod sizing;
+mod sparse;
 mod spread;
 #[path = "../support/tracked.rs"]
 mod tracked;

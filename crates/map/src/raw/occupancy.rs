@@ -1,0 +1,438 @@
+//! Which buckets of an array may have links, so that iterating over a sparse table costs by its links and not by its buckets: the
+//! list of potentially non-empty buckets of Mosberger's "Map Library Design Notes" (1996, section 2.4), as a bitmap of two levels
+//! for many threads.
+//!
+//! There is a bit for each bucket, and one above for each word of those. It is kept as lazily as can be:
+//!
+//! * *Installed* empty, by an iteration that finds the table sparse. A table that is dense, or that nobody iterates over, has
+//!   none, and its updates pay a load where they fill an empty bucket. From now on they also set the bits of that bucket (if
+//!   they aren't set), *before* anybody can find the new link.
+//! * *Opened* when a grace period has passed since: an update that didn't know of it was in a section that began before, and is
+//!   over.
+//! * *Filled* word by word, by the next iterations as they go: they set the bits of all buckets in which they find links, and the
+//!   word is good. A bucket that has links now got the first of them either from an update that set the bit, or before the
+//!   summary was opened: then whoever filled the word found some there, unless they were removed and the bucket was filled
+//!   again, by an update that set the bit.
+//! * *Never cleared:* removals don't touch it. An iteration that finds most of the bits that it follows stale puts an empty
+//!   summary in its place.
+//!
+//! During a resize an update sets the bits of both arrays that it changes. So what is argued here is a matter of one array
+//! and its heads: a bucket that an iteration skips is one whose head it could have found empty.
+
+use std::alloc::Layout;
+use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
+
+use relativist_rcu::{GracePeriod, defer_raw};
+
+use super::Hash;
+use super::array::Array;
+use super::head::Head;
+use super::memory;
+use crate::mutation;
+use crate::sync::{AcqRel, Acquire, AtomicBits, Relaxed, Release};
+
+/// Smaller arrays are iterated over in no time.
+const MIN_BUCKETS: usize = if cfg!(relativist_loom) { 4 } else { 1 << 12 };
+/// A table is sparse when it has fewer links than one for so many buckets.
+const SPARSE: usize = if cfg!(relativist_loom) { 2 } else { 8 };
+/// Bits in a word.
+const BITS: usize = u64::BITS as usize;
+
+/// The summary of an array.
+pub(super) struct Occupancy {
+    /// Begins when the array leads here: set once, by who has installed this.
+    grace: OnceLock<GracePeriod>,
+    /// 0 until the grace period has passed; from then on one more than the number of words that are good, from the first on.
+    progress: AtomicBits,
+    /// A bit for each bucket. Never set without the one in `words`.
+    buckets: Box<[AtomicBits]>,
+    /// A bit for each word of `buckets`.
+    words: Box<[AtomicBits]>,
+}
+
+impl<'a> Array<'a> {
+    /// Whether an iteration over so many links should skip empty buckets.
+    pub(super) fn is_sparse(self, links: usize) -> bool {
+        self.len() >= MIN_BUCKETS && links < self.len() / SPARSE
+    }
+
+    /// # Safety
+    ///
+    /// The caller is in a read section that lasts for `'a`.
+    #[inline]
+    pub(super) unsafe fn occupancy(self) -> Option<&'a Occupancy> {
+        // Acquire: pairs with the Release in `replace_occupancy`.
+        let occupancy = self.summary().load(Acquire);
+        // SAFETY: freed with the array, or a grace period after it was replaced.
+        unsafe { occupancy.as_ref() }
+    }
+
+    /// To be called by an update before the link that it puts into an empty bucket can be found.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Array::occupancy`].
+    #[inline]
+    pub(super) unsafe fn mark_occupied(self, hash: Hash) {
+        // SAFETY: as the caller vouches.
+        if let Some(occupancy) = unsafe { self.occupancy() } {
+            occupancy.mark(hash.bucket(self.scale()));
+        }
+    }
+
+    /// Sees to it that there is a summary that can be followed, if not yet by the iteration that begins now.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Array::occupancy`].
+    #[cold]
+    pub(super) unsafe fn prepare_occupancy(self) {
+        // SAFETY: as the caller vouches.
+        match unsafe { self.occupancy() } {
+            Some(occupancy) => occupancy.open_if_known(),
+            // SAFETY: as the caller vouches.
+            None => unsafe { self.replace_occupancy(None) },
+        }
+    }
+
+    /// Puts an empty summary in the place of `old`. Without memory for it, or if somebody else has done it, nothing is done.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Array::occupancy`].
+    #[cold]
+    unsafe fn replace_occupancy(self, old: Option<&'a Occupancy>) {
+        let Some(new) = Occupancy::allocate(self.len()) else { return };
+        let old = old.map_or(null_mut(), |old| std::ptr::from_ref(old).cast_mut());
+        // Release: pairs with the Acquire in `occupancy`.
+        if self.summary().compare_exchange(old, new.as_ptr(), Release, Relaxed).is_err() {
+            // SAFETY: nobody knows it.
+            return unsafe { Occupancy::free(new) };
+        }
+        // SAFETY: installed, and we are in a read section.
+        let new = unsafe { new.as_ref() };
+        // After the installation: updates of sections that begin from here on find it.
+        new.grace.set(GracePeriod::start()).expect("only who has installed it sets it");
+        if let Some(old) = NonNull::new(old) {
+            // SAFETY: just replaced by us, by nobody else.
+            unsafe { Occupancy::retire(old) };
+        }
+    }
+
+    /// Frees the summary with the array.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the array any more.
+    pub(super) unsafe fn free_occupancy(self) {
+        // Acquire: pairs with the Release in `replace_occupancy`.
+        if let Some(occupancy) = NonNull::new(self.summary().load(Acquire)) {
+            // SAFETY: found by way of the array only.
+            unsafe { Occupancy::free(occupancy) };
+        }
+    }
+}
+
+impl Occupancy {
+    fn allocate(buckets: usize) -> Option<NonNull<Self>> {
+        let words = buckets.div_ceil(BITS);
+        let occupancy = Self {
+            grace: OnceLock::new(),
+            progress: AtomicBits::new(0),
+            buckets: zeroed(words)?,
+            words: zeroed(words.div_ceil(BITS))?,
+        };
+        let memory = memory::allocate_zeroed(Layout::new::<Self>())?.cast();
+        // SAFETY: fresh memory of this layout.
+        unsafe { memory.write(occupancy) };
+        Some(memory)
+    }
+
+    /// # Safety
+    ///
+    /// It came from [`Occupancy::allocate`], nobody uses it any more, and it is freed once.
+    unsafe fn free(occupancy: NonNull<Self>) {
+        // SAFETY: valid, and given up by the caller.
+        unsafe { occupancy.drop_in_place() };
+        // SAFETY: allocated with this layout.
+        unsafe { memory::free(occupancy.cast(), Layout::new::<Self>()) };
+    }
+
+    /// # Safety
+    ///
+    /// No array leads to it any more, and nobody else frees it.
+    unsafe fn retire(occupancy: NonNull<Self>) {
+        if mutation::is("free-occupancy-at-once") {
+            // SAFETY: none; that is the point.
+            return unsafe { Self::free(occupancy) };
+        }
+        // SAFETY: readers and updates find it by way of the array within a section; it is freed once.
+        unsafe {
+            let bytes = occupancy.as_ref().buckets.len() * size_of::<AtomicBits>();
+            defer_raw(occupancy.cast(), bytes, |occupancy| Self::free(occupancy.cast()));
+        }
+    }
+
+    fn progress(&self) -> usize {
+        if mutation::is("ignore-progress") {
+            return self.buckets.len() + 1;
+        }
+        // Acquire: pairs with the Release in `open_if_known` and `fill`: the bits that make the words good are seen.
+        self.progress.load(mutation::unless("relaxed-progress", Acquire)) as usize
+    }
+
+    /// Opens the summary for being filled and followed when all updates know of it.
+    fn open_if_known(&self) {
+        let is_known = || self.grace.get().is_some_and(GracePeriod::has_passed) || mutation::is("skip-occupancy-grace");
+        if self.progress() == 0 && is_known() {
+            // Release: pairs with the Acquire in `progress`: what the sections have done that the grace period has waited for is
+            // seen. If it fails, somebody else has opened it.
+            let _ = self.progress.compare_exchange(0, 1, Release, Relaxed);
+        }
+    }
+
+    /// Sets the bits of a bucket.
+    fn mark(&self, bucket: usize) {
+        let (word, bit) = (bucket / BITS, 1 << (bucket % BITS));
+        // Acquire: pairs with the Release in `set`: the bit above was set before.
+        if self.buckets[word].load(Acquire) & bit == 0 {
+            self.set(word, bit);
+        }
+    }
+
+    #[cold]
+    fn set(&self, word: usize, bits: u64) {
+        // Relaxed: whoever has to see it has a later store of ours for it, of a bit below or of the link.
+        self.words[word / BITS].fetch_or(1 << (word % BITS), Relaxed);
+        // Release: pairs with the Acquire in `mark`.
+        self.buckets[word].fetch_or(bits, Release);
+    }
+
+    /// Makes a word good: the first that isn't.
+    fn fill(&self, word: usize, heads: &[Head]) {
+        let heads = heads[word * BITS..].iter().take(BITS).enumerate();
+        let bits = heads.fold(0, |bits, (n, head)| bits | u64::from(!head.load().first().is_null()) << n);
+        if bits != 0 {
+            self.set(word, bits);
+        }
+        // AcqRel: Release pairs with the Acquire in `progress`; Acquire keeps what others have filled before. If it fails,
+        // somebody else has filled it.
+        let _ = self.progress.compare_exchange(word as u64 + 1, word as u64 + 2, AcqRel, Relaxed);
+    }
+
+    /// Whether it can tell what comes from this bucket on: its word is good, or the next to be filled.
+    fn covers(&self, bucket: usize) -> bool {
+        bucket / BITS < self.progress()
+    }
+
+    /// The first bucket from this one on, which must be covered, that may have links. Fills the words on the way.
+    fn next(&self, mut bucket: usize, heads: &[Head]) -> Option<usize> {
+        while bucket < heads.len() {
+            let word = bucket / BITS;
+            if word + 1 == self.progress() {
+                self.fill(word, heads);
+            }
+            // Relaxed: who must not miss a bit has seen the progress, or something that happened after the bit was set.
+            let bits = self.buckets[word].load(Relaxed) & !0 << (bucket % BITS);
+            if bits != 0 {
+                return Some(word * BITS + bits.trailing_zeros() as usize);
+            }
+            bucket = self.next_word(word + 1) * BITS;
+        }
+        None
+    }
+
+    /// The first word from this one on that has bits or is not good; all before it are good.
+    fn next_word(&self, mut word: usize) -> usize {
+        let good = self.progress() - 1;
+        while word < good {
+            // Relaxed: as in `next`.
+            let bits = self.words[word / BITS].load(Relaxed) & !0 << (word % BITS);
+            if bits != 0 {
+                return good.min(word / BITS * BITS + bits.trailing_zeros() as usize);
+            }
+            word = (word / BITS + 1) * BITS;
+        }
+        good
+    }
+}
+
+fn zeroed(words: usize) -> Option<Box<[AtomicBits]>> {
+    let mut zeroed = Vec::new();
+    zeroed.try_reserve_exact(words).ok()?;
+    zeroed.resize_with(words, || AtomicBits::new(0));
+    Some(zeroed.into_boxed_slice())
+}
+
+/// An iteration's view of summaries: the one that it follows, and how well that served it.
+#[derive(Default)]
+pub(super) struct Follower<'a> {
+    occupancy: Option<&'a Occupancy>,
+    followed: usize,
+    stale: usize,
+}
+
+/// What comes next in an iteration.
+pub(super) enum Step {
+    /// This bucket, as far as is known.
+    Bucket(usize),
+    /// No bucket that has links.
+    End,
+}
+
+impl<'a> Follower<'a> {
+    /// Where to go on, from a bucket that has not been looked at.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Array::occupancy`].
+    pub(super) unsafe fn step(&mut self, array: Array<'a>, bucket: usize) -> Step {
+        // SAFETY: as the caller vouches.
+        let covering = unsafe { array.occupancy() }.filter(|occupancy| occupancy.covers(bucket));
+        let Some(occupancy) = covering else { return Step::Bucket(bucket) };
+        if !self.occupancy.is_some_and(|its| std::ptr::eq(its, occupancy)) {
+            *self = Self { occupancy: Some(occupancy), followed: 0, stale: 0 };
+        }
+        let Some(next) = occupancy.next(bucket, array.all()) else { return Step::End };
+        self.followed += 1;
+        self.stale += usize::from(array.all()[next].load().first().is_null());
+        Step::Bucket(next)
+    }
+
+    /// Called when the iteration ends or is broken off: has the summary made anew if most of it was of no use. Not for a few
+    /// bits, because that costs the next iteration a look at all buckets.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Array::occupancy`].
+    pub(super) unsafe fn judge(&mut self, array: Array<'a>) {
+        let Self { occupancy, followed, stale } = std::mem::take(self);
+        if let Some(occupancy) = occupancy.filter(|its| stale > followed / 2 && stale >= its.buckets.len() / 16) {
+            // SAFETY: as the caller vouches. (If the array has another one, because of a resize, nothing happens.)
+            unsafe { array.replace_occupancy(Some(occupancy)) };
+        }
+    }
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use relativist_rcu::{read, wait_for_readers};
+
+    use super::*;
+    use crate::policy::Resizing;
+    use crate::raw::{Entry, Link, Table};
+
+    const BUCKETS: usize = 1 << 14;
+
+    /// Links are leaked: there are few.
+    fn table(links: u64) -> Table {
+        let table = Table::new(BUCKETS, Resizing::Manual, |_| ()).unwrap();
+        (0..links).for_each(|n| insert(&table, n));
+        table
+    }
+
+    fn insert(table: &Table, n: u64) {
+        let link = Box::leak(Box::new(Link::new(Hash::new(n))));
+        let guard = read();
+        let Entry::Vacant(entry) = table.entry(Hash::new(n), |_| false, &guard) else { unreachable!() };
+        // SAFETY: a fresh link that is never freed.
+        unsafe { entry.insert(NonNull::from(link)) };
+    }
+
+    fn remove(table: &Table, n: u64) {
+        let guard = read();
+        let Entry::Occupied(entry) = table.entry(Hash::new(n), |_| true, &guard) else { panic!("{n} is lost") };
+        entry.remove();
+    }
+
+    /// How far the summary has come, if there is one, after an iteration that has to find so many links.
+    #[track_caller]
+    fn iterate(table: &Table, links: usize) -> Option<usize> {
+        let guard = read();
+        assert_eq!(table.iter(&guard).count(), links);
+        // SAFETY: the guard lives.
+        unsafe { table.core().array(&guard).occupancy() }.map(Occupancy::progress)
+    }
+
+    /// So many bits are set of the buckets, and of the words above.
+    fn bits(table: &Table) -> (u32, u32) {
+        let guard = read();
+        // SAFETY: the guard lives.
+        let occupancy = unsafe { table.core().array(&guard).occupancy() }.expect("there is one");
+        let count = |words: &[AtomicBits]| words.iter().map(|word| word.load(Relaxed).count_ones()).sum();
+        (count(&occupancy.buckets), count(&occupancy.words))
+    }
+
+    const ALL: Option<usize> = Some(BUCKETS / BITS + 1);
+
+    #[test]
+    fn is_installed_opened_filled_and_followed() {
+        let table = table(100);
+        assert_eq!(iterate(&table, 100), Some(0));
+        wait_for_readers();
+        assert_eq!(iterate(&table, 100), ALL);
+        let stats = table.stats();
+        let occupied = (stats.buckets - stats.chain_lengths[0]) as u32;
+        assert_eq!(bits(&table).0, occupied);
+        assert!(bits(&table).1 <= occupied);
+        insert(&table, 1000);
+        assert_eq!(iterate(&table, 101), ALL);
+    }
+
+    #[test]
+    fn is_not_opened_while_an_update_may_not_know_of_it() {
+        let table = table(100);
+        let old = read();
+        iterate(&table, 100);
+        std::thread::scope(|scope| {
+            let others = scope.spawn(|| (0..10).map(|_| iterate(&table, 100)).collect::<Vec<_>>());
+            assert_eq!(others.join().unwrap(), [Some(0); 10]);
+        });
+        drop(old);
+        wait_for_readers();
+        assert_eq!(iterate(&table, 100), ALL);
+    }
+
+    #[test]
+    fn is_not_made_for_dense_or_small_tables() {
+        let table = table(BUCKETS as u64 / 8);
+        assert_eq!(iterate(&table, BUCKETS / 8), None);
+        (0..BUCKETS as u64 / 8).for_each(|n| remove(&table, n));
+        table.resize_to(MIN_BUCKETS / 2).unwrap();
+        assert_eq!(iterate(&table, 0), None);
+        table.resize_to(MIN_BUCKETS).unwrap();
+        assert_eq!(iterate(&table, 0), Some(0));
+    }
+
+    #[test]
+    fn is_made_anew_when_most_of_it_is_stale() {
+        let table = table(1000);
+        iterate(&table, 1000);
+        wait_for_readers();
+        assert_eq!(iterate(&table, 1000), ALL);
+        let before = bits(&table);
+        (0..400).for_each(|n| remove(&table, n));
+        assert_eq!(iterate(&table, 600), ALL);
+        assert_eq!(bits(&table), before, "removals clear nothing, and less than half is not enough");
+        (400..900).for_each(|n| remove(&table, n));
+        assert_eq!(iterate(&table, 100), Some(0), "a new one");
+        assert_eq!(bits(&table), (0, 0));
+        wait_for_readers();
+        assert_eq!(iterate(&table, 100), ALL);
+        assert!(bits(&table).0 <= 100);
+    }
+
+    /// Pieces of an iteration fill it as well.
+    #[test]
+    fn is_filled_by_scans() {
+        let table = table(100);
+        iterate(&table, 100);
+        wait_for_readers();
+        let mut next = Some(0);
+        while let Some(cursor) = next {
+            next = table.scan(cursor, 1, &read(), |_| ());
+        }
+        assert_eq!(iterate(&table, 100), ALL);
+    }
+}

@@ -39,6 +39,7 @@
 //! | to | there is |
 //! |---|---|
 //! | look up | [`get`](HashMap::get), [`get_key_value`](HashMap::get_key_value), [`contains_key`](HashMap::contains_key), by whatever is [`Equivalent`] to the key |
+//! | look up the same key again and again | [`Pinned::cached`] |
 //! | look up many keys at once | [`get_many`](HashMap::get_many), [`get_each`](HashMap::get_each) |
 //! | insert or replace | [`insert`](HashMap::insert), or [`checked_insert`](HashMap::checked_insert), which reports exhaustion of memory |
 //! | insert what is absent | [`try_insert`](HashMap::try_insert), [`get_or_insert`](HashMap::get_or_insert), [`get_or_insert_with`](HashMap::get_or_insert_with) |
@@ -94,6 +95,7 @@ mod access;
 mod atomic;
 mod builder;
 mod bulk;
+mod cached;
 mod collect;
 mod counter;
 pub mod design;
@@ -122,6 +124,7 @@ pub use access::{ExhaustedError, OccupiedError};
 pub use atomic::{Change, CompareExchangeError};
 pub use builder::{BuildError, Builder};
 pub use bulk::{Drain, ExtractIf};
+pub use cached::Cached;
 pub use equivalent::Equivalent;
 pub use iter::{IntoIter, Iter, Keys, Values};
 pub use map::HashMap;

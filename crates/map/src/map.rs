@@ -79,6 +79,13 @@ use crate::stats::Stats;
 /// Memory: an entry takes one allocation of 16 bytes plus key and value, and 11 to 32 bytes of buckets (up to 64 after many have
 /// been removed).
 ///
+/// # Keys
+///
+/// Hashing and comparing are compiled for the type of the key. Keys of a fixed size, integers and byte arrays, take a few loads
+/// to compare, from memory that the lookup has fetched with the link anyway. Keys behind a pointer, `String` or `Box<[u8]>`,
+/// cost a cache miss more and the call of a comparison that finds out the length as it goes (Mosberger, "Map Library Design Notes",
+/// 1996, section 3; `benches/key_size.rs`). Where one key is looked up many times in a row, [`Pinned::cached`] saves hashing it.
+///
 /// # Bounds
 ///
 /// Replaced and removed entries are dropped after a grace period, on whatever thread gets to it: updates need keys and

@@ -50,6 +50,12 @@ impl Clone for Array<'_> {
 
 impl Copy for Array<'_> {}
 
+impl PartialEq for Array<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.header == other.header
+    }
+}
+
 /// An [`Array`] as it is stored.
 pub(super) struct AtomicArray(AtomicPtr<Header>);
 

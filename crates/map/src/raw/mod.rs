@@ -18,6 +18,7 @@ mod hand;
 mod hash;
 mod head;
 mod held;
+mod hit;
 mod iter;
 mod link;
 mod lookup;
@@ -32,6 +33,7 @@ mod update;
 
 pub use array::AllocError;
 pub use hash::Hash;
+pub(crate) use hit::Hit;
 pub use iter::Iter;
 pub use link::Link;
 pub use multimap::FindAll;

@@ -6,6 +6,7 @@ mod allocation;
 mod atomic;
 #[path = "../support/beside.rs"]
 mod beside;
+mod cached;
 mod cases;
 mod collections;
 mod drops;

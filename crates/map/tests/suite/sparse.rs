@@ -106,7 +106,7 @@ impl Pair {
 }
 
 fn check(hashing: Hashing) {
-    let config = Config { cases: 40, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 24, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let result = runner.run(&operations(), |operations| {
         let mut pair = Pair::new(hashing);
@@ -154,7 +154,7 @@ fn beside_updates_and_resizes() {
         }
     };
     beside(disturb, || {
-        for round in 0..300 {
+        for round in 0..150 {
             let own = 2000 + round % 7;
             map.pin().insert(own, !own);
             let (mut residents, mut seen_own) = (0, 0);

@@ -1,6 +1,6 @@
 //! How long single operations take, the longest above all, and how much of that is due to the scheduler.
 //!
-//! Each operation is timed by itself, which adds some 25 ns. After one that took longer than [`SUSPICIOUS`] the thread asks
+//! Each operation is timed by itself, which adds some 25 ns. After one that took longer than 10 µs the thread asks
 //! Linux how long it has been waiting for a CPU while it could have run (the second number of
 //! `/proc/thread-self/schedstat`), and subtracts what has been added since it last asked. Time that a thread slept for a
 //! lock is not subtracted, nor is time that a hypervisor took, of which the row "harness alone" gives an idea.

@@ -20,8 +20,7 @@ pub const BATCH: u64 = 1024;
 
 /// A contender where nothing but lookups is measured.
 ///
-/// All adapters are; one that looks up many keys in one call would implement this trait itself, and be returned from
-/// [`Table::lookups`] of its table.
+/// All adapters are. One that looks up many keys in one call would implement this trait itself, and be returned from [`Table::lookups`] of its table.
 pub trait Lookups: Send + Sync {
     /// Its name.
     fn name(&self) -> &'static str;

@@ -23,11 +23,14 @@ const NAMES_WIDTH: u32 = 165;
 const LABELS_WIDTH: u32 = 105;
 const ABOVE_PANEL: u32 = 34;
 const BELOW_PANEL: u32 = 56;
-const HEADER: u32 = 66;
+const KEY_WIDTH: u32 = 165;
 const LINE: u32 = 16;
 
 /// Bars that are so many times as long as our longest are cut, or nothing could be told of the others.
 const CUT: f64 = 5.0;
+
+const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: quartiles; figures: median, and how many times \
+                           ours that is (of a handle: our handle).";
 
 /// Ours and those of rivals, from few to many threads.
 const OURS: [RGBColor; 3] = [RGBColor(120, 178, 232), RGBColor(38, 118, 190), RGBColor(16, 72, 128)];
@@ -121,13 +124,24 @@ fn draw_picture(path: &Path, contests: &[&Contest<Setting>], caption: &str) -> D
     let rows: Vec<&[Panel<'_>]> = panels.chunks(across).collect();
     let heights: Vec<u32> = rows.iter().map(|row| row.iter().map(Panel::height).max().unwrap_or(0)).collect();
     let width = PANEL_WIDTH * across as u32;
-    let lines = wrapped(caption, (width / 7) as usize);
-    let height = HEADER + heights.iter().sum::<u32>() + LINE * lines.len() as u32 + 16;
+    let (explanation, caption) = (wrapped(EXPLANATION, width), wrapped(caption, width));
+    let keys = keys(&panels);
+    let keys: Vec<_> = keys.chunks((width / KEY_WIDTH) as usize).collect();
+    let header = 12 + LINE * (explanation.len() + keys.len()) as u32 + 14;
+    let height = header + heights.iter().sum::<u32>() + LINE * caption.len() as u32 + 16;
 
     let root = SVGBackend::new(path, (width, height)).into_drawing_area();
     root.fill(&WHITE)?;
-    draw_header(&root, &panels)?;
-    let mut top = HEADER;
+    draw_lines(&root, 12, &explanation)?;
+    for (line, keys) in keys.iter().enumerate() {
+        let top = (18 + LINE * (explanation.len() + line) as u32) as i32;
+        for (place, (colour, name)) in keys.iter().enumerate() {
+            let left = 12 + (KEY_WIDTH * place as u32) as i32;
+            root.draw(&Rectangle::new([(left, top), (left + 12, top + 10)], colour.filled()))?;
+            root.draw(&Text::new(name.as_str(), (left + 18, top - 1), ("sans-serif", 12).into_font().color(&INK)))?;
+        }
+    }
+    let mut top = header;
     for (row, height) in rows.into_iter().zip(heights) {
         for (place, panel) in row.iter().enumerate() {
             let left = place as u32 * PANEL_WIDTH;
@@ -136,35 +150,32 @@ fn draw_picture(path: &Path, contests: &[&Contest<Setting>], caption: &str) -> D
         }
         top += height;
     }
-    for (number, line) in lines.iter().enumerate() {
-        let at = (12, (top + 8 + LINE * number as u32) as i32);
-        root.draw(&Text::new(line.as_str(), at, ("sans-serif", 12).into_font().color(&INK)))?;
-    }
+    draw_lines(&root, top + 8, &caption)?;
     root.present()?;
     Ok(())
 }
 
-/// What the bars mean, once for all panels.
-fn draw_header(root: &Area<'_>, panels: &[Panel<'_>]) -> Drawn {
-    let ink = ("sans-serif", 13).into_font().color(&INK);
-    let text = "Shorter is better. Bars: median over rounds; lines: quartiles; figures: median, and how many times ours that is.";
-    root.draw(&Text::new(text, (12, 12), ink.clone()))?;
+fn draw_lines(root: &Area<'_>, top: u32, lines: &[String]) -> Drawn {
+    for (number, line) in lines.iter().enumerate() {
+        let at = (12, (top + LINE * number as u32) as i32);
+        root.draw(&Text::new(line.as_str(), at, ("sans-serif", 12).into_font().color(&INK)))?;
+    }
+    Ok(())
+}
+
+/// What colours mean, once for all panels.
+fn keys(panels: &[Panel<'_>]) -> Vec<(RGBColor, String)> {
     let mut threads: Vec<&str> = Vec::new();
     for label in panels.iter().flat_map(|panel| &panel.labels) {
         if !threads.contains(&label.as_str()) {
             threads.push(label);
         }
     }
-    let mut left = 12;
-    for (series, label) in threads.iter().enumerate() {
-        for (colours, name) in [(OURS, "relativist"), (RIVALS, "others")] {
-            let colour = colours[series.min(2)];
-            root.draw(&Rectangle::new([(left, 38), (left + 14, 50)], colour.filled()))?;
-            root.draw(&Text::new(format!("{name}, {label}"), (left + 20, 37), ink.clone()))?;
-            left += 160;
-        }
-    }
-    Ok(())
+    let key = |(series, label): (usize, &&str)| {
+        [(OURS, "relativist"), (RIVALS, "others")]
+            .map(|(colours, name)| (colours[series.min(2)], format!("{name}, {label}")))
+    };
+    threads.iter().enumerate().flat_map(key).collect()
 }
 
 fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Drawn {
@@ -231,8 +242,10 @@ fn significant_tick(value: f64, limit: f64) -> String {
     if limit >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
-/// Lines of at most `width` characters, broken at spaces where there are any.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+/// Lines that fit `pixels`, broken at spaces where there are any.
+fn wrapped(text: &str, pixels: u32) -> Vec<String> {
+    // No character of the small print is wider on the average.
+    let width = (pixels / 7) as usize;
     let mut lines = Vec::new();
     for paragraph in text.lines() {
         let mut line = String::new();
@@ -302,7 +315,7 @@ mod tests {
 
     #[test]
     fn lines_are_broken_at_spaces() {
-        assert_eq!(wrapped("one two three\nfour", 8), ["one two", "three", "four"]);
-        assert_eq!(wrapped("incompressible", 3), ["incompressible"]);
+        assert_eq!(wrapped("one two three\nfour", 8 * 7), ["one two", "three", "four"]);
+        assert_eq!(wrapped("incompressible", 3 * 7), ["incompressible"]);
     }
 }

@@ -88,11 +88,11 @@ pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
             called.push("harness alone");
             let of = |metric, unit| (Setting { metric: Some(metric), ..setting.clone() }, unit);
             let metrics = [
-                of(Metric::P50, "ns"),
-                of(Metric::P99, "ns"),
-                of(Metric::P999, "ns"),
-                of(Metric::Longest, "us"),
-                of(Metric::LongestScheduled, "us"),
+                of(Metric::P50, "ns per insertion"),
+                of(Metric::P99, "ns per insertion"),
+                of(Metric::P999, "ns per insertion"),
+                of(Metric::Longest, "us per insertion"),
+                of(Metric::LongestScheduled, "us per insertion"),
             ];
             let contests = hold_several(metrics, &called, args.rounds, bar, |contender, _| {
                 let latencies = match names.get(contender) {

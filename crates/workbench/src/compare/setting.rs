@@ -133,7 +133,7 @@ impl Setting {
             Work::Remove => "Removing all keys one by one",
             Work::Clear => "Removing all entries at once",
             Work::Iterate => "Iterating",
-            Work::Memory => "Memory, from so many entries to twice as many",
+            Work::Memory => "Memory while the entries double",
             Work::Churn => "Replacing entries beside a slow reader",
         };
         let matrix = match (self.distribution, self.updates_percent) {

@@ -11,6 +11,8 @@ enum Want {
     Ahead,
     /// The rival takes at least so many times as long.
     Ratio(f64),
+    /// It takes at most so many times as long: one of our own that is meant to be faster.
+    Faster(f64),
     /// Our own value is at most this.
     AtMost(f64),
 }
@@ -27,6 +29,7 @@ pub fn judge(contest: &mut Contest<Setting>) {
         let (wanted, met) = match want {
             Want::Ahead => ("> 1".into(), ratio > 1.0),
             Want::Ratio(least) => (format!(">= {}", significant(least)), ratio >= least),
+            Want::Faster(most) => (format!("<= {}", significant(most)), ratio <= most),
             Want::AtMost(most) => (format!("<= {}", significant(most)), value <= most),
         };
         standing.verdict = Some(Verdict { wanted, met });
@@ -34,6 +37,7 @@ pub fn judge(contest: &mut Contest<Setting>) {
 }
 
 const OUR_HANDLE: &str = "relativist, handle";
+const OUR_BATCHES: &str = "relativist, get_many(32)";
 
 fn wanted(setting: &Setting, name: &str) -> Option<Want> {
     let two_threads = setting.threads == 2;
@@ -45,6 +49,7 @@ fn wanted(setting: &Setting, name: &str) -> Option<Want> {
             (Work::Hit, "scc::HashIndex") => Some(Want::Ratio(1.3)),
             (Work::Miss, "scc::HashIndex") => Some(Want::Ratio(1.5)),
             (Work::Hit, "papaya") => Some(Want::Ratio(2.0)),
+            (Work::Hit, OUR_BATCHES) if setting.entries == 1 << 23 => Some(Want::Faster(1.0 / 1.5)),
             _ => rival.then_some(Want::Ahead),
         },
         Work::Matrix => match (setting.updates_percent, name) {
@@ -109,6 +114,9 @@ mod tests {
             None,
         ];
         assert_eq!(judged(Setting::new(Work::Hit, Kind::U64, 8), &values), expected);
+        let large = Setting::new(Work::Hit, Kind::U64, 1 << 23);
+        let batches = [("relativist", 150.0), ("relativist, get_many(32)", 99.0)];
+        assert_eq!(judged(large, &batches), [None, target("<= 0.67", true)]);
         let many = Setting { threads: 4, ..Setting::new(Work::Hit, Kind::U64, 8) };
         assert_eq!(judged(many, &values)[2], None);
     }

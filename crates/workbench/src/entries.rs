@@ -35,6 +35,9 @@ pub trait Key: Borrow<Self::View> + Hash + Ord + Clone + Debug + Send + Sync + '
     /// What is borrowed for a lookup.
     type View: Hash + Ord + ?Sized;
 
+    /// A key for lookups, which needs no allocation.
+    type Probe: Borrow<Self::View>;
+
     /// Key number `index`.
     fn of(index: u64) -> Self;
 
@@ -47,12 +50,19 @@ pub trait Key: Borrow<Self::View> + Hash + Ord + Clone + Debug + Send + Sync + '
         self.borrow()
     }
 
-    /// Calls `look` with key number `index`, without allocating it.
-    fn with<R>(index: u64, look: impl FnOnce(&Self::View) -> R) -> R;
+    /// Key number `index`, for lookups.
+    fn probe(index: u64) -> Self::Probe;
+
+    /// Calls `look` with key number `index`.
+    #[inline(always)]
+    fn with<R>(index: u64, look: impl FnOnce(&Self::View) -> R) -> R {
+        look(Self::probe(index).borrow())
+    }
 }
 
 impl Key for u64 {
     type View = Self;
+    type Probe = Self;
 
     #[inline(always)]
     fn of(index: u64) -> Self {
@@ -65,8 +75,22 @@ impl Key for u64 {
     }
 
     #[inline(always)]
-    fn with<R>(index: u64, look: impl FnOnce(&Self) -> R) -> R {
-        look(&scramble(index))
+    fn probe(index: u64) -> Self {
+        scramble(index)
+    }
+}
+
+/// The letters of a string key, of which not all may be part of it.
+#[derive(Debug)]
+pub struct Letters {
+    all: [u8; 31],
+    len: usize,
+}
+
+impl Borrow<[u8]> for Letters {
+    #[inline(always)]
+    fn borrow(&self) -> &[u8] {
+        &self.all[..self.len]
     }
 }
 
@@ -74,6 +98,7 @@ impl Key for u64 {
 /// rather than read from an array that would compete with the table for the caches.
 impl Key for Box<[u8]> {
     type View = [u8];
+    type Probe = Letters;
 
     #[inline]
     fn of(index: u64) -> Self {
@@ -86,12 +111,12 @@ impl Key for Box<[u8]> {
     }
 
     #[inline(always)]
-    fn with<R>(index: u64, look: impl FnOnce(&[u8]) -> R) -> R {
+    fn probe(index: u64) -> Letters {
         let number = scramble(index);
-        let mut letters = *b"................relativisticrcu.";
-        letters[..8].copy_from_slice(&spell((number >> 32) as u32));
-        letters[8..16].copy_from_slice(&spell(number as u32));
-        look(&letters[..16 + (number % 16) as usize])
+        let mut all = *b"................relativisticrcu";
+        all[..8].copy_from_slice(&spell((number >> 32) as u32));
+        all[8..16].copy_from_slice(&spell(number as u32));
+        Letters { all, len: 16 + (number % 16) as usize }
     }
 }
 

@@ -7,6 +7,7 @@ use relativist_rcu::Guard;
 use super::occupancy::{Follower, Step};
 use super::{Hash, Link, Table};
 use crate::mutation;
+use crate::prefetch::prefetch;
 
 /// The links of a table in the order of their hashes; see [`Table::iter`].
 pub struct Iter<'t> {
@@ -75,6 +76,9 @@ impl Table {
 }
 
 impl Iter<'_> {
+    /// In buckets; some memory accesses' worth.
+    const AHEAD: usize = 32;
+
     /// Enters the bucket that `from` falls into, in whatever array is the present one: its chain holds all links from there
     /// to its end.
     fn enter_bucket(&mut self) {
@@ -88,6 +92,12 @@ impl Iter<'_> {
                 Step::Bucket(next) => from = Hash::start_of_bucket(next, array.scale()),
                 Step::End => return self.end = None,
             }
+        }
+        // Links lie anywhere in memory, so they are asked for well before their bucket is reached.
+        if self.follower.is_none()
+            && let Some(head) = array.all().get(from.bucket(array.scale()) + Self::AHEAD)
+        {
+            prefetch(head.load().first());
         }
         self.from = from.get();
         self.next = array.head(from).load().first();

@@ -1,15 +1,18 @@
 //! The relativistic hash table of this project.
 
+use std::array::from_fn;
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use relativist::{HashMap, Pinned, Resizing};
 
 use super::hashers::{Foldhash, TableHasher};
 use super::{Handle, Lookup, Observation, Resize, Table, View};
-use crate::compare::loops::Lookups;
+use crate::compare::loops::{BATCH, Lookups};
 use crate::entries::{Key, Value};
+use crate::keys::Indices;
 
 /// A guard per operation.
 #[derive(Debug)]
@@ -91,7 +94,7 @@ impl<K: Key, V: Value, H: TableHasher> Table for Relativist<K, V, H> {
     }
 
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
-        vec![Arc::clone(&self) as _, Arc::new(Handle(self))]
+        vec![Arc::clone(&self) as _, Arc::new(Handle(Arc::clone(&self))), Arc::new(Batched(self))]
     }
 }
 
@@ -119,5 +122,52 @@ impl<K: Key, V: Value, H: TableHasher> Lookup for Handle<Relativist<K, V, H>> {
     #[inline(always)]
     fn get(pinned: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
         pinned.get(key).copied()
+    }
+}
+
+/// Lookups of 32 keys at a time, with a guard for each 32.
+struct Batched<T>(Arc<T>);
+
+impl<K: Key, V: Value, H: TableHasher> Batched<Relativist<K, V, H>> {
+    /// Looks up a batch; returns for how many `is_wrong` says yes.
+    #[inline(always)]
+    fn count_batch(&self, indices: &mut Indices, is_wrong: impl Fn(u64, Option<V>) -> bool) -> u64 {
+        let map = &self.0.0;
+        let mut wrong = 0;
+        for _ in 0..BATCH / 32 {
+            let drawn: [u64; 32] = from_fn(|_| indices.draw());
+            let probes: [K::Probe; 32] = from_fn(|n| K::probe(drawn[n]));
+            let guard = relativist::read();
+            let values = map.get_many(from_fn::<&K::View, 32, _>(|n| probes[n].borrow()), &guard);
+            wrong +=
+                drawn.iter().zip(values).map(|(&index, value)| u64::from(is_wrong(index, value.copied()))).sum::<u64>();
+        }
+        wrong
+    }
+}
+
+impl<K: Key, V: Value, H: TableHasher> Lookups for Batched<Relativist<K, V, H>> {
+    fn name(&self) -> &'static str {
+        "relativist, get_many(32)"
+    }
+
+    #[inline(never)]
+    fn hits(&self, indices: &mut Indices) -> u64 {
+        self.count_batch(indices, |index, value| value != Some(V::of(index)))
+    }
+
+    #[inline(never)]
+    fn misses(&self, indices: &mut Indices) -> u64 {
+        self.count_batch(indices, |_, value| value.is_some())
+    }
+
+    fn linger(&self, indices: &mut Indices, time: Duration) -> u64 {
+        let _guard = relativist::read();
+        let began = Instant::now();
+        let mut wrong = 0;
+        while began.elapsed() < time {
+            wrong += self.hits(indices);
+        }
+        wrong
     }
 }

@@ -1,21 +1,22 @@
-/* The move of an entry from one key to another, beside lookups and one update of either key. The table is at rest; memory accesses
- * are in sequentially consistent order.
+/* The move of an entry from one key to another, beside lookups and one update of either key (crates/map/src/raw: rename, hand, lookup,
+ * update). A rename excludes transitions, so the table is at rest. Each access to what threads share is a step of its own,
+ * and the order of memory accesses is sequentially consistent.
  *
- * A record says which entry is on the move and under which of the two keys it is to be found: `target` and `moved`, which are one word.
- * Lookups ask it only after their walk has missed, so it must be registered before the entry is unlinked; and summaries must
- * keep the bits of both keys set meanwhile, or else there would be no walk.
+ * While the entry is in no chain, it is in hand: `before` under its old key, `after` under the new one, and `again` tells lookups
+ * that have missed to walk once more. They look at the hand only when their walk has missed; so summaries must keep the bits of both
+ * keys, or else there would be no walk.
  *
  *   -DONE_BUCKET   both keys are in one bucket
  *   -DBACKWARD     the new key's hash is the smaller one
- *   -DCOPY         the entry is replaced by another one, instead of being unlinked and linked in again
+ *   -DREPLACE      another entry takes its place, instead of the entry itself (rename_to)
  *   -DUPDATE       beside it, one of the keys is updated
  *
  * Checked: what a lookup finds was there at some moment of the lookup, when at each moment the entry is under one key
- * (so who misses the old key finds the new one afterwards, and who finds the new one misses the old one); neighbours are
- * always found; nobody waits for ever; what is reclaimed is not looked at.
+ * (T3, T10: who misses the old key finds the new one afterwards, and who finds the new one misses the old one); neighbours are
+ * always found (T1); nobody waits for ever (T4); what is reclaimed is not looked at (T8).
  *
- * Each wait can be left out, and then one of these fails: SKIP_UNLINK_WAIT, SKIP_LINK_WAIT, SKIP_RECORD_WAIT, SKIP_NODE_WAIT. So can
- * steps: UNANNOUNCED, CLEAR_OLD_BIT, LINK_BEFORE_FLIP, KEEP_TARGET.
+ * Each wait can be left out, and then one of these fails: SKIP_UNLINK_WAIT, SKIP_RENAME_WAIT, SKIP_ENTRY_WAIT. So can steps:
+ * TAKE_AFTER_UNLINK, UNANNOUNCED_TURN, LINK_BEFORE_TURN, KEEP_IN_HAND, WALK_ONCE.
  */
 #define NIL 255
 /* Places in the order of hashes; each bucket has a key of ours and a neighbour behind it. */
@@ -39,7 +40,7 @@
 
 /* Entries: the neighbours have the numbers of their places. */
 #define ENTRY 0
-#define COPY_OF_IT 2
+#define REPLACEMENT 2
 #define ANOTHER 4
 byte hash[5];
 byte next[5];
@@ -48,23 +49,22 @@ bit freed[5];
 typedef Head { byte first; byte summary; bit locked }
 Head head[2];
 
-/* The record. */
-bit registered;
-bit record_freed;
-byte target = NIL;
-bit moved;
+mtype = { nothing, before, after, again };
+mtype stage = nothing;
+byte in_hand[2]; /* of `before` and `after` */
+#define BEFORE 0
+#define AFTER 1
 
 /* Grace periods: a waiter waits for those who were inside when it began. */
 #define READER 0
 #define UPDATER 1
-#define MOVER 2
 byte inside;
-byte awaited[4];
+byte awaited[2];
 inline enter(me) { inside = inside | 1 << me }
 inline leave(me) {
   d_step {
     inside = inside & ~(1 << me);
-    awaited[0] = awaited[0] & inside; awaited[1] = awaited[1] & inside; awaited[2] = awaited[2] & inside; awaited[3] = awaited[3] & inside
+    awaited[0] = awaited[0] & inside; awaited[1] = awaited[1] & inside
   }
 }
 inline wait_for_readers(w) { awaited[w] = inside; awaited[w] == 0 }
@@ -83,32 +83,27 @@ inline next_moment() {
 }
 inline takes_effect(place, entry) { next_moment(); moment[now].under[place] = entry }
 
-/* An entry that has been unlinked, but that a record still names. */
-bit leaving;
-inline has_left(place) {
-  if
-  :: leaving -> leaving = 0; takes_effect(place, NIL)
-  :: else
-  fi
-}
-
 inline acquire(b) { atomic { !head[b].locked -> head[b].locked = 1 } }
 inline release(b) { head[b].locked = 0 }
 
 proctype reader() {
   byte key, link, since, looks = 0;
-  bit stop, is_gone, has_come;
+  bit stop, is_last, is_gone, has_come;
+  mtype seen;
 
 look:
   if :: key = OLD :: key = NEW :: key = LOW_NEIGHBOUR :: key = HIGH_NEIGHBOUR fi;
   enter(READER);
-  d_step { /* The head is loaded once. */
-    since = now;
-    stop = !(head[BUCKET(key)].summary & BIT(key));
+  since = now;
+
+walk:
+  skip;
+  d_step { /* The head is loaded once. The second walk doesn't ask the summary. */
+    stop = !is_last && !(head[BUCKET(key)].summary & BIT(key));
     link = (stop -> NIL : head[BUCKET(key)].first)
   };
   if
-  :: stop -> goto seen
+  :: stop -> goto seen_it
   :: else
   fi;
   do
@@ -123,25 +118,28 @@ look:
       fi
     };
     if
-    :: stop -> goto seen
+    :: stop -> goto seen_it
     :: else
     fi
   od;
   /* The walk has missed. */
   if
-  :: registered ->
-    d_step {
-      assert(!record_freed);
-      if
-      :: (key == OLD && !moved) || (key == NEW && moved) -> link = target; assert(link == NIL || !freed[link])
-      :: else
-      fi
-    }
+  :: is_last || stage == nothing -> goto seen_it
+  :: else
+  fi;
+  seen = stage;
+  if
+  :: seen == before && key == OLD -> link = in_hand[BEFORE]
+  :: seen == after && key == NEW -> link = in_hand[AFTER]
+#ifndef WALK_ONCE
+  :: seen == again -> is_last = 1; goto walk
+#endif
   :: else
   fi;
 
-seen:
+seen_it:
   atomic {
+    assert(link == NIL || !freed[link]);
     do
     :: moment[since].under[key] == link -> break
     :: else -> assert(since < now); since++
@@ -152,7 +150,7 @@ seen:
 #endif
     is_gone = is_gone | (key == OLD && link == NIL);
     has_come = has_come | (key == NEW && link != NIL);
-    link = 0; since = 0; stop = 0;
+    link = 0; since = 0; stop = 0; is_last = 0; seen = nothing;
     looks++
   };
   leave(READER);
@@ -165,22 +163,22 @@ seen:
 /* Under the lock: where `key` is, or belongs. */
 inline search(key) {
   d_step {
-    before = NIL;
+    before_it = NIL;
     found = head[BUCKET(key)].first;
     do
-    :: found != NIL && hash[found] < key -> assert(!freed[found]); before = found; found = next[found]
+    :: found != NIL && hash[found] < key -> assert(!freed[found]); before_it = found; found = next[found]
     :: else -> break
     od;
     if
-    :: found != NIL && hash[found] == key -> assert(!freed[found]); after = next[found]
-    :: else -> after = found; found = NIL
+    :: found != NIL && hash[found] == key -> assert(!freed[found]); after_it = next[found]
+    :: else -> after_it = found; found = NIL
     fi
   }
 }
 inline lead_to(key, link) {
   if
-  :: before == NIL -> head[BUCKET(key)].first = link
-  :: else -> assert(!freed[before]); next[before] = link
+  :: before_it == NIL -> head[BUCKET(key)].first = link
+  :: else -> assert(!freed[before_it]); next[before_it] = link
   fi
 }
 inline set_bit(key) { head[BUCKET(key)].summary = head[BUCKET(key)].summary | BIT(key) }
@@ -199,157 +197,148 @@ inline release_both() {
   release(0)
 }
 
-inline flip(link) {
-  d_step { target = link; moved = 1; next_moment(); moment[now].under[OLD] = NIL; moment[now].under[NEW] = link }
+inline clear_bit(key) { head[BUCKET(key)].summary = head[BUCKET(key)].summary & ~BIT(key) }
+
+inline take() { in_hand[BEFORE] = found; stage = before }
+
+/* Under both locks: the entry leaves the chain of its old key, and lookups go on finding it. */
+inline take_and_unlink() {
+  search(OLD);
+#ifndef TAKE_AFTER_UNLINK
+  take();
+#endif
+  lead_to(OLD, after_it);
+#ifdef TAKE_AFTER_UNLINK
+  take();
+#endif
 }
 
-proctype mover() {
-  byte before, found, after, old;
-  registered = 1;
-#ifdef COPY
+/* The moment of the rename. */
+inline turn(link) {
+  in_hand[AFTER] = link;
+  d_step { stage = after; next_moment(); moment[now].under[OLD] = NIL; moment[now].under[NEW] = link }
+}
+
+inline insert(key, link) {
+  search(key);
+  next[link] = after_it;
+  set_bit(key);
+  lead_to(key, link)
+}
+
+inline finish(link) {
+#ifndef UNANNOUNCED_TURN
+  set_bit(NEW);
+#endif
+#ifdef LINK_BEFORE_TURN
+  insert(NEW, link);
+#endif
+  turn(link);
+#ifndef LINK_BEFORE_TURN
+  insert(NEW, link);
+#endif
+#ifndef KEEP_IN_HAND
+  stage = again;
+#endif
+  search(OLD);
+  if
+  :: found == NIL -> clear_bit(OLD)
+  :: else
+  fi;
+  release_both()
+}
+
+proctype renamer() {
+  byte before_it, found, after_it, link;
   acquire_both();
   search(NEW);
   if
-  :: found != NIL -> release_both(); goto unregister
+  :: found != NIL -> release_both(); goto out
   :: else
   fi;
   search(OLD);
   if
-  :: found == NIL -> release_both(); goto unregister
+  :: found == NIL -> release_both(); goto out
   :: else
   fi;
-  target = found;
-  old = found;
-#ifndef UNANNOUNCED
-  set_bit(NEW);
-#endif
-#ifdef CLEAR_OLD_BIT
-  head[BUCKET(OLD)].summary = head[BUCKET(OLD)].summary & ~BIT(OLD);
-#endif
-  lead_to(OLD, after);
-  flip(COPY_OF_IT);
-  search(NEW);
-  next[COPY_OF_IT] = after;
-  lead_to(NEW, COPY_OF_IT);
-  set_bit(NEW);
-  release_both();
+  take_and_unlink();
+#ifdef REPLACE
+  link = found;
+  finish(REPLACEMENT);
 #else
-  acquire(BUCKET(OLD));
-  search(OLD);
-  if
-  :: found == NIL -> release(BUCKET(OLD)); goto unregister
-  :: else
-  fi;
-  target = found;
-#ifdef CLEAR_OLD_BIT
-  head[BUCKET(OLD)].summary = head[BUCKET(OLD)].summary & ~BIT(OLD);
-#endif
-  lead_to(OLD, after);
-  release(BUCKET(OLD));
+  release_both();
 #ifndef SKIP_UNLINK_WAIT
   wait_for_readers(0); /* Nobody stands on it any more, whose walk would go astray. */
 #endif
   acquire_both();
-  if
-  :: target == NIL -> release_both(); goto unregister /* removed meanwhile */
-  :: else
-  fi;
+  link = in_hand[BEFORE];
   search(NEW);
   if
-  :: found != NIL -> /* The new key has been taken: back. */
-    search(OLD);
-    next[target] = after;
-    lead_to(OLD, target)
+  :: link == NIL -> release_both() /* removed meanwhile */
+  :: link != NIL && found != NIL -> /* The new key has been taken meanwhile: back. */
+    release_both();
+    acquire(BUCKET(OLD));
+    link = in_hand[BEFORE];
+    if
+    :: link != NIL -> insert(OLD, link); stage = again
+    :: else
+    fi;
+    release(BUCKET(OLD))
   :: else ->
-    hash[target] = NEW;
-#ifndef UNANNOUNCED
-    set_bit(NEW);
-#endif
-#ifndef LINK_BEFORE_FLIP
-    flip(target);
-#endif
-    next[target] = after;
-    lead_to(NEW, target);
-#ifdef LINK_BEFORE_FLIP
-    flip(target);
-#endif
-    set_bit(NEW)
+    hash[link] = NEW;
+    finish(link)
   fi;
-  release_both();
 #endif
-#ifndef SKIP_LINK_WAIT
+#ifndef SKIP_RENAME_WAIT
   wait_for_readers(0); /* Nobody is left whose walk missed the link before it was there. */
 #endif
-#ifdef COPY
-  freed[old] = 1;
+  stage = nothing;
+#ifdef REPLACE
+  freed[link] = 1;
 #endif
 
-unregister:
-  atomic { registered = 0; has_left((moved -> NEW : OLD)) };
-#ifndef SKIP_RECORD_WAIT
-  wait_for_readers(0);
-#endif
-  record_freed = 1
-}
-
-/* Whoever changes what a key has while a record names it, tells the record afterwards. */
-inline retarget(to) {
-  if
-  :: registered && target == found ->
-    assert(!record_freed);
-#ifndef KEEP_TARGET
-    target = to
-#endif
-  :: else
-  fi
+out:
+  skip
 }
 
 proctype updater(byte key) {
-  byte before, found, after;
-  bit in_record = 0;
+  byte before_it, found, after_it;
+  bit is_held = 0;
   enter(UPDATER);
   acquire(BUCKET(key));
   search(key);
   if
-  :: found == NIL && key == OLD && registered && !moved && target != NIL -> found = target; in_record = 1
+  :: found == NIL && key == OLD && stage == before -> found = in_hand[BEFORE]; is_held = (found != NIL)
   :: else
   fi;
   if
-  :: in_record && found != NIL -> /* remove from the record */
-    d_step { target = NIL; takes_effect(key, NIL) }
-  :: in_record && found != NIL -> /* replace in the record */
+  :: is_held -> /* remove */
+    d_step { in_hand[BEFORE] = NIL; takes_effect(key, NIL) }
+  :: is_held -> /* replace */
     hash[ANOTHER] = key;
-    d_step { target = ANOTHER; takes_effect(key, ANOTHER) }
-  :: !in_record && found != NIL -> /* remove: as long as there is a record that names it, that has the last word */
-    d_step {
-      lead_to(key, after);
-      leaving = 1;
-      if
-      :: !(registered && target == found) -> has_left(key)
-      :: else
-      fi
-    };
-    d_step { retarget(NIL); has_left(key) };
+    d_step { in_hand[BEFORE] = ANOTHER; takes_effect(key, ANOTHER) }
+  :: !is_held && found != NIL -> /* remove */
+    is_held = (stage != nothing); /* while a rename needs it, the bit stays */
+    d_step { lead_to(key, after_it); takes_effect(key, NIL) };
     if
-    :: !registered -> head[BUCKET(key)].summary = head[BUCKET(key)].summary & ~BIT(key)
+    :: !is_held -> clear_bit(key)
     :: else
     fi
-  :: !in_record && found != NIL -> /* replace */
+  :: !is_held && found != NIL -> /* replace */
     hash[ANOTHER] = key;
-    next[ANOTHER] = after;
-    atomic { lead_to(key, ANOTHER); takes_effect(key, ANOTHER) };
-    retarget(ANOTHER)
+    next[ANOTHER] = after_it;
+    d_step { lead_to(key, ANOTHER); takes_effect(key, ANOTHER) }
   :: found == NIL -> /* insert */
     hash[ANOTHER] = key;
-    next[ANOTHER] = after;
+    next[ANOTHER] = after_it;
     set_bit(key);
-    atomic { lead_to(key, ANOTHER); takes_effect(key, ANOTHER) }
+    d_step { lead_to(key, ANOTHER); takes_effect(key, ANOTHER) }
   fi;
   release(BUCKET(key));
   leave(UPDATER);
   if
   :: found != NIL ->
-#ifndef SKIP_NODE_WAIT
+#ifndef SKIP_ENTRY_WAIT
     wait_for_readers(1);
 #endif
     freed[found] = 1
@@ -382,7 +371,7 @@ inline check() {
 init {
   byte place, link;
   atomic {
-    hash[ENTRY] = OLD; hash[COPY_OF_IT] = NEW; hash[LOW_NEIGHBOUR] = LOW_NEIGHBOUR; hash[HIGH_NEIGHBOUR] = HIGH_NEIGHBOUR;
+    hash[ENTRY] = OLD; hash[REPLACEMENT] = NEW; hash[LOW_NEIGHBOUR] = LOW_NEIGHBOUR; hash[HIGH_NEIGHBOUR] = HIGH_NEIGHBOUR;
     next[LOW_NEIGHBOUR] = NIL; next[HIGH_NEIGHBOUR] = NIL;
     head[0].first = LOW_NEIGHBOUR;
 #ifdef ONE_BUCKET
@@ -400,7 +389,7 @@ init {
     set_bit(OLD);
     moment[0].under[OLD] = ENTRY; moment[0].under[NEW] = NIL;
     moment[0].under[LOW_NEIGHBOUR] = LOW_NEIGHBOUR; moment[0].under[HIGH_NEIGHBOUR] = HIGH_NEIGHBOUR;
-    run mover();
+    run renamer();
 #ifdef UPDATE
     if
     :: run updater(OLD)

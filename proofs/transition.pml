@@ -7,8 +7,9 @@
  *   -DGROW -DSHRINK   one after the other
  *   -DFACTOR=n        fine buckets per coarse one, 2 or 4
  *
- * A fine bucket has two places, a place one key and two nodes (one to replace the other). Two places are occupied by residents, which nobody
- * removes; one of two others has an updater (with -DUPDATERS=2 both), which inserts if its key is absent, and removes or replaces if it is there.
+ * A fine bucket has two places, a place one key and two nodes (one to replace the other). Two places are occupied by residents,
+ * which nobody removes; one of two others has an updater (with -DUPDATERS=2 both), which inserts if its key is absent, and
+ * removes or replaces if it is there. A reader looks up a key, as often as -DLOOKS says.
  *
  * Checked: residents are found (T1); what lookups of a key find is what some order of its updates explains (T3); nobody
  * waits for ever (T4); what is reclaimed is not looked at (T8); at the end the table has what it should, by any head.
@@ -69,7 +70,8 @@ bit freed[2 * PLACES];
 #define HEAD(a, place) array[a].head[INDEX(a, place)]
 
 inline copy(to, from) {
-  to.first = from.first; to.summary = from.summary; to.transition = from.transition; to.moved = from.moved; to.locked = from.locked
+  to.first = from.first; to.summary = from.summary; to.locked = from.locked;
+  to.transition = from.transition; to.moved = from.moved
 }
 inline store(target, value, held) { d_step { copy(target, value); target.locked = held } }
 inline acquire(target, value) { atomic { !target.locked -> d_step { copy(value, target); target.locked = 1 } } }
@@ -78,11 +80,12 @@ inline acquire(target, value) { atomic { !target.locked -> d_step { copy(value, 
 #define READER 0
 #define UPDATER_1 1
 #define UPDATER_2 2
-#define RESIZE 2 /* waiters: two updaters, the wait amid a transition, the one before the next, the one before an array is freed */
+byte inside;
+/* Waiters: the updaters, and who resizes, in the midst of a transition, before the next one, and before an array is freed. */
+byte awaited[5];
+#define RESIZE 2
 #define PREVIOUS 3
 #define RETIRE 4
-byte inside;
-byte awaited[5];
 
 inline enter(me) { inside = inside | 1 << me }
 inline leave(me) {
@@ -221,7 +224,10 @@ look:
   :: skip /* insert or replace */
   fi;
   d_step {
-    if :: link != after || inserts -> next[link] = after; history[place].node[1] = link :: else -> history[place].node[1] = NIL fi;
+    if
+    :: link != after || inserts -> next[link] = after; history[place].node[1] = link
+    :: else -> history[place].node[1] = NIL
+    fi;
     history[place].begun = 1
   };
 
@@ -280,7 +286,8 @@ inline grow(c, f) {
     bucket = 0;
     do
     :: bucket < FACTOR ->
-      array[f].head[bucket].first = NIL; array[f].head[bucket].summary = 0; array[f].head[bucket].transition = 1; bucket++
+      array[f].head[bucket].first = NIL; array[f].head[bucket].summary = 0; array[f].head[bucket].transition = 1;
+      bucket++
     :: else -> break
     od;
     link = word.first;
@@ -415,7 +422,9 @@ inline check(a) {
   do
   :: place < PLACES ->
     if
-    :: place == 0 || (array[a].fine && place % 2 == 0) -> link = HEAD(a, place).first; assert(!HEAD(a, place).locked && !HEAD(a, place).transition)
+    :: place == 0 || (array[a].fine && place % 2 == 0) ->
+      link = HEAD(a, place).first;
+      assert(!HEAD(a, place).locked && !HEAD(a, place).transition)
     :: else
     fi;
     last = history[place].node[history[place].known];
@@ -448,7 +457,9 @@ init {
     array[1].fine = 1;
     place = 0;
     do
-    :: place < FACTOR -> array[0].head[place].first = NIL; array[1].head[place].first = NIL; array[2].head[place].first = NIL; place++
+    :: place < FACTOR ->
+      array[0].head[place].first = NIL; array[1].head[place].first = NIL; array[2].head[place].first = NIL;
+      place++
     :: else -> break
     od;
 #ifdef GROW

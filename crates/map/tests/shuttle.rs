@@ -5,7 +5,7 @@
 //! RUSTFLAGS="--cfg relativist_loom --cfg relativist_shuttle" cargo test --release -p relativist --test shuttle
 //! ```
 //!
-//! T1 to T9 are the guarantees of `relativist::design`.
+//! T1 to T10 are the guarantees of `relativist::design`.
 #![cfg(relativist_shuttle)]
 
 #[path = "support/hashing.rs"]
@@ -189,6 +189,35 @@ fn clear_beside_a_transition() {
         assert_eq!(left, [], "there before the map was cleared");
         drop(map);
         TALLY.assert_live(0);
+    });
+}
+
+/// T10, T1: in one section, of three lookups, of the one key, the other, and the one again, one at least finds the entry, and one at
+/// least doesn't; and neighbours are always found. (Resizes and renames take turns.)
+#[test]
+fn rename_beside_a_transition() {
+    explore(1000, || {
+        let map = map(PLACES);
+        [1, 3, 5].into_iter().for_each(|key| _ = map.pin().insert(key, key));
+        let threads = [
+            beside(&map, |map| resize_at_random(map)),
+            beside(&map, |map| {
+                for (old, new) in [(3, 4), (4, 3), (3, 4)] {
+                    map.rename(&old, new).unwrap();
+                }
+            }),
+            beside(&map, |map| {
+                for keys in [[3, 4, 3], [4, 3, 4], [3, 4, 3]] {
+                    let pinned = map.pin();
+                    let seen = keys.map(|key| pinned.get(&key).copied());
+                    assert!(seen.contains(&Some(3)) && seen.contains(&None), "T10: {keys:?} gave {seen:?}");
+                    assert!([1, 5].iter().all(|key| pinned.contains_key(key)), "T1");
+                }
+            }),
+        ];
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let pinned = map.pin();
+        assert_eq!(pinned.iter().map(|(&key, &value)| (key, value)).collect::<Vec<_>>(), [(1, 1), (4, 3), (5, 5)]);
     });
 }
 

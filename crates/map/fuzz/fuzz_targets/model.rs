@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use relativist::{HashMap, Resizing};
+use relativist::{HashMap, RenameError, Resizing};
 
 #[path = "../../tests/support/hashing.rs"]
 mod hashing;
@@ -63,6 +63,13 @@ enum Operation {
     TryInsert(Key, u32),
     Remove(Key),
     Get(Key),
+    GetOrInsert(Key, u32),
+    Update(Key, u32),
+    Toggle(Key, u32),
+    CompareExchange(Key, u32, u32),
+    RemoveIfEven(Key),
+    RetainOdd,
+    Rename(Key, Key),
     Extend(Vec<(Key, u32)>),
     Iterate,
     Clear,
@@ -89,6 +96,54 @@ fn apply(map: &Map, model: &mut Model, operation: Operation) {
         }
         Operation::Remove(key) => assert_eq!(map.pin().remove(&key.number()).copied(), model.remove(&key.number())),
         Operation::Get(key) => assert_eq!(map.pin().get(&key.number()), model.get(&key.number())),
+        Operation::GetOrInsert(key, value) => {
+            assert_eq!(map.pin().get_or_insert(key.number(), value), model.entry(key.number()).or_insert(value));
+        }
+        Operation::Update(key, by) => {
+            let value = model.get_mut(&key.number()).map(|value| {
+                *value = value.wrapping_add(by);
+                *value
+            });
+            assert_eq!(map.pin().update(key.number(), |value| value.wrapping_add(by)).copied(), value);
+        }
+        Operation::Toggle(key, value) => {
+            let toggle = |current: Option<&u32>| Ok::<_, ()>(current.is_none().then_some(value));
+            map.pin().compute(key.number(), toggle).unwrap();
+            if model.remove(&key.number()).is_none() {
+                model.insert(key.number(), value);
+            }
+        }
+        Operation::CompareExchange(key, expected, new) => {
+            let pinned = map.pin();
+            let current = pinned.compare_exchange(key.number(), &expected, new).err().map(|error| error.current.copied());
+            let value = model.get_mut(&key.number());
+            match value {
+                Some(value) if *value == expected => assert_eq!((current, *value = new), (None, ())),
+                value => assert_eq!(current, Some(value.copied())),
+            }
+        }
+        Operation::RemoveIfEven(key) => {
+            let removed = map.pin().remove_if(&key.number(), |_, value| value % 2 == 0).is_some();
+            assert_eq!(removed, model.get(&key.number()).is_some_and(|value| value % 2 == 0));
+            model.retain(|&other, _| !(removed && other == key.number()));
+        }
+        Operation::RetainOdd => {
+            map.pin().retain(|_, value| value % 2 == 1);
+            model.retain(|_, value| *value % 2 == 1);
+        }
+        Operation::Rename(old, new) => {
+            let (old, new) = (old.number(), new.number());
+            let result = map.rename(&old, new);
+            match model.get(&old).copied() {
+                None => assert_eq!(result, Err(RenameError::NotFound(new))),
+                Some(_) if model.contains_key(&new) => assert_eq!(result, Err(RenameError::Taken(new))),
+                Some(value) => {
+                    assert_eq!(result, Ok(()));
+                    model.remove(&old);
+                    model.insert(new, value);
+                }
+            }
+        }
         Operation::Extend(entries) => {
             let entries = entries.into_iter().map(|(key, value)| (key.number(), value));
             model.extend(entries.clone());
@@ -107,7 +162,7 @@ fn apply(map: &Map, model: &mut Model, operation: Operation) {
         }
         Operation::Reserve(additional) => {
             let additional = usize::from(additional % MOST_BUCKETS);
-            map.reserve(additional).unwrap();
+            map.reserve(additional);
             assert!(map.buckets() >= model.len() + additional);
         }
         Operation::ShrinkToFit => map.shrink_to_fit().unwrap(),

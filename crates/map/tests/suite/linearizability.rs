@@ -9,11 +9,11 @@ use relativist::{HashMap, Resizing};
 
 use crate::beside::beside;
 use crate::hashing::{Hashing, IDENTITY, UNMIXED};
-use crate::history::{Event, KEYS, Recorder, Table, check};
+use crate::history::{Call, Event, KEYS, Recorder, Table, Value, check};
 use crate::random::Random;
 
 const THREADS: usize = 4;
-const OPERATIONS: usize = 300;
+const CALLS: usize = 300;
 const ROUNDS: u64 = 25;
 
 type Map = HashMap<u64, u64, Hashing>;
@@ -25,7 +25,7 @@ fn history(table: &(impl Table + Sync), round: u64) -> [Vec<Event>; THREADS] {
         let threads: [_; THREADS] = from_fn(|thread| {
             scope.spawn(move || {
                 together.wait();
-                recorder.record(table, OPERATIONS, round << 8 | thread as u64)
+                recorder.record(table, CALLS, round << 8 | thread as u64)
             })
         });
         threads.map(|thread| thread.join().unwrap())
@@ -84,57 +84,52 @@ enum Fault {
     LostInsert,
     /// A removal is not done.
     LostRemove,
-    /// An insertion that was to leave alone what is there replaces it.
-    RashInsert,
+    /// An update is not atomic: it looks, and then inserts.
+    TornUpdate,
 }
 
 struct Faulty<'m> {
     map: &'m Map,
     fault: Fault,
-    operations: AtomicU64,
+    calls: AtomicU64,
     stale: [AtomicU64; KEYS],
 }
 
 impl Faulty<'_> {
     fn is_time_for(&self, fault: Fault) -> bool {
-        self.fault == fault && self.operations.fetch_add(1, Relaxed) % 8 == 7
+        self.fault == fault && self.calls.fetch_add(1, Relaxed) % 8 == 7
     }
 }
 
 impl Table for Faulty<'_> {
-    fn get(&self, key: u64) -> Option<u64> {
-        let stale = self.stale[key as usize].load(Relaxed);
-        if stale != 0 && self.is_time_for(Fault::StaleRead) { Some(stale) } else { Table::get(&self.map, key) }
-    }
-
-    fn insert(&self, key: u64, value: u64) -> Option<u64> {
-        if self.is_time_for(Fault::LostInsert) {
-            return Table::get(&self.map, key);
+    fn perform(&self, call: Call) -> Value {
+        match call {
+            Call::Get(key) if self.stale[key as usize].load(Relaxed) != 0 && self.is_time_for(Fault::StaleRead) => {
+                Some(self.stale[key as usize].load(Relaxed))
+            }
+            Call::Insert(key, _) if self.is_time_for(Fault::LostInsert) => self.map.perform(Call::Get(key)),
+            Call::Remove(key) if self.is_time_for(Fault::LostRemove) => self.map.perform(Call::Get(key)),
+            Call::Update(key, value) if self.fault == Fault::TornUpdate => {
+                let seen = self.map.perform(Call::Get(key));
+                thread::yield_now();
+                seen.and_then(|_| self.map.perform(Call::Insert(key, value))).and(seen)
+            }
+            Call::Insert(key, _) => {
+                let replaced = self.map.perform(call);
+                self.stale[key as usize].store(replaced.unwrap_or(0), Relaxed);
+                replaced
+            }
+            _ => self.map.perform(call),
         }
-        let replaced = Table::insert(&self.map, key, value);
-        self.stale[key as usize].store(replaced.unwrap_or(0), Relaxed);
-        replaced
-    }
-
-    fn try_insert(&self, key: u64, value: u64) -> Option<u64> {
-        if self.is_time_for(Fault::RashInsert) {
-            Table::insert(&self.map, key, value)
-        } else {
-            Table::try_insert(&self.map, key, value)
-        }
-    }
-
-    fn remove(&self, key: u64) -> Option<u64> {
-        if self.is_time_for(Fault::LostRemove) { Table::get(&self.map, key) } else { Table::remove(&self.map, key) }
     }
 }
 
 /// The search would notice.
 #[test]
 fn faulty_tables_are_caught() {
-    for fault in [Fault::StaleRead, Fault::LostInsert, Fault::LostRemove, Fault::RashInsert] {
+    for fault in [Fault::StaleRead, Fault::LostInsert, Fault::LostRemove, Fault::TornUpdate] {
         let map = map(IDENTITY);
-        let faulty = |map| Faulty { map, fault, operations: AtomicU64::new(0), stale: Default::default() };
+        let faulty = |map| Faulty { map, fault, calls: AtomicU64::new(0), stale: Default::default() };
         assert!(search(&map, faulty).is_some(), "{fault:?} went unnoticed");
     }
 }

@@ -1,89 +1,151 @@
-//! What threads did to a map and what came of it, and whether that can be explained by the operations having taken effect one
-//! after the other, each at some moment between its call and its return.
+//! What threads did to a map and what came of it, and whether that can be explained by the calls having taken effect one after the
+//! other, each at some moment between its beginning and its end.
 //!
 //! The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", JPDC 1993), which remembers the states that
-//! led nowhere (Lowe, "Testing for Linearizability", 2017). Keys that no operation connects are looked at one by one.
+//! led nowhere (Lowe, "Testing for Linearizability", 2017). Keys that no call connects are looked at one by one.
 //!
-//! Another operation of the map takes a line in each of [`Operation`], [`Operation::keys`] if it has more than one key,
-//! [`Operation::apply`], and [`Recorder::operate`].
+//! Another operation takes a line in [`Call`], one in [`Call::random`], one in `perform`, and one in [`Call::apply`].
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use relativist::HashMap;
+use relativist::{HashMap, RenameError};
 
 use crate::random::Random;
 
 /// Keys are below this.
 pub const KEYS: usize = 3;
 
-type Value = Option<u64>;
+/// What a key may have.
+pub type Value = Option<u64>;
 
-/// What was done, and what was returned.
+/// What is done to a map. Values are written once, so they tell who wrote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    Get { key: u64, found: Value },
-    Insert { key: u64, value: u64, replaced: Value },
-    TryInsert { key: u64, value: u64, current: Value },
-    Remove { key: u64, removed: Value },
+pub enum Call {
+    Get(u64),
+    Insert(u64, u64),
+    TryInsert(u64, u64),
+    GetOrInsert(u64, u64),
+    Update(u64, u64),
+    /// Inserts or removes.
+    Toggle(u64, u64),
+    /// Key, the value that is expected, and the one that replaces it.
+    CompareExchange(u64, u64, u64),
+    Remove(u64),
+    RemoveIfEven(u64),
+    Rename(u64, u64),
 }
 
-impl Operation {
-    fn keys(self) -> impl Iterator<Item = u64> {
-        let (Self::Get { key, .. } | Self::Insert { key, .. } | Self::TryInsert { key, .. } | Self::Remove { key, .. }) =
-            self;
-        std::iter::once(key)
+use Call::{CompareExchange, Get, GetOrInsert, Insert, Remove, RemoveIfEven, Rename, Toggle, TryInsert, Update};
+
+/// What comes of a rename.
+const DONE: Value = None;
+const NOT_FOUND: Value = Some(0);
+const TAKEN: Value = Some(1);
+
+impl Call {
+    /// Any call, with a value that was not used before. `hint` is what the key had a moment ago.
+    fn random(random: &mut Random, value: u64, hint: impl FnOnce(u64) -> Value) -> Self {
+        let key = random.below(KEYS as u64);
+        match random.below(40) {
+            0..14 => Get(key),
+            14..20 => Insert(key, value),
+            20..23 => TryInsert(key, value),
+            23..25 => GetOrInsert(key, value),
+            25..28 => Update(key, value),
+            28..31 => Toggle(key, value),
+            31..34 => CompareExchange(key, hint(key).unwrap_or(0), value),
+            34..37 => Remove(key),
+            37..39 => RemoveIfEven(key),
+            _ => Rename(key, random.below(KEYS as u64)),
+        }
     }
 
-    /// Does to `map` what the operation does, and says whether it would have returned what it did.
-    fn apply(self, map: &mut [Value; KEYS]) -> bool {
+    fn keys(self) -> [u64; 2] {
         match self {
-            Self::Get { key, found } => map[key as usize] == found,
-            Self::Insert { key, value, replaced } => map[key as usize].replace(value) == replaced,
-            Self::TryInsert { key, value, current } => {
-                let before = map[key as usize];
-                map[key as usize] = before.or(Some(value));
-                before == current
+            Rename(old, new) => [old, new],
+            Get(key) | Remove(key) | RemoveIfEven(key) => [key; 2],
+            Insert(key, _) | TryInsert(key, _) | GetOrInsert(key, _) => [key; 2],
+            Update(key, _) | Toggle(key, _) | CompareExchange(key, ..) => [key; 2],
+        }
+    }
+
+    /// What the call does and returns when nobody else is there.
+    fn apply(self, map: &mut [Value; KEYS]) -> Value {
+        let slot = &mut map[self.keys()[0] as usize];
+        match self {
+            Get(_) => *slot,
+            Insert(_, value) => slot.replace(value),
+            TryInsert(_, value) => std::mem::replace(slot, slot.or(Some(value))),
+            GetOrInsert(_, value) => Some(*slot.get_or_insert(value)),
+            Update(_, value) => std::mem::replace(slot, slot.map(|_| value)),
+            Toggle(_, value) => std::mem::replace(slot, slot.is_none().then_some(value)),
+            CompareExchange(_, expected, value) => {
+                std::mem::replace(slot, if *slot == Some(expected) { Some(value) } else { *slot })
             }
-            Self::Remove { key, removed } => map[key as usize].take() == removed,
+            Remove(_) => slot.take(),
+            RemoveIfEven(_) => slot.take_if(|value| *value % 2 == 0),
+            Rename(old, new) => match (map[old as usize], map[new as usize]) {
+                (None, _) => NOT_FOUND,
+                (_, Some(_)) => TAKEN,
+                (value, None) => {
+                    (map[old as usize], map[new as usize]) = (None, value);
+                    DONE
+                }
+            },
         }
     }
 }
 
-/// An operation, and the times of its call and its return.
-#[derive(Debug, Clone, Copy)]
-pub struct Event {
-    pub call: u64,
-    pub end: u64,
-    pub operation: Operation,
-}
-
 /// What histories are recorded of.
 pub trait Table {
-    fn get(&self, key: u64) -> Value;
-    fn insert(&self, key: u64, value: u64) -> Value;
-    /// The value that was in the way.
-    fn try_insert(&self, key: u64, value: u64) -> Value;
-    fn remove(&self, key: u64) -> Value;
+    fn perform(&self, call: Call) -> Value;
 }
 
 impl<S: BuildHasher> Table for &HashMap<u64, u64, S> {
-    fn get(&self, key: u64) -> Value {
-        self.pin().get(&key).copied()
+    fn perform(&self, call: Call) -> Value {
+        if let Rename(old, new) = call {
+            return match self.rename(&old, new) {
+                Ok(()) => DONE,
+                Err(RenameError::NotFound(_)) => NOT_FOUND,
+                Err(RenameError::Taken(_)) => TAKEN,
+            };
+        }
+        let pinned = self.pin();
+        let mut seen = None;
+        match call {
+            Get(key) => pinned.get(&key).copied(),
+            Insert(key, value) => pinned.insert(key, value).copied(),
+            TryInsert(key, value) => pinned.try_insert(key, value).err().map(|error| *error.current),
+            GetOrInsert(key, value) => Some(*pinned.get_or_insert(key, value)),
+            Update(key, value) => pinned.update(key, |&old| (seen = Some(old), value).1).and(seen),
+            Toggle(key, value) => {
+                let toggle = |current: Option<&u64>| {
+                    seen = current.copied();
+                    Ok::<_, ()>(seen.is_none().then_some(value))
+                };
+                let _ = pinned.compute(key, toggle);
+                seen
+            }
+            CompareExchange(key, expected, value) => match pinned.compare_exchange(key, &expected, value) {
+                Ok(_) => Some(expected),
+                Err(error) => error.current.copied(),
+            },
+            Remove(key) => pinned.remove(&key).copied(),
+            RemoveIfEven(key) => pinned.remove_if(&key, |_, value| value % 2 == 0).map(|(_, &value)| value),
+            Rename(..) => unreachable!("no section may be open then"),
+        }
     }
+}
 
-    fn insert(&self, key: u64, value: u64) -> Value {
-        self.pin().insert(key, value).copied()
-    }
-
-    fn try_insert(&self, key: u64, value: u64) -> Value {
-        self.pin().try_insert(key, value).err().map(|error| *error.current)
-    }
-
-    fn remove(&self, key: u64) -> Value {
-        self.pin().remove(&key).copied()
-    }
+/// A call, what it returned, and when it began and ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    pub begin: u64,
+    pub end: u64,
+    pub call: Call,
+    pub result: Value,
 }
 
 /// Writes down what threads do, in the order of one clock for all, which also makes values that differ.
@@ -97,30 +159,20 @@ impl Recorder {
         self.clock.fetch_add(1, SeqCst)
     }
 
-    /// Does one of the operations to one of the keys.
-    fn operate(&self, table: &impl Table, key: u64, choice: u64, value: u64) -> Operation {
-        match choice {
-            0..5 => Operation::Get { key, found: table.get(key) },
-            5..7 => Operation::Insert { key, value, replaced: table.insert(key, value) },
-            7 => Operation::TryInsert { key, value, current: table.try_insert(key, value) },
-            _ => Operation::Remove { key, removed: table.remove(key) },
-        }
-    }
-
-    /// Does so many operations at random, and returns the history of the calling thread.
-    pub fn record(&self, table: &impl Table, operations: usize, seed: u64) -> Vec<Event> {
+    /// Makes so many calls at random, and returns the history of the calling thread.
+    pub fn record(&self, table: &impl Table, calls: usize, seed: u64) -> Vec<Event> {
         let mut random = Random::new(seed);
         let mut record = || {
-            let (key, choice, value) = (random.below(KEYS as u64), random.below(10), self.now());
-            let call = self.now();
-            let operation = self.operate(table, key, choice, value);
-            Event { call, end: self.now(), operation }
+            let call = Call::random(&mut random, self.now(), |key| table.perform(Get(key)));
+            let begin = self.now();
+            let result = table.perform(call);
+            Event { begin, end: self.now(), call, result }
         };
-        (0..operations).map(|_| record()).collect()
+        (0..calls).map(|_| record()).collect()
     }
 }
 
-/// How far the search has come: how many operations of each thread have taken effect, and to what end.
+/// How far the search has come: how many calls of each thread have taken effect, and to what end.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     done: Vec<usize>,
@@ -128,17 +180,17 @@ struct State {
 }
 
 impl State {
-    /// The states that one more operation may lead to.
+    /// The states that one more call may lead to.
     fn successors(&self, threads: &[Vec<Event>]) -> Vec<State> {
         let next = || self.done.iter().zip(threads).map(|(&done, events)| events.get(done));
-        // Nobody takes effect after another one has returned that has not yet taken effect.
+        // Nobody takes effect after another one has ended that has not yet taken effect.
         let first_end = next().flatten().map(|event| event.end).min().unwrap_or(0);
         let mut successors = Vec::new();
         for (thread, event) in next().enumerate() {
-            let Some(event) = event.filter(|event| event.call <= first_end) else { continue };
+            let Some(event) = event.filter(|event| event.begin <= first_end) else { continue };
             let mut state = self.clone();
             state.done[thread] += 1;
-            if event.operation.apply(&mut state.map) {
+            if event.call.apply(&mut state.map) == event.result {
                 successors.push(state);
             }
         }
@@ -153,7 +205,7 @@ impl State {
 /// Whether the history of a map that was empty at first, thread by thread, is linearizable; if not, the part of it that isn't.
 pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
     for keys in connected(threads) {
-        let touches = |event: &&Event| event.operation.keys().any(|key| keys[key as usize]);
+        let touches = |event: &&Event| event.call.keys().iter().any(|&key| keys[key as usize]);
         let part: Vec<Vec<Event>> =
             threads.iter().map(|events| events.iter().filter(touches).copied().collect()).collect();
         if !is_linearizable(&part) {
@@ -163,12 +215,12 @@ pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
     Ok(())
 }
 
-/// The sets of keys that no operation connects.
+/// The sets of keys that no call connects.
 fn connected(threads: &[Vec<Event>]) -> Vec<[bool; KEYS]> {
     let mut sets: Vec<[bool; KEYS]> = (0..KEYS).map(|key| std::array::from_fn(|other| other == key)).collect();
     for event in threads.iter().flatten() {
-        let (ours, mut others): (Vec<_>, Vec<_>) =
-            sets.into_iter().partition(|set| event.operation.keys().any(|key| set[key as usize]));
+        let touched = |set: &[bool; KEYS]| event.call.keys().iter().any(|&key| set[key as usize]);
+        let (ours, mut others): (Vec<_>, Vec<_>) = sets.into_iter().partition(touched);
         others.push(std::array::from_fn(|key| ours.iter().any(|set| set[key])));
         sets = others;
     }

@@ -109,8 +109,8 @@ fn compare_measures_lookups_of_every_table_and_of_handles() {
     assert_eq!(contests.as_array().unwrap().len(), 2 * 2 * 2);
     assert_eq!(contests[0]["contenders"][0]["name"], "relativist");
     assert_eq!((&contests[0]["work"], &contests[7]["work"]), (&"hit".into(), &"miss".into()));
-    // With handles of four, the unsynchronised one, and none.
-    check_contests(contests, TABLES + 4 + 2, 2);
+    // With handles of four, our batches, the unsynchronised table, and none.
+    check_contests(contests, TABLES + 4 + 1 + 2, 2);
     for picture in ["hit-u64.svg", "miss-u64.svg"] {
         assert!(std::fs::read_to_string(folder.path().join(picture)).unwrap().contains("dashmap"), "{picture}");
     }

@@ -1,6 +1,8 @@
 //! Counts the bytes of each connection in a log where lines of one connection follow each other, as packets do.
 //!
-//! `cargo run --release -p relativist --example cached`
+//! ```sh
+//! cargo run --release -p relativist --example cached
+//! ```
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,6 +21,8 @@ fn main() {
             bytes.fetch_add(packet as u64 % 1500, Relaxed);
         }
     }
+    let total: u64 = pinned.values().map(|bytes| bytes.load(Relaxed)).sum();
+    assert_eq!(total, (0..10_000).map(|packet| packet % 1500).sum());
     for (connection, bytes) in &pinned {
         println!("{connection}: {} bytes", bytes.load(Relaxed));
     }

@@ -1,6 +1,8 @@
 //! Looks up many keys at once, so that the processor fetches what it needs for all of them at the same time.
 //!
-//! `cargo run --release -p relativist --example get_many`
+//! ```sh
+//! cargo run --release -p relativist --example get_many
+//! ```
 
 use relativist::HashMap;
 
@@ -11,11 +13,12 @@ fn main() {
 
     // A number of keys that is known in advance.
     let [first, second, missing] = pinned.get_many(["article 7", "article 8", "article 100000"]);
-    println!("the first two cost {first:?} and {second:?}, the last {missing:?}");
+    assert_eq!((first, second, missing), (Some(&7), Some(&8), None));
 
     // Any number of keys, without an allocation.
     let basket: Vec<String> = (0..1000).map(|n| format!("article {}", n * 97)).collect();
     let mut total = 0;
     pinned.get_each(basket.iter().map(String::as_str), |_article, price| total += price.unwrap_or(&0));
+    assert_eq!(total, (0..1000).map(|n| n * 97 % 1000).sum());
     println!("{} articles cost {total}", basket.len());
 }

@@ -1,6 +1,8 @@
 //! Walks through a map in small steps, while another thread keeps changing and resizing it.
 //!
-//! `cargo run --release -p relativist --example scan`
+//! ```sh
+//! cargo run --release -p relativist --example scan
+//! ```
 
 use std::thread;
 
@@ -31,5 +33,6 @@ fn scan(map: &HashMap<u32, &str>) {
         });
         steps += 1;
     }
+    assert_eq!(residents, 10_000);
     println!("{residents} residents and {guests} guests in {steps} steps");
 }

@@ -100,6 +100,26 @@ fn lookups_before_the_turn() {
     }
 }
 
+/// T1: the same for lookups in batches.
+#[test]
+fn batches_before_the_turn() {
+    explore(2, || {
+        let scene = Scene::new(FINE, &[1, 4]);
+        let reader = beside(&scene, |scene| {
+            let hashes = [at(1), at(4)];
+            let mut found = Vec::new();
+            let is_match = |index, link| is(link, hashes[index]);
+            scene.table.find_many(&hashes, is_match, |_, link| found.push(link.is_some()), &read());
+            assert_eq!(found, [true, true], "missed in hand");
+        });
+        let before_turn = || {
+            reader.join().unwrap();
+            loom::stop_exploring();
+        };
+        scene.rename_while(Moved, at(4), at(0), before_turn).unwrap();
+    });
+}
+
 /// T10.
 #[test]
 fn lookups_around_the_turn() {

@@ -7,10 +7,11 @@ use relativist_rcu::Guard;
 
 use crate::sync::{AtomicIsize, Relaxed};
 
-/// More stripes of threads' own bring nothing but longer sums.
-const MAX_STRIPES: usize = 64;
+/// The most stripes of threads' own, and those that all other threads share: more make sums longer.
+const MAX_OWN: usize = 64;
+const SHARED: usize = 4;
 
-/// A count split over stripes: one for each of the first threads, which needs no read-modify-write, and one for all others.
+/// A count split over stripes: one for each of the first threads, which needs no read-modify-write, and a few for all others.
 pub(crate) struct Counter {
     stripes: Box<[Stripe]>,
 }
@@ -33,11 +34,11 @@ impl Counter {
     #[inline]
     pub(crate) fn add(&self, n: isize, interval: usize, guard: &Guard) -> bool {
         let index = guard.thread_index();
-        let shared = self.stripes.len() - 1;
-        let stripe = &self.stripes[index.min(shared)];
-        // Relaxed, all: a count orders nothing. A stripe but the last has one writer at a time, and its next owner sees what the
+        let own = self.stripes.len() - SHARED;
+        let stripe = &self.stripes[if index < own { index } else { own + index % SHARED }];
+        // Relaxed, all: a count orders nothing. A thread's own stripe has one writer at a time, and its next owner sees what the
         // one before wrote (`Guard::thread_index`).
-        let count = if index < shared {
+        let count = if index < own {
             let count = stripe.count.load(Relaxed) + n;
             stripe.count.store(count, Relaxed);
             count
@@ -63,10 +64,10 @@ impl Counter {
     }
 }
 
-/// Twice as many as there are processors, because not all threads that have a number update tables; and the shared one.
+/// Twice as many of threads' own as there are processors, because not all threads that have a number update tables.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
-    *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get() * 2).min(MAX_STRIPES) + 1)
+    *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get() * 2).min(MAX_OWN) + SHARED)
 }
 
 #[cfg(test)]
@@ -77,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// More threads than stripes, so that some share the last.
+    /// More threads than stripes, so that some share theirs.
     #[test]
     fn sums_what_all_threads_add() {
         let counter = Counter::new();

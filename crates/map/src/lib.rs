@@ -54,7 +54,8 @@
 //! | resize | [`resize_to`](HashMap::resize_to), [`reserve`](HashMap::reserve), [`try_reserve`](HashMap::try_reserve), [`shrink_to_fit`](HashMap::shrink_to_fit); by default a background thread does |
 //!
 //! Each operation on a key is one atomic step, and linearizable; those on all entries are not one step, but many. Closures run
-//! without locks: they may use the map, this key included. `Eq` of keys may run under a lock, and must not.
+//! without locks: they may use the map, but one that changes its own key each time it is called is called for ever. `Eq` of keys may
+//! run under a lock, and must not update the map.
 //!
 //! [`HashSet`] is the set, with [`PinnedSet`] for its handle. The folder `examples` has a short program for each of these patterns.
 //!

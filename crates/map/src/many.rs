@@ -34,7 +34,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
     }
 
     /// Looks up any number of keys as [`get_many`](HashMap::get_many) does, and hands each with its value to `found`, in the
-    /// order of the keys.
+    /// order of the keys. (All lookups of a batch may take place before the first call of `found`.)
     ///
     /// ```
     /// let map = relativist::HashMap::from([("one", 1), ("two", 2), ("three", 3)]);

@@ -93,7 +93,9 @@ use crate::stats::Stats;
 /// guard for long while updating: nothing that the thread removes is dropped before it lets go.
 ///
 /// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and others, and update others; an
-/// update of the same map would wait for itself, and panics. Closures run without locks, and may do anything.
+/// update of the same map would wait for itself, and panics. (Two maps whose keys update each other's map can wait for each other,
+/// as with any two locks.) Closures run without locks. They may use the map; but one that changes its own key each time is called
+/// again for ever, since the entry is never the one that it was given.
 ///
 /// Dropping the map drops what is in it, at once, or, if a background resize is just under way, on the background thread when that is
 /// done.

@@ -107,7 +107,8 @@ impl<K, V> fmt::Debug for ParIter<'_, K, V> {
 
 /// Each entry that is in the map throughout is seen once, as by [`HashMap::iter`]. The closures run in read sections of the threads that
 /// rayon gives them: they may update maps, but not resize them by hand. Nothing that they remove is reclaimed before the handle is
-/// dropped.
+/// dropped. What a closure hands to other threads again (`flat_map`, `rayon::join`, `rayon::scope`) must not update maps: it could wait for
+/// the handle, and the handle's thread for it. (`flat_map_iter` stays on its thread.)
 impl<'p, K: Sync, V: Sync, S> IntoParallelIterator for &'p Pinned<'_, K, V, S> {
     type Item = (&'p K, &'p V);
     type Iter = ParIter<'p, K, V>;

@@ -100,10 +100,11 @@ pub unsafe fn defer_raw(data: NonNull<()>, bytes: usize, reclaim: unsafe fn(NonN
 }
 
 /// Runs `function` without the wait that bounds what piles up: read sections of this thread that end meanwhile end at once, however
-/// much it has deferred. It makes up for that later.
+/// much it has deferred. The bound counts again when the thread has deferred another batch after it.
 ///
 /// For work done on behalf of a thread that waits for it inside a read section. That one would wait for ever if this one waited for
-/// readers. Each `function` should defer no more than could pile up within a single read section.
+/// readers. Each `function` should defer no more than could pile up within a single read section. It does not reach what `function`
+/// hands on to other threads.
 ///
 /// ```
 /// use relativist_rcu::{defer, read, without_waiting};
@@ -122,6 +123,16 @@ pub fn without_waiting<R>(function: impl FnOnce() -> R) -> R {
     }
     UNBOUNDED.with(|depth| depth.set(depth.get() + 1));
     let _unbounded = Unbounded;
+    function()
+}
+
+/// Runs `function`, and meanwhile no deferred functions on this thread: those that have become due run on occasion of a later one, or in
+/// the background.
+///
+/// For who holds a lock that deferred functions may take.
+pub fn without_reclaiming<R>(function: impl FnOnce() -> R) -> R {
+    // None inside a deferred function, where it is so anyway.
+    let _marked = Reclaiming::mark();
     function()
 }
 

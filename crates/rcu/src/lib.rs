@@ -88,7 +88,9 @@ mod sync;
 mod worker;
 
 pub use barrier::{Barrier, BarrierError, active_barrier, heavy_barrier, light_barrier, set_barrier};
-pub use defer::{MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_drop, defer_raw, without_waiting};
+pub use defer::{
+    MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_drop, defer_raw, without_reclaiming, without_waiting,
+};
 pub use grace::{GracePeriod, grace_periods, wait_for_readers};
 pub use guard::{Guard, is_reading, read};
 pub use published::Published;

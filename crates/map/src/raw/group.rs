@@ -315,5 +315,7 @@ pub(super) fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
     // SAFETY: who links it in vouches that it is valid.
     let new = unsafe { new.as_ref() };
     assert!(new.hash() == hash, "the link's hash is {:?}, the entry's {hash:?}", new.hash());
+    // Behind another link it need not fit into a head yet, but it may be the first later.
+    let _ = Word::EMPTY.with_first(std::ptr::from_ref(new).cast_mut());
     new.set_next_unpublished(next);
 }

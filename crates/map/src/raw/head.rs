@@ -13,8 +13,8 @@
 //!   head right as well. On a fine head: the lock of the coarse head stands in for this one, which can't be locked.
 //! * *locked:* one updater is at work. Readers don't care. Until it unlocks, nobody else writes to the head.
 //!
-//! Locking takes one atomic read-modify-write; unlocking is a plain store, of which those who sleep learn by an asymmetric
-//! barrier (see `unlock`).
+//! Locking and unlocking take one atomic read-modify-write each. Those who sleep learn of the unlocking by an asymmetric barrier
+//! (see `sleep`).
 
 #[cfg(not(relativist_loom))]
 use relativist_rcu::{heavy_barrier, light_barrier};
@@ -180,8 +180,12 @@ impl Head {
     /// Sets what the head holds from now on, and unlocks it.
     #[inline(always)]
     pub(super) fn unlock(&self, word: Word) {
-        // Release: pairs with the Acquire in `load` and `try_lock`.
-        self.0.store(word.without(Word::LOCKED).0, mutation::unless("relaxed-unlock", Release));
+        // AcqRel: Release pairs with the Acquire in `load` and `try_lock`. A store would do for that, but it could still be in the
+        // processor's buffer when the update has returned and the thread's next lookup reads, so that of two threads that insert and
+        // then look for what the other inserted both could miss (T3). An exchange is a full barrier on x86-64.
+        self.0.swap(word.without(Word::LOCKED).0, mutation::unless("relaxed-unlock", AcqRel));
+        #[cfg(not(any(target_arch = "x86_64", relativist_loom)))]
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         self.wake_waiters();
     }
 

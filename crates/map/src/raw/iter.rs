@@ -53,7 +53,8 @@ impl Table {
     /// Visits the links from `cursor` on, `n` of them and all others with the last one's hash (but at least one, if there is
     /// one), and returns the cursor to go on from; `None` when that was all. Begins with cursor 0.
     ///
-    /// A link that is in the table from the first call of a scan to the last is visited exactly once. Between the calls no guard
+    /// A link that is in the table from the first call of a scan to the last, and isn't [renamed](Table::rename), is visited exactly
+    /// once. Between the calls no guard
     /// is needed: a cursor is a hash, of which all smaller ones have been done with.
     pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<Link>)) -> Option<u64> {
         let mut last = None;

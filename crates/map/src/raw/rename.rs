@@ -17,7 +17,7 @@
 use std::fmt;
 use std::ptr::NonNull;
 
-use relativist_rcu::{Guard, read, wait_for_readers};
+use relativist_rcu::{Guard, read, wait_for_readers, without_reclaiming};
 
 use super::group::{Change, Group, Place};
 use super::head::Word;
@@ -121,6 +121,16 @@ impl Table {
         if old == new {
             return Err(RenameError::SameHash);
         }
+        assert_outside_sections("renaming");
+        without_reclaiming(|| self.rename_link((old, is_old), (new, &mut is_new), rekey))
+    }
+
+    fn rename_link(
+        &self,
+        (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
+        (new, mut is_new): (Hash, impl FnMut(NonNull<Link>) -> bool),
+        rekey: impl FnOnce(NonNull<Link>),
+    ) -> Result<(), RenameError> {
         let rename = self.begin_rename(old, new);
         rename.take(is_old, &mut is_new)?;
         if !mutation::is("skip-unlink-wait") {
@@ -161,6 +171,20 @@ impl Table {
         (new, is_new): (Hash, impl FnMut(NonNull<Link>) -> bool),
         make: impl FnOnce(NonNull<Link>) -> NonNull<Link>,
     ) -> Result<NonNull<Link>, RenameError> {
+        assert_outside_sections("renaming");
+        // SAFETY: as the caller vouches.
+        without_reclaiming(|| unsafe { self.replace_renamed((old, is_old), (new, is_new), make) })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Table::rename_to`].
+    unsafe fn replace_renamed(
+        &self,
+        (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
+        (new, is_new): (Hash, impl FnMut(NonNull<Link>) -> bool),
+        make: impl FnOnce(NonNull<Link>) -> NonNull<Link>,
+    ) -> Result<NonNull<Link>, RenameError> {
         let rename = self.begin_rename(old, new);
         let guard = read();
         let mut pair = rename.lock(&guard);
@@ -176,8 +200,8 @@ impl Table {
         Ok(link)
     }
 
+    /// The resizer's mutex is held from here on: so nothing deferred may run, because a destructor may resize.
     fn begin_rename(&self, old: Hash, new: Hash) -> Rename<'_> {
-        assert_outside_sections("renaming");
         let core = self.core();
         Rename { core, old, new, _turn: core.lock_resizer() }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-use relativist_rcu::{GracePeriod, Guard, is_reading, read};
+use relativist_rcu::{GracePeriod, Guard, active_barrier, is_reading, read};
 
 use super::array::{AllocError, Array, AtomicArray};
 use super::hand::Hand;
@@ -139,6 +139,8 @@ impl Table {
             counts: Counts::default(),
         };
         core.size_changed(array.len());
+        // Whoever unlocks a bucket relies on RCU's choice of a barrier having been made.
+        active_barrier();
         Ok(Self { core: Arc::new(core) })
     }
 

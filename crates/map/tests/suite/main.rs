@@ -26,6 +26,7 @@ mod random;
 mod reentrance;
 mod references;
 mod rename;
+mod rendezvous;
 mod scan;
 mod serialized;
 mod sets;

@@ -60,6 +60,38 @@ fn destructors_may_resize_the_map() {
     assert_eq!(dropped, 2999);
 }
 
+/// A value that defers, each time it is cloned, more than a thread does between two looks at what can be reclaimed.
+struct Deferring(Weak<HashMap<u64, Deferring>>);
+
+static RESIZED: AtomicU64 = AtomicU64::new(0);
+
+impl Clone for Deferring {
+    fn clone(&self) -> Self {
+        for _ in 0..2000 {
+            let map = self.0.clone();
+            relativist_rcu::defer(move || {
+                if let Some(map) = map.upgrade() {
+                    map.resize_to(4).unwrap();
+                    RESIZED.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        Self(self.0.clone())
+    }
+}
+
+/// Renaming holds the resizer's mutex, which a deferred function would wait for.
+#[test]
+fn nothing_deferred_runs_while_an_entry_is_renamed() {
+    within_a_minute(|| {
+        let map = Arc::new(HashMap::<u64, Deferring>::builder().resizing(Resizing::Manual).build().unwrap());
+        map.pin().insert(0, Deferring(Arc::downgrade(&map)));
+        (0..10).for_each(|key| map.rename(&key, key + 1).unwrap());
+        relativist_rcu::barrier();
+        assert_eq!(RESIZED.load(Relaxed), 20_000);
+    });
+}
+
 /// Runs `action` on another thread, so that what hangs fails.
 fn within_a_minute(action: impl FnOnce() + Send + 'static) {
     let (done, result) = channel();

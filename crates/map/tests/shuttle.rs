@@ -99,7 +99,7 @@ fn keys(map: &Map<Tracked>) -> Vec<u64> {
 fn residents_are_found() {
     static TALLY: Tally = Tally::new();
     const RESIDENTS: [u64; 3] = [1, 5, 9];
-    explore(1000, || {
+    explore(3000, || {
         let map = map(PLACES);
         RESIDENTS.iter().for_each(|&key| insert(&map, key, &TALLY));
         let threads = [
@@ -134,7 +134,7 @@ fn residents_are_found() {
 
 /// T3: three threads operate on three keys at random while the table is resized.
 fn assert_linearizable(hashing: Hashing) {
-    explore(1000, move || {
+    explore(3000, move || {
         let map = map(hashing);
         let recorder = Arc::new(Recorder::default());
         let threads: [_; 3] = std::array::from_fn(|_| {
@@ -163,7 +163,7 @@ fn histories_of_keys_in_one_bucket() {
 #[test]
 fn clear_beside_a_transition() {
     static TALLY: Tally = Tally::new();
-    explore(1000, || {
+    explore(3000, || {
         let map = map(PLACES);
         [1, 4, 5, 9].into_iter().for_each(|key| insert(&map, key, &TALLY));
         let threads = [
@@ -196,7 +196,7 @@ fn clear_beside_a_transition() {
 /// least doesn't; and neighbours are always found. (Resizes and renames take turns.)
 #[test]
 fn rename_beside_a_transition() {
-    explore(1000, || {
+    explore(3000, || {
         let map = map(PLACES);
         [1, 3, 5].into_iter().for_each(|key| _ = map.pin().insert(key, key));
         let threads = [
@@ -225,7 +225,7 @@ fn rename_beside_a_transition() {
 #[test]
 fn resizers_and_updaters_take_turns() {
     static TALLY: Tally = Tally::new();
-    explore(1000, || {
+    explore(3000, || {
         let map = map(PLACES);
         let insert_all = |map: &Map<Tracked>, keys: [u64; 3]| keys.into_iter().for_each(|key| insert(map, key, &TALLY));
         let threads = [

@@ -29,6 +29,13 @@ pub(crate) use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
+/// Makes an exchange before it a full barrier. It is one by itself on x86-64. (Models have no use for it: their exchanges are.)
+#[inline(always)]
+pub(crate) fn fence_after_exchange() {
+    #[cfg(not(any(target_arch = "x86_64", relativist_loom)))]
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
 /// Thread-local variables that are made at compile time and need no destructor, so that reading one costs a load.
 macro_rules! local {
     ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {

@@ -25,7 +25,7 @@ use crate::mutation;
 use crate::prefetch::prefetch;
 #[cfg(not(relativist_loom))]
 use crate::sync::AtomicUsize;
-use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release};
+use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release, fence_after_exchange};
 
 /// What a [`Head`] holds. Pointers keep their provenance, so this is a tagged pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -184,8 +184,7 @@ impl Head {
         // processor's buffer when the update has returned and the thread's next lookup reads, so that of two threads that insert and
         // then look for what the other inserted both could miss (T3). An exchange is a full barrier on x86-64.
         self.0.swap(word.without(Word::LOCKED).0, mutation::unless("relaxed-unlock", AcqRel));
-        #[cfg(not(any(target_arch = "x86_64", relativist_loom)))]
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        fence_after_exchange();
         self.wake_waiters();
     }
 

@@ -3,10 +3,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+cargo test --workspace --locked --no-run --quiet
 for example in crates/{rcu,map}/examples/*.rs; do
   [[ -e $example ]] || continue
-  crate=relativist
-  [[ $example == crates/map/* ]] || crate=relativist-rcu
   echo "== $example"
-  cargo run --quiet --locked --package "$crate" --all-features --example "$(basename "$example" .rs)"
+  "${CARGO_TARGET_DIR:-target}/debug/examples/$(basename "$example" .rs)"
 done

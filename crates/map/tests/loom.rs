@@ -165,6 +165,11 @@ fn reclaim(link: NonNull<Link>) {
     unsafe { dispose(link) };
 }
 
+/// The number of preemptions for models that take minutes with two: one if `RELATIVIST_LOOM_QUICK` is set.
+fn unless_quick(preemptions: usize) -> usize {
+    if std::env::var_os("RELATIVIST_LOOM_QUICK").is_some() { 1 } else { preemptions }
+}
+
 /// Explores a model with so many preemptions, if `LOOM_MAX_PREEMPTIONS` doesn't say otherwise.
 fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -405,7 +410,7 @@ fn sparse_iteration_sees_insertions() {
 /// T7: the update may have begun before there was a summary.
 #[test]
 fn sparse_iteration_waits_for_updates_that_know() {
-    explore(2, || {
+    explore(unless_quick(2), || {
         let scene = Scene::new(SPARSE, &RESIDENTS);
         let writer = {
             let scene = scene.clone();
@@ -492,7 +497,7 @@ fn sparse_iteration_sees_insertions_while_resizing() {
 /// An update beside the transition is in the table afterwards, whichever way one looks, and so is all else.
 fn updates(from: usize, to: usize) {
     for update in UPDATES {
-        explore(2, move || {
+        explore(unless_quick(2), move || {
             let scene = Scene::new(from, &update.before());
             let writer = {
                 let scene = scene.clone();
@@ -519,7 +524,7 @@ fn updates_while_shrinking() {
 #[test]
 fn reclamation_while_resizing() {
     each_way(|from, to| {
-        explore(2, move || {
+        explore(unless_quick(2), move || {
             let scene = Scene::new(from, &[1, 4, 5]);
             let writer = {
                 let scene = scene.clone();
@@ -539,7 +544,7 @@ fn reclamation_while_resizing() {
 #[test]
 fn entries_unlock_while_resizing() {
     each_way(|from, to| {
-        explore(2, move || {
+        explore(unless_quick(2), move || {
             let scene = Scene::new(from, &RESIDENTS);
             resize_beside(&scene, to, |shared| {
                 for hash in [at(4), at(5)] {
@@ -584,7 +589,7 @@ fn two_updates_while_resizing() {
 /// T3: what one lookup has seen of an update, the next one does not deny, though the first came by the older array.
 fn lookups_agree(from: usize, to: usize) {
     for update in [Insert(4), Remove(4), Replace(4), Insert(3), Remove(3)] {
-        explore(2, move || {
+        explore(unless_quick(2), move || {
             let scene = Scene::new(from, &update.before());
             resize_beside(&scene, to, |shared| {
                 let look = || scene.find(at(update.place()), shared.guard());
@@ -613,7 +618,7 @@ fn lookups_agree_while_shrinking() {
 
 /// T3: a lookup that still has the head word from before a removal may find what was inserted since. Then so does the next.
 fn lookups_agree_after_a_stale_head(from: usize, to: usize) {
-    explore(2, move || {
+    explore(unless_quick(2), move || {
         let scene = Scene::new(from, &[1, 2]);
         resize_beside(&scene, to, |shared| {
             let_wait();
@@ -645,7 +650,7 @@ fn lookups_agree_after_a_stale_head_while_resizing() {
 /// An update that is still busy with the marks of one transition is not confused by the next.
 #[test]
 fn updates_across_two_transitions() {
-    explore(2, move || {
+    explore(unless_quick(2), move || {
         let scene = Scene::new(COARSE, &RESIDENTS);
         let guard = read();
         let resizer = {

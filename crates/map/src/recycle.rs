@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 
 use crate::prefetch::prefetch_for_write;
 
-/// How much memory a thread keeps.
+/// How much memory of nodes a thread keeps, beside the stacks that tell where it is.
 const MAX_KEPT: usize = if cfg!(relativist_no_recycling) { 0 } else { 256 << 10 };
 
 /// Nodes of more bytes are left to the allocator, as are those of another alignment than a word's.

@@ -54,8 +54,7 @@ impl Table {
     /// one), and returns the cursor to go on from; `None` when that was all. Begins with cursor 0.
     ///
     /// A link that is in the table from the first call of a scan to the last, and isn't [renamed](Table::rename), is visited exactly
-    /// once. Between the calls no guard
-    /// is needed: a cursor is a hash, of which all smaller ones have been done with.
+    /// once. Between the calls no guard is needed: a cursor is a hash, of which all smaller ones have been done with.
     pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<Link>)) -> Option<u64> {
         let mut last = None;
         let mut links = self.iter_from(cursor, guard);

@@ -1,5 +1,5 @@
-//! What other maps are tested for, and where this one is. Read for it: the tests of std's `HashMap` and `HashSet` and of hashbrown; of
-//! Java's `ConcurrentHashMap` those of JSR 166's TCK (`ConcurrentHashMapTest`, `ConcurrentHashMap8Test`) and of the JDK's
+//! What other maps are tested for, and where this one is. Read for it: the tests of std's `HashMap` and `HashSet` and of hashbrown. Of
+//! Java's `ConcurrentHashMap`, not compared name by name, what is checked by JSR 166's TCK (`ConcurrentHashMapTest`, `ConcurrentHashMap8Test`) and of the JDK's
 //! `java/util/concurrent/ConcurrentHashMap` and `ConcurrentMap`. Tests without a module are in this file.
 //!
 //! | std and hashbrown | here |

@@ -4,7 +4,7 @@
  *
  * Up to 0.13 at least, its request for a larger array can be lost: it sets the flag that says that a request is queued after it
  * has queued it, when the worker may have done the work and cleared the flag already. No request is made from then on, and
- * insertion takes quadratic time, which on a busy machine happens in one run of ten. So we ask again, half-way between the powers
+ * insertion takes quadratic time, which was seen several times on a busy machine. So we ask again, half-way between the powers
  * of two at which it asks itself, for the size that it should have: nothing is to be done then, if it has.
  */
 #define _LGPL_SOURCE

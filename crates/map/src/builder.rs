@@ -86,7 +86,7 @@ impl<S> Builder<S> {
     }
 
     /// An automatic map shrinks below and grows above so many entries per bucket; see [`Policy::load_factor`], which tells what is
-    /// possible. `0.125..=0.75` by default.
+    /// possible. `0.125..=1.0` by default.
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Self {
         Self { load_factor: Some(bounds), ..self }
     }

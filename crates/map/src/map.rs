@@ -70,7 +70,7 @@ use crate::stats::Stats;
 ///
 /// | operation | progress | costs |
 /// |---|---|---|
-/// | lookup, iteration step | wait-free | a head and half a chain, at up to 3/4 of an entry per bucket |
+/// | lookup, iteration step | wait-free | a head and half a chain, at up to one entry per bucket |
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
 /// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt, one new entry at a time |
 /// | rename | waits for readers, other renames and resizes | a removal and an insertion |

@@ -1,9 +1,13 @@
 //! When to resize, and to what: a pure function of the numbers of entries and buckets.
 //!
 //! A table grows when its load (entries per bucket) gets above an upper bound and shrinks when it gets below a lower one. Either
-//! brings it to between a third and two thirds of the upper bound, and the lower bound is at most a sixth of the upper. So
-//! the number of entries has to change by half before the next resize, and a table whose size swings a little does not resize
-//! all the time. By default the bounds are 1/8 and 3/4: a resize brings the load to between 1/4 and 1/2.
+//! brings it to between a quarter and half of the upper bound, and the lower bound is at most an eighth of the upper. So
+//! the number of entries has to double or to halve before the next resize, and a table whose size swings a little does not
+//! resize all the time. By default the bounds are 1/8 and 1: a resize brings the load to between 1/4 and 1/2.
+//!
+//! A table that grows steadily so grows by 4 at a time, and each entry is moved to other buckets a third of a time on average; growing
+//! by 2 between 1/2 and 1 would be once. The average load, and with it the memory and the walk of a lookup, are that of growing by 2
+//! between 3/8 and 3/4.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,7 +15,7 @@ use std::ops::RangeInclusive;
 /// Who resizes a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resizing {
-    /// A background thread, one per process: it grows the table past 3/4 of an entry per bucket and shrinks it below 1/8, never
+    /// A background thread, one per process: it grows the table past an entry per bucket and shrinks it below 1/8, never
     /// below the size it was made with, unless a [`Policy`] says otherwise.
     #[default]
     Automatic,
@@ -40,7 +44,7 @@ pub struct Policy {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// The upper bound of the load is not between 1/4 and 8, or the lower one not between 0 and a sixth of it.
+    /// The upper bound of the load is not between 1/4 and 8, or the lower one not between 0 and an eighth of it.
     LoadFactor(RangeInclusive<f64>),
     /// The fewest buckets are more than the most.
     Buckets(RangeInclusive<usize>),
@@ -65,7 +69,7 @@ impl std::error::Error for PolicyError {}
 
 impl From<Resizing> for Policy {
     fn from(resizing: Resizing) -> Self {
-        Self { resizing, low: 0.125, high: 0.75, floor: None, ceiling: Self::MOST_BUCKETS }
+        Self { resizing, low: 0.125, high: 1.0, floor: None, ceiling: Self::MOST_BUCKETS }
     }
 }
 
@@ -81,15 +85,15 @@ impl Policy {
     /// The counts that resizing goes by may be off by a sixteenth of the buckets: a smaller upper bound would be noise.
     const UPPER_BOUNDS: RangeInclusive<f64> = 0.25..=8.0;
     /// Between the bounds. What keeps a table from resizing all the time: see the top of this file.
-    const LEAST_RATIO: f64 = 6.0;
+    const LEAST_RATIO: f64 = 8.0;
 
-    /// Shrink below, grow above so many entries per bucket; 1/8 and 3/4 by default. A lower bound of 0 means never to shrink.
+    /// Shrink below, grow above so many entries per bucket; 1/8 and 1 by default. A lower bound of 0 means never to shrink.
     ///
     /// A higher load saves 8 bytes per bucket and costs lookups a longer walk, half the load on average.
     ///
     /// # Errors
     ///
-    /// Unless the upper bound is between 1/4 and 8, and the lower one between 0 and a sixth of the upper.
+    /// Unless the upper bound is between 1/4 and 8, and the lower one between 0 and an eighth of the upper.
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Result<Self, PolicyError> {
         let (low, high) = (*bounds.start(), *bounds.end());
         // Some slack for bounds like 0.1 and 0.6, which are no binary fractions.
@@ -143,7 +147,7 @@ impl Policy {
 
     /// The load that a resize does not exceed.
     fn target(&self) -> f64 {
-        self.high * 2.0 / 3.0
+        self.high / 2.0
     }
 }
 
@@ -161,15 +165,16 @@ mod tests {
 
     /// Bounds of all kinds: as far apart as may be, as close, and no binary fractions.
     fn policies() -> [Policy; 7] {
-        [(0.125, 0.75), (0.0, 0.25), (0.1, 0.6), (0.1, 0.9), (0.25, 2.0), (1.0, 6.0), (0.0, 8.0)]
+        [(0.125, 1.0), (0.0, 0.25), (0.1, 0.8), (0.1, 0.9), (0.25, 2.0), (1.0, 8.0), (0.0, 8.0)]
             .map(|(low, high)| Policy::default().load_factor(low..=high).unwrap())
     }
 
     #[test]
-    fn grows_past_three_quarters_and_shrinks_below_an_eighth() {
+    fn grows_past_one_and_shrinks_below_an_eighth() {
         let policy = default_from(2);
-        assert_eq!(policy.wanted(96, 128), None);
-        assert_eq!(policy.wanted(97, 128), Some(256));
+        assert_eq!(policy.wanted(128, 128), None);
+        assert_eq!(policy.wanted(129, 128), Some(512));
+        assert_eq!(policy.wanted(257, 128), Some(1024));
         assert_eq!(policy.wanted(16, 128), None);
         assert_eq!(policy.wanted(15, 128), Some(32));
         assert_eq!(policy.wanted(0, 128), Some(2));
@@ -179,9 +184,9 @@ mod tests {
     fn grows_and_shrinks_past_other_bounds() {
         let policy = default_from(2).load_factor(0.25..=3.0).unwrap();
         assert_eq!(policy.wanted(384, 128), None);
-        assert_eq!(policy.wanted(385, 128), Some(256));
+        assert_eq!(policy.wanted(385, 128), Some(512));
         assert_eq!(policy.wanted(32, 128), None);
-        assert_eq!(policy.wanted(31, 128), Some(16));
+        assert_eq!(policy.wanted(31, 128), Some(32));
         let never_shrinks = default_from(2).load_factor(0.0..=3.0).unwrap();
         assert_eq!(never_shrinks.wanted(0, 1 << 20), None);
     }
@@ -196,7 +201,7 @@ mod tests {
             None,
             "a table resized below its floor by hand stays there while it is not overloaded"
         );
-        assert_eq!(policy.wanted(25, 32), Some(64));
+        assert_eq!(policy.wanted(33, 32), Some(128));
         let lower = Policy::default().buckets(16..=1 << 20).unwrap().starting_with(64);
         assert_eq!(lower.wanted(0, 64), Some(16), "a floor below the size that the table was made with");
     }
@@ -222,14 +227,14 @@ mod tests {
         assert_eq!(policy.wanted(usize::MAX, 2), Some(1 << 62));
     }
 
-    /// After any resize the next one is far: nothing is wanted for half as many or nearly half again as many entries.
+    /// After any resize the next one is far: nothing is wanted for half as many or nearly twice as many entries.
     #[test]
     fn has_hysteresis() {
         for policy in policies() {
             for entries in 8..5000 {
                 let buckets = policy.buckets_for(entries);
                 assert_eq!(policy.wanted(entries, buckets), None, "{entries} {policy:?}");
-                assert_eq!(policy.wanted(entries * 3 / 2, buckets), None, "{entries} {policy:?}");
+                assert_eq!(policy.wanted(entries * 2 - 1, buckets), None, "{entries} {policy:?}");
                 if buckets > 2 {
                     assert_eq!(policy.wanted(entries / 2 + 1, buckets), None, "{entries} {policy:?}");
                 }

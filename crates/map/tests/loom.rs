@@ -141,7 +141,7 @@ impl Scene {
     fn assert_holds(&self, places: &[u64]) {
         let guard = read();
         assert_eq!(self.iterate(&guard), places);
-        for n in 0..8 {
+        for n in 0..16 {
             assert_eq!(self.find(at(n), &guard).is_some(), places.contains(&n), "lookup of {n}");
         }
         assert_eq!(self.table.len(), places.len());
@@ -216,18 +216,18 @@ impl Update {
     }
 
     /// The residents, and the place concerned if it is taken.
-    fn places(self, is_taken: bool) -> Vec<u64> {
-        let mut places: Vec<u64> = RESIDENTS.into_iter().chain(is_taken.then_some(self.place())).collect();
+    fn places(self, residents: &[u64], is_taken: bool) -> Vec<u64> {
+        let mut places: Vec<u64> = residents.iter().copied().chain(is_taken.then_some(self.place())).collect();
         places.sort_unstable();
         places
     }
 
-    fn before(self) -> Vec<u64> {
-        self.places(!matches!(self, Insert(_)))
+    fn before(self, residents: &[u64]) -> Vec<u64> {
+        self.places(residents, !matches!(self, Insert(_)))
     }
 
-    fn after(self) -> Vec<u64> {
-        self.places(!matches!(self, Remove(_)))
+    fn after(self, residents: &[u64]) -> Vec<u64> {
+        self.places(residents, !matches!(self, Remove(_)))
     }
 
     /// Does it, and returns what has to be reclaimed.
@@ -253,17 +253,19 @@ fn each_way(mut model: impl FnMut(usize, usize)) {
 /// T1, T8: whoever looks while the table changes from one size to the other finds the residents, and nothing reclaimed.
 fn lookups(from: usize, to: usize) {
     explore(2, move || {
-        let scene = Scene::new(from, &RESIDENTS);
+        // Two in a fine bucket, which the summary tells apart, and one in the other.
+        let residents = [1, 3, 5];
+        let scene = Scene::new(from, &residents);
         let reader = {
             let scene = scene.clone();
             thread::spawn(move || {
                 let guard = read();
-                assert!(RESIDENTS.iter().all(|&n| scene.find(at(n), &guard).is_some()), "a resident was missed");
+                assert!(residents.iter().all(|&n| scene.find(at(n), &guard).is_some()), "a resident was missed");
             })
         };
         scene.table.resize_to(to).unwrap();
         reader.join().unwrap();
-        scene.assert_holds(&RESIDENTS);
+        scene.assert_holds(&residents);
     });
 }
 
@@ -495,29 +497,44 @@ fn sparse_iteration_sees_insertions_while_resizing() {
 }
 
 /// An update beside the transition is in the table afterwards, whichever way one looks, and so is all else.
-fn updates(from: usize, to: usize) {
-    for update in UPDATES {
+fn updates(from: usize, to: usize, residents: &'static [u64], updates: &[Update]) {
+    for &update in updates {
         explore(unless_quick(2), move || {
-            let scene = Scene::new(from, &update.before());
+            let scene = Scene::new(from, &update.before(residents));
             let writer = {
                 let scene = scene.clone();
                 thread::spawn(move || _ = update.run(&scene, &read()))
             };
             scene.table.resize_to(to).unwrap();
             writer.join().unwrap();
-            scene.assert_holds(&update.after());
+            scene.assert_holds(&update.after(residents));
         });
     }
 }
 
 #[test]
 fn updates_while_growing() {
-    updates(COARSE, FINE);
+    updates(COARSE, FINE, &RESIDENTS, &UPDATES);
 }
 
 #[test]
 fn updates_while_shrinking() {
-    updates(FINE, COARSE);
+    updates(FINE, COARSE, &RESIDENTS, &UPDATES);
+}
+
+/// A group whose links are all in one fine bucket, or that has none, is entered into the fine heads without its lock.
+#[test]
+fn updates_of_one_side_while_growing() {
+    let one_side = [Insert(0), Insert(4), Remove(0), Remove(4), Replace(4)];
+    for residents in [&[][..], &[1], &[5]] {
+        updates(COARSE, FINE, residents, &one_side);
+    }
+}
+
+/// With more links than buckets the resizer does not look at chains that need no cut.
+#[test]
+fn updates_while_growing_in_haste() {
+    updates(COARSE, FINE, &[1, 2, 9, 10, 11], &[Insert(0), Insert(4), Remove(0), Remove(4)]);
 }
 
 /// T8: neither a reader nor the resizer touches what has been removed and reclaimed meanwhile.
@@ -590,7 +607,7 @@ fn two_updates_while_resizing() {
 fn lookups_agree(from: usize, to: usize) {
     for update in [Insert(4), Remove(4), Replace(4), Insert(3), Remove(3)] {
         explore(unless_quick(2), move || {
-            let scene = Scene::new(from, &update.before());
+            let scene = Scene::new(from, &update.before(&RESIDENTS));
             resize_beside(&scene, to, |shared| {
                 let look = || scene.find(at(update.place()), shared.guard());
                 let old = look();

@@ -3,13 +3,16 @@
 use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
+use super::Link;
 use super::hash::{Hash, Scale};
-use super::head::Head;
+use super::head::{Head, Word};
 use super::memory;
 use super::occupancy::Occupancy;
 use crate::mutation;
+use crate::prefetch::prefetch;
 use crate::sync::{Acquire, AtomicPtr, Release};
 
 /// A bucket array could not be allocated. The table goes on with the one it has.
@@ -208,6 +211,51 @@ impl<'a> Array<'a> {
         // SAFETY: so many heads follow the header, alive during `'a`; heads are atomic, so sharing them is fine.
         unsafe { std::slice::from_raw_parts(self.heads(), self.len()) }
     }
+
+    /// How many buckets are worth bringing near at a time: their links fit into the first-level cache, and are more than the
+    /// processor can ask memory for at once.
+    pub(super) const BATCH: usize = 64;
+
+    /// Brings the links of some buckets, those with heads that are wanted, into the cache, for who is about to visit them all. Links lie anywhere in memory, and each step
+    /// along a chain waits for the one before: so chains are walked side by side.
+    ///
+    /// # Safety
+    ///
+    /// Links are alive: the caller is in a read section, or nobody else is left.
+    #[cfg(not(relativist_loom))]
+    pub(super) unsafe fn bring_near(self, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
+        let mut first = buckets.start;
+        for heads in self.all()[buckets].chunks(Self::BATCH) {
+            let mut ends = [(0, null_mut()); Self::BATCH];
+            let mut count = 0;
+            for (bucket, head) in (first..).zip(heads) {
+                let word = head.load();
+                let link = word.first();
+                prefetch(link);
+                ends[count] = (bucket, link);
+                count += usize::from(!link.is_null() && is_wanted(word));
+            }
+            while count > 0 {
+                let walked = count;
+                count = 0;
+                for at in 0..walked {
+                    let (bucket, link) = ends[at];
+                    // SAFETY: not null, and alive, says the caller.
+                    let link: &Link = unsafe { &*link };
+                    let next = link.next();
+                    prefetch(next);
+                    ends[count] = (bucket, next);
+                    // A chain may run on into the next bucket's.
+                    count += usize::from(!next.is_null() && link.hash().bucket(self.scale()) == bucket);
+                }
+            }
+            first += heads.len();
+        }
+    }
+
+    /// There is nothing in it for loom.
+    #[cfg(relativist_loom)]
+    pub(super) unsafe fn bring_near(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
     /// The other array of the transition that this one is in. Both live until a grace period after the transition has ended.
     pub(super) fn partner(self) -> Option<Self> {

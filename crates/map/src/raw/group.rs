@@ -40,6 +40,8 @@ struct Fine<'g> {
     array: Array<'g>,
     head: &'g Head,
     scale: Scale,
+    /// The first bucket of the group.
+    first: usize,
 }
 
 /// A place in a chain.
@@ -110,7 +112,8 @@ impl Core {
                 head.unlock(word);
                 continue;
             }
-            let fine = Fine { array: fine, head: fine.head(hash), scale: fine.scale() };
+            let first = hash.bucket(coarse.scale()) << (fine.bits() - coarse.bits());
+            let fine = Fine { array: fine, head: fine.head(hash), scale: fine.scale(), first };
             return Group { core: self, array: coarse, head, word, scale: coarse.scale(), fine: Some(fine) };
         }
     }
@@ -121,7 +124,14 @@ impl Group<'_> {
     #[inline(always)]
     pub(super) fn search(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
         let mut before = None;
-        let mut next = self.word.first();
+        let mut next = match &self.fine {
+            // Where a new link comes first, there is no need to look at the others.
+            None if self.word.is_after(hash, self.scale) => {
+                return Place { before, found: None, after: self.word.first() };
+            }
+            None => self.word.first(),
+            Some(fine) => fine.entry_before(hash).unwrap_or_else(|| self.word.first()),
+        };
         while let Some(link) = NonNull::new(next) {
             // SAFETY: reachable from a head whose lock we hold: not removed, hence alive.
             let current = unsafe { link.as_ref() };
@@ -251,6 +261,17 @@ impl Group<'_> {
 }
 
 impl Fine<'_> {
+    /// A link on the way to the place of this hash, from which the rest of the way is short, if one is soon found: the first of the fine
+    /// bucket before it, or before that one. While a table grows under many insertions, merged chains are long.
+    #[cold]
+    fn entry_before(&self, hash: Hash) -> Option<*mut Link> {
+        /// In buckets; their heads lie side by side.
+        const FARTHEST: usize = 32;
+        let bucket = hash.bucket(self.scale);
+        let heads = &self.array.all()[bucket.saturating_sub(FARTHEST).max(self.first)..bucket];
+        heads.iter().rev().map(|head| head.load().first()).find(|first| !first.is_null())
+    }
+
     #[cold]
     fn mark_occupied(&self, hash: Hash) {
         if self.head.load().first().is_null() && !mutation::is("mark-coarse-only") {

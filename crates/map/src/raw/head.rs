@@ -37,6 +37,7 @@ impl Word {
     const LINK_SHIFT: u32 = 16;
     const TRANSITION: usize = 1 << 17;
     const LOCKED: usize = 1 << 16;
+    const SUMMARY_BITS: usize = 16;
 
     /// An empty, settled bucket.
     pub(super) const EMPTY: Self = Self(std::ptr::null_mut());
@@ -59,6 +60,40 @@ impl Word {
 
     fn summary_bit(hash: Hash, scale: Scale) -> usize {
         1 << hash.nibble(scale)
+    }
+
+    /// Whether all links of the chain come after this hash, as far as the summary tells.
+    #[inline(always)]
+    pub(super) fn is_after(self, hash: Hash, scale: Scale) -> bool {
+        self.0.addr() & ((2 << hash.nibble(scale)) - 1) == 0
+    }
+
+    /// In which of the `factor` finer buckets all links are that this one is parted into, if the summary tells; any for no links.
+    pub(super) fn sole_part(self, factor: usize) -> Option<usize> {
+        let width = Self::SUMMARY_BITS.checked_div(factor).filter(|&width| width > 0)?;
+        let summary = self.summary();
+        if self.first().is_null() || summary == 0 {
+            return Some(0);
+        }
+        let part = summary.trailing_zeros() as usize / width;
+        (summary >> (part * width) >> width == 0).then_some(part)
+    }
+
+    /// What the head of that part holds. As the last of the hash bits that its summary is about are not known, it has bits for either
+    /// value of them.
+    pub(super) fn of_sole_part(self, part: usize, factor: usize) -> Self {
+        let width = Self::SUMMARY_BITS / factor;
+        let of_part = self.summary() >> (part * width);
+        let spread = (0..width).filter(|bit| of_part >> bit & 1 != 0).map(|bit| ((1 << factor) - 1) << (bit * factor));
+        Self::EMPTY.with_first(self.first()).with(spread.sum())
+    }
+
+    fn summary(self) -> usize {
+        self.0.addr() & ((1 << Self::SUMMARY_BITS) - 1)
+    }
+
+    pub(super) fn without_summary(self) -> Self {
+        self.without((1 << Self::SUMMARY_BITS) - 1)
     }
 
     pub(super) fn is_locked(self) -> bool {
@@ -112,6 +147,9 @@ impl Word {
 pub(super) struct Head(AtomicPtr<Link>);
 
 impl Head {
+    /// In a cache line, of the size that most processors have.
+    pub(super) const PER_LINE: usize = 64 / size_of::<Self>();
+
     #[cfg(relativist_loom)]
     pub(super) fn empty() -> Self {
         Self(AtomicPtr::new(Word::EMPTY.0))
@@ -170,6 +208,23 @@ impl Head {
                 return Some(word);
             }
         }
+    }
+
+    /// Marks a head in transition that is not locked and still holds this, and says whether it did.
+    pub(super) fn try_mark(&self, word: Word) -> bool {
+        if mutation::is("mark-unseen") {
+            self.store(word.with_transition());
+            return true;
+        }
+        // AcqRel, Relaxed: as in `try_lock`; whoever sees the mark sees what was prepared before it was set.
+        !word.is_locked() && self.0.compare_exchange(word.0, word.with_transition().0, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Sets what the head holds from now on, and unlocks it, for the resizer: what it does is nothing that its own lookups could miss,
+    /// so they need not wait for it as in `unlock`.
+    pub(super) fn unlock_resized(&self, word: Word) {
+        self.store(word.without(Word::LOCKED));
+        self.wake_waiters();
     }
 
     /// Replaces what a head holds whose lock the caller holds and keeps.

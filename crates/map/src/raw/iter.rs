@@ -4,10 +4,10 @@ use std::ptr::{NonNull, null_mut};
 
 use relativist_rcu::Guard;
 
+use super::array::Array;
 use super::occupancy::{Follower, Step};
 use super::{Hash, Link, Table};
 use crate::mutation;
-use crate::prefetch::prefetch;
 
 /// The links of a table in the order of their hashes; see [`Table::iter`].
 pub struct Iter<'t> {
@@ -20,6 +20,10 @@ pub struct Iter<'t> {
     end: Option<u64>,
     /// Knows the way past empty buckets; `None` in a table that has few of them.
     follower: Option<Follower<'t>>,
+    /// Links of smaller hashes have been brought near.
+    near: u64,
+    /// How many buckets were, the last time.
+    batch: usize,
 }
 
 impl Table {
@@ -45,7 +49,7 @@ impl Table {
             // SAFETY: the guard lives for `'t`.
             unsafe { array.prepare_occupancy() };
         }
-        let mut iter = Iter { table: self, guard, next: null_mut(), from, end: None, follower };
+        let mut iter = Iter { table: self, guard, next: null_mut(), from, end: None, follower, near: from, batch: 0 };
         iter.enter_bucket();
         iter
     }
@@ -76,9 +80,6 @@ impl Table {
 }
 
 impl Iter<'_> {
-    /// In buckets; some memory accesses' worth.
-    const AHEAD: usize = 32;
-
     /// Enters the bucket that `from` falls into, in whatever array is the present one: its chain holds all links from there
     /// to its end.
     fn enter_bucket(&mut self) {
@@ -93,15 +94,25 @@ impl Iter<'_> {
                 Step::End => return self.end = None,
             }
         }
-        // Links lie anywhere in memory, so they are asked for well before their bucket is reached.
-        if self.follower.is_none()
-            && let Some(head) = array.all().get(from.bucket(array.scale()) + Self::AHEAD)
-        {
-            prefetch(head.load().first());
+        if self.follower.is_none() && from.get() >= self.near {
+            self.bring_near(array, from);
         }
         self.from = from.get();
         self.next = array.head(from).load().first();
         self.end = from.end_of_bucket(array.scale());
+    }
+
+    /// Brings the links of this bucket and the next ones into the cache: of twice as many as the last time, because most
+    /// iterations that have come far go on, while those that [`Table::scan`] makes may be short.
+    #[cold]
+    fn bring_near(&mut self, array: Array<'_>, from: Hash) {
+        self.batch = (self.batch * 2).clamp(2, Array::BATCH);
+        let bucket = from.bucket(array.scale());
+        let end = array.len().min(bucket + self.batch);
+        // SAFETY: the guard lives for `'t`.
+        unsafe { array.bring_near(bucket..end, |_| true) };
+        let last = Hash::start_of_bucket(end - 1, array.scale());
+        self.near = last.end_of_bucket(array.scale()).unwrap_or(u64::MAX);
     }
 
     /// See [`Follower::judge`].

@@ -295,7 +295,7 @@ impl Core {
         self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wanted(&self) -> Option<usize> {
+    pub(super) fn wanted(&self) -> Option<usize> {
         // Relaxed: a statistic is good enough.
         self.policy.wanted(self.count.sum(), self.counts.buckets.load(Relaxed))
     }
@@ -343,6 +343,10 @@ impl Drop for Core {
         // SAFETY: nobody else is left, neither a user of the table nor the worker.
         let array = unsafe { self.array.load() };
         for (bucket, head) in array.all().iter().enumerate() {
+            if bucket % Array::BATCH == 0 {
+                // SAFETY: nobody else is left.
+                unsafe { array.bring_near(bucket..array.len().min(bucket + Array::BATCH), |_| true) };
+            }
             let here = |hash: Hash| hash.bucket(array.scale()) == bucket;
             // SAFETY: ours alone.
             let links = unsafe { links_from(head.load().first()) };

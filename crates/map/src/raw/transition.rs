@@ -14,10 +14,15 @@
 //! the fine array.
 //!
 //! Updates go on meanwhile, each waiting at most for the step of its own group.
+//!
+//! **What it costs:** links lie anywhere in memory, so the resizer brings them near for many chains at once, and looks at them only
+//! where it must: the summary of a head tells where its links go as long as they go to one place, which is the case for most
+//! short chains. A table that must grow again at once isn't looked at where nothing is to be cut; otherwise the last step has to make
+//! up for what summaries don't tell.
 
 use std::ptr::{NonNull, null_mut};
 
-use relativist_rcu::{GracePeriod, defer_raw, wait_for_readers};
+use relativist_rcu::{GracePeriod, defer_raw, read, wait_for_readers};
 
 use super::array::{AllocError, Array};
 use super::hash::Scale;
@@ -26,7 +31,7 @@ use super::link::links_from;
 use super::table::{Core, Resizer};
 use super::{Hash, Link};
 use crate::mutation;
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_for_write;
 use crate::sync::Relaxed;
 
 impl Core {
@@ -66,16 +71,23 @@ impl Core {
         if mutation::is("publish-before-fill") {
             self.array.publish(fine);
         }
-        for (head, fines) in groups(coarse, fine, coarse) {
-            fill(head, fines, fine.scale());
-        }
+        let factor = fine.len() / coarse.len();
+        let is_mixed = |word: Word| word.sole_part(factor).is_none();
+        for_each_group(coarse, fine, coarse, is_mixed, |head, fines| fill(head, fines, fine.scale()));
         self.array.publish(fine);
         if !mutation::is("skip-grow-wait") {
             self.wait_for_readers();
         }
-        for (head, fines) in groups(coarse, fine, fine) {
-            cut(head, fines, fine.scale());
-        }
+        let haste = self.wanted().is_some_and(|wanted| wanted > fine.len());
+        for_each_group(
+            coarse,
+            fine,
+            coarse,
+            |word| !haste || is_mixed(word),
+            |head, fines| {
+                cut(head, fines, fine.scale(), haste);
+            },
+        );
         fine.set_partner(None);
         resizer.previous = Some(GracePeriod::start());
         // Relaxed: a statistic.
@@ -86,9 +98,7 @@ impl Core {
         if mutation::is("publish-before-join") {
             self.array.publish(coarse);
         }
-        for (head, fines) in groups(coarse, fine, fine) {
-            join(head, fines, coarse.scale());
-        }
+        for_each_group(coarse, fine, fine, |_| true, |head, fines| join(head, fines, coarse.scale()));
         self.array.publish(coarse);
         if !mutation::is("skip-shrink-wait") {
             self.wait_for_readers();
@@ -101,60 +111,107 @@ impl Core {
     }
 }
 
-/// Each coarse head with the fine heads that it covers, in the order of the hashes. `chained` is the array whose heads lead to
-/// the links at present: links lie anywhere in memory, so they are asked for well before their group is reached.
-fn groups<'a>(coarse: Array<'a>, fine: Array<'a>, chained: Array<'a>) -> impl Iterator<Item = (&'a Head, &'a [Head])> {
-    /// In buckets; some memory accesses' worth.
-    const AHEAD: usize = 32;
+/// Does a step to each coarse head with the fine heads that it covers, in the order of the hashes. `chained` is the array whose heads
+/// lead to the links at present: those that the step will walk are brought near for some groups at a time, before any of these is locked.
+fn for_each_group(
+    coarse: Array<'_>,
+    fine: Array<'_>,
+    chained: Array<'_>,
+    walks: impl Fn(Word) -> bool,
+    step: impl Fn(&Head, &[Head]),
+) {
     let factor = fine.len() / coarse.len();
     let per_group = chained.len() / coarse.len();
-    let groups = coarse.all().iter().zip(fine.all().chunks_exact(factor));
-    groups.enumerate().map(move |(number, group)| {
-        let next = number * per_group + AHEAD;
-        chained.all().iter().skip(next).take(per_group).for_each(|head| prefetch(head.load().first()));
-        group
-    })
+    let batch = (Array::BATCH / per_group).max(1);
+    let batches = coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor));
+    for (number, (coarse, fine)) in batches.enumerate() {
+        let first = number * batch * per_group;
+        let guard = read();
+        // SAFETY: in a read section.
+        unsafe { chained.bring_near(first..first + coarse.len() * per_group, &walks) };
+        drop(guard);
+        // About to be written, all of them.
+        [coarse, fine]
+            .iter()
+            .for_each(|heads| heads.iter().step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head)));
+        coarse.iter().zip(fine.chunks_exact(factor)).for_each(|(head, fines)| step(head, fines));
+    }
 }
 
 /// First step of growing: lets the fine heads enter the coarse chain, and marks all of them.
 fn fill(coarse: &Head, fines: &[Head], scale: Scale) {
+    let fill_all = |word: Word| fines.iter().for_each(|fine| fine.store(word));
+    // Nobody looks at fine heads before the coarse one is marked.
+    fill_all(Word::EMPTY.with_transition());
+    // Where the head tells it all, the chain need not be locked, nor looked at.
+    let word = coarse.load();
+    if let Some(part) = word.sole_part(fines.len()) {
+        fines[part].store(word.of_sole_part(part, fines.len()).with_transition());
+        if mutation::is("unmarked-coarse") || coarse.try_mark(word) {
+            return;
+        }
+        fill_all(Word::EMPTY.with_transition());
+    }
     let word = if mutation::is("fill-unlocked") { coarse.load() } else { coarse.lock() };
-    fines.iter().for_each(|fine| fine.store(Word::EMPTY.with_transition()));
+    fill_by_chain(word.first(), fines, scale);
+    // The mark tells updaters that the fine heads are there to be kept right.
+    coarse.unlock_resized(if mutation::is("unmarked-coarse") { word } else { word.with_transition() });
+}
+
+fn fill_by_chain(first: *mut Link, fines: &[Head], scale: Scale) {
     let mut last = None;
     // SAFETY: the chain is locked.
-    for (link, hash) in unsafe { links_from(word.first()) } {
+    for (link, hash) in unsafe { links_from(first) } {
         let fine = &fines[hash.bucket(scale) % fines.len()];
         let is_first = !last.replace(hash).is_some_and(|last| hash.shares_bucket(last, scale));
         let head = if is_first { fine.load().with_first(link.as_ptr()) } else { fine.load() };
         fine.store(head.with_summary_of(hash, scale));
     }
-    if mutation::is("unmarked-coarse") {
-        return coarse.unlock(word);
-    }
-    // The mark tells updaters that the fine heads are there to be kept right.
-    coarse.unlock(word.with_transition());
 }
 
 /// Last step of growing: cuts the chain between fine buckets, and makes the fine heads lockable. No reader is left who
-/// came by the coarse head.
-fn cut(coarse: &Head, fines: &[Head], scale: Scale) {
+/// came by the coarse head. In haste, a chain that need not be cut is not looked at; otherwise summaries are made exact.
+fn cut(coarse: &Head, fines: &[Head], scale: Scale, haste: bool) {
     if mutation::is("clear-before-cut") {
         fines.iter().for_each(|fine| fine.store(fine.load().without_transition()));
     }
     let word = if mutation::is("cut-unlocked") { coarse.load() } else { coarse.lock() };
-    let mut last: Option<(NonNull<Link>, Hash)> = None;
-    // SAFETY: the chain is locked.
-    for (link, hash) in unsafe { links_from(word.first()) } {
-        if let Some((last, _)) = last.replace((link, hash)).filter(|(_, its)| !its.shares_bucket(hash, scale)) {
-            // SAFETY: in the chain that we have locked.
-            unsafe { last.as_ref() }.set_next(null_mut());
-        }
+    if !(haste && word.sole_part(fines.len()).is_some()) {
+        cut_chain(word.first(), fines, scale);
     }
     // All cuts come before the first mark is cleared: from then on the fine bucket's own lock counts.
     if !mutation::is("clear-before-cut") {
         fines.iter().for_each(|fine| fine.store(fine.load().without_transition()));
     }
-    coarse.unlock(Word::moved());
+    coarse.unlock_resized(Word::moved());
+}
+
+fn cut_chain(first: *mut Link, fines: &[Head], scale: Scale) {
+    let mut last: Option<(NonNull<Link>, Hash, Word)> = None;
+    // A summary is stored when it is complete: lookups go by it.
+    let finish = |hash: Hash, word| fines[hash.bucket(scale) % fines.len()].store(word);
+    // SAFETY: the chain is locked.
+    for (link, hash) in unsafe { links_from(first) } {
+        let word = match last {
+            Some((_, its, word)) if its.shares_bucket(hash, scale) => word,
+            before => {
+                if let Some((before, its, word)) = before {
+                    // SAFETY: in the chain that we have locked.
+                    unsafe { before.as_ref() }.set_next(null_mut());
+                    finish(its, word);
+                }
+                fines[hash.bucket(scale) % fines.len()].load().without_summary()
+            }
+        };
+        let word = word.with_summary_of(hash, scale);
+        if mutation::is("partial-summary") {
+            finish(hash, word);
+        }
+        last = Some((link, hash, word));
+    }
+    if let Some((_, hash, word)) = last {
+        finish(hash, word);
+    }
 }
 
 /// The step of shrinking: links the fine chains to one, enters it into the coarse head, and sends updaters there.
@@ -178,7 +235,7 @@ fn join(coarse: &Head, fines: &[Head], scale: Scale) {
     coarse.store(joined);
     for fine in fines {
         let word = fine.load();
-        fine.unlock(if mutation::is("unmarked-fine") { word } else { word.with_transition() });
+        fine.unlock_resized(if mutation::is("unmarked-fine") { word } else { word.with_transition() });
     }
 }
 

@@ -30,7 +30,7 @@ fn room_is_made_for_what_was_asked() {
     let map: HashMap<u64, u64, _> = HashMap::with_capacity_and_hasher(1000, MIXED);
     assert_eq!(map.buckets(), 2048);
     let map = HashMap::<u64, u64>::builder().capacity(1000).load_factor(0.5..=6.0).build::<u64, u64>().unwrap();
-    assert_eq!(map.buckets(), 256);
+    assert_eq!(map.buckets(), 512);
     let map = HashMap::<u64, u64>::builder().capacity(10).floor(1000).build::<u64, u64>().unwrap();
     assert_eq!(map.buckets(), 2048);
 }
@@ -58,7 +58,7 @@ fn a_map_made_for_a_budget_keeps_its_size() {
     map.pin().clear();
     let later: HashMap<u64, u64> = HashMap::new();
     fill(&later, 1000);
-    wait_for_buckets(&later, 2048..=2048);
+    wait_for_buckets(&later, 1024..=2048);
     assert_eq!((map.buckets(), map.stats().grows, map.stats().shrinks), (128, 0, 0));
 }
 
@@ -81,7 +81,7 @@ fn an_automatic_map_stays_within_its_bounds() {
 fn an_automatic_map_keeps_its_load_factor() {
     let map: HashMap<u64, u64> = HashMap::<u64, u64>::builder().load_factor(0.5..=6.0).build().unwrap();
     fill(&map, 4 << 10);
-    wait_for_buckets(&map, 1024..=1024);
+    wait_for_buckets(&map, 1024..=2048);
     map.pin().retain(|n, _| n % 32 == 0);
     wait_for_buckets(&map, 128 / 6..=128 * 2);
 }

@@ -260,7 +260,7 @@ impl<K, V, S> HashMap<K, V, S> {
     /// # Safety
     ///
     /// The caller has unlinked it from this map, and holds a guard during `'g`.
-    unsafe fn retire<'g>(&self, link: NonNull<Link>) -> &'g Node<K, V>
+    pub(crate) unsafe fn retire<'g>(&self, link: NonNull<Link>) -> &'g Node<K, V>
     where
         K: Send + 'static,
         V: Send + 'static,

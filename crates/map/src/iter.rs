@@ -114,7 +114,7 @@ impl<K, V, S> Iterator for IntoIter<K, V, S> {
 
     fn next(&mut self) -> Option<(K, V)> {
         let guard = read();
-        let link = self.map.table.iter_from(self.from, &guard).next()?;
+        let link = self.map.table.iter_part(self.from, &guard).next()?;
         // SAFETY: reached under the guard.
         let hash = unsafe { link.as_ref() }.hash();
         self.from = hash.get();

@@ -537,6 +537,51 @@ fn updates_while_growing_in_haste() {
     updates(COARSE, FINE, &[1, 2, 9, 10, 11], &[Insert(0), Insert(4), Remove(0), Remove(4)]);
 }
 
+impl Scene {
+    /// Empties the table, and returns the places that had links, in order. These are not reclaimed.
+    fn clear(&self, guard: &Guard) -> Vec<u64> {
+        let mut places = Vec::new();
+        // SAFETY: alive for the guard.
+        self.table.clear(guard, |link| places.push(unsafe { link.as_ref() }.hash().get() >> 60));
+        assert!(places.is_sorted());
+        places
+    }
+}
+
+/// Nothing that was there is left when the table has been emptied beside a transition, and each link was handed out once.
+#[test]
+fn clearing_while_resizing() {
+    each_way(|from, to| {
+        explore(unless_quick(2), move || {
+            let scene = Scene::new(from, &[1, 3, 5]);
+            let writer = {
+                let scene = scene.clone();
+                thread::spawn(move || assert_eq!(scene.clear(&read()), [1, 3, 5]))
+            };
+            scene.table.resize_to(to).unwrap();
+            writer.join().unwrap();
+            scene.assert_holds(&[]);
+        });
+    });
+}
+
+/// Two who empty a table share its links.
+#[test]
+fn clearing_beside_clearing() {
+    explore(2, || {
+        let scene = Scene::new(COARSE, &[1, 3, 9]);
+        let other = {
+            let scene = scene.clone();
+            thread::spawn(move || scene.clear(&read()))
+        };
+        let mut places = scene.clear(&read());
+        places.extend(other.join().unwrap());
+        places.sort_unstable();
+        assert_eq!(places, [1, 3, 9]);
+        scene.assert_holds(&[]);
+    });
+}
+
 /// T8: neither a reader nor the resizer touches what has been removed and reclaimed meanwhile.
 #[test]
 fn reclamation_while_resizing() {

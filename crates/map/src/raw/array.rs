@@ -253,6 +253,19 @@ impl<'a> Array<'a> {
         }
     }
 
+    /// Brings the links of so many buckets near, from that of this hash on, and returns the hash that they end at.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Array::bring_near`].
+    pub(super) unsafe fn bring_batch_near(self, from: Hash, batch: usize) -> u64 {
+        let first = from.bucket(self.scale());
+        let end = self.len().min(first + batch);
+        // SAFETY: the caller's promise.
+        unsafe { self.bring_near(first..end, |_| true) };
+        Hash::start_of_bucket(end - 1, self.scale()).end_of_bucket(self.scale()).unwrap_or(u64::MAX)
+    }
+
     /// There is nothing in it for loom.
     #[cfg(relativist_loom)]
     pub(super) unsafe fn bring_near(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}

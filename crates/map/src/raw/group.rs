@@ -227,6 +227,21 @@ impl Group<'_> {
         place.link(to);
     }
 
+    /// Unlinks the whole chain and unlocks, and returns the first link, and how large the bucket was; `None` for a group in transition, where it is longer than
+    /// the bucket.
+    pub(super) fn unlink_all(self) -> Option<(*mut Link, Scale)> {
+        if self.fine.is_some() {
+            return None;
+        }
+        let (first, scale) = (self.word.first(), self.scale);
+        let word = match self.core.hand.kind_of_removal() {
+            Change::Remove => Word::EMPTY,
+            _ => self.word.with_first(std::ptr::null_mut()),
+        };
+        self.unlock(word);
+        Some((first, scale))
+    }
+
     /// Links in a link behind those of equal hash, and keeps the lock.
     pub(super) fn insert_locked(&mut self, new: NonNull<Link>, hash: Hash) {
         let place = self.search(hash, |_| false);

@@ -49,9 +49,12 @@ impl Table {
             // SAFETY: the guard lives for `'t`.
             unsafe { array.prepare_occupancy() };
         }
-        let mut iter = Iter { table: self, guard, next: null_mut(), from, end: None, follower, near: from, batch: 0 };
-        iter.enter_bucket();
-        iter
+        Iter::new(self, guard, from, follower)
+    }
+
+    /// The same for a part of the table, whatever there is to know of the whole: looks at each bucket.
+    pub(crate) fn iter_part<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
+        Iter::new(self, guard, from, None)
     }
 
     /// Visits the links from `cursor` on, `n` of them and all others with the last one's hash (but at least one, if there is
@@ -79,7 +82,13 @@ impl Table {
     }
 }
 
-impl Iter<'_> {
+impl<'t> Iter<'t> {
+    fn new(table: &'t Table, guard: &'t Guard, from: u64, follower: Option<Follower<'t>>) -> Self {
+        let mut iter = Self { table, guard, next: null_mut(), from, end: None, follower, near: from, batch: 0 };
+        iter.enter_bucket();
+        iter
+    }
+
     /// Enters the bucket that `from` falls into, in whatever array is the present one: its chain holds all links from there
     /// to its end.
     fn enter_bucket(&mut self) {
@@ -95,24 +104,14 @@ impl Iter<'_> {
             }
         }
         if self.follower.is_none() && from.get() >= self.near {
-            self.bring_near(array, from);
+            // Twice as many as the last time: most iterations that have come far go on, while those of a scan may be short.
+            self.batch = (self.batch * 2).clamp(2, Array::BATCH);
+            // SAFETY: the guard lives for `'t`.
+            self.near = unsafe { array.bring_batch_near(from, self.batch) };
         }
         self.from = from.get();
         self.next = array.head(from).load().first();
         self.end = from.end_of_bucket(array.scale());
-    }
-
-    /// Brings the links of this bucket and the next ones into the cache: of twice as many as the last time, because most
-    /// iterations that have come far go on, while those that [`Table::scan`] makes may be short.
-    #[cold]
-    fn bring_near(&mut self, array: Array<'_>, from: Hash) {
-        self.batch = (self.batch * 2).clamp(2, Array::BATCH);
-        let bucket = from.bucket(array.scale());
-        let end = array.len().min(bucket + self.batch);
-        // SAFETY: the guard lives for `'t`.
-        unsafe { array.bring_near(bucket..end, |_| true) };
-        let last = Hash::start_of_bucket(end - 1, array.scale());
-        self.near = last.end_of_bucket(array.scale()).unwrap_or(u64::MAX);
     }
 
     /// See [`Follower::judge`].

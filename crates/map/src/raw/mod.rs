@@ -13,6 +13,7 @@
 //! Programs that show how: `raw_intrusive.rs`, `raw_multimap.rs` and `rename.rs` among the crate's examples.
 
 mod array;
+mod clear;
 mod group;
 mod hand;
 mod hash;

@@ -251,8 +251,8 @@ impl Table {
     }
 
     #[inline]
-    pub(super) fn count_removed(&self, guard: &Guard) {
-        self.count(-1, |wanted, buckets| wanted < buckets, guard);
+    pub(super) fn count_removed(&self, count: usize, guard: &Guard) {
+        self.count(-count.cast_signed(), |wanted, buckets| wanted < buckets, guard);
     }
 
     #[inline(always)]

@@ -156,7 +156,7 @@ impl OccupiedEntry<'_> {
             }
             Some(_) => group.splice(place, place.after, hand.kind_of_removal(), hash),
         }
-        table.count_removed(guard);
+        table.count_removed(1, guard);
         self.found
     }
 }

@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 [ "${1-}" != --quick ] || export RELATIVIST_LOOM_QUICK=1
-export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
+# With the flags and the folder of ci/mutation.sh, which so has nothing to build anew.
+export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_mutation --cfg relativist_loom"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/mutation-loom"
 cargo test --locked --release --package relativist-rcu --lib --test loom
 cargo test --locked --release --package relativist --test loom

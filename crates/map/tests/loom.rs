@@ -252,7 +252,7 @@ fn each_way(mut model: impl FnMut(usize, usize)) {
 
 /// T1, T8: whoever looks while the table changes from one size to the other finds the residents, and nothing reclaimed.
 fn lookups(from: usize, to: usize) {
-    explore(2, move || {
+    explore(unless_quick(2), move || {
         // Two in a fine bucket, which the summary tells apart, and one in the other.
         let residents = [1, 3, 5];
         let scene = Scene::new(from, &residents);
@@ -359,7 +359,7 @@ fn iteration_while_resizing() {
 #[test]
 fn scan_while_resizing() {
     each_way(|from, to| {
-        explore(2, move || {
+        explore(unless_quick(2), move || {
             let scene = Scene::new(from, &[1, 5, 9]);
             let resizer = {
                 let scene = scene.clone();
@@ -737,7 +737,7 @@ fn updates_across_two_transitions() {
 /// The coarse array of a table that has grown is freed when nobody looks at its marks any more.
 #[test]
 fn arrays_are_freed_behind_updates() {
-    explore(2, || {
+    explore(unless_quick(2), || {
         let scene = Scene::new(COARSE, &RESIDENTS);
         let writer = {
             let scene = scene.clone();

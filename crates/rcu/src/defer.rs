@@ -13,7 +13,7 @@ use crate::worker;
 
 /// How many deferred functions of one thread may wait for their grace period. A thread that has deferred more waits, when
 /// it leaves its outermost read section, until enough have run.
-pub const MAX_DEFERRED: usize = 16 * 1024;
+pub const MAX_DEFERRED: usize = 256 * 1024;
 
 /// How many bytes of deferred objects of one thread may wait for their grace period; see [`MAX_DEFERRED`].
 pub const MAX_DEFERRED_BYTES: usize = 16 << 20;

@@ -6,13 +6,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
-use super::Link;
 use super::hash::{Hash, Scale};
 use super::head::{Head, Word};
 use super::memory;
 use super::occupancy::Occupancy;
 use crate::mutation;
-use crate::prefetch::prefetch;
 use crate::sync::{Acquire, AtomicPtr, Release};
 
 /// A bucket array could not be allocated. The table goes on with the one it has.
@@ -224,6 +222,9 @@ impl<'a> Array<'a> {
     /// Links are alive: the caller is in a read section, or nobody else is left.
     #[cfg(not(relativist_loom))]
     pub(super) unsafe fn bring_near(self, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
+        use super::Link;
+        use crate::prefetch::prefetch;
+
         let mut first = buckets.start;
         for heads in self.all()[buckets].chunks(Self::BATCH) {
             let mut ends = [(0, null_mut()); Self::BATCH];

@@ -20,9 +20,12 @@
 //! short chains. A table that must grow again at once isn't looked at where nothing is to be cut; otherwise the last step has to make
 //! up for what summaries don't tell.
 
+use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
-use relativist_rcu::{GracePeriod, defer_raw, read, wait_for_readers};
+#[cfg(not(relativist_loom))]
+use relativist_rcu::read;
+use relativist_rcu::{GracePeriod, defer_raw, wait_for_readers};
 
 use super::array::{AllocError, Array};
 use super::hash::Scale;
@@ -126,10 +129,7 @@ fn for_each_group(
     let batches = coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor));
     for (number, (coarse, fine)) in batches.enumerate() {
         let first = number * batch * per_group;
-        let guard = read();
-        // SAFETY: in a read section.
-        unsafe { chained.bring_near(first..first + coarse.len() * per_group, &walks) };
-        drop(guard);
+        bring_near(chained, first..first + coarse.len() * per_group, &walks);
         // About to be written, all of them.
         [coarse, fine]
             .iter()
@@ -137,6 +137,18 @@ fn for_each_group(
         coarse.iter().zip(fine.chunks_exact(factor)).for_each(|(head, fines)| step(head, fines));
     }
 }
+
+/// [`Array::bring_near`] for who is not in a read section.
+#[cfg(not(relativist_loom))]
+fn bring_near(array: Array<'_>, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
+    let _guard = read();
+    // SAFETY: in a read section.
+    unsafe { array.bring_near(buckets, is_wanted) };
+}
+
+/// There is nothing in it for loom.
+#[cfg(relativist_loom)]
+fn bring_near(_: Array<'_>, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
 /// First step of growing: lets the fine heads enter the coarse chain, and marks all of them.
 fn fill(coarse: &Head, fines: &[Head], scale: Scale) {

@@ -8,7 +8,7 @@ use relativist_rcu::read;
 
 use crate::map::HashMap;
 use crate::node::Node;
-use crate::raw::{self, Entry};
+use crate::raw::{self, Entry, Near};
 
 /// The entries of a map; see [`HashMap::iter`].
 pub struct Iter<'g, K, V> {
@@ -91,6 +91,7 @@ pub struct IntoIter<K, V, S> {
     map: HashMap<K, V, S>,
     /// Entries with smaller mixed hashes are gone.
     from: u64,
+    near: Near,
 }
 
 /// Moves the entries out. Their memory is freed after a grace period.
@@ -105,7 +106,7 @@ impl<K, V, S> IntoIterator for HashMap<K, V, S> {
     type IntoIter = IntoIter<K, V, S>;
 
     fn into_iter(self) -> IntoIter<K, V, S> {
-        IntoIter { map: self, from: 0 }
+        IntoIter { map: self, from: 0, near: Near::default() }
     }
 }
 
@@ -114,7 +115,9 @@ impl<K, V, S> Iterator for IntoIter<K, V, S> {
 
     fn next(&mut self) -> Option<(K, V)> {
         let guard = read();
-        let link = self.map.table.iter_part(self.from, &guard).next()?;
+        let mut links = self.map.table.iter_part(self.from, self.near, &guard);
+        let link = links.next()?;
+        self.near = links.near;
         // SAFETY: reached under the guard.
         let hash = unsafe { link.as_ref() }.hash();
         self.from = hash.get();

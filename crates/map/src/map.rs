@@ -70,13 +70,14 @@ use crate::stats::Stats;
 ///
 /// | operation | progress | costs |
 /// |---|---|---|
-/// | lookup, iteration step | wait-free | a head and half a chain, at up to one entry per bucket |
+/// | lookup | wait-free | a head and half a chain, at up to one entry per bucket |
+/// | iteration step | wait-free | the same on average: a few chains at a time are brought near |
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
 /// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt, one new entry at a time |
 /// | rename | waits for readers, other renames and resizes | a removal and an insertion |
 /// | resizing | waits for readers once | a background thread, see [`Resizing`](crate::Resizing) |
 ///
-/// Memory: an entry takes one allocation of 16 bytes plus key and value, and 11 to 32 bytes of buckets (up to 64 after many have
+/// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of buckets (up to 64 after many have
 /// been removed).
 ///
 /// # Keys

@@ -58,7 +58,7 @@ impl<'g, K, V> Hashes<'g, K, V> {
         'g: 't,
     {
         let last = self.last;
-        let links: raw::Iter<'t> = self.table.iter_part(self.first, guard);
+        let links: raw::Iter<'t> = self.table.iter_part(self.first, raw::Near::default(), guard);
         // SAFETY: reached in the map's table, so it is a node of this type, and alive under `guard`. It is alive for all of `'g`,
         // too, during which another guard lives: the one given to `all`. That was taken before `guard`, and what came before it came
         // before `guard` also. So if that guard's section began late enough for a grace period not to wait for it, then `guard`'s did, too,

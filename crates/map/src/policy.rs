@@ -96,7 +96,7 @@ impl Policy {
     /// Unless the upper bound is between 1/4 and 8, and the lower one between 0 and an eighth of the upper.
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Result<Self, PolicyError> {
         let (low, high) = (*bounds.start(), *bounds.end());
-        // Some slack for bounds like 0.1 and 0.6, which are no binary fractions.
+        // Some slack for bounds like 0.1 and 0.8, which are no binary fractions.
         let most_low = high / Self::LEAST_RATIO * (1.0 + 1e-9);
         if !Self::UPPER_BOUNDS.contains(&high) || !(0.0..=most_low).contains(&low) {
             return Err(PolicyError::LoadFactor(bounds));

@@ -82,7 +82,12 @@ unsafe impl Sync for Scene {}
 
 impl Scene {
     fn new(buckets: usize, places: &[u64]) -> Arc<Self> {
-        let table = Table::new(buckets, Resizing::Manual, dispose).unwrap();
+        Self::with(Resizing::Manual, buckets, places)
+    }
+
+    /// Loom has no background worker: an automatic table differs in that it knows to be too small.
+    fn with(resizing: Resizing, buckets: usize, places: &[u64]) -> Arc<Self> {
+        let table = Table::new(buckets, resizing, dispose).unwrap();
         let scene = Arc::new(Self { table, nodes: Mutex::default() });
         places.iter().for_each(|&n| scene.insert(at(n), &read()));
         scene
@@ -500,7 +505,7 @@ fn sparse_iteration_sees_insertions_while_resizing() {
 fn updates(from: usize, to: usize, residents: &'static [u64], updates: &[Update]) {
     for &update in updates {
         explore(unless_quick(2), move || {
-            let scene = Scene::new(from, &update.before(residents));
+            let scene = Scene::with(Resizing::Automatic, from, &update.before(residents));
             let writer = {
                 let scene = scene.clone();
                 thread::spawn(move || _ = update.run(&scene, &read()))

@@ -13,6 +13,8 @@ use crate::worker;
 
 /// How many deferred functions of one thread may wait for their grace period. A thread that has deferred more waits, when
 /// it leaves its outermost read section, until enough have run.
+///
+/// The queue takes 24 bytes for each. After a long reader has left, one thread may have so many to run at once.
 pub const MAX_DEFERRED: usize = 256 * 1024;
 
 /// How many bytes of deferred objects of one thread may wait for their grace period; see [`MAX_DEFERRED`].

@@ -4,32 +4,26 @@ use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
-use super::array::Array;
 use super::hash::Scale;
 use super::link::links_from;
 use super::{Entry, Hash, Link, Table};
 
 impl Table {
-    /// Unlinks the links that are in the table when it gets to them, in the order of their hashes, and hands them to `unlinked`,
-    /// each to one caller only if several clear the table. They belong to it now; as to reclaiming them see
+    /// Unlinks the links that are in the table when it gets to them, bucket by bucket, and hands them to `unlinked`, each to one
+    /// caller only if several clear the table. They belong to it now; as to reclaiming them see
     /// [`OccupiedEntry::replace`](super::OccupiedEntry::replace).
     ///
-    /// Takes time proportional to buckets and links. Blocks as [`Table::entry`] does, once for each bucket that has links: these vanish
-    /// at once for lookups, unless the bucket is being resized. `unlinked` runs outside of locks. A link that is being
-    /// [renamed](Table::rename) meanwhile may stay.
+    /// Takes time proportional to buckets and links, or, as [`Table::iter`] does, to links alone. Blocks as [`Table::entry`] does, once
+    /// for each bucket that has links: these vanish at once for lookups, unless the bucket is being resized. `unlinked` runs outside
+    /// of locks. A link that is being [renamed](Table::rename) meanwhile may stay. If `unlinked` panics, the other links of the bucket
+    /// under way are leaked.
     pub fn clear(&self, guard: &Guard, mut unlinked: impl FnMut(NonNull<Link>)) {
-        let mut from = Some(0);
-        let mut near = 0;
-        while let Some(first) = from {
-            let array = self.core().array(guard);
-            let hash = Hash::from_mixed(first);
-            if first >= near {
-                // SAFETY: in the section of the guard.
-                near = unsafe { array.bring_batch_near(hash, Array::BATCH) };
-            }
-            let is_empty = array.head(hash).load().first().is_null();
-            let scale = if is_empty { array.scale() } else { self.clear_bucket(hash, guard, &mut unlinked) };
-            from = hash.end_of_bucket(scale);
+        let mut links = self.iter(guard);
+        while let Some(link) = links.next() {
+            // SAFETY: reached within the section.
+            let hash = unsafe { link.as_ref() }.hash();
+            let scale = self.clear_bucket(hash, guard, &mut unlinked);
+            links.skip_to(hash.end_of_bucket(scale));
         }
     }
 
@@ -39,25 +33,25 @@ impl Table {
             return self.clear_bucket_in_transition(hash, guard, unlinked);
         };
         // SAFETY: unlinked a moment ago, so it doesn't change, and alive for the guard at least until it is handed out.
-        let count = unsafe { links_from(chain) }.map(|(link, _)| unlinked(link)).count();
-        self.count_removed(count, guard);
+        let links = || unsafe { links_from(chain) }.map(|(link, _)| link);
+        self.count_removed(links().count(), guard);
+        links().for_each(unlinked);
         scale
     }
 
-    /// One by one, by way of whatever array is the present one.
+    /// One by one: those that a lookup would find now.
     #[cold]
     fn clear_bucket_in_transition(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
-        loop {
-            let (head, scale) = self.core().array(guard).head_and_scale(hash);
-            let first = head.load().first();
-            // SAFETY: found in the section of the guard.
-            let mut links = unsafe { links_from(first) };
-            // The chain may run on, or begin earlier.
-            let here = links.find(|(_, its)| *its >= hash).filter(|(_, its)| its.shares_bucket(hash, scale));
-            let Some((link, its)) = here else { return scale };
+        let (head, scale) = self.core().array(guard).head_and_scale(hash);
+        // SAFETY: found in the section of the guard.
+        let links = unsafe { links_from(head.load().first()) };
+        // The chain may run on, or begin earlier.
+        let here = links.skip_while(|&(_, its)| its < hash).take_while(|(_, its)| its.shares_bucket(hash, scale));
+        for (link, its) in here {
             if let Entry::Occupied(entry) = self.entry(its, |found| found == link, guard) {
                 unlinked(entry.remove());
             }
         }
+        scale
     }
 }

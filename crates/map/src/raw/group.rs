@@ -129,8 +129,12 @@ impl Group<'_> {
             None if self.word.is_after(hash, self.scale) => {
                 return Place { before, found: None, after: self.word.first() };
             }
-            None => self.word.first(),
-            Some(fine) => fine.entry_before(hash).unwrap_or_else(|| self.word.first()),
+            // While the table grows, each update keeps the fine heads right. While it shrinks, those that came by the coarse array don't,
+            // and a fine head may lead to a link that has been removed.
+            Some(fine) if self.word.in_transition() || mutation::is("stale-entry") => {
+                fine.entry_before(hash).unwrap_or_else(|| self.word.first())
+            }
+            _ => self.word.first(),
         };
         while let Some(link) = NonNull::new(next) {
             // SAFETY: reachable from a head whose lock we hold: not removed, hence alive.
@@ -276,7 +280,7 @@ impl Group<'_> {
 }
 
 impl Fine<'_> {
-    /// A link on the way to the place of this hash, from which the rest of the way is short, if one is soon found: the first of the fine
+    /// While the table grows, a link on the way to the place of this hash, from which the rest of the way is short, if one is soon found: the first of the fine
     /// bucket before it, or before that one. While a table grows under many insertions, merged chains are long.
     #[cold]
     fn entry_before(&self, hash: Hash) -> Option<*mut Link> {

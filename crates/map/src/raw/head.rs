@@ -13,7 +13,7 @@
 //!   head right as well. On a fine head: the lock of the coarse head stands in for this one, which can't be locked.
 //! * *locked:* one updater is at work. Readers don't care. Until it unlocks, nobody else writes to the head.
 //!
-//! Locking and unlocking take one atomic read-modify-write each. Those who sleep learn of the unlocking by an asymmetric barrier
+//! Locking and unlocking take one atomic read-modify-write each (the resizer unlocks by a store). Those who sleep learn of the unlocking by an asymmetric barrier
 //! (see `sleep`).
 
 #[cfg(not(relativist_loom))]
@@ -82,6 +82,9 @@ impl Word {
     /// What the head of that part holds. As the last of the hash bits that its summary is about are not known, it has bits for either
     /// value of them.
     pub(super) fn of_sole_part(self, part: usize, factor: usize) -> Self {
+        if self.first().is_null() {
+            return Self::EMPTY;
+        }
         let width = Self::SUMMARY_BITS / factor;
         let of_part = self.summary() >> (part * width);
         let spread = (0..width).filter(|bit| of_part >> bit & 1 != 0).map(|bit| ((1 << factor) - 1) << (bit * factor));
@@ -148,7 +151,7 @@ pub(super) struct Head(AtomicPtr<Link>);
 
 impl Head {
     /// In a cache line, of the size that most processors have.
-    pub(super) const PER_LINE: usize = 64 / size_of::<Self>();
+    pub(super) const PER_LINE: usize = 64usize.div_ceil(size_of::<Self>());
 
     #[cfg(relativist_loom)]
     pub(super) fn empty() -> Self {
@@ -162,7 +165,7 @@ impl Head {
         Word(self.0.load(Acquire))
     }
 
-    /// Stores into a head that nobody else may write to: the caller holds its lock and keeps it, or it isn't published yet, or it
+    /// Stores into a head that nobody else may write to: the caller holds its lock, or it isn't published yet, or it
     /// is fine and in transition and the caller holds the coarse lock.
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
@@ -318,4 +321,65 @@ impl Head {
     }
 
     fn wake_waiters(&self) {}
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use super::*;
+
+    const SCALE: Scale = Scale::of_bits(10);
+
+    /// A hash of bucket 0 with these four bits after those of the bucket, and these four next.
+    fn hash(nibble: usize, next: usize) -> Hash {
+        Hash::from_mixed((nibble << 50 | next << 46) as u64)
+    }
+
+    fn word(summary: usize) -> Word {
+        Word::EMPTY.with_first(std::ptr::without_provenance_mut(8)).with(summary)
+    }
+
+    /// The part that a summary tells is where all links are that it may stand for, and the head of the part announces all of them.
+    #[test]
+    fn a_summary_tells_the_sole_part() {
+        for factor_bits in 1..=5 {
+            let factor = 1 << factor_bits;
+            let fine = Scale::of_bits(SCALE.bits() + factor_bits);
+            for summary in 1..1 << Word::SUMMARY_BITS {
+                let word = word(summary);
+                let links = (0..16).filter(|nibble| summary >> nibble & 1 != 0);
+                let links = links.flat_map(|nibble| (0..16).map(move |next| hash(nibble, next)));
+                let mut parts: Vec<usize> = links.clone().map(|link| link.bucket(fine)).collect();
+                parts.dedup();
+                let sole = (parts.len() == 1).then(|| parts[0]);
+                assert_eq!(word.sole_part(factor), sole, "{summary:#b} in {factor} parts");
+                let Some(part) = sole else { continue };
+                let fine_word = word.of_sole_part(part, factor);
+                assert_eq!(fine_word.first(), word.first());
+                let announced = (0..16).filter(|&nibble| fine_word.summary() >> nibble & 1 != 0).count();
+                let mut needed: Vec<u32> = links.map(|link| link.nibble(fine)).collect();
+                assert!(needed.iter().all(|nibble| fine_word.summary() >> nibble & 1 != 0), "{summary:#b}");
+                needed.sort_unstable();
+                needed.dedup();
+                assert_eq!(announced, needed.len(), "{summary:#b} in {factor} parts: no more than needed");
+            }
+        }
+    }
+
+    #[test]
+    fn no_links_are_anywhere() {
+        let empty = Word::EMPTY.with(0b100);
+        assert_eq!(empty.sole_part(4), Some(0));
+        assert!(empty.of_sole_part(0, 4) == Word::EMPTY);
+        assert_eq!(empty.sole_part(32), None, "more parts than a summary tells apart");
+    }
+
+    #[test]
+    fn a_summary_tells_what_comes_after() {
+        for summary in 0..1 << Word::SUMMARY_BITS {
+            for nibble in 0..16 {
+                let is_after = (0..=nibble).all(|before| summary >> before & 1 == 0);
+                assert_eq!(word(summary).is_after(hash(nibble, 7), SCALE), is_after, "{summary:#b} {nibble}");
+            }
+        }
+    }
 }

@@ -20,9 +20,15 @@ pub struct Iter<'t> {
     end: Option<u64>,
     /// Knows the way past empty buckets; `None` in a table that has few of them.
     follower: Option<Follower<'t>>,
-    /// Links of smaller hashes have been brought near.
-    near: u64,
-    /// How many buckets were, the last time.
+    pub(crate) near: Near,
+}
+
+/// What has been brought near by an iteration, or by several that do the work of one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Near {
+    /// Links of smaller hashes.
+    until: u64,
+    /// So many buckets, the last time.
     batch: usize,
 }
 
@@ -49,12 +55,12 @@ impl Table {
             // SAFETY: the guard lives for `'t`.
             unsafe { array.prepare_occupancy() };
         }
-        Iter::new(self, guard, from, follower)
+        Iter::new(self, guard, from, follower, Near::default())
     }
 
     /// The same for a part of the table, whatever there is to know of the whole: looks at each bucket.
-    pub(crate) fn iter_part<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
-        Iter::new(self, guard, from, None)
+    pub(crate) fn iter_part<'t>(&'t self, from: u64, near: Near, guard: &'t Guard) -> Iter<'t> {
+        Iter::new(self, guard, from, None, near)
     }
 
     /// Visits the links from `cursor` on, `n` of them and all others with the last one's hash (but at least one, if there is
@@ -83,10 +89,16 @@ impl Table {
 }
 
 impl<'t> Iter<'t> {
-    fn new(table: &'t Table, guard: &'t Guard, from: u64, follower: Option<Follower<'t>>) -> Self {
-        let mut iter = Self { table, guard, next: null_mut(), from, end: None, follower, near: from, batch: 0 };
+    fn new(table: &'t Table, guard: &'t Guard, from: u64, follower: Option<Follower<'t>>, near: Near) -> Self {
+        let mut iter = Self { table, guard, next: null_mut(), from, end: None, follower, near };
         iter.enter_bucket();
         iter
+    }
+
+    /// Goes on at this hash, which is the end of a bucket; `None` for the end of all.
+    pub(super) fn skip_to(&mut self, hash: Option<u64>) {
+        self.next = null_mut();
+        self.end = hash;
     }
 
     /// Enters the bucket that `from` falls into, in whatever array is the present one: its chain holds all links from there
@@ -103,11 +115,12 @@ impl<'t> Iter<'t> {
                 Step::End => return self.end = None,
             }
         }
-        if self.follower.is_none() && from.get() >= self.near {
+        if self.follower.is_none() && from.get() >= self.near.until {
             // Twice as many as the last time: most iterations that have come far go on, while those of a scan may be short.
-            self.batch = (self.batch * 2).clamp(2, Array::BATCH);
+            let batch = (self.near.batch * 2).clamp(2, Array::BATCH);
             // SAFETY: the guard lives for `'t`.
-            self.near = unsafe { array.bring_batch_near(from, self.batch) };
+            let until = unsafe { array.bring_batch_near(from, batch) };
+            self.near = Near { until, batch };
         }
         self.from = from.get();
         self.next = array.head(from).load().first();

@@ -36,6 +36,7 @@ pub use array::AllocError;
 pub use hash::Hash;
 pub(crate) use hit::Hit;
 pub use iter::Iter;
+pub(crate) use iter::Near;
 pub use link::Link;
 pub use multimap::FindAll;
 pub use rename::RenameError;

@@ -295,9 +295,15 @@ impl Core {
         self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn wanted(&self) -> Option<usize> {
+    fn wanted(&self) -> Option<usize> {
         // Relaxed: a statistic is good enough.
         self.policy.wanted(self.count.sum(), self.counts.buckets.load(Relaxed))
+    }
+
+    /// Whether the worker will grow the table again when it has so many buckets.
+    pub(super) fn wants_more_than(&self, buckets: usize) -> bool {
+        let wanted = || self.policy.wanted(self.count.sum(), buckets);
+        self.policy.resizing == Resizing::Automatic && wanted().is_some_and(|wanted| wanted > buckets)
     }
 
     /// Brings the size to what the entries want; called by the worker.

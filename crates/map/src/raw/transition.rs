@@ -17,8 +17,8 @@
 //!
 //! **What it costs:** links lie anywhere in memory, so the resizer brings them near for many chains at once, and looks at them only
 //! where it must: the summary of a head tells where its links go as long as they go to one place, which is the case for most
-//! short chains. A table that must grow again at once isn't looked at where nothing is to be cut; otherwise the last step has to make
-//! up for what summaries don't tell.
+//! short chains. Summaries get less exact by that, and the last step makes up for it; but not where nothing is to be cut in a table that
+//! the background worker has to grow again at once.
 
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
@@ -81,7 +81,7 @@ impl Core {
         if !mutation::is("skip-grow-wait") {
             self.wait_for_readers();
         }
-        let haste = self.wanted().is_some_and(|wanted| wanted > fine.len());
+        let haste = self.wants_more_than(fine.len());
         for_each_group(
             coarse,
             fine,
@@ -155,7 +155,8 @@ fn fill(coarse: &Head, fines: &[Head], scale: Scale) {
     let fill_all = |word: Word| fines.iter().for_each(|fine| fine.store(word));
     // Nobody looks at fine heads before the coarse one is marked.
     fill_all(Word::EMPTY.with_transition());
-    // Where the head tells it all, the chain need not be locked, nor looked at.
+    // Where the head tells it all, the chain need not be locked, nor looked at. If links came and went until the mark is set, and the head is
+    // as it was, it tells the same.
     let word = coarse.load();
     if let Some(part) = word.sole_part(fines.len()) {
         fines[part].store(word.of_sole_part(part, fines.len()).with_transition());
@@ -182,7 +183,7 @@ fn fill_by_chain(first: *mut Link, fines: &[Head], scale: Scale) {
 }
 
 /// Last step of growing: cuts the chain between fine buckets, and makes the fine heads lockable. No reader is left who
-/// came by the coarse head. In haste, a chain that need not be cut is not looked at; otherwise summaries are made exact.
+/// came by the coarse head. In haste, a chain that need not be cut is not looked at; otherwise its summaries are made exact.
 fn cut(coarse: &Head, fines: &[Head], scale: Scale, haste: bool) {
     if mutation::is("clear-before-cut") {
         fines.iter().for_each(|fine| fine.store(fine.load().without_transition()));

@@ -7,19 +7,23 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`compare`], [`resize`], [`rcu`] | one subcommand each |
+//! | [`compare`], [`resize`], [`figures`], [`rcu`] | one subcommand each |
 //! | [`tables`] | the tables, each an adapter in a file of its own |
 //! | [`entries`] | what tables hold |
 //! | [`workers`] | pinned threads that run batches until the time is up |
 //! | [`contest`], [`rounds`], [`stats`] | contenders measured in turns, medians and ratios |
 //! | [`keys`] | the keys and the order in which they are looked up |
-//! | [`machine`], [`report`] | what was measured on, tables on stdout, samples in JSON |
+//! | [`latency`] | how long single operations take |
+//! | [`machine`], [`report`], [`fonts`] | what was measured on, tables on stdout, samples in JSON |
 //! | [`options`] | options shared by subcommands |
 
 pub mod compare;
 pub mod contest;
 pub mod entries;
+pub mod figures;
+pub mod fonts;
 pub mod keys;
+pub mod latency;
 pub mod machine;
 pub mod options;
 pub mod rcu;
@@ -54,6 +58,7 @@ pub struct Cli {
 enum Command {
     Compare(compare::Args),
     Resize(resize::Args),
+    Figures(figures::Args),
     Rcu(rcu::Args),
     #[command(hide = true)]
     CompareChild(compare::children::Args),
@@ -68,6 +73,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Compare(args) => compare::run(&args),
         Command::Resize(args) => resize::run(&args),
+        Command::Figures(args) => figures::run(&args),
         Command::Rcu(args) => rcu::run(&args),
         Command::CompareChild(args) => compare::children::run(&args),
     }

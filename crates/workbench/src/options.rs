@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, value_parser};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::workers::{Clock, Window};
 
@@ -95,7 +95,7 @@ pub struct Output {
 }
 
 /// The hash function of every table in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HashFunction {
     /// foldhash's fast variant with a fixed seed: what hashbrown uses by default

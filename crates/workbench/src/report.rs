@@ -105,6 +105,12 @@ impl Report {
         }
     }
 
+    /// The warnings so far.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Prints `text` and writes the JSON file.
     ///
     /// # Errors

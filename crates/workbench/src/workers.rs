@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use core_affinity::CoreId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 const WARM_UP: u8 = 0;
 const MEASURE: u8 = 1;
@@ -30,10 +30,16 @@ impl Window {
     pub fn new(measured: Duration) -> Self {
         Self { warm_up: (measured / 4).min(Duration::from_millis(500)), measured }
     }
+
+    /// How long workers run uncounted.
+    #[must_use]
+    pub fn warm_up(&self) -> Duration {
+        self.warm_up
+    }
 }
 
 /// What time an operation is said to take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// Time as it passes, whatever the thread did meanwhile

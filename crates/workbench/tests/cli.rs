@@ -57,7 +57,7 @@ fn resize_reports_all_cases() {
     let line = "resize --entries 2^8 --shift1 5 --shift2 6 --readers 1 --resizer --seconds 0.01 --runs 2";
     let (text, document) = measure(line);
     for expected in
-        ["| 2^5 buckets", "| 2^6 buckets", "| resizing 2^5 <-> 2^6", "over the slower fixed size", "Misses: 0"]
+        [" 2^5 buckets |", " 2^6 buckets |", " resizing 2^5 <-> 2^6 |", "over the slower fixed size", "Misses: 0"]
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
@@ -68,9 +68,11 @@ fn resize_reports_all_cases() {
     let cases = results["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 3);
     assert!(cases.iter().all(|case| case["lookups_per_second"]["median"].as_f64().unwrap() > 0.0));
-    assert_eq!(cases[0]["grace_periods"], 0);
-    assert!(cases[2]["grace_periods"].as_u64().unwrap() > 0);
-    assert!(results["continuous_to_slower_fixed"]["median"].as_f64().unwrap() > 0.0);
+    assert_eq!(cases[0]["waits"]["max"], 0.0);
+    assert!(cases[2]["waits"]["max"].as_f64().unwrap() <= 1.0, "guarantee T5");
+    assert!(cases[2]["resizes_per_second"]["min"].as_f64().unwrap() > 0.0);
+    let comparison = &results["comparisons"][0];
+    assert!(comparison["continuous_to_slower_fixed"]["median"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
@@ -87,7 +89,55 @@ fn resize_without_a_resizer_has_two_cases_and_no_ratio() {
     let (text, document) = measure("resize --entries 64 --shift1 3 --shift2 5 --readers 1 --seconds 0.005 --runs 1");
     assert!(!text.contains("slower"), "{text}");
     assert_eq!(document["results"]["cases"].as_array().unwrap().len(), 2);
-    assert!(document["results"]["continuous_to_slower_fixed"].is_null());
+    assert_eq!(document["results"]["comparisons"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn resize_measures_any_table_with_any_number_of_readers() {
+    let line =
+        "resize --entries 64 --shift1 5 --shift2 3 --readers 1,2 --resizer --seconds 0.02 --runs 1 --keys shuffled";
+    let (text, document) = measure(&format!("{line} --hasher identity --table unzip,ddds,rwlock,fixed --table papaya"));
+    for expected in ["| RP ", "| DDDS ", "| rwlock ", "| fixed ", "| papaya ", "p99.9", "expand", "random order"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let samples = document["results"]["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 2 * (3 * 3 + 2 + 1));
+    assert_eq!(document["results"]["comparisons"].as_array().unwrap().len(), 2 * 3);
+}
+
+/// A run of everything that `figures` writes, and another after the first was killed while it wrote its last sample.
+#[test]
+fn figures_are_drawn_and_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+    let options = "--entries 64 --shift1 3 --shift2 5 --readers 1,2 --seconds 0.002 --runs 1";
+    let line = format!("figures --out {} {options}", folder.path().display());
+    let output = relativist(&line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let kept = read("samples.jsonl");
+    assert_eq!(kept.lines().count(), 1 + 2 * (4 * 3 + 2) + 2 * 4);
+    for figure in ["figure3", "figure4", "figure5", "figure5-relativist", "figure6", "figure7"] {
+        assert!(read(&format!("{figure}.svg")).contains("Reader threads"), "{figure}");
+        assert!(std::fs::read(path(&format!("{figure}.png"))).unwrap().starts_with(b"\x89PNG"), "{figure}");
+    }
+    let page = read("report.html");
+    assert_eq!(page.matches("<svg").count(), 6);
+    assert!(page.contains("125 times") && page.contains("Holds here") && !page.contains("interrupted"));
+    assert_eq!(read("samples.csv").lines().count(), kept.lines().count());
+    let document: Value = serde_json::from_str(&read("samples.json")).unwrap();
+    check_envelope(&document, "figures");
+    assert_eq!(document["results"]["complete"], true);
+
+    std::fs::write(path("samples.jsonl"), &kept[..kept.len() - 30]).unwrap();
+    assert!(relativist(&line).status.success());
+    let resumed = read("samples.jsonl");
+    let all_but_last = kept.lines().count() - 1;
+    assert!(resumed.lines().take(all_but_last).eq(kept.lines().take(all_but_last)));
+    assert_eq!(resumed.lines().count(), kept.lines().count());
+
+    let other = relativist(&format!("{line} --keys shuffled"));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("samples of other parameters"));
 }
 
 /// Synchronised tables, without handles.

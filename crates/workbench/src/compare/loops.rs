@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::compare::draws::{Draws, Operation};
-use crate::compare::latency::Latencies;
 use crate::compare::mixes::{Choice, Mix, Own};
 use crate::entries::{Key, Value};
 use crate::keys::{ABSENT, Indices, scramble};
+use crate::latency::Latencies;
 use crate::tables::{Lookup, Table};
 
 /// Operations between two looks at the clock's flag.

@@ -7,7 +7,7 @@
 //! | [`loops`] | the measured loops, generic over tables |
 //! | [`draws`], [`mixes`] | what a thread does next |
 //! | [`windows`] | works that go on for as long as one likes: lookups, the matrix, iteration |
-//! | [`races`] | works that come to an end: mixes, growing, removal; [`latency`] of single operations |
+//! | [`races`] | works that come to an end: mixes, growing, removal; [`crate::latency`] of single operations |
 //! | [`children`] | works that want a process of their own: memory, churn |
 //! | [`targets`] | what relativist is meant to achieve |
 //! | [`screen`], [`plot`] | tables on stdout, pictures in SVG |
@@ -18,7 +18,6 @@
 
 pub mod children;
 pub mod draws;
-pub mod latency;
 pub mod loops;
 pub mod mixes;
 pub mod plot;

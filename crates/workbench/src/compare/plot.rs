@@ -12,6 +12,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::compare::screen::Section;
 use crate::compare::setting::Setting;
 use crate::contest::{Contest, Standing};
+use crate::fonts;
 use crate::options::spell;
 use crate::report::significant;
 
@@ -50,6 +51,7 @@ pub fn prepare(folder: &Path) -> Result<()> {
 /// # Errors
 /// When a picture can't be written.
 pub fn draw(folder: &Path, contests: &[Contest<Setting>], caption: &str) -> Result<()> {
+    fonts::register();
     let mut pictures: Vec<(PathBuf, Vec<&Contest<Setting>>)> = Vec::new();
     for contest in contests {
         let path = folder.join(file_name(&contest.setting));

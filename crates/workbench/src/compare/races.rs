@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
 
-use crate::compare::latency::{Latencies, time_nothing};
 use crate::compare::loops::Contender;
 use crate::compare::mixes::{MIXES, Own};
 use crate::compare::roster::{Name, rivals};
 use crate::compare::setting::{Metric, Setting};
 use crate::compare::{Context, Job};
 use crate::contest::{Contest, Measured, hold, hold_several};
+use crate::latency::{Latencies, time_nothing};
 use crate::workers::race;
 
 /// conc-map-bench's mixes: as many operations as `entries`.

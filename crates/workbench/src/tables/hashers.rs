@@ -1,11 +1,6 @@
 //! The hash functions that tables are measured with: one and the same for all tables of a run.
 
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
-
-/// What every measured table accepts as its hash function.
-pub trait TableHasher: BuildHasher + Clone + Default + Send + Sync + 'static {}
-
-impl<H: BuildHasher + Clone + Default + Send + Sync + 'static> TableHasher for H {}
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// foldhash, seeded alike in every run so that runs can be compared.
 pub type Foldhash = foldhash::fast::FixedState;
@@ -37,6 +32,7 @@ impl Hasher for IdentityHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::hash::BuildHasher;
 
     #[test]
     fn identity_is_one() {

@@ -1,7 +1,7 @@
 //! The tables that are measured, behind two small traits.
 //!
 //! The loops over these traits ([`crate::compare::loops`], [`crate::resize`]) are generic and compiled once for each
-//! table. The adapters are always inlined into them: what remains of calls is the table's own.
+//! table. (The papers' tables are in a crate of their own, `relativist-tables`.) The adapters are always inlined into them: what remains of calls is the table's own.
 //!
 //! An operation has a guard (or lock) of its own unless the adapter's name says "handle". Where a library offers several
 //! ways, the adapter takes the one that its documentation recommends for the purpose.
@@ -87,24 +87,3 @@ pub trait Table: Lookup + Sized {
 /// A table whose sessions hold a guard that all their operations share.
 #[derive(Debug)]
 pub struct Handle<T>(pub Arc<T>);
-
-/// A table whose number of buckets can be set while others read it.
-pub trait Resize: Lookup<Key = u64, Value = u64> {
-    /// Resizes to `buckets` buckets, and returns when that is done.
-    ///
-    /// # Errors
-    /// When the new bucket array can't be allocated.
-    fn resize_to(&self, buckets: usize) -> anyhow::Result<()>;
-
-    /// Buckets now, and grace periods waited for so far.
-    fn observe(&self) -> Observation;
-}
-
-/// What [`Resize::observe`] sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observation {
-    /// Buckets now.
-    pub buckets: usize,
-    /// Grace periods that resizes have waited for since the table was made.
-    pub grace_periods: u64,
-}

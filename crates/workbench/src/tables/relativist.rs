@@ -6,33 +6,23 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use relativist::{HashMap, Pinned, Resizing};
+use relativist::{HashMap, Pinned};
 
-use super::hashers::{Foldhash, TableHasher};
-use super::{Handle, Lookup, Observation, Resize, Table, View};
+use super::hashers::Foldhash;
+use super::{Handle, Lookup, Table, View};
 use crate::compare::loops::{BATCH, Lookups};
 use crate::entries::{Key, Value};
 use crate::keys::Indices;
 
 /// A guard per operation.
 #[derive(Debug)]
-pub struct Relativist<K, V, H = Foldhash>(HashMap<K, V, H>);
+pub struct Relativist<K, V>(HashMap<K, V, Foldhash>);
 
-impl<K: Key, V: Value, H: TableHasher> Relativist<K, V, H> {
-    /// An empty table that is resized by hand only.
-    ///
-    /// # Errors
-    /// When its first bucket array can't be allocated.
-    pub fn manual() -> anyhow::Result<Self> {
-        Ok(Self(HashMap::<K, V>::builder().resizing(Resizing::Manual).hasher(H::default()).build()?))
-    }
-}
-
-impl<K: Key, V: Value, H: TableHasher> Lookup for Relativist<K, V, H> {
+impl<K: Key, V: Value> Lookup for Relativist<K, V> {
     const NAME: &'static str = "relativist";
     type Key = K;
     type Value = V;
-    type Session<'t> = &'t HashMap<K, V, H>;
+    type Session<'t> = &'t HashMap<K, V, Foldhash>;
 
     fn session(&self) -> Self::Session<'_> {
         &self.0
@@ -44,9 +34,9 @@ impl<K: Key, V: Value, H: TableHasher> Lookup for Relativist<K, V, H> {
     }
 }
 
-impl<K: Key, V: Value, H: TableHasher> Table for Relativist<K, V, H> {
+impl<K: Key, V: Value> Table for Relativist<K, V> {
     fn with_capacity(capacity: usize) -> Self {
-        Self(HashMap::with_capacity_and_hasher(capacity, H::default()))
+        Self(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
     }
 
     #[inline(always)]
@@ -98,22 +88,11 @@ impl<K: Key, V: Value, H: TableHasher> Table for Relativist<K, V, H> {
     }
 }
 
-impl<H: TableHasher> Resize for Relativist<u64, u64, H> {
-    fn resize_to(&self, buckets: usize) -> anyhow::Result<()> {
-        Ok(self.0.resize_to(buckets)?)
-    }
-
-    fn observe(&self) -> Observation {
-        let stats = self.0.stats();
-        Observation { buckets: stats.buckets, grace_periods: stats.grace_periods }
-    }
-}
-
-impl<K: Key, V: Value, H: TableHasher> Lookup for Handle<Relativist<K, V, H>> {
+impl<K: Key, V: Value> Lookup for Handle<Relativist<K, V>> {
     const NAME: &'static str = "relativist, handle";
     type Key = K;
     type Value = V;
-    type Session<'t> = Pinned<'t, K, V, H>;
+    type Session<'t> = Pinned<'t, K, V, Foldhash>;
 
     fn session(&self) -> Self::Session<'_> {
         self.0.0.pin()
@@ -128,7 +107,7 @@ impl<K: Key, V: Value, H: TableHasher> Lookup for Handle<Relativist<K, V, H>> {
 /// Lookups of 32 keys at a time, with a guard for each 32.
 struct Batched<T>(Arc<T>);
 
-impl<K: Key, V: Value, H: TableHasher> Batched<Relativist<K, V, H>> {
+impl<K: Key, V: Value> Batched<Relativist<K, V>> {
     /// Looks up a batch; returns for how many `is_wrong` says yes.
     #[inline(always)]
     fn count_batch(&self, indices: &mut Indices, is_wrong: impl Fn(u64, Option<V>) -> bool) -> u64 {
@@ -146,7 +125,7 @@ impl<K: Key, V: Value, H: TableHasher> Batched<Relativist<K, V, H>> {
     }
 }
 
-impl<K: Key, V: Value, H: TableHasher> Lookups for Batched<Relativist<K, V, H>> {
+impl<K: Key, V: Value> Lookups for Batched<Relativist<K, V>> {
     fn name(&self) -> &'static str {
         "relativist, get_many(32)"
     }

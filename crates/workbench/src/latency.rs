@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An operation that takes longer may have been interrupted by the scheduler.
 const SUSPICIOUS: Duration = Duration::from_micros(10);
@@ -25,7 +25,7 @@ pub struct Latencies {
 }
 
 /// What is reported of latencies, in nanoseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The median operation.
     pub p50: f64,
@@ -86,6 +86,12 @@ impl Latencies {
         self.longest = self.longest.max(other.longest);
         let both = self.longest_scheduled.zip(other.longest_scheduled);
         self.longest_scheduled = both.map(|(one, other)| one.max(other));
+    }
+
+    /// How many have been timed.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
     }
 
     /// What there is to report.

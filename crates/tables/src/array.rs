@@ -1,0 +1,49 @@
+//! Bucket arrays.
+
+use crate::chain::{self, Link};
+
+/// The heads of a power of two of buckets.
+#[derive(Debug)]
+pub(crate) struct Array(Box<[Link]>);
+
+impl Array {
+    /// Empty buckets.
+    ///
+    /// Large allocations come as zeroed pages, so it is not filled link by link.
+    pub(crate) fn new(buckets: usize) -> Self {
+        assert!(buckets.is_power_of_two(), "{buckets} is not a power of two");
+        // SAFETY: a link of zeros is null.
+        Self(unsafe { Box::new_zeroed_slice(buckets).assume_init() })
+    }
+
+    /// The head of the bucket of `hash`. Takes a bucket's number as well: it is the low bits of a hash.
+    #[inline(always)]
+    pub(crate) fn head(&self, hash: u64) -> &Link {
+        // SAFETY: there is at least one bucket, so this is below their number.
+        unsafe { self.0.get_unchecked(hash as usize & (self.0.len() - 1)) }
+    }
+
+    pub(crate) fn buckets(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+
+    pub(crate) fn heads(&self) -> &[Link] {
+        &self.0
+    }
+
+    /// Frees all nodes.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the chains any more, and no two of them share nodes.
+    pub(crate) unsafe fn free_nodes(&mut self) {
+        for head in &self.0 {
+            // SAFETY: as the caller vouches.
+            unsafe { chain::free(head) };
+        }
+    }
+}

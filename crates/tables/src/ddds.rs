@@ -1,0 +1,194 @@
+//! Nick Piggin's *Dynamic Dynamic Data Structures* (USENIX ATC 2011, section 5): two tables while one is resized, and a sequence counter.
+//!
+//! A resizer announces the old table, waits for readers, makes an empty one the current table, and moves the nodes over one by one: out
+//! of the one chain, into the other. It counts before and after each, so the counter is odd meanwhile. When all are moved, the old table is
+//! withdrawn, and freed after another wait.
+//!
+//! A lookup that sees no old table has one table to look at. Else it looks at the current one, then at the old one. If both miss it, the node
+//! may have been between the two, or have taken the lookup along into another chain: this is so only if the counter was odd before or has
+//! changed since, and then all begins anew.
+//!
+//! Why those who see no old table need not look at the counter: nothing is moved before the first wait is over, so everybody who has not
+//! seen the old table has left. And who sees that it has been withdrawn sees the current one as well.
+//!
+//! *Progress*: lookups are not wait-free; beside a resize they may retry without bound. Updates wait for updates of their bucket, and for its
+//! move. Resizers wait for readers twice.
+//!
+//! *A lookup costs* what it costs in a table that is never resized but for one more load and branch, as long as nobody resizes. Beside a
+//! resizer: two loads of the counter, which is written twice per entry moved, and chains of two tables.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use crossbeam_utils::CachePadded;
+use relativist_rcu::{Guard, read};
+
+use crate::array::Array;
+use crate::chain::{self, Node, links, push};
+use crate::locks::Locks;
+use crate::mutation;
+use crate::rcu::Rcu;
+use crate::resizer::Resizer;
+use crate::{Costs, Resize, Table, TableHasher};
+
+/// Piggin's table.
+#[derive(Debug)]
+pub struct Ddds<H> {
+    current: Rcu<Array>,
+    /// The table that is being emptied. Not owned.
+    old: Rcu<Array>,
+    hasher: H,
+    locks: Locks,
+    /// Odd while a node is being moved. On a line of its own: without a resizer nobody looks at it.
+    moves: CachePadded<AtomicUsize>,
+    resizer: CachePadded<Resizer>,
+}
+
+impl<H: TableHasher> Table for Ddds<H> {
+    const NAME: &'static str = "DDDS";
+
+    fn with_buckets(buckets: usize) -> Self {
+        let array = Array::new(buckets);
+        Self {
+            resizer: Resizer::with_bytes(array.bytes()).into(),
+            current: Rcu::new(array),
+            old: Rcu::none(),
+            hasher: H::default(),
+            locks: Locks::new(buckets),
+            moves: CachePadded::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self, key: u64) -> Option<u64> {
+        let guard = read();
+        let hash = self.hasher.hash_one(key);
+        match self.old.try_get(&guard) {
+            // SAFETY: there always is a current table. Nodes are retired by RCU.
+            None => unsafe { chain::get(self.current.get(&guard).head(hash), key, &guard) },
+            Some(old) => self.get_beside_resizer(old, hash, key, &guard),
+        }
+    }
+
+    fn insert(&self, key: u64, value: u64) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let _lock = self.locks.lock(hash);
+        let guard = read();
+        // SAFETY: the lock is that of the chains of all tables.
+        let is_old = |old: &Array| unsafe { links(old.head(hash)) }.any(|(_, node)| node.key == key);
+        if self.old.try_get(&guard).is_some_and(is_old) {
+            return false;
+        }
+        // SAFETY: there always is a current table. If a resizer is about to replace it, it will move the node when it gets the lock.
+        unsafe { chain::insert(self.current.get(&guard).head(hash), hash, key, value) }
+    }
+
+    fn remove(&self, key: u64) -> Option<u64> {
+        let hash = self.hasher.hash_one(key);
+        let node = {
+            let _lock = self.locks.lock(hash);
+            let guard = read();
+            // SAFETY: there always is a current table.
+            let tables = [Some(unsafe { self.current.get(&guard) }), self.old.try_get(&guard)];
+            // SAFETY: the lock is that of the chains of all tables.
+            let mut links = tables.into_iter().flatten().flat_map(|table| unsafe { links(table.head(hash)) });
+            let (link, node) = links.find(|(_, node)| node.key == key)?;
+            // SAFETY: likewise, and a node is in one chain.
+            unsafe { chain::unlink(link, node) }
+        };
+        // SAFETY: unlinked above.
+        Some(unsafe { Node::retire(node) })
+    }
+}
+
+impl<H> Ddds<H> {
+    /// A lookup that has seen an old table.
+    #[inline(never)]
+    fn get_beside_resizer(&self, old: &Array, hash: u64, key: u64, guard: &Guard) -> Option<u64> {
+        loop {
+            // Acquire: pairs with the Release after each move. We see all that was moved before.
+            let moves = self.moves.load(Acquire);
+            // SAFETY: there always is a current table. Nodes are retired by RCU.
+            let found = unsafe { chain::get(self.current.get(guard).head(hash), key, guard) };
+            // SAFETY: nodes are retired by RCU.
+            let found = found.or_else(|| unsafe { chain::get(old.head(hash), key, guard) });
+            // Relaxed: if a load above has seen a store of a move, they pair (Acquire, Release), and this one sees that the move
+            // began. It is not done before them, since they are Acquire.
+            let moved = moves % 2 == 1 || self.moves.load(Relaxed) != moves;
+            if found.is_some() || !moved || mutation::is("ddds-no-retry") {
+                return found;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Moves all nodes of an old bucket.
+    fn empty(&self, head: &chain::Link, table: &Array) {
+        // SAFETY: the caller holds the lock of the bucket, and so of those to which its nodes belong.
+        while let Some(node) = unsafe { head.load(Relaxed).as_ref() } {
+            let moves = self.moves.load(Relaxed);
+            // Relaxed: whoever sees the stores that follow, which are Release, sees this one.
+            self.moves.store(moves + 1, Relaxed);
+            // SAFETY: as above.
+            unsafe { chain::unlink(head, node) };
+            // SAFETY: as above, and it is in no chain now.
+            unsafe { push(table.head(node.hash), node) };
+            // Release: pairs with the Acquire in `get_beside_resizer`.
+            self.moves.store(moves + 2, Release);
+        }
+    }
+}
+
+impl<H: TableHasher> Resize for Ddds<H> {
+    fn resize_to(&self, buckets: usize) {
+        self.locks.assert_enough(buckets);
+        let _resizing = self.resizer.lock();
+        let before = self.current.pointer();
+        // SAFETY: there always is a table, and we are the one who frees it.
+        let old = unsafe { &*before };
+        if old.buckets() == buckets {
+            return;
+        }
+        let table = Array::new(buckets);
+        self.resizer.add_bytes(table.bytes());
+        // SAFETY: it is freed below, after a wait.
+        unsafe { self.old.set(before) };
+        // Those who have seen no old table take the current one for all there is.
+        self.resizer.wait_for_readers("ddds-skip-announce-wait");
+        // SAFETY: as above.
+        unsafe { self.current.set(Box::into_raw(Box::new(table))) };
+        // SAFETY: there is a table; nobody else replaces it.
+        let table = unsafe { &*self.current.pointer() };
+        for (bucket, head) in old.heads().iter().enumerate() {
+            let _lock = self.locks.lock(bucket as u64);
+            self.empty(head, table);
+        }
+        // SAFETY: as above.
+        unsafe { self.old.set(null_mut()) };
+        self.resizer.wait_for_readers("ddds-skip-free-wait");
+        self.resizer.subtract_bytes(old.bytes());
+        // SAFETY: it came from a box, and readers, updates among them, have left it.
+        drop(unsafe { Box::from_raw(before) });
+    }
+
+    fn buckets(&self) -> usize {
+        let guard = read();
+        // SAFETY: there always is a table.
+        unsafe { self.current.get(&guard) }.buckets()
+    }
+
+    fn costs(&self) -> Costs {
+        self.resizer.costs()
+    }
+}
+
+impl<H> Drop for Ddds<H> {
+    fn drop(&mut self) {
+        let array = self.current.get_mut().expect("there always is a table");
+        // SAFETY: nobody else is left.
+        unsafe { array.free_nodes() };
+    }
+}

@@ -1,0 +1,61 @@
+//! A hash table of RCU chains that can't be resized: what the Linux kernel had before, and what its resizable successors are to be compared with.
+//!
+//! *Progress*: lookups are wait-free; updates wait for updates of their bucket.
+//!
+//! *A lookup costs* a read section, a load for the head (base and mask are the table's own), and one per entry. No shared line is written.
+
+use relativist_rcu::read;
+
+use crate::array::Array;
+use crate::chain::{self, Node, links};
+use crate::locks::Locks;
+use crate::{Table, TableHasher};
+
+/// Chains under RCU with per-bucket locks.
+#[derive(Debug)]
+pub struct Fixed<H> {
+    array: Array,
+    hasher: H,
+    locks: Locks,
+}
+
+impl<H: TableHasher> Table for Fixed<H> {
+    const NAME: &'static str = "fixed";
+
+    fn with_buckets(buckets: usize) -> Self {
+        Self { array: Array::new(buckets), hasher: H::default(), locks: Locks::new(buckets) }
+    }
+
+    #[inline(always)]
+    fn get(&self, key: u64) -> Option<u64> {
+        // SAFETY: nodes are retired by RCU.
+        unsafe { chain::get(self.array.head(self.hasher.hash_one(key)), key, &read()) }
+    }
+
+    fn insert(&self, key: u64, value: u64) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let _lock = self.locks.lock(hash);
+        // SAFETY: the lock is that of the chain.
+        unsafe { chain::insert(self.array.head(hash), hash, key, value) }
+    }
+
+    fn remove(&self, key: u64) -> Option<u64> {
+        let hash = self.hasher.hash_one(key);
+        let node = {
+            let _lock = self.locks.lock(hash);
+            // SAFETY: the lock is that of the chain.
+            let (link, node) = unsafe { links(self.array.head(hash)) }.find(|(_, node)| node.key == key)?;
+            // SAFETY: likewise.
+            unsafe { chain::unlink(link, node) }
+        };
+        // SAFETY: unlinked above.
+        Some(unsafe { Node::retire(node) })
+    }
+}
+
+impl<H> Drop for Fixed<H> {
+    fn drop(&mut self) {
+        // SAFETY: nobody else is left.
+        unsafe { self.array.free_nodes() };
+    }
+}

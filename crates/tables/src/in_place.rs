@@ -1,0 +1,297 @@
+//! The paper's table, resized in place (USENIX ATC 2011, section 4.2).
+//!
+//! The bucket array grows and shrinks without moving: its address range is reserved once, for as many buckets as there can ever be, and
+//! pages are committed and released. What readers take a snapshot of is the number of buckets. The array is not private to the resizer until it is
+//! published, and the buckets that the smaller table and the larger have in common (a prefix) are the same words, so there are more waits:
+//!
+//! * *Shrink*: link the ends of the chains that become one to the beginning of the next; wait for readers; set the smaller size; wait for
+//!   readers; release the rest. One wait more than out of place. (The issue of readers who still see old chains in the prefix doesn't
+//!   arise: a chain that has been extended serves both sizes.)
+//! * *Expand*: commit; lead each new bucket to the first of its entries; wait for readers; set the larger size; wait for readers; then unzip as
+//!   `zip.rs` explains. One wait more, and one pass at most: the buckets of the prefix still lead to what was the first entry of all, of
+//!   whatever bucket. They are set right before the passes, and that is a step.
+//!
+//! Where the zipped parts begin can't be told from the old heads here, so that takes auxiliary storage as large as the smaller table.
+//!
+//! *Progress*: lookups are wait-free. Updates take the lock of their bucket. A resizer takes all locks until the new size is in force, and
+//! waits for readers meanwhile (with out-of-place resizes it doesn't). So updates wait for readers, and can't be done in a read section.
+//!
+//! *A lookup costs* a read section, a load for the number of buckets, one for the head, and one per entry: one fewer in a row than
+//! out of place, since the array is always at the same address.
+
+use std::ffi::c_void;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use crossbeam_utils::CachePadded;
+use relativist_rcu::{is_reading, read};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+
+use crate::chain::{self, Link, Node, links};
+use crate::locks::Locks;
+use crate::mutation;
+use crate::rcu::Rcu;
+use crate::resizer::Resizer;
+use crate::zip::{Disturbed, Zipped, pass, pointer};
+use crate::{Costs, Resize, Table, TableHasher};
+
+/// The paper's table with an array that does not move.
+#[derive(Debug)]
+pub struct InPlace<H> {
+    region: Region,
+    buckets: AtomicUsize,
+    /// While the table is expanded: where zipped parts begin.
+    zipped: Rcu<Box<[Link]>>,
+    hasher: H,
+    locks: Locks<Disturbed>,
+    resizer: CachePadded<Resizer>,
+}
+
+impl<H> InPlace<H> {
+    /// The most buckets that there can be.
+    pub const MAX_BUCKETS: usize = 1 << 30;
+
+    /// The head of the bucket of `hash`.
+    #[inline(always)]
+    fn head(&self, hash: u64) -> &Link {
+        // Acquire: pairs with the Release in `set_buckets`, so that we see what the buckets were set to.
+        let buckets = self.buckets.load(Acquire);
+        // SAFETY: pages below the size are committed before it is set, and released only when those who saw a larger size have left
+        // their read section, or can't hold the lock.
+        unsafe { self.region.link(hash as usize & (buckets - 1)) }
+    }
+
+    fn set_buckets(&self, buckets: usize) {
+        // Release: pairs with the Acquire in `head`.
+        self.buckets.store(buckets, Release);
+    }
+
+    fn assert_may_wait() {
+        assert!(!is_reading(), "updates wait for resizes, and these for readers: drop the Guard of this thread first");
+    }
+}
+
+impl<H: TableHasher> Table for InPlace<H> {
+    const NAME: &'static str = "RP, in place";
+
+    fn with_buckets(buckets: usize) -> Self {
+        let (locks, region) = (Locks::new(buckets), Region::reserve(Self::MAX_BUCKETS));
+        Self {
+            resizer: Resizer::with_bytes(region.resize(0, buckets)).into(),
+            region,
+            buckets: buckets.into(),
+            zipped: Rcu::none(),
+            hasher: H::default(),
+            locks,
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self, key: u64) -> Option<u64> {
+        let guard = read();
+        // SAFETY: nodes are retired by RCU.
+        unsafe { chain::get(self.head(self.hasher.hash_one(key)), key, &guard) }
+    }
+
+    fn insert(&self, key: u64, value: u64) -> bool {
+        Self::assert_may_wait();
+        let hash = self.hasher.hash_one(key);
+        let _lock = self.locks.lock(hash);
+        // SAFETY: the lock is that of the chain.
+        unsafe { chain::insert(self.head(hash), hash, key, value) }
+    }
+
+    fn remove(&self, key: u64) -> Option<u64> {
+        Self::assert_may_wait();
+        let hash = self.hasher.hash_one(key);
+        let node = {
+            let mut disturbed = self.locks.lock(hash);
+            let guard = read();
+            // SAFETY: the lock is that of the chain.
+            let (link, node) = unsafe { links(self.head(hash)) }.find(|(_, node)| node.key == key)?;
+            match self.zipped.try_get(&guard) {
+                Some(zipped) => {
+                    let beginning = &zipped[hash as usize & (zipped.len() - 1)];
+                    // Relaxed: set while all locks are held.
+                    let buckets = self.buckets.load(Relaxed);
+                    // SAFETY: the lock is that of the chain, and Z1 holds since it could be had.
+                    unsafe { Zipped::new(beginning, buckets).unlink(link, node, &mut disturbed) }
+                }
+                // SAFETY: the lock is that of the chain. Chains share nothing.
+                None => unsafe { chain::unlink(link, node) },
+            }
+        };
+        // SAFETY: unlinked above.
+        Some(unsafe { Node::retire(node) })
+    }
+}
+
+impl<H: TableHasher> Resize for InPlace<H> {
+    fn resize_to(&self, buckets: usize) {
+        self.locks.assert_enough(buckets);
+        assert!(buckets <= Self::MAX_BUCKETS, "no address range was reserved for {buckets} buckets");
+        let _resizing = self.resizer.lock();
+        match self.buckets() {
+            now if buckets < now => self.shrink(now, buckets),
+            now if buckets > now => self.expand(now, buckets),
+            _ => {}
+        }
+    }
+
+    fn buckets(&self) -> usize {
+        self.buckets.load(Acquire)
+    }
+
+    fn costs(&self) -> Costs {
+        self.resizer.costs()
+    }
+}
+
+impl<H> InPlace<H> {
+    fn shrink(&self, now: usize, buckets: usize) {
+        let all = self.locks.lock_all();
+        for bucket in 0..buckets {
+            // SAFETY: all these are committed.
+            let mut tail = unsafe { self.region.link(bucket) };
+            for joined in (bucket..now).step_by(buckets) {
+                // SAFETY: as above.
+                let joined = unsafe { self.region.link(joined) };
+                // SAFETY: we hold all locks.
+                for (link, node) in unsafe { links(joined) } {
+                    if std::ptr::eq(link, joined) && !std::ptr::eq(joined, tail) {
+                        // Release: pairs with `chain::get`, where readers of the chain before run on into this one.
+                        tail.store(pointer(node), Release);
+                    }
+                    tail = &node.next;
+                }
+            }
+        }
+        // All readers are to see joined chains.
+        self.resizer.wait_for_readers("place-skip-join-wait");
+        self.set_buckets(buckets);
+        drop(all);
+        // Nobody is to look at the buckets that go.
+        self.resizer.wait_for_readers("place-skip-release-wait");
+        self.resizer.subtract_bytes(self.region.resize(now, buckets));
+    }
+
+    fn expand(&self, now: usize, buckets: usize) {
+        self.resizer.add_bytes(self.region.resize(now, buckets));
+        let zipped: Box<[Link]> = (0..now).map(|_| Link::default()).collect();
+        let aux = size_of_val(&*zipped);
+        self.resizer.add_bytes(aux);
+        let mut all = self.locks.lock_all();
+        for bucket in now..buckets {
+            // SAFETY: committed above, or before.
+            let (old, new) = unsafe { (self.region.link(bucket & (now - 1)), self.region.link(bucket)) };
+            // SAFETY: we hold all locks.
+            let first = unsafe { Zipped::new(old, buckets).next_of(bucket as u64, old) };
+            // Release: pairs with `chain::get`; though setting the size would do.
+            new.store(first, Release);
+        }
+        self.resizer.wait_for_readers("place-skip-fill-wait");
+        self.set_buckets(buckets);
+        // Nobody comes by a bucket of the prefix any more who looks for an entry of another.
+        self.resizer.wait_for_readers("place-skip-size-wait");
+        for (bucket, beginning) in zipped.iter().enumerate() {
+            // SAFETY: committed.
+            let head = unsafe { self.region.link(bucket) };
+            let first = head.load(Relaxed);
+            beginning.store(first, Relaxed);
+            // SAFETY: we hold all locks.
+            let own = unsafe { Zipped::new(head, buckets).next_of(bucket as u64, head) };
+            if own != first {
+                // Establishes Z1. Release: as in `Zipped`. The bucket's readers are still to leave the run that is not theirs (Z2).
+                head.store(own, Release);
+                let stripe = bucket & (all.len() - 1);
+                *all[stripe] = !mutation::is("place-undisturbed");
+            }
+        }
+        let zipped = Box::into_raw(Box::new(zipped));
+        // SAFETY: retired below.
+        unsafe { self.zipped.set(zipped) };
+        drop(all);
+        // SAFETY: we are the one who frees it. The heads satisfy Z1, Z2 holds except where marked as disturbed, and we wait.
+        while unsafe { pass(&self.locks, &*zipped, buckets) } {
+            // Those who stood on a run when it was the second are to leave it before its end is changed (Z2).
+            self.resizer.wait_for_readers("place-skip-pass-wait");
+        }
+        // SAFETY: as below.
+        unsafe { self.zipped.set(null_mut()) };
+        self.resizer.subtract_bytes(aux);
+        // SAFETY: from a box, replaced. Updates may still be looking for zipped parts in it, in read sections.
+        unsafe { Rcu::retire(zipped) };
+    }
+}
+
+impl<H> Drop for InPlace<H> {
+    fn drop(&mut self) {
+        for bucket in 0..*self.buckets.get_mut() {
+            // SAFETY: committed, nobody else is left, and outside of resizes chains share nothing.
+            unsafe { chain::free(self.region.link(bucket)) };
+        }
+    }
+}
+
+/// A range of addresses, the first part of which is memory.
+#[derive(Debug)]
+struct Region {
+    links: NonNull<Link>,
+    capacity: usize,
+}
+
+// SAFETY: it owns the memory, and links may be used by any thread.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    fn reserve(capacity: usize) -> Self {
+        let size = capacity * size_of::<Link>();
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        let range =
+            unsafe { mmap_anonymous(null_mut(), size, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) };
+        let range = range.expect("a range of addresses could not be reserved");
+        Self { links: NonNull::new(range.cast()).expect("a mapping is not at null"), capacity }
+    }
+
+    /// # Safety
+    ///
+    /// It is committed, and stays so as long as the reference.
+    #[inline(always)]
+    unsafe fn link(&self, index: usize) -> &Link {
+        // SAFETY: as the caller vouches. Committed memory was zero at first, and a link of zeros is null.
+        unsafe { self.links.add(index).as_ref() }
+    }
+
+    /// Commits or releases what `from` and `to` links differ by, page by page; by how many bytes that is. New links are null.
+    fn resize(&self, from: usize, to: usize) -> usize {
+        let page = rustix::param::page_size();
+        let [from, to] = [from, to].map(|links| (links * size_of::<Link>()).next_multiple_of(page));
+        let (start, length) = (from.min(to), from.abs_diff(to));
+        // SAFETY: within the range.
+        let part: *mut c_void = unsafe { self.links.byte_add(start) }.as_ptr().cast();
+        if to > from {
+            // SAFETY: a part of our own mapping, of which nothing was in use.
+            unsafe { mprotect(part, length, MprotectFlags::READ | MprotectFlags::WRITE) }.expect("no memory");
+        } else if to < from {
+            // SAFETY: a part of our own mapping that nobody uses any more. It is private and anonymous, so it will be zero when it is
+            // committed again.
+            unsafe { madvise(part, length, Advice::LinuxDontNeed) }.expect("a valid range");
+            // SAFETY: likewise.
+            unsafe { mprotect(part, length, MprotectFlags::empty()) }.expect("a valid range");
+        }
+        length
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `reserve`; nobody uses it any more.
+        let unmapped = unsafe { munmap(self.links.as_ptr().cast(), self.capacity * size_of::<Link>()) };
+        debug_assert!(unmapped.is_ok());
+    }
+}

@@ -1,0 +1,31 @@
+//! Chains behind one mutex: [`rwlock`](super::rwlock) without sharing. What memcached's default engine did when the paper was written.
+//!
+//! *Progress*: blocking; lookups wait for lookups, too.
+//!
+//! *A lookup costs* an atomic read-modify-write to lock and one to unlock, of a word that all threads share, and a walk of a chain.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::owned::Chains;
+use crate::rwlock::{Lock, Locked};
+
+/// One table behind one mutex.
+pub type Mutexed<H> = Locked<parking_lot::Mutex<Chains>, H>;
+
+impl<T: Send + Sync + 'static> Lock<T> for parking_lot::Mutex<T> {
+    const NAME: &'static str = "mutex";
+
+    fn new(content: T) -> Self {
+        Self::new(content)
+    }
+
+    #[inline(always)]
+    fn read(&self) -> impl Deref<Target = T> {
+        self.lock()
+    }
+
+    #[inline(always)]
+    fn write(&self) -> impl DerefMut<Target = T> {
+        self.lock()
+    }
+}

@@ -1,0 +1,93 @@
+//! Pointers that readers follow while a resizer replaces them.
+//!
+//! Unlike `relativist_rcu::Published` they leave it to the resizer when the old value goes: it has other uses for it.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
+
+use relativist_rcu::{Guard, defer_raw};
+
+/// A value, or none, that is read under a guard.
+#[derive(Debug)]
+pub(crate) struct Rcu<T>(AtomicPtr<T>);
+
+impl<T> Rcu<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(AtomicPtr::new(Box::into_raw(Box::new(value))))
+    }
+
+    pub(crate) fn none() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    /// The value.
+    ///
+    /// # Safety
+    ///
+    /// There always is one.
+    #[inline(always)]
+    pub(crate) unsafe fn get<'g>(&'g self, _guard: &'g Guard) -> &'g T {
+        // SAFETY: not null, as the caller vouches; else as below.
+        unsafe { &*self.0.load(Acquire) }
+    }
+
+    /// The value, if there is one.
+    #[inline(always)]
+    pub(crate) fn try_get<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
+        // Acquire: pairs with the Release in `set`: what the pointer leads to is seen as it was published.
+        // SAFETY: a value is freed only a grace period after it was replaced, as who called `set` vouched.
+        unsafe { self.0.load(Acquire).as_ref() }
+    }
+
+    /// The pointer itself, for who excludes others that set it.
+    pub(crate) fn pointer(&self) -> *mut T {
+        self.0.load(Acquire)
+    }
+
+    /// Publishes another value, or none, and leaves the old one as it is.
+    ///
+    /// # Safety
+    ///
+    /// `value` comes from a box, or is null. The old one is not freed before a grace period has passed. No other thread sets
+    /// the pointer.
+    pub(crate) unsafe fn set(&self, value: *mut T) {
+        // Release: pairs with the Acquire of readers.
+        self.0.store(value, Release);
+    }
+
+    /// Frees a value after a grace period.
+    ///
+    /// # Safety
+    ///
+    /// It came from a box, no new reader can find it, and it is retired once.
+    pub(crate) unsafe fn retire(value: *mut T)
+    where
+        T: Send + 'static,
+    {
+        unsafe fn free<T>(value: NonNull<()>) {
+            // SAFETY: from a box, as `retire` was promised, and readers have left it.
+            drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
+        }
+        let value = NonNull::new(value).expect("a value");
+        // SAFETY: no new reader finds it, and `T: Send + 'static` may be dropped on any thread.
+        unsafe { defer_raw(value.cast(), size_of::<T>(), free::<T>) };
+    }
+
+    /// The value, if there is one, for its only user.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
+        // SAFETY: a box's, and nobody else uses it.
+        unsafe { self.0.get_mut().as_mut() }
+    }
+}
+
+impl<T> Drop for Rcu<T> {
+    fn drop(&mut self) {
+        if let Some(value) = self.get_mut() {
+            // SAFETY: it came from a box, and readers' references borrow `self`.
+            drop(unsafe { Box::from_raw(value) });
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What all resizers share: one at a time, and an account of what they cost.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::mutation;
+
+/// What resizes have cost since the table was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Times that a resize has waited for readers.
+    pub waits: u64,
+    /// Bytes of bucket arrays, auxiliary ones and those that are yet to be freed included.
+    pub bytes: usize,
+    /// The most that this has been.
+    pub peak_bytes: usize,
+}
+
+/// Excludes resizers from each other. On a line of its own in each table: lookups don't feel its changes.
+#[derive(Debug, Default)]
+pub(crate) struct Resizer {
+    mutex: Mutex<()>,
+    waits: AtomicU64,
+    bytes: AtomicUsize,
+    peak_bytes: AtomicUsize,
+}
+
+impl Resizer {
+    /// An account that begins with `bytes` bytes.
+    pub(crate) fn with_bytes(bytes: usize) -> Self {
+        let resizer = Self::default();
+        resizer.add_bytes(bytes);
+        resizer
+    }
+
+    /// Waits for other resizers, and checks that this one may wait for readers.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        assert!(!relativist_rcu::is_reading(), "resizing waits for readers, and so can't be done by one");
+        self.mutex.lock()
+    }
+
+    /// Waits for readers; the wait has a `name`, by which it can be left out.
+    pub(crate) fn wait_for_readers(&self, name: &str) {
+        if !mutation::is(name) {
+            relativist_rcu::wait_for_readers();
+        }
+        self.count_wait();
+    }
+
+    pub(crate) fn count_wait(&self) {
+        // Relaxed, here and below: statistics, which order nothing.
+        self.waits.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn add_bytes(&self, bytes: usize) {
+        let now = self.bytes.fetch_add(bytes, Relaxed) + bytes;
+        self.peak_bytes.fetch_max(now, Relaxed);
+    }
+
+    pub(crate) fn subtract_bytes(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    pub(crate) fn costs(&self) -> Costs {
+        Costs {
+            waits: self.waits.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            peak_bytes: self.peak_bytes.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The resizable hash table of Triplett, McKenney and Walpole (USENIX ATC 2011, section 4), as printed.
+//!
+//! A lookup takes a snapshot of the array's address, and walks the chain of its bucket. Chains may be *imprecise*: contain entries of other
+//! buckets as well. It is up to resizers that no chain ever lacks an entry of its own bucket.
+//!
+//! * *Shrink*: link the ends of the chains that become one to the beginning of the next; publish the smaller array; wait for readers;
+//!   free the larger array.
+//! * *Expand*: lead each new bucket to the first of its entries in the old bucket's chain; publish the larger array; wait for readers; then
+//!   part the chains, step by step, with a wait for readers after each pass over all buckets: see `zip.rs`. The old array's heads say where the
+//!   zipped part of each chain begins. (Of step 7, the wait after a pass that has changed nothing is left out: nothing would be ordered
+//!   by it.) Any factor that is a power of two is done at once.
+//!
+//! Updates (section 4.1) take the lock of their bucket. A resizer takes all of them from the beginning until it has published the new array,
+//! and while it expands, those of the buckets at which it works.
+//!
+//! *Progress*: lookups are wait-free. Updates wait for updates of their bucket and for the resizer's work, but never for readers (except for
+//! the bound on what waits to be freed). Resizers wait for readers: once to shrink; to expand, once and once for each pass, of which there are
+//! as many as there are runs in the most mixed chain.
+//!
+//! *A lookup costs* a read section, and three loads that depend on one another (array, its mask and base, head), then one per entry. A
+//! miss walks the whole chain. No shared line is written.
+
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Release;
+
+use crossbeam_utils::CachePadded;
+use relativist_rcu::read;
+
+use crate::array::Array;
+use crate::chain::{self, Node, links};
+use crate::locks::Locks;
+use crate::rcu::Rcu;
+use crate::resizer::Resizer;
+use crate::zip::{Disturbed, Zipped, pass, pointer};
+use crate::{Costs, Resize, Table, TableHasher};
+
+/// The paper's table, called RP in its figures.
+#[derive(Debug)]
+pub struct Unzip<H> {
+    current: Rcu<Array>,
+    /// While the table is expanded: the array before, with the beginnings of zipped parts. Not owned.
+    before: Rcu<Array>,
+    hasher: H,
+    locks: Locks<Disturbed>,
+    resizer: CachePadded<Resizer>,
+}
+
+impl<H: TableHasher> Table for Unzip<H> {
+    const NAME: &'static str = "RP, unzip";
+
+    fn with_buckets(buckets: usize) -> Self {
+        let array = Array::new(buckets);
+        Self {
+            resizer: Resizer::with_bytes(array.bytes()).into(),
+            current: Rcu::new(array),
+            before: Rcu::none(),
+            hasher: H::default(),
+            locks: Locks::new(buckets),
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self, key: u64) -> Option<u64> {
+        let guard = read();
+        // SAFETY: there always is an array. Nodes are retired by RCU.
+        unsafe { chain::get(self.current.get(&guard).head(self.hasher.hash_one(key)), key, &guard) }
+    }
+
+    fn insert(&self, key: u64, value: u64) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let _lock = self.locks.lock(hash);
+        // Not before the lock is held: a resizer who holds it may be about to publish another array.
+        let guard = read();
+        // SAFETY: there always is an array. The lock is that of the chain: of all of it, where it is zipped.
+        unsafe { chain::insert(self.current.get(&guard).head(hash), hash, key, value) }
+    }
+
+    fn remove(&self, key: u64) -> Option<u64> {
+        let hash = self.hasher.hash_one(key);
+        let node = {
+            let mut disturbed = self.locks.lock(hash);
+            let guard = read();
+            // SAFETY: there always is an array.
+            let array = unsafe { self.current.get(&guard) };
+            // SAFETY: the lock is that of the chain.
+            let (link, node) = unsafe { links(array.head(hash)) }.find(|(_, node)| node.key == key)?;
+            match self.before.try_get(&guard) {
+                // SAFETY: as above; Z1 holds since the arrays were published.
+                Some(before) => unsafe {
+                    Zipped::new(before.head(hash), array.buckets()).unlink(link, node, &mut disturbed)
+                },
+                // SAFETY: as above. Chains share nothing.
+                None => unsafe { chain::unlink(link, node) },
+            }
+        };
+        // SAFETY: unlinked above.
+        Some(unsafe { Node::retire(node) })
+    }
+}
+
+impl<H: TableHasher> Resize for Unzip<H> {
+    fn resize_to(&self, buckets: usize) {
+        self.locks.assert_enough(buckets);
+        let _resizing = self.resizer.lock();
+        match self.buckets() {
+            now if buckets < now => self.shrink(buckets),
+            now if buckets > now => self.expand(buckets),
+            _ => {}
+        }
+    }
+
+    fn buckets(&self) -> usize {
+        let guard = read();
+        // SAFETY: there always is an array.
+        unsafe { self.current.get(&guard) }.buckets()
+    }
+
+    fn costs(&self) -> Costs {
+        self.resizer.costs()
+    }
+}
+
+impl<H> Unzip<H> {
+    fn shrink(&self, buckets: usize) {
+        let smaller = self.allocate(buckets);
+        let all = self.locks.lock_all();
+        let before = self.current.pointer();
+        // SAFETY: there is an array, and only resizers free it.
+        let larger = unsafe { &*before };
+        for (bucket, head) in smaller.heads().iter().enumerate() {
+            let mut tail = head;
+            for joined in larger.heads()[bucket..].iter().step_by(buckets) {
+                // SAFETY: we hold the lock of all these.
+                for (link, node) in unsafe { links(joined) } {
+                    if std::ptr::eq(link, joined) {
+                        // Release: pairs with `chain::get`, where readers of the chain before run on into this one.
+                        tail.store(pointer(node), Release);
+                    }
+                    tail = &node.next;
+                }
+            }
+        }
+        // SAFETY: the old array is freed below, when all readers have left it.
+        unsafe { self.current.set(Box::into_raw(smaller)) };
+        drop(all);
+        // Nobody is led to the larger array any more.
+        self.resizer.wait_for_readers("unzip-skip-shrink-wait");
+        self.resizer.subtract_bytes(larger.bytes());
+        // SAFETY: it came from a box, has been replaced, and readers, updates among them, have left it.
+        drop(unsafe { Box::from_raw(before) });
+    }
+
+    fn expand(&self, buckets: usize) {
+        let larger = self.allocate(buckets);
+        let all = self.locks.lock_all();
+        let before = self.current.pointer();
+        // SAFETY: there is an array, and only resizers free it.
+        let smaller = unsafe { &*before };
+        for (bucket, head) in larger.heads().iter().enumerate() {
+            let old = smaller.head(bucket as u64);
+            // SAFETY: we hold the lock.
+            let first = unsafe { Zipped::new(old, buckets).next_of(bucket as u64, old) };
+            // Release: pairs with `chain::get`; though publishing the array would do.
+            head.store(first, Release);
+        }
+        // SAFETY: the old array is retired below.
+        unsafe { self.before.set(before) };
+        // SAFETY: likewise.
+        unsafe { self.current.set(Box::into_raw(larger)) };
+        drop(all);
+        // Readers who came by the smaller array are to find all of the chain (Z2).
+        self.resizer.wait_for_readers("unzip-skip-publish-wait");
+        // SAFETY: the heads lead to the first nodes of each child (Z1), and we wait.
+        while unsafe { pass(&self.locks, smaller.heads(), buckets) } {
+            // Those who stood on a run when it was the second are to leave it before its end is changed (Z2).
+            self.resizer.wait_for_readers("unzip-skip-pass-wait");
+        }
+        // SAFETY: as below.
+        unsafe { self.before.set(null_mut()) };
+        self.resizer.subtract_bytes(smaller.bytes());
+        // SAFETY: it came from a box and has been replaced. Updates may still be looking for zipped parts in it, in read sections.
+        unsafe { Rcu::retire(before) };
+    }
+
+    fn allocate(&self, buckets: usize) -> Box<Array> {
+        let array = Box::new(Array::new(buckets));
+        self.resizer.add_bytes(array.bytes());
+        array
+    }
+}
+
+impl<H> Drop for Unzip<H> {
+    fn drop(&mut self) {
+        // It is not ours.
+        // SAFETY: nobody else is left.
+        unsafe { self.before.set(null_mut()) };
+        let array = self.current.get_mut().expect("there always is an array");
+        // SAFETY: nobody else is left, and outside of resizes chains share nothing.
+        unsafe { array.free_nodes() };
+    }
+}

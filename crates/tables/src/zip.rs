@@ -1,0 +1,328 @@
+//! Unzipping: how the paper's resizers part a bucket's entries (section 4, steps 6 to 8), and how updates keep out of their way (4.1).
+//!
+//! # Zipped chains
+//!
+//! A bucket of the smaller table becomes several of the larger one, its *children*. First the children's heads lead into the one chain
+//! that there is, each to the first node of its own: the chain is *zipped*. Then it is parted from the front. The zipped part begins
+//! with a *run*, nodes of one child. Its last node is linked to the next node of the same child, past the nodes of others, and then the zipped
+//! part begins after the run.
+//!
+//! ```text
+//!   zipped part:      A1  A2  B1  B2  A3  B3          begins with A1; run: A1 A2
+//!   one step later:   A1  A2 ---------> A3  B3        A2 leads past B1 and B2
+//!                             B1  B2  A3  B3          begins with B1; run: B1 B2
+//! ```
+//!
+//! The step takes from readers of B who stand on A2 the way to B1. So there must be none:
+//!
+//! * **Z1** Every child's way into the zipped part leads to the child's first node there (or nowhere, if it has none).
+//! * **Z2** When a step is done, no reader of another child stands on the run.
+//!
+//! Z1 is established by the heads, and kept by every step. It implies that readers of others don't *come* to the run, once it is the first,
+//! except from a run before it. They have left it when a grace period has passed since the step before. Hence the wait after each pass
+//! over all buckets (step 7).
+//!
+//! # Updates
+//!
+//! Insertions put the node before all others of its child, where the chain is parted already. Removals are more delicate than section 4.1
+//! says, which has them look after the place where the zipped part begins:
+//!
+//! * Two links may lead to a node in the zipped part: that of the node before it there, or the beginning itself; and, if the node is the first of its
+//!   child, the one by which the child's way leads there. The second has to be set to the *child's* next node for the sake of Z1,
+//!   not to the next.
+//! * If B1 and B2 were removed above, A1 A2 A3 would be a run, and a reader of B could have come to A3 by way of B2. That would break Z2
+//!   without any step in between. So a removal from the zipped part *disturbs* it: the next pass leaves it alone, and the wait after that pass
+//!   lets those readers go.
+//!
+//! Each removal shortens the zipped part and nothing lengthens it, so all this comes to an end.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::chain::{Link, Node, links};
+use crate::locks::Locks;
+use crate::mutation;
+
+/// What the lock of a bucket guards besides the chain: whether a removal has disturbed the zipped part since the last pass.
+pub(crate) type Disturbed = bool;
+
+/// The children of a bucket that is being parted, and where its zipped part begins: the paper's *aux* pointer. Used under the
+/// bucket's lock.
+pub(crate) struct Zipped<'z> {
+    /// No reader uses it any more, or those who do are led to the nodes by the way that they know.
+    beginning: &'z Link,
+    /// Buckets of the larger table, less one.
+    mask: u64,
+}
+
+/// A pass over all buckets of the smaller table, whose zipped parts begin at `beginnings`: a step for each, except where there was a
+/// disturbance. False when nothing has changed, because nothing is zipped any more.
+///
+/// # Safety
+///
+/// Before the first pass, and after each, all readers have been waited for. There are `buckets` buckets in the larger table, Z1 holds, and
+/// there is a multiple of `locks` of beginnings, each guarded by the lock of its number.
+pub(crate) unsafe fn pass(locks: &Locks<Disturbed>, beginnings: &[Link], buckets: usize) -> bool {
+    let mut changed = false;
+    for stripe in 0..locks.count() {
+        let mut disturbed = locks.lock(stripe as u64);
+        if std::mem::take(&mut *disturbed) {
+            changed = true;
+            continue;
+        }
+        for beginning in beginnings[stripe..].iter().step_by(locks.count()) {
+            // SAFETY: under the lock, and else as the caller vouches.
+            changed |= unsafe { Zipped::new(beginning, buckets).unzip() };
+        }
+    }
+    changed
+}
+
+impl<'z> Zipped<'z> {
+    pub(crate) fn new(beginning: &'z Link, buckets: usize) -> Self {
+        Self { beginning, mask: buckets as u64 - 1 }
+    }
+
+    fn child(&self, node: &Node) -> u64 {
+        node.hash & self.mask
+    }
+
+    fn first(&self) -> *mut Node {
+        // Relaxed: written under the bucket's lock.
+        self.beginning.load(Relaxed)
+    }
+
+    fn begin_with(&self, node: *mut Node) {
+        // Release: readers of the smaller table may still come this way, and pair with it in `chain::get`.
+        self.beginning.store(node, Release);
+    }
+
+    /// One step. False when there was nothing to part.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the bucket's lock; Z1 and Z2 hold.
+    unsafe fn unzip(&self) -> bool {
+        // SAFETY: under the lock, nodes in the chain are not freed. So it is below.
+        let Some(first) = (unsafe { self.first().as_ref() }) else { return false };
+        let child = self.child(first);
+        let mut last = first;
+        // SAFETY: as above.
+        let rest = unsafe { links(&first.next) }.map(|(_, node)| node).find(|node| {
+            let differs = self.child(node) != child;
+            if !differs {
+                last = node;
+            }
+            differs
+        });
+        self.begin_with(rest.map_or(null_mut(), pointer));
+        if rest.is_none() {
+            return false;
+        }
+        // SAFETY: as above.
+        let next = unsafe { self.next_of(child, &last.next) };
+        // Release: pairs with `chain::get`. The next node was published to us, not to those who come by this link.
+        last.next.store(next, Release);
+        true
+    }
+
+    /// Unlinks the node to which `link`, on its child's way, leads.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the bucket's lock, whose content is `disturbed`; Z1 holds.
+    pub(crate) unsafe fn unlink(&self, link: &Link, node: &Node, disturbed: &mut Disturbed) -> NonNull<Node> {
+        // Relaxed: links are changed under the lock only.
+        let next = node.next.load(Relaxed);
+        // SAFETY: under the lock, nodes in the chain are not freed.
+        let way =
+            unsafe { links(self.beginning) }.find(|(_, zipped)| std::ptr::eq(*zipped, node)).map(|(link, _)| link);
+        *disturbed |= way.is_some() && !mutation::is("zip-undisturbed");
+        // Release, here and below: as in `unzip`.
+        match way {
+            Some(way) if !std::ptr::eq(way, link) => {
+                if !mutation::is("zip-forget-beginning") {
+                    way.store(next, Release);
+                }
+                // SAFETY: as above.
+                let childs_next = unsafe { self.next_of(self.child(node), &node.next) };
+                link.store(if mutation::is("zip-lead-to-next") { next } else { childs_next }, Release);
+            }
+            // The child comes by the node before it; or all is parted up to here, and no other link leads there.
+            _ => link.store(next, Release),
+        }
+        NonNull::from(node)
+    }
+
+    /// The first node of a child from `link` on.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the bucket's lock.
+    pub(crate) unsafe fn next_of(&self, child: u64, link: &Link) -> *mut Node {
+        // SAFETY: under the lock, nodes in the chain are not freed.
+        let found = unsafe { links(link) }.find(|(_, node)| self.child(node) == child);
+        found.map_or(null_mut(), |(_, node)| pointer(node))
+    }
+}
+
+pub(crate) fn pointer(node: &Node) -> *mut Node {
+    std::ptr::from_ref(node).cast_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A chain that is being parted, with a reader on every node that one could have come to since all were last waited for. The key of a
+    /// node is its place in the chain, its hash is its child.
+    struct Scene {
+        locks: Locks<Disturbed>,
+        beginning: Link,
+        heads: Vec<Link>,
+        nodes: Vec<*mut Node>,
+        removed: Vec<bool>,
+        /// Child, and the node on which its reader stands.
+        readers: Vec<(u64, *mut Node)>,
+    }
+
+    impl Scene {
+        fn new(children: &[u64], buckets: usize) -> Self {
+            let nodes: Vec<_> = (0..).zip(children).map(|(place, &child)| Node::new(child, place, 0)).collect();
+            let beginning = Link::default();
+            nodes.iter().rev().for_each(|&node| push(&beginning, node));
+            let zipped = Zipped::new(&beginning, buckets);
+            // SAFETY: nobody else is there.
+            let heads =
+                (0..buckets as u64).map(|child| Link::new(unsafe { zipped.next_of(child, &beginning) })).collect();
+            let removed = vec![false; nodes.len()];
+            Self { locks: Locks::new(1), beginning, heads, nodes, removed, readers: Vec::new() }
+        }
+
+        /// Lets all readers leave, and new ones come to wherever they can.
+        fn wait(&mut self) {
+            self.readers.clear();
+            self.enter();
+        }
+
+        fn enter(&mut self) {
+            for (child, head) in (0..).zip(&self.heads) {
+                // SAFETY: nodes live as long as the scene.
+                self.readers.extend(unsafe { links(head) }.map(|(_, node)| (child, pointer(node))));
+            }
+        }
+
+        fn pass(&mut self) -> bool {
+            // SAFETY: nobody else is there.
+            let changed = unsafe { pass(&self.locks, std::slice::from_ref(&self.beginning), self.heads.len()) };
+            self.check();
+            changed
+        }
+
+        fn remove(&mut self, place: usize) {
+            // SAFETY: nodes live as long as the scene.
+            let node = unsafe { &*self.nodes[place] };
+            let mut disturbed = self.locks.lock(0);
+            // SAFETY: as above.
+            let (link, node) =
+                unsafe { links(&self.heads[node.hash as usize]) }.find(|(_, its)| its.key == node.key).expect("Z1");
+            // SAFETY: we hold the lock.
+            unsafe { Zipped::new(&self.beginning, self.heads.len()).unlink(link, node, &mut disturbed) };
+            drop(disturbed);
+            self.removed[place] = true;
+            self.check();
+        }
+
+        /// Every reader finds what is before it, and those who come now find everything.
+        fn check(&mut self) {
+            for (child, head) in (0..).zip(&self.heads) {
+                assert_eq!(self.found(child, head, None), self.present(child, None));
+            }
+            for &(child, node) in &self.readers {
+                // SAFETY: nodes live as long as the scene.
+                let node = unsafe { &*node };
+                assert_eq!(self.found(child, &node.next, Some(node.key)), self.present(child, Some(node.key)));
+            }
+            self.enter();
+        }
+
+        fn found(&self, child: u64, from: &Link, after: Option<u64>) -> Vec<u64> {
+            // SAFETY: nodes live as long as the scene.
+            let own = unsafe { links(from) }.map(|(_, node)| node).filter(|node| node.hash == child);
+            own.map(|node| node.key).filter(|&key| Some(key) > after && !self.removed[key as usize]).collect()
+        }
+
+        fn present(&self, child: u64, after: Option<u64>) -> Vec<u64> {
+            let places = (0..self.nodes.len() as u64).filter(|&place| Some(place) > after);
+            // SAFETY: nodes live as long as the scene.
+            let is_own = |place: &u64| unsafe { (*self.nodes[*place as usize]).hash } == child;
+            places.filter(is_own).filter(|&place| !self.removed[place as usize]).collect()
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            // SAFETY: from boxes, and nobody looks at them any more.
+            self.nodes.iter().for_each(|&node| drop(unsafe { Box::from_raw(node) }));
+        }
+    }
+
+    fn push(head: &Link, node: *mut Node) {
+        // SAFETY: nobody else is there.
+        unsafe { crate::chain::push(head, &*node) };
+    }
+
+    /// Parts a chain, with a removal before the passes that `removals` names.
+    fn part(children: &[u64], buckets: usize, mut removals: impl FnMut(&Scene) -> Option<usize>) -> usize {
+        let mut scene = Scene::new(children, buckets);
+        let mut passes = 0;
+        loop {
+            scene.wait();
+            while let Some(place) = removals(&scene) {
+                scene.remove(place);
+            }
+            if !scene.pass() {
+                break;
+            }
+            passes += 1;
+        }
+        for (child, head) in (0..).zip(&scene.heads) {
+            // SAFETY: nodes live as long as the scene.
+            assert!(unsafe { links(head) }.all(|(_, node)| node.hash == child), "precise in the end");
+        }
+        passes
+    }
+
+    #[test]
+    fn as_many_passes_as_borders_between_runs() {
+        assert_eq!(part(&[0, 0, 1, 1, 0, 1], 2, |_| None), 3);
+        assert_eq!(part(&[0, 1, 2, 3, 0, 1, 2, 3], 4, |_| None), 7);
+        assert_eq!(part(&[0, 0, 0], 2, |_| None), 0);
+        assert_eq!(part(&[], 2, |_| None), 0);
+    }
+
+    /// B1 and B2 of the module's example go, while a reader stands on B2.
+    #[test]
+    fn readers_on_removed_nodes_are_waited_for() {
+        let mut goes = vec![3, 2];
+        part(&[0, 0, 1, 1, 0, 1], 2, |_| goes.pop());
+    }
+
+    #[test]
+    fn removals_never_cost_a_reader_its_way() {
+        let mut state = 1u64;
+        let mut random = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        for _ in 0..2000 {
+            let buckets = 2 << random(2);
+            let length = random(12);
+            let children: Vec<u64> = (0..length).map(|_| random(buckets)).collect();
+            part(&children, buckets as usize, |scene| {
+                let place = random(2 * length + 1) as usize;
+                (place < scene.nodes.len() && !scene.removed[place]).then_some(place)
+            });
+        }
+    }
+}

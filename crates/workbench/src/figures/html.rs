@@ -1,0 +1,150 @@
+//! The report: one file that can be read anywhere.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::claims::{Claim, Verdict};
+use super::plan::{FIGURES, Figure};
+use super::{Parameters, Results};
+use crate::options::spell;
+use crate::report::{Report, significant};
+use crate::resize::grouped;
+use crate::resize::measure::{Keys, Sample};
+
+const STYLE: &str = "
+    body { font: 16px/1.5 system-ui, sans-serif; color: #282c34; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+    table { border-collapse: collapse; margin: 1rem 0; }
+    th, td { border-bottom: 1px solid #e0e2e8; padding: .3rem .7rem; text-align: left; vertical-align: top; }
+    td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+    .holds { color: #00714f; } .in-part { color: #a06000; } .fails { color: #b03000; } .unknown { color: #777; }
+    figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; }
+    .warning { background: #fff4dc; padding: .4rem .8rem; }
+    pre { white-space: pre-wrap; font-size: 13px; color: #555; }
+";
+
+/// The page, with the figures as `pictures` in SVG.
+#[must_use]
+pub fn page(report: &Report, parameters: &Parameters, results: &Results, pictures: &[String]) -> String {
+    let title = "Resizable, scalable, concurrent hash tables: the paper's figures, measured again";
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (title) }
+                p {
+                    "The paper is Triplett, McKenney and Walpole, “Resizable, Scalable, Concurrent Hash Tables via Relativistic "
+                    "Programming” (USENIX ATC 2011); its figures 3 to 7 are in section 7. Its machine had two processors with 12 cores "
+                    "and 24 hardware threads in all, so that every thread had one. RP is the paper's table as printed, relativist this "
+                    "project's."
+                }
+                @for warning in report.warnings() { p.warning { (warning) } }
+                h2 { "Claims" }
+                (claims(results.claims.iter()))
+                @for (figure, picture) in FIGURES.iter().zip(pictures) { (section(figure, picture, results)) }
+                h2 { "What resizes take" }
+                p {
+                    "Beside " (parameters.readers[0]) " reader(s), with the identity as hash function. Keys inserted in ascending order are "
+                    "the worst that can happen to the first unzipping of a chain, and the best ever after, since joining chains leaves each "
+                    "as two runs; shuffled ones are in between. Medians over runs."
+                }
+                (resizes(&results.resizes))
+                h2 { "Latencies and memory" }
+                p { "Of one lookup in 256, with the time that it takes to read the clock; medians over runs, and the longest of all." }
+                (latencies(&results.samples))
+                h2 { "Machine and versions" }
+                pre { (report.caption()) }
+                p { "All samples are in samples.json and samples.csv." }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn section(figure: &Figure, picture: &str, results: &Results) -> Markup {
+    html! {
+        h2 { (figure.number) }
+        figure { (PreEscaped(picture)) }
+        (claims(results.claims.iter().filter(|claim| figure.number.starts_with(claim.figure))))
+    }
+}
+
+fn claims<'c>(claims: impl Iterator<Item = &'c Claim>) -> Markup {
+    html! {
+        table {
+            tr { th { "" } th { "The paper" } th { "Here" } th { "Holds here" } }
+            @for claim in claims {
+                tr {
+                    td { (claim.figure) }
+                    td { (claim.paper) }
+                    td { (claim.here) }
+                    td class=(class(claim.verdict)) { (claim.verdict.to_string()) }
+                }
+            }
+        }
+    }
+}
+
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::InPart => "in-part",
+        Verdict::Fails => "fails",
+        Verdict::Unknown => "unknown",
+    }
+}
+
+fn resizes(resizes: &[(Keys, Sample)]) -> Markup {
+    let of = |keys: Keys| resizes.iter().filter(move |(its, _)| *its == keys).map(|(_, sample)| sample.clone());
+    html! {
+        table {
+            tr {
+                th { "Table" } th { "Keys" } th.number { "Resizes/s" }
+                th.number { "Expand, µs" } th.number { "waits" } th.number { "Shrink, µs" } th.number { "waits" }
+                th.number { "Buckets at most, KiB" }
+            }
+            @for keys in [Keys::Sequential, Keys::Shuffled] {
+                @for (table, group) in grouped(&of(keys).collect::<Vec<_>>(), |sample| sample.table) {
+                    tr {
+                        td { (table.label()) } td { (spell(&keys)) }
+                        (cell(&group, |sample| sample.resizes_per_second))
+                        (cell(&group, |sample| sample.expand.seconds * 1e6)) (cell(&group, |sample| sample.expand.waits))
+                        (cell(&group, |sample| sample.shrink.seconds * 1e6)) (cell(&group, |sample| sample.shrink.waits))
+                        (cell(&group, |sample| sample.peak_bucket_bytes as f64 / 1024.0))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn latencies(samples: &[Sample]) -> Markup {
+    html! {
+        table {
+            tr {
+                th { "Table" } th { "Case" } th.number { "Readers" } th.number { "p50, ns" } th.number { "p99" }
+                th.number { "p99.9" } th.number { "longest" } th.number { "Entries, KiB" }
+            }
+            @for ((table, case, readers), group) in grouped(samples, |s| (s.table, s.case.name(), s.readers)) {
+                tr {
+                    td { (table.label()) } td { (case) } td.number { (readers) }
+                    (cell(&group, |sample| sample.latency.p50)) (cell(&group, |sample| sample.latency.p99))
+                    (cell(&group, |sample| sample.latency.p999))
+                    td.number { (significant(group.iter().map(|sample| sample.latency.longest).fold(0.0, f64::max))) }
+                    td.number { (group[0].entry_bytes.map_or("?".into(), |bytes| (bytes >> 10).to_string())) }
+                }
+            }
+        }
+    }
+}
+
+/// A median.
+fn cell(group: &[&Sample], value: fn(&Sample) -> f64) -> Markup {
+    let median =
+        crate::stats::Summary::of(group.iter().map(|sample| value(sample))).map_or(0.0, |summary| summary.median);
+    html! { td.number { (significant(median)) } }
+}

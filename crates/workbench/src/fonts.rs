@@ -1,0 +1,16 @@
+//! The font of all pictures. It comes with the program, so that they look the same everywhere.
+
+use std::sync::Once;
+
+use plotters::style::{FontStyle, register_font};
+
+/// Gives the plotting library its font, which it needs before it draws anything.
+pub fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for style in [FontStyle::Normal, FontStyle::Bold] {
+            let registered = register_font("sans-serif", style, epaint_default_fonts::UBUNTU_LIGHT);
+            assert!(registered.is_ok(), "the font is a font");
+        }
+    });
+}

@@ -26,6 +26,7 @@
 mod array;
 mod chain;
 pub mod ddds;
+pub mod dual_chain;
 
 pub mod fixed;
 #[cfg(target_os = "linux")]
@@ -38,6 +39,7 @@ mod rcu;
 mod resizer;
 pub mod rwlock;
 pub mod sorted;
+pub mod split_ordered;
 
 pub mod striped;
 pub mod tree;

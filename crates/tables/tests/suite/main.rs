@@ -56,6 +56,8 @@ resizable!(unzip, tables::unzip::Unzip<FixedState>);
 #[cfg(target_os = "linux")]
 resizable!(in_place, tables::in_place::InPlace<FixedState>);
 resizable!(sorted, tables::sorted::Sorted<FixedState>);
+resizable!(split_ordered, tables::split_ordered::SplitOrdered<FixedState>);
+resizable!(dual_chain, tables::dual_chain::DualChain<FixedState>);
 resizable!(ddds, tables::ddds::Ddds<FixedState>);
 resizable!(rwlock, tables::rwlock::RwLocked<FixedState>);
 resizable!(std_rwlock, tables::rwlock::StdRwLocked<FixedState>);

@@ -3,12 +3,14 @@
 use clap::ValueEnum;
 use relativist_tables::TableHasher;
 use relativist_tables::ddds::Ddds;
+use relativist_tables::dual_chain::DualChain;
 use relativist_tables::fixed::Fixed;
 #[cfg(target_os = "linux")]
 use relativist_tables::in_place::InPlace;
 use relativist_tables::mutex::Mutexed;
 use relativist_tables::rwlock::{RwLocked, StdRwLocked};
 use relativist_tables::sorted::Sorted;
+use relativist_tables::split_ordered::SplitOrdered;
 use relativist_tables::striped::Striped;
 use relativist_tables::tree::{SkipList, Tree};
 use relativist_tables::unzip::Unzip;
@@ -36,6 +38,10 @@ pub enum Name {
     /// The same resized in place (section 4.2)
     #[cfg(target_os = "linux")]
     InPlace,
+    /// Shalev and Shavit's split-ordered list, under RCU
+    SplitOrdered,
+    /// Xu's two sets of links (section 2)
+    DualChain,
     /// Piggin's dynamic dynamic data structures (section 5)
     Ddds,
     /// Chains behind one reader-writer lock of parking_lot (section 5)
@@ -122,6 +128,8 @@ impl Name {
             Self::Unzip => Resizable::<Unzip<H>>::boxed(buckets),
             #[cfg(target_os = "linux")]
             Self::InPlace => Resizable::<InPlace<H>>::boxed(buckets),
+            Self::SplitOrdered => Resizable::<SplitOrdered<H>>::boxed(buckets),
+            Self::DualChain => Resizable::<DualChain<H>>::boxed(buckets),
             Self::Ddds => Resizable::<Ddds<H>>::boxed(buckets),
             Self::Rwlock => Resizable::<RwLocked<H>>::boxed(buckets),
             Self::StdRwlock => Resizable::<StdRwLocked<H>>::boxed(buckets),

@@ -1,0 +1,327 @@
+//! Split-ordered lists (Shalev and Shavit, "Split-Ordered Lists: Lock-Free Extensible Hash Tables", JACM 53(3), 2006) under RCU: what the
+//! paper (USENIX ATC 2011, section 2) planned to do next.
+//!
+//! All entries are in one list, ordered by their hashes read backwards. So the entries of a bucket, the low bits of the hash, are next to one another,
+//! whatever the number of buckets, and so are those of the two buckets into which it would be split. A bucket leads to a *dummy* node in
+//! the list, after which its entries begin. Resizing inserts or removes dummies, and replaces the array that leads to them.
+//!
+//! The list is Michael's ("High Performance Dynamic Lock-Free Hash Tables and List-Based Sets", SPAA 2002): to remove a node is to mark its link,
+//! and whoever comes across a marked node in an update takes it out. RCU takes the place of his hazard pointers, and so lookups
+//! neither write nor retry: they walk over marked nodes.
+//!
+//! * *Expand*: insert the dummies that are missing; publish the larger array. (The original does so as buckets are first used. That would have lookups
+//!   write; here the resizer does.) No wait for readers.
+//! * *Shrink*, which the original does not have: publish the smaller array; wait for readers, and for updates that begin at dummies that go; remove
+//!   these.
+//!
+//! *Progress*: lookups are wait-free but for insertions just ahead of them; insertions and removals are lock-free. Resizers exclude each other.
+//!
+//! *A lookup costs* a read section, three loads that depend on one another for the dummy, the dummy itself (a cache miss that other tables don't
+//! have), and one per entry of the bucket whose hash is not larger.
+
+use std::sync::atomic::{
+    AtomicPtr,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+use crossbeam_utils::CachePadded;
+use relativist_rcu::read;
+
+use crate::rcu::Rcu;
+use crate::resizer::Resizer;
+use crate::{Costs, Resize, Table, TableHasher};
+
+/// Set in the link of a node that has been removed. Nodes are aligned to words.
+const MARK: usize = 1;
+
+/// Leads to the next node. Marked when the node that it is part of has been removed: then it does not change any more.
+type Link = AtomicPtr<Node>;
+
+/// An entry, or a dummy.
+#[repr(C)]
+#[derive(Debug)]
+struct Node {
+    next: Link,
+    /// The hash backwards, and odd; the number of the bucket backwards, and even, for a dummy.
+    order: u64,
+    key: u64,
+    value: u64,
+}
+
+impl Node {
+    fn place(&self) -> (u64, u64) {
+        (self.order, self.key)
+    }
+}
+
+/// The place of a key with this hash. The bit that is lost makes no difference: keys tell the rest apart.
+fn place(hash: u64, key: u64) -> (u64, u64) {
+    (hash.reverse_bits() | 1, key)
+}
+
+/// The place of a bucket's dummy.
+fn place_of_dummy(bucket: usize) -> (u64, u64) {
+    ((bucket as u64).reverse_bits(), 0)
+}
+
+/// The bucket from which this one, not the first, is split. Its number is smaller.
+fn parent(bucket: usize) -> usize {
+    bucket & !(1 << bucket.ilog2())
+}
+
+fn is_marked(next: *mut Node) -> bool {
+    next.addr() & MARK != 0
+}
+
+fn unmarked(next: *mut Node) -> *mut Node {
+    next.map_addr(|address| address & !MARK)
+}
+
+/// The dummies of all buckets.
+type Dummies = Box<[*const Node]>;
+
+/// Dummies may be used by any thread.
+#[derive(Debug)]
+struct Array(Dummies);
+
+// SAFETY: what it leads to may be used by any thread.
+unsafe impl Send for Array {}
+// SAFETY: as above.
+unsafe impl Sync for Array {}
+
+impl Array {
+    #[inline(always)]
+    fn dummy(&self, hash: u64) -> *const Node {
+        // SAFETY: there is at least one bucket, so this is below their number.
+        unsafe { *self.0.get_unchecked(hash as usize & (self.0.len() - 1)) }
+    }
+
+    /// Bytes of a bucket: what leads to the dummy, and the dummy.
+    const BUCKET: usize = size_of::<*const Node>() + size_of::<Node>();
+}
+
+/// Shalev and Shavit's table.
+#[derive(Debug)]
+pub struct SplitOrdered<H> {
+    current: Rcu<Array>,
+    hasher: H,
+    resizer: CachePadded<Resizer>,
+}
+
+/// Finds where a place is, or would be, in the list from `head` on, and takes out marked nodes on the way: the link, and the first node that is
+/// not before the place.
+///
+/// # Safety
+///
+/// The caller is in a read section in which it has come to `head`, which is part of a node that has not been removed before.
+unsafe fn find(head: &Link, place: (u64, u64)) -> (&Link, *mut Node) {
+    'again: loop {
+        let mut link = head;
+        // Acquire, here and below: pairs with the Release of who linked the node, so that we see its content.
+        let mut current = link.load(Acquire);
+        loop {
+            // SAFETY: it was in the list, or removed, in our read section.
+            let Some(node) = (unsafe { current.as_ref() }) else { return (link, current) };
+            let next = node.next.load(Acquire);
+            if is_marked(next) {
+                // AcqRel: Release passes the next node on to those who come by this link; Acquire as above. It fails if the link has been
+                // marked or something has been inserted. Only one succeeds, because nodes are taken out of nodes that are in the list.
+                if link.compare_exchange(current, unmarked(next), AcqRel, Relaxed).is_err() {
+                    continue 'again;
+                }
+                // SAFETY: from a box, and we took it out.
+                unsafe { Rcu::retire(current) };
+                current = unmarked(next);
+            } else if node.place() >= place {
+                return (link, current);
+            } else {
+                (link, current) = (&node.next, next);
+            }
+        }
+    }
+}
+
+/// Inserts a node, unless there is one at its place.
+///
+/// # Safety
+///
+/// As for [`find`].
+unsafe fn insert(head: &Link, node: Box<Node>) -> Result<*mut Node, Box<Node>> {
+    loop {
+        // SAFETY: as the caller vouches.
+        let (link, next) = unsafe { find(head, node.place()) };
+        // SAFETY: found in our read section.
+        if unsafe { next.as_ref() }.is_some_and(|next| next.place() == node.place()) {
+            return Err(node);
+        }
+        // Relaxed: nobody else has it.
+        node.next.store(next, Relaxed);
+        let new = std::ptr::from_ref(&*node).cast_mut();
+        // Release: pairs with the Acquire of those who come by the link. It fails if that has been marked or something has been inserted.
+        if link.compare_exchange(next, new, Release, Relaxed).is_ok() {
+            return Ok(Box::into_raw(node));
+        }
+    }
+}
+
+/// Removes the node at a place; its value.
+///
+/// # Safety
+///
+/// As for [`find`].
+unsafe fn remove(head: &Link, place: (u64, u64)) -> Option<u64> {
+    loop {
+        // SAFETY: as the caller vouches.
+        let (_, found) = unsafe { find(head, place) };
+        // SAFETY: found in our read section.
+        let node = unsafe { found.as_ref() }.filter(|node| node.place() == place)?;
+        let next = node.next.load(Acquire);
+        let marked = next.map_addr(|address| address | MARK);
+        // AcqRel: who sees the mark sees what was done before, and we see the same of who has linked the next node. It fails if somebody else has
+        // marked it, or something has been inserted behind it.
+        if !is_marked(next) && node.next.compare_exchange(next, marked, AcqRel, Relaxed).is_ok() {
+            // SAFETY: as the caller vouches. This takes the node out, if nobody else does.
+            unsafe { find(head, place) };
+            return Some(node.value);
+        }
+    }
+}
+
+impl<H: TableHasher> Table for SplitOrdered<H> {
+    const NAME: &'static str = "split-ordered";
+    const ENTRY_BYTES: usize = size_of::<Node>();
+
+    fn with_buckets(buckets: usize) -> Self {
+        let first = Box::into_raw(Box::new(dummy(0)));
+        let table = Self {
+            current: Rcu::new(Array([first.cast_const()].into())),
+            hasher: H::default(),
+            resizer: Resizer::with_bytes(Array::BUCKET).into(),
+        };
+        table.resize_to(buckets);
+        table
+    }
+
+    #[inline(always)]
+    fn get(&self, key: u64) -> Option<u64> {
+        let guard = read();
+        let hash = self.hasher.hash_one(key);
+        let place = place(hash, key);
+        // SAFETY: there always is an array.
+        let dummy = unsafe { self.current.get(&guard) }.dummy(hash);
+        // Acquire, here and below: pairs with the Release of who linked the node, so that we see its content.
+        // SAFETY: dummies are retired by RCU, after a wait for those who came by the array.
+        let mut next = unsafe { &*dummy }.next.load(Acquire);
+        loop {
+            // SAFETY: it was in the list, or removed, in our read section.
+            let node = unsafe { unmarked(next).as_ref() }?;
+            next = node.next.load(Acquire);
+            if node.place() >= place {
+                return (node.place() == place && !is_marked(next)).then_some(node.value);
+            }
+        }
+    }
+
+    fn insert(&self, key: u64, value: u64) -> bool {
+        let guard = read();
+        let hash = self.hasher.hash_one(key);
+        let (order, key) = place(hash, key);
+        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for those who came by the array.
+        let head = unsafe { &(*self.current.get(&guard).dummy(hash)).next };
+        // SAFETY: in a read section.
+        unsafe { insert(head, Box::new(Node { next: Link::default(), order, key, value })) }.is_ok()
+    }
+
+    fn remove(&self, key: u64) -> Option<u64> {
+        let guard = read();
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for those who came by the array.
+        let head = unsafe { &(*self.current.get(&guard).dummy(hash)).next };
+        // SAFETY: in a read section.
+        unsafe { remove(head, place(hash, key)) }
+    }
+}
+
+fn dummy(bucket: usize) -> Node {
+    let (order, key) = place_of_dummy(bucket);
+    Node { next: Link::default(), order, key, value: 0 }
+}
+
+impl<H: TableHasher> Resize for SplitOrdered<H> {
+    fn resize_to(&self, buckets: usize) {
+        assert!(buckets.is_power_of_two(), "{buckets} is not a power of two");
+        let _resizing = self.resizer.lock();
+        match self.buckets() {
+            now if buckets < now => self.shrink(now, buckets),
+            now if buckets > now => self.expand(now, buckets),
+            _ => {}
+        }
+    }
+
+    fn buckets(&self) -> usize {
+        let guard = read();
+        // SAFETY: there always is an array.
+        unsafe { self.current.get(&guard) }.0.len()
+    }
+
+    fn costs(&self) -> Costs {
+        self.resizer.costs()
+    }
+}
+
+impl<H> SplitOrdered<H> {
+    fn expand(&self, now: usize, buckets: usize) {
+        self.resizer.add_bytes(buckets * Array::BUCKET);
+        let before = self.current.pointer();
+        // SAFETY: there always is an array, and we are the one who frees it.
+        let old = unsafe { &*before };
+        let mut dummies = Vec::with_capacity(buckets);
+        dummies.extend_from_slice(&old.0);
+        for bucket in now..buckets {
+            let from: *const Node = dummies[parent(bucket)];
+            let _guard = read();
+            // SAFETY: dummies in the array have not been removed; in a read section.
+            let inserted = unsafe { insert(&(*from).next, Box::new(dummy(bucket))) };
+            dummies.push(inserted.expect("no other resizer inserts dummies"));
+        }
+        // SAFETY: the old array is retired below.
+        unsafe { self.current.set(Box::into_raw(Box::new(Array(dummies.into())))) };
+        self.resizer.subtract_bytes(now * Array::BUCKET);
+        // SAFETY: from a box, replaced.
+        unsafe { Rcu::retire(before) };
+    }
+
+    fn shrink(&self, now: usize, buckets: usize) {
+        let before = self.current.pointer();
+        // SAFETY: there always is an array, and we are the one who frees it.
+        let old = unsafe { &*before };
+        let smaller = Array(old.0[..buckets].into());
+        self.resizer.add_bytes(buckets * Array::BUCKET);
+        // SAFETY: the old array is freed below, after the wait.
+        unsafe { self.current.set(Box::into_raw(Box::new(smaller))) };
+        // Nobody is to begin at a dummy that is removed: what is inserted behind it would be lost.
+        self.resizer.wait_for_readers("split-skip-wait");
+        for bucket in (buckets..now).rev() {
+            let _guard = read();
+            // SAFETY: dummies of smaller numbers are still there; in a read section.
+            let removed = unsafe { remove(&(*old.0[parent(bucket)]).next, place_of_dummy(bucket)) };
+            debug_assert!(removed.is_some(), "nobody else removes dummies");
+        }
+        self.resizer.subtract_bytes(now * Array::BUCKET);
+        // SAFETY: from a box, replaced, and readers have left it.
+        drop(unsafe { Box::from_raw(before) });
+    }
+}
+
+impl<H> Drop for SplitOrdered<H> {
+    fn drop(&mut self) {
+        let array = self.current.get_mut().expect("there always is an array");
+        let mut next = array.0[0].cast_mut();
+        while !next.is_null() {
+            // SAFETY: nodes come from boxes, and nobody else is left.
+            let node = unsafe { Box::from_raw(next) };
+            // Relaxed: the only user.
+            next = unmarked(node.next.load(Relaxed));
+        }
+    }
+}

@@ -7,7 +7,7 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`compare`], [`resize`], [`figures`], [`rcu`] | one subcommand each |
+//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`] | one subcommand each |
 //! | [`tables`] | the tables, each an adapter in a file of its own |
 //! | [`entries`] | what tables hold |
 //! | [`workers`] | pinned threads that run batches until the time is up |
@@ -22,6 +22,7 @@ pub mod contest;
 pub mod entries;
 pub mod figures;
 pub mod fonts;
+pub mod instructions;
 pub mod keys;
 pub mod latency;
 pub mod machine;
@@ -59,9 +60,12 @@ enum Command {
     Compare(compare::Args),
     Resize(resize::Args),
     Figures(figures::Args),
+    Instructions(instructions::Args),
     Rcu(rcu::Args),
     #[command(hide = true)]
     CompareChild(compare::children::Args),
+    #[command(hide = true)]
+    InstructionsChild(instructions::ChildArgs),
 }
 
 /// Runs the subcommand.
@@ -74,8 +78,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Compare(args) => compare::run(&args),
         Command::Resize(args) => resize::run(&args),
         Command::Figures(args) => figures::run(&args),
+        Command::Instructions(args) => instructions::run(&args),
         Command::Rcu(args) => rcu::run(&args),
         Command::CompareChild(args) => compare::children::run(&args),
+        Command::InstructionsChild(args) => instructions::run_child(&args),
     }
 }
 

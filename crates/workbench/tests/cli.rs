@@ -252,6 +252,22 @@ fn rcu_measures_sections_waits_and_reclamation() {
 }
 
 #[test]
+fn instructions_need_valgrind() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_relativist"));
+    let output = command.arg("instructions").env("PATH", "").output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("apt install valgrind"));
+}
+
+#[test]
+fn what_valgrind_runs_looks_everything_up() {
+    for table in ["", "--table unzip", "--table papaya"] {
+        let output = relativist(&format!("instructions-child {table} --entries 64 --shift 3 --batches 1"));
+        assert!(output.status.success(), "{table}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn wrong_options_are_refused_with_an_explanation() {
     let refused = [
         ("compare --entries 2^40", "at most 2^32"),

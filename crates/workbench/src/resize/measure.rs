@@ -152,7 +152,7 @@ impl Filled {
             let table = name.make(1 << shift.unwrap_or(one.min(other)), setting.hasher);
             for key in keys(setting) {
                 if !table.insert(key) {
-                    bail!("{}: refused key {key}, which it did not hold", table.name());
+                    bail!("{}: refused key {key}, which it did not hold", name.label());
                 }
             }
             Ok((shift, table))
@@ -175,7 +175,8 @@ impl Filled {
     }
 
     /// The table that is measured in a case, with as many buckets as it begins with.
-    fn prepared(&self, case: Case) -> &dyn Subject {
+    #[must_use]
+    pub fn prepared(&self, case: Case) -> &dyn Subject {
         let (Case::Fixed { shift } | Case::Continuous { shifts: (shift, _) }) = case else { return &*self.tables[0].1 };
         if let Some((_, table)) = self.tables.iter().find(|(made, _)| *made == Some(shift)) {
             return &**table;
@@ -238,7 +239,7 @@ fn measure(
     match findings.misses.into_inner() {
         0 => {}
         misses => {
-            bail!("{}: {misses} lookups missed a key that is in the table (run {run}, {})", table.name(), case.name())
+            bail!("{}: {misses} lookups missed a key that is in the table (run {run}, {})", name.label(), case.name())
         }
     }
     let (reading, others) = works.split_at(readers);
@@ -330,10 +331,6 @@ mod tests {
     }
 
     impl Subject for Forgetful {
-        fn name(&self) -> &'static str {
-            "forgetful"
-        }
-
         fn insert(&self, key: u64) -> bool {
             key == self.lost || self.table.insert(key)
         }

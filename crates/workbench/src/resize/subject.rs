@@ -14,9 +14,6 @@ pub const BATCH: u64 = 256;
 
 /// A table from keys to themselves.
 pub trait Subject: Send + Sync {
-    /// How reports call it.
-    fn name(&self) -> &'static str;
-
     /// Inserts a key; false when it was present.
     fn insert(&self, key: u64) -> bool;
 
@@ -102,10 +99,6 @@ impl<T: Resize> Resizable<T> {
 }
 
 impl<T: Resize> Subject for Resizable<T> {
-    fn name(&self) -> &'static str {
-        T::NAME
-    }
-
     fn insert(&self, key: u64) -> bool {
         self.0.insert(key, key)
     }
@@ -141,10 +134,6 @@ impl<T: relativist_tables::Table> AsMade<T> {
 }
 
 impl<T: relativist_tables::Table> Subject for AsMade<T> {
-    fn name(&self) -> &'static str {
-        T::NAME
-    }
-
     fn insert(&self, key: u64) -> bool {
         self.0.insert(key, key)
     }
@@ -172,10 +161,6 @@ impl<T: relativist_tables::Table> Subject for AsMade<T> {
 pub struct Rival<T>(pub T);
 
 impl<T: Table<Key = u64, Value = u64>> Subject for Rival<T> {
-    fn name(&self) -> &'static str {
-        T::NAME
-    }
-
     fn insert(&self, key: u64) -> bool {
         T::insert(&mut self.0.session(), key, key)
     }

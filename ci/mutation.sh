@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Breaks the algorithms one step at a time (src/mutation.rs of both crates), and demands that a test notices: each line of
+# Breaks the algorithms one step at a time (src/mutation.rs of each crate), and demands that a test notices: each line of
 # crates/*/tests/mutations.txt says "mutation test-binary test-name [hangs]". A mutation that survives fails the script; a test
 # that does not end has noticed only where the table says that it hangs.
 set -euo pipefail
@@ -7,22 +7,23 @@ cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 limit=240
+crates="rcu map tables"
 
 # Link-time optimisation costs minutes here, and brings nothing.
 export CARGO_PROFILE_RELEASE_LTO=off
 
-# build NAME FLAGS [TARGET...]: the test binaries of both crates, or those named, listed as "crate binary path" in $target/mutation-NAME.list.
+# build NAME FLAGS [TARGET...]: the test binaries of RCU and the map, or those named, listed as "crate binary path" in $target/mutation-NAME.list.
 build() {
   local targets=(--package relativist-rcu --package relativist --lib --tests)
   [ $# -eq 2 ] || targets=("${@:3}")
   RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
     "${targets[@]}" --message-format json 2>"$target/mutation-$1.log" |
-    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(rcu|map)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
+    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(rcu|map|tables)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
     awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
 mkdir -p "$target"
-build plain "--cfg relativist_mutation"
+build plain "--cfg relativist_mutation" --package relativist-rcu --package relativist --package relativist-tables --lib --tests
 build loom "--cfg relativist_mutation --cfg relativist_loom"
 build shuttle "--cfg relativist_mutation --cfg relativist_loom --cfg relativist_shuttle" --package relativist --test shuttle
 
@@ -39,8 +40,8 @@ attempt() {
   path=$(executable "$1" "$3")
   [ -n "$path" ] || { echo "mutation: crates/$1 has no test binary $3" >&2; exit 1; }
   status=0
-  output=$(cd "crates/$1" && RELATIVIST_TORTURE_SECONDS=$seconds RELATIVIST_STRESS_SECONDS=$seconds RELATIVIST_MUTATION=$2 \
-    timeout "$limit" "$path" --exact "$4" 2>&1) || status=$?
+  output=$(cd "crates/$1" && RELATIVIST_TORTURE_SECONDS=$seconds RELATIVIST_STRESS_SECONDS=$seconds \
+    RELATIVIST_STRESS_RESIZES=$((seconds * 500)) RELATIVIST_MUTATION=$2 timeout "$limit" "$path" --exact "$4" 2>&1) || status=$?
   grep -q 'running 1 test' <<<"$output" || { echo "mutation: $1/$3 has no test $4" >&2; exit 1; }
 }
 
@@ -48,14 +49,14 @@ table() { grep -vE '^ *(#|$)' "crates/$1/tests/mutations.txt"; }
 
 # The same tests must pass without a mutation, or else they notice nothing. (Of the models, ci/loom.sh and ci/shuttle.sh see to that.)
 seconds=1
-for crate in rcu map; do
+for crate in $crates; do
   while read -r binary test; do
     attempt "$crate" none "$binary" "$test"
     [ "$status" -eq 0 ] || { echo "mutation: $crate/$binary $test fails without a mutation ($status)" >&2; exit 1; }
   done < <(table "$crate" | awk '$2 !~ /^(loom|shuttle)/ { print $2, $3 }' | sort -u)
 done
 
-for crate in rcu map; do
+for crate in $crates; do
   unlisted=$(grep -rhoE 'mutation::(is|unless)\("[^"]+"' "crates/$crate/src" | sed 's/.*"\(.*\)"/\1/' | sort -u |
     comm -23 - <(sed 's/ .*//' "crates/$crate/tests/mutations.txt" | sort -u))
   [ -z "$unlisted" ] || { echo "mutation: no test is named for" $unlisted "of crates/$crate" >&2; exit 1; }
@@ -78,7 +79,7 @@ judge() {
 seconds=60
 export target limit seconds
 export -f executable attempt judge
-lines=$(for crate in rcu map; do table "$crate" | sed "s/^/$crate /"; done)
+lines=$(for crate in $crates; do table "$crate" | sed "s/^/$crate /"; done)
 {
   awk '$3 ~ /^(loom|shuttle)/' <<<"$lines" | xargs -P "$(nproc)" -L 1 bash -c 'judge "$@"' judge
   awk '$3 !~ /^(loom|shuttle)/' <<<"$lines" | while read -r line; do judge $line; done

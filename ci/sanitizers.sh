@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# RCU's tests and the map's stress tests under ThreadSanitizer and AddressSanitizer (with LeakSanitizer). Needs a nightly
+# RCU's tests and the stress tests of the map and of the papers' tables under ThreadSanitizer and AddressSanitizer (with LeakSanitizer). Needs a nightly
 # toolchain with rust-src: ThreadSanitizer has to see the standard library's synchronisation, too, so that is built with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,4 +29,5 @@ for sanitizer in thread address; do
   fi
   cargo +nightly test --locked "${build[@]}" --package relativist-rcu --lib --tests
   cargo +nightly test --locked "${build[@]}" --package relativist --test stress
+  RELATIVIST_STRESS_RESIZES=20 cargo +nightly test --locked "${build[@]}" --package relativist-tables --test suite residents
 done

@@ -6,8 +6,9 @@ use std::process::Command;
 use std::{env, fs};
 
 /// Crates whose versions a measurement depends on.
-const MEASURED: [&str; 12] = [
+const MEASURED: [&str; 13] = [
     "crossbeam-epoch",
+    "crossbeam-skiplist",
     "dashmap",
     "evmap",
     "flurry",

@@ -90,7 +90,7 @@ pub(crate) unsafe fn insert(head: &Link, hash: u64, key: u64, value: u64) -> boo
     if absent {
         let node = Node::new(hash, key, value);
         // SAFETY: just made.
-        unsafe { push(head, &*node) };
+        unsafe { push(head, node) };
     }
     absent
 }
@@ -100,12 +100,13 @@ pub(crate) unsafe fn insert(head: &Link, hash: u64, key: u64, value: u64) -> boo
 /// # Safety
 ///
 /// The caller holds the chain's lock, and the node is in no chain that others change.
-pub(crate) unsafe fn push(head: &Link, node: &Node) {
+pub(crate) unsafe fn push(head: &Link, node: *mut Node) {
     // Release: pairs with `get`, where a reader is led from the chain that the node was in to this one.
     // Relaxed: heads are changed under the lock only.
-    node.next.store(head.load(Relaxed), Release);
+    // SAFETY: as the caller vouches.
+    unsafe { &*node }.next.store(head.load(Relaxed), Release);
     // Release: pairs with `get`. Whoever finds the node sees its content.
-    head.store(std::ptr::from_ref(node).cast_mut(), Release);
+    head.store(node, Release);
 }
 
 /// Unlinks the node to which `link` leads; it is to be retired after unlocking.
@@ -114,10 +115,17 @@ pub(crate) unsafe fn push(head: &Link, node: &Node) {
 ///
 /// The caller holds the chain's lock, and no other link leads to the node.
 pub(crate) unsafe fn unlink(link: &Link, node: &Node) -> NonNull<Node> {
+    let unlinked = target(link);
     // Relaxed: links are changed under the lock only.
     // Release: pairs with `get`. The next node was published to us, not to those who come by this link.
     link.store(node.next.load(Relaxed), Release);
-    NonNull::from(node)
+    unlinked
+}
+
+/// The node to which `link` leads, as the pointer that its box gave: what comes from a reference must not free it.
+pub(crate) fn target(link: &Link) -> NonNull<Node> {
+    // Relaxed: asked under the lock that guards the link.
+    NonNull::new(link.load(Relaxed)).expect("it leads to a node")
 }
 
 /// Frees all nodes.

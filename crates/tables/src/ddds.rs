@@ -66,11 +66,11 @@ impl<H: TableHasher> Table for Ddds<H> {
     fn get(&self, key: u64) -> Option<u64> {
         let guard = read();
         let hash = self.hasher.hash_one(key);
-        match self.old.try_get(&guard) {
-            // SAFETY: there always is a current table. Nodes are retired by RCU.
-            None => unsafe { chain::get(self.current.get(&guard).head(hash), key, &guard) },
-            Some(old) => self.get_beside_resizer(old, hash, key, &guard),
+        if self.old.try_get(&guard).is_some() {
+            return self.get_beside_resizer(hash, key, guard);
         }
+        // SAFETY: there always is a current table. Nodes are retired by RCU.
+        unsafe { chain::get(self.current.get(&guard).head(hash), key, &guard) }
     }
 
     fn insert(&self, key: u64, value: u64) -> bool {
@@ -105,16 +105,19 @@ impl<H: TableHasher> Table for Ddds<H> {
 }
 
 impl<H> Ddds<H> {
-    /// A lookup that has seen an old table.
+    /// A lookup that has seen an old table. Apart, cold, and with the guard handed over, so that it costs other lookups nothing.
+    #[cold]
     #[inline(never)]
-    fn get_beside_resizer(&self, old: &Array, hash: u64, key: u64, guard: &Guard) -> Option<u64> {
+    fn get_beside_resizer(&self, hash: u64, key: u64, guard: Guard) -> Option<u64> {
+        // None, if it has been withdrawn meanwhile: then all nodes are in the current one, and stay there as long as this section.
+        let old = self.old.try_get(&guard);
         loop {
             // Acquire: pairs with the Release after each move. We see all that was moved before.
             let moves = self.moves.load(Acquire);
             // SAFETY: there always is a current table. Nodes are retired by RCU.
-            let found = unsafe { chain::get(self.current.get(guard).head(hash), key, guard) };
+            let found = unsafe { chain::get(self.current.get(&guard).head(hash), key, &guard) };
             // SAFETY: nodes are retired by RCU.
-            let found = found.or_else(|| unsafe { chain::get(old.head(hash), key, guard) });
+            let found = found.or_else(|| unsafe { chain::get(old?.head(hash), key, &guard) });
             // Relaxed: if a load above has seen a store of a move, they pair (Acquire, Release), and this one sees that the move
             // began. It is not done before them, since they are Acquire.
             let moved = moves % 2 == 1 || self.moves.load(Relaxed) != moves;
@@ -133,9 +136,9 @@ impl<H> Ddds<H> {
             // Relaxed: whoever sees the stores that follow, which are Release, sees this one.
             self.moves.store(moves + 1, Relaxed);
             // SAFETY: as above.
-            unsafe { chain::unlink(head, node) };
+            let moved = unsafe { chain::unlink(head, node) };
             // SAFETY: as above, and it is in no chain now.
-            unsafe { push(table.head(node.hash), node) };
+            unsafe { push(table.head(node.hash), moved.as_ptr()) };
             // Release: pairs with the Acquire in `get_beside_resizer`.
             self.moves.store(moves + 2, Release);
         }

@@ -84,22 +84,30 @@ impl Version {
     }
 
     /// Puts a node at the beginning of its chain. The caller holds the bucket's lock.
-    fn push(&self, node: &Node) {
+    ///
+    /// # Safety
+    ///
+    /// The node was made by a box and is not freed.
+    unsafe fn push(&self, pointer: *mut Node) {
+        // SAFETY: as the caller vouches.
+        let node = unsafe { &*pointer };
         let head = self.head(node.hash);
         // Relaxed: heads are changed under the lock only, and nobody reads this link of the node yet.
         node.next[self.set()].store(head.load(Relaxed), Relaxed);
         // Release: pairs with `find`.
-        head.store(std::ptr::from_ref(node).cast_mut(), Release);
+        head.store(pointer, Release);
     }
 
     /// Takes the node with this key out of its chain. The caller holds the bucket's lock.
     fn unlink(&self, hash: u64, key: u64) -> Option<NonNull<Node>> {
         // SAFETY: under the lock nobody else unlinks nodes.
         let (link, node) = unsafe { self.find(hash, key) }?;
+        // As the pointer that its box gave: what comes from a reference must not free it.
+        let unlinked = NonNull::new(link.load(Relaxed));
         // Relaxed: links are changed under the lock only.
         // Release: pairs with `find`. The next node was published to us, not to those who come by this link.
         link.store(node.next[self.set()].load(Relaxed), Release);
-        Some(NonNull::from(node))
+        unlinked
     }
 }
 
@@ -160,10 +168,10 @@ impl<H: TableHasher> Table for DualChain<H> {
         if unsafe { current.find(hash, key) }.is_some() {
             return false;
         }
-        let node = Box::leak(Box::new(Node { next: Default::default(), hash, key, value }));
-        current.push(node);
-        if let Some(coming) = coming {
-            coming.push(node);
+        let node = Box::into_raw(Box::new(Node { next: Default::default(), hash, key, value }));
+        for version in [Some(current), coming].into_iter().flatten() {
+            // SAFETY: just made, and nobody else can remove it as long as we hold the lock.
+            unsafe { version.push(node) };
         }
         true
     }
@@ -236,7 +244,8 @@ impl<H> DualChain<H> {
                 let mut next = head.load(Relaxed);
                 // SAFETY: under the lock, nodes in the chain are not freed.
                 while let Some(node) = unsafe { next.as_ref() } {
-                    coming.push(node);
+                    // SAFETY: as above.
+                    unsafe { coming.push(next) };
                     next = node.next[old.set()].load(Relaxed);
                 }
             }

@@ -30,11 +30,11 @@ use crossbeam_utils::CachePadded;
 use relativist_rcu::{is_reading, read};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
-use crate::chain::{self, Link, Node, links};
+use crate::chain::{self, Link, Node, links, target};
 use crate::locks::Locks;
 use crate::rcu::Rcu;
 use crate::resizer::Resizer;
-use crate::zip::{Disturbed, Zipped, pass, pointer};
+use crate::zip::{Disturbed, Zipped, pass};
 use crate::{Costs, Resize, Table, TableHasher};
 
 /// The paper's table with an array that does not move.
@@ -162,7 +162,7 @@ impl<H> InPlace<H> {
                 for (link, node) in unsafe { links(joined) } {
                     if std::ptr::eq(link, joined) && !std::ptr::eq(joined, tail) {
                         // Release: pairs with `chain::get`, where readers of the chain before run on into this one.
-                        tail.store(pointer(node), Release);
+                        tail.store(target(joined).as_ptr(), Release);
                     }
                     tail = &node.next;
                 }

@@ -22,6 +22,19 @@
 //! but where an algorithm says otherwise. Lookups are inlined, and have a read section (or lock) of their own.
 //!
 //! What users want of a table is left out: no table here resizes itself, and entries can't be replaced or iterated over.
+//!
+//! ```
+//! use std::hash::{BuildHasherDefault, DefaultHasher};
+//!
+//! use relativist_tables::unzip::Unzip;
+//! use relativist_tables::{Resize, Table};
+//!
+//! let table = Unzip::<BuildHasherDefault<DefaultHasher>>::with_buckets(8);
+//! assert!(table.insert(1, 10));
+//! table.resize_to(64);
+//! assert_eq!(table.get(1), Some(10));
+//! assert!(table.costs().waits >= 1);
+//! ```
 
 mod array;
 mod chain;

@@ -146,20 +146,24 @@ unsafe fn find(head: &Link, place: (u64, u64)) -> (&Link, *mut Node) {
 /// # Safety
 ///
 /// As for [`find`].
-unsafe fn insert(head: &Link, node: Box<Node>) -> Result<*mut Node, Box<Node>> {
+unsafe fn insert(head: &Link, node: Node) -> Option<*mut Node> {
+    let new = Box::into_raw(Box::new(node));
+    // SAFETY: just made; others see it only when it is in the list, and then it is not freed in our read section.
+    let node = unsafe { &*new };
     loop {
         // SAFETY: as the caller vouches.
         let (link, next) = unsafe { find(head, node.place()) };
         // SAFETY: found in our read section.
         if unsafe { next.as_ref() }.is_some_and(|next| next.place() == node.place()) {
-            return Err(node);
+            // SAFETY: as it was made, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+            return None;
         }
         // Relaxed: nobody else has it.
         node.next.store(next, Relaxed);
-        let new = std::ptr::from_ref(&*node).cast_mut();
         // Release: pairs with the Acquire of those who come by the link. It fails if that has been marked or something has been inserted.
         if link.compare_exchange(next, new, Release, Relaxed).is_ok() {
-            return Ok(Box::into_raw(node));
+            return Some(new);
         }
     }
 }
@@ -229,7 +233,7 @@ impl<H: TableHasher> Table for SplitOrdered<H> {
         // SAFETY: there always is an array; dummies are retired by RCU, after a wait for those who came by the array.
         let head = unsafe { &(*self.current.get(&guard).dummy(hash)).next };
         // SAFETY: in a read section.
-        unsafe { insert(head, Box::new(Node { next: Link::default(), order, key, value })) }.is_ok()
+        unsafe { insert(head, Node { next: Link::default(), order, key, value }) }.is_some()
     }
 
     fn remove(&self, key: u64) -> Option<u64> {
@@ -281,7 +285,7 @@ impl<H> SplitOrdered<H> {
             let from: *const Node = dummies[parent(bucket)];
             let _guard = read();
             // SAFETY: dummies in the array have not been removed; in a read section.
-            let inserted = unsafe { insert(&(*from).next, Box::new(dummy(bucket))) };
+            let inserted = unsafe { insert(&(*from).next, dummy(bucket)) };
             dummies.push(inserted.expect("no other resizer inserts dummies"));
         }
         // SAFETY: the old array is retired below.

@@ -27,11 +27,11 @@ use crossbeam_utils::CachePadded;
 use relativist_rcu::read;
 
 use crate::array::Array;
-use crate::chain::{self, Node, links};
+use crate::chain::{self, Node, links, target};
 use crate::locks::Locks;
 use crate::rcu::Rcu;
 use crate::resizer::Resizer;
-use crate::zip::{Disturbed, Zipped, pass, pointer};
+use crate::zip::{Disturbed, Zipped, pass};
 use crate::{Costs, Resize, Table, TableHasher};
 
 /// The paper's table, called RP in its figures.
@@ -134,7 +134,7 @@ impl<H> Unzip<H> {
                 for (link, node) in unsafe { links(joined) } {
                     if std::ptr::eq(link, joined) {
                         // Release: pairs with `chain::get`, where readers of the chain before run on into this one.
-                        tail.store(pointer(node), Release);
+                        tail.store(target(joined).as_ptr(), Release);
                     }
                     tail = &node.next;
                 }

@@ -39,7 +39,7 @@
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::chain::{Link, Node, links};
+use crate::chain::{Link, Node, links, target};
 use crate::locks::Locks;
 use crate::mutation;
 
@@ -108,17 +108,18 @@ impl<'z> Zipped<'z> {
         let child = self.child(first);
         let mut last = first;
         // SAFETY: as above.
-        let rest = unsafe { links(&first.next) }.map(|(_, node)| node).find(|node| {
+        let rest = unsafe { links(&first.next) }.find(|(_, node)| {
             let differs = self.child(node) != child;
             if !differs {
                 last = node;
             }
             differs
         });
-        self.begin_with(rest.map_or(null_mut(), pointer));
-        if rest.is_none() {
+        let Some((rest, _)) = rest else {
+            self.begin_with(null_mut());
             return false;
-        }
+        };
+        self.begin_with(target(rest).as_ptr());
         // SAFETY: as above.
         let next = unsafe { self.next_of(child, &last.next) };
         // Release: pairs with `chain::get`. The next node was published to us, not to those who come by this link.
@@ -132,6 +133,7 @@ impl<'z> Zipped<'z> {
     ///
     /// The caller holds the bucket's lock, whose content is `disturbed`; Z1 holds.
     pub(crate) unsafe fn unlink(&self, link: &Link, node: &Node, disturbed: &mut Disturbed) -> NonNull<Node> {
+        let unlinked = target(link);
         // Relaxed: links are changed under the lock only.
         let next = node.next.load(Relaxed);
         // SAFETY: under the lock, nodes in the chain are not freed.
@@ -151,7 +153,7 @@ impl<'z> Zipped<'z> {
             // The child comes by the node before it; or all is parted up to here, and no other link leads there.
             _ => link.store(next, Release),
         }
-        NonNull::from(node)
+        unlinked
     }
 
     /// The first node of a child from `link` on.
@@ -162,12 +164,8 @@ impl<'z> Zipped<'z> {
     pub(crate) unsafe fn next_of(&self, child: u64, link: &Link) -> *mut Node {
         // SAFETY: under the lock, nodes in the chain are not freed.
         let found = unsafe { links(link) }.find(|(_, node)| self.child(node) == child);
-        found.map_or(null_mut(), |(_, node)| pointer(node))
+        found.map_or(null_mut(), |(link, _)| target(link).as_ptr())
     }
-}
-
-pub(crate) fn pointer(node: &Node) -> *mut Node {
-    std::ptr::from_ref(node).cast_mut()
 }
 
 #[cfg(test)]
@@ -208,7 +206,7 @@ mod tests {
         fn enter(&mut self) {
             for (child, head) in (0..).zip(&self.heads) {
                 // SAFETY: nodes live as long as the scene.
-                self.readers.extend(unsafe { links(head) }.map(|(_, node)| (child, pointer(node))));
+                self.readers.extend(unsafe { links(head) }.map(|(link, _)| (child, target(link).as_ptr())));
             }
         }
 
@@ -269,7 +267,7 @@ mod tests {
 
     fn push(head: &Link, node: *mut Node) {
         // SAFETY: nobody else is there.
-        unsafe { crate::chain::push(head, &*node) };
+        unsafe { crate::chain::push(head, node) };
     }
 
     /// Parts a chain, with a removal before the passes that `removals` names.

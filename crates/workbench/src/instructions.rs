@@ -6,6 +6,7 @@
 
 use std::env;
 use std::fs;
+use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -18,7 +19,7 @@ use crate::options::{HashFunction, parse_count, spell};
 use crate::report::{Report, significant, table};
 use crate::resize::measure::{Filled, Keys, Setting};
 use crate::resize::roster::Name;
-use crate::resize::subject::{BATCH, Sampler, Subject};
+use crate::resize::subject::{BATCH, Sampler, Subject, count_missed};
 use crate::workers::{Clock, Cpus};
 
 /// Count the instructions and memory accesses of a lookup, by callgrind
@@ -162,13 +163,9 @@ impl Subject for HarnessAlone {
         true
     }
 
-    fn look_up(&self, keys: &mut Indices, _: &mut Sampler<'_>) -> u64 {
-        let mut stream = *keys;
-        for _ in 0..BATCH {
-            std::hint::black_box(stream.draw());
-        }
-        *keys = stream;
-        0
+    #[inline(never)]
+    fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64 {
+        count_missed(keys, sampler, |key| Some(black_box(key)))
     }
 
     fn resize_to(&self, _: usize) {}

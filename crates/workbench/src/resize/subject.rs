@@ -73,7 +73,7 @@ impl Drop for Sampler<'_> {
 
 /// A batch of lookups, of which one is timed.
 #[inline(always)]
-fn count_missed(keys: &mut Indices, sampler: &mut Sampler<'_>, mut get: impl FnMut(u64) -> Option<u64>) -> u64 {
+pub fn count_missed(keys: &mut Indices, sampler: &mut Sampler<'_>, mut get: impl FnMut(u64) -> Option<u64>) -> u64 {
     let mut stream = *keys;
     let mut missed = 0;
     let first = stream.draw();

@@ -5,11 +5,13 @@
 //! published, and the buckets that the smaller table and the larger have in common (a prefix) are the same words, so there are more waits:
 //!
 //! * *Shrink*: link the ends of the chains that become one to the beginning of the next; wait for readers; set the smaller size; wait for
-//!   readers; release the rest. One wait more than out of place. (The issue of readers who still see old chains in the prefix doesn't
-//!   arise: a chain that has been extended serves both sizes.)
+//!   readers; release the rest. One wait more than out of place.
 //! * *Expand*: commit; lead each new bucket to the first of its entries; wait for readers; set the larger size; wait for readers; then unzip as
 //!   `zip.rs` explains. One wait more, and one pass at most: the buckets of the prefix still lead to what was the first entry of all, of
 //!   whatever bucket. They are set right before the passes, and that is a step.
+//!
+//! (The first wait of each is the paper's. Here it orders nothing, since the number of buckets is read with an acquiring load: who sees the new one
+//! sees the chains that were made for it.)
 //!
 //! Where the zipped parts begin can't be told from the old heads here, so that takes auxiliary storage as large as the smaller table.
 //!

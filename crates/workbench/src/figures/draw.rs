@@ -68,7 +68,8 @@ where
     let highest = rates().map(|rate| rate.upper_quartile).fold(1.0, f64::max) / 1e6 * 1.05;
     if figure.logarithmic {
         let lowest = rates().map(|rate| rate.lower_quartile).fold(f64::INFINITY, f64::min) / 1e6;
-        let lowest = if lowest > 0.0 && lowest < highest { lowest * 0.8 } else { highest / 1000.0 };
+        let lowest = if lowest > 0.0 && lowest < highest { lowest } else { highest / 1000.0 };
+        let lowest = 10f64.powf(lowest.log10().floor());
         draw_chart(&area, curves, (lowest..highest).log_scale())
     } else {
         draw_chart(&area, curves, 0.0..highest)

@@ -104,7 +104,7 @@ fn resizes(resizes: &[(Keys, Sample)]) -> Markup {
         table {
             tr {
                 th { "Table" } th { "Keys" } th.number { "Resizes/s" }
-                th.number { "Expand, µs" } th.number { "waits" } th.number { "Shrink, µs" } th.number { "waits" }
+                th.number { "First expand, µs" } th.number { "waits" } th.number { "Expand, µs" } th.number { "waits" } th.number { "Shrink, µs" } th.number { "waits" }
                 th.number { "Buckets at most, KiB" }
             }
             @for keys in [Keys::Sequential, Keys::Shuffled] {
@@ -112,6 +112,8 @@ fn resizes(resizes: &[(Keys, Sample)]) -> Markup {
                     tr {
                         td { (table.label()) } td { (spell(&keys)) }
                         (cell(&group, |sample| sample.resizes_per_second))
+                        (cell(&group, |sample| sample.first_expand.seconds * 1e6))
+                        (cell(&group, |sample| sample.first_expand.waits))
                         (cell(&group, |sample| sample.expand.seconds * 1e6)) (cell(&group, |sample| sample.expand.waits))
                         (cell(&group, |sample| sample.shrink.seconds * 1e6)) (cell(&group, |sample| sample.shrink.waits))
                         (cell(&group, |sample| sample.peak_bucket_bytes as f64 / 1024.0))

@@ -101,6 +101,8 @@ pub struct Sample {
     pub expand: Resizes,
     /// To the smaller size.
     pub shrink: Resizes,
+    /// The first resize of the table's life, to the larger size and without readers: nobody has put its chains in order before.
+    pub first_expand: Resizes,
     /// Bytes that entries take, where that is known, without what the allocator adds.
     pub entry_bytes: Option<u64>,
     /// Bytes that bucket arrays took at most so far; 0 where it is not known.
@@ -121,6 +123,13 @@ pub struct Resizes {
 }
 
 impl Resizes {
+    /// Resizes to 2^`shift` buckets.
+    fn time(&mut self, table: &dyn Subject, shift: u8) {
+        let (began, before) = (Instant::now(), table.costs());
+        table.resize_to(1 << shift);
+        self.add(began.elapsed().as_secs_f64(), table.costs().waits - before.waits);
+    }
+
     fn add(&mut self, seconds: f64, waits: u64) {
         self.count += 1;
         self.seconds += (seconds - self.seconds) / self.count as f64;
@@ -132,6 +141,8 @@ impl Resizes {
 pub struct Filled {
     /// Its name.
     pub name: Name,
+    /// The first resize of its life, to the larger size.
+    first_expand: Resizes,
     tables: Vec<(Option<u8>, Box<dyn Subject>)>,
     setting: Setting,
 }
@@ -157,8 +168,12 @@ impl Filled {
             }
             Ok((shift, table))
         };
-        let tables = sizes.into_iter().map(fill).collect::<Result<_>>()?;
-        Ok(Self { name, tables, setting: setting.clone() })
+        let tables = sizes.into_iter().map(fill).collect::<Result<Vec<_>>>()?;
+        let mut first_expand = Resizes::default();
+        if name.sizing() == Sizing::AtAnyTime {
+            first_expand.time(&*tables[0].1, one.max(other));
+        }
+        Ok(Self { name, first_expand, tables, setting: setting.clone() })
     }
 
     /// What can be measured of it.
@@ -191,7 +206,8 @@ impl Filled {
     /// # Errors
     /// When a lookup misses.
     pub fn measure(&self, cpus: &Cpus, readers: usize, case: Case, run: usize) -> Result<Sample> {
-        measure(self.prepared(case), self.name, &self.setting, cpus, readers, case, run)
+        let sample = measure(self.prepared(case), self.name, &self.setting, cpus, readers, case, run)?;
+        Ok(Sample { first_expand: self.first_expand, ..sample })
     }
 }
 
@@ -257,6 +273,7 @@ fn measure(
         resizes_per_second: if resizing { per_second(others) } else { 0.0 },
         expand,
         shrink,
+        first_expand: Resizes::default(),
         entry_bytes: table.entry_bytes().map(|bytes| bytes as u64 * setting.entries),
         peak_bucket_bytes: table.costs().peak_bytes,
         cpu_share: least_cpu_share(reading),
@@ -289,12 +306,10 @@ fn resizer<'a>(
 ) -> Box<dyn FnMut() -> u64 + 'a> {
     Box::new(move || {
         for (shift, smaller) in [(other, other < one), (one, one < other)] {
-            let (began, before) = (Instant::now(), table.costs());
-            table.resize_to(1 << shift);
-            if began >= from {
-                let waits = table.costs().waits - before.waits;
-                let mut account = account.lock().expect("no worker panics");
-                account[usize::from(smaller)].add(began.elapsed().as_secs_f64(), waits);
+            if Instant::now() >= from {
+                account.lock().expect("no worker panics")[usize::from(smaller)].time(table, shift);
+            } else {
+                table.resize_to(1 << shift);
             }
         }
         2

@@ -346,14 +346,16 @@ fn describe_resizes(samples: &[Sample], hasher: HashFunction) -> String {
         vec![
             group[0].table.label(),
             group[0].readers.to_string(),
+            mean(|sample| sample.first_expand.seconds * 1e6),
+            mean(|sample| sample.first_expand.waits),
             mean(|sample| sample.expand.seconds * 1e6),
             mean(|sample| sample.expand.waits),
             mean(|sample| sample.shrink.seconds * 1e6),
             mean(|sample| sample.shrink.waits),
         ]
     });
-    let header = ["table", "readers", "expand µs", "waits", "shrink µs", "waits"];
-    format!("\nResizes, {hasher}:\n\n{}", table(&header, rows))
+    let header = ["table", "readers", "first µs", "waits", "expand µs", "waits", "shrink µs", "waits"];
+    format!("\nResizes, {hasher} (first: the first of all, to the larger size):\n\n{}", table(&header, rows))
 }
 
 /// Samples that are alike by `key`, in the order of their first.
@@ -476,6 +478,7 @@ mod tests {
             resizes_per_second: 0.0,
             expand: Resizes::default(),
             shrink: Resizes::default(),
+            first_expand: Resizes::default(),
             entry_bytes: None,
             peak_bucket_bytes: 0,
             cpu_share: None,

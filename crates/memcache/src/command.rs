@@ -1,5 +1,6 @@
 //! The commands a client can send, as decoded: every argument checked, byte strings borrowed from the input.
 
+use crate::meta::Meta;
 use crate::words::{Keys, Words};
 
 /// One decoded request.
@@ -90,6 +91,43 @@ pub enum Command<'b> {
     },
     /// `quit`: close the connection, without an answer.
     Quit,
+    /// `mg`, `ms`, `md` or `ma`.
+    Meta(Meta<'b>),
+    /// `mn`: answer, so that the client knows what came before to be done.
+    MetaNoop,
+    /// `me`: tell what is known of an item.
+    MetaDebug {
+        /// The item's key.
+        key: &'b [u8],
+    },
+    /// A command about the server as a whole.
+    Admin {
+        /// Which one.
+        verb: Admin,
+        /// What follows it, unchecked.
+        args: Words<'b>,
+    },
+}
+
+/// Commands whose words are left to the server: most tune what only some servers have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Admin {
+    /// `shutdown [graceful]`
+    Shutdown,
+    /// `cache_memlimit MEBIBYTES [noreply]`
+    MemoryLimit,
+    /// `slabs ...`
+    Slabs,
+    /// `lru ...`
+    Lru,
+    /// `lru_crawler ...`
+    LruCrawler,
+    /// `watch [WHAT...]`
+    Watch,
+    /// `refresh_certs`
+    RefreshCerts,
+    /// `debugtime p|r|SECONDS`, which a server offers to tests only
+    DebugTime,
 }
 
 /// On which condition, and how, a value is stored.

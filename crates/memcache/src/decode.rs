@@ -10,10 +10,11 @@
 
 use memchr::memchr;
 
-use crate::command::{Arithmetic, Command, StoreVerb};
+use crate::command::{Admin, Arithmetic, Command, StoreVerb};
 use crate::error::{Rejection, RequestError};
+use crate::meta::MetaVerb;
 use crate::parse::store::{Header, Refused};
-use crate::parse::{admin, fetch, store, update};
+use crate::parse::{admin, fetch, meta, store, update};
 use crate::words::Words;
 
 /// More bytes than this without an LF close the connection, unless they begin a `get` or `gets`.
@@ -58,7 +59,7 @@ pub enum Decoded<'b> {
         /// What to answer.
         rejection: Rejection,
     },
-    /// A `set` too large to be accepted: the old value is to be removed now, without an answer.
+    /// A `set` or `ms` too large to be accepted: the old value is to be removed now, without an answer.
     ///
     /// A [`Reject`](Self::Reject) follows when the client has sent the whole value.
     Invalidate {
@@ -66,6 +67,8 @@ pub enum Decoded<'b> {
         consumed: usize,
         /// Whose old value to remove.
         key: &'b [u8],
+        /// Whether the key is to be decoded first, by [`decode_key`](crate::decode_key).
+        is_base64: bool,
     },
     /// Nothing more can be done until further bytes have arrived.
     Incomplete {
@@ -97,6 +100,8 @@ enum State {
     Line { searched: usize },
     /// A storage line begins the input; its value is not complete.
     Value(Pending),
+    /// The line of a `ms`, of this length, begins the input; its value, of this length, is not complete.
+    MetaValue { line: usize, length: usize },
     /// The rest of a refused value begins the input: so many bytes, its line end included.
     Skip { remaining: usize, rejection: Rejection },
 }
@@ -160,6 +165,7 @@ impl Decoder {
         match self.state {
             State::Line { searched } => self.line(input, searched),
             State::Value(pending) => self.value(input, pending),
+            State::MetaValue { line, length } => self.meta_value(input, line, length),
             State::Skip { remaining, rejection } => self.skip(input, 0, remaining, rejection),
         }
     }
@@ -202,7 +208,20 @@ impl Decoder {
             b"version" => plain(consumed, Ok(Command::Version)),
             b"stats" => plain(consumed, Ok(Command::Stats { args })),
             b"quit" => plain(consumed, Ok(Command::Quit)),
-            b"shutdown" => plain(consumed, Err(Rejection::answered(RequestError::ShutdownDisabled))),
+            b"mg" => plain(consumed, meta::plain(MetaVerb::Get, args)),
+            b"ms" => self.meta_set(input, line, args),
+            b"md" => plain(consumed, meta::plain(MetaVerb::Delete, args)),
+            b"ma" => plain(consumed, meta::plain(MetaVerb::Arithmetic, args)),
+            b"mn" => plain(consumed, Ok(Command::MetaNoop)),
+            b"me" => plain(consumed, meta::debug(args)),
+            b"shutdown" => plain(consumed, Ok(Command::Admin { verb: Admin::Shutdown, args })),
+            b"cache_memlimit" => plain(consumed, Ok(Command::Admin { verb: Admin::MemoryLimit, args })),
+            b"slabs" => plain(consumed, Ok(Command::Admin { verb: Admin::Slabs, args })),
+            b"lru" => plain(consumed, Ok(Command::Admin { verb: Admin::Lru, args })),
+            b"lru_crawler" => plain(consumed, Ok(Command::Admin { verb: Admin::LruCrawler, args })),
+            b"watch" => plain(consumed, Ok(Command::Admin { verb: Admin::Watch, args })),
+            b"refresh_certs" => plain(consumed, Ok(Command::Admin { verb: Admin::RefreshCerts, args })),
+            b"debugtime" => plain(consumed, Ok(Command::Admin { verb: Admin::DebugTime, args })),
             _ => admin::unknown(verb, args).map_or(Decoded::Close, |rejection| Decoded::Reject { consumed, rejection }),
         }
     }
@@ -220,7 +239,10 @@ impl Decoder {
     #[inline]
     fn storage<'b>(&mut self, input: &'b [u8], line: &[u8], parsed: Result<Header<'b>, Refused>) -> Decoded<'b> {
         match parsed {
-            Ok(header) if header.length > self.limits.max_value => self.too_large(input, line, header),
+            Ok(header) if header.length > self.limits.max_value => {
+                let replaced = (header.verb == StoreVerb::Set).then_some((header.key, false));
+                self.too_large(input, line.len(), header.length, header.noreply, replaced)
+            }
             Ok(header) => self.value(input, Pending::new(line, &header)),
             Err(Refused { rejection, length: None }) => Decoded::Reject { consumed: line.len(), rejection },
             Err(Refused { rejection, length: Some(length) }) => {
@@ -247,16 +269,61 @@ impl Decoder {
         Decoded::Command { consumed, command: Command::Store { verb, key, flags, exptime, value, noreply } }
     }
 
-    /// A value over the limit: skipped, and where it was to replace an older one unconditionally, that goes too.
-    #[cold]
-    fn too_large<'b>(&mut self, input: &'b [u8], line: &[u8], header: Header<'b>) -> Decoded<'b> {
-        let rejection = Rejection { error: RequestError::TooLarge, noreply: header.noreply };
-        let remaining = header.length + LINE_END.len();
-        if header.verb == StoreVerb::Set {
-            self.state = State::Skip { remaining, rejection };
-            return Decoded::Invalidate { consumed: line.len(), key: header.key };
+    /// A `ms`, or what is wrong with it. As with the classic commands, what is wrong once the length is known is told when the
+    /// value was skipped.
+    fn meta_set<'b>(&mut self, input: &'b [u8], line: &'b [u8], args: Words<'b>) -> Decoded<'b> {
+        let (meta, length) = match meta::set(args) {
+            Ok(parsed) => parsed,
+            Err(rejection) => return Decoded::Reject { consumed: line.len(), rejection },
+        };
+        match meta.flags() {
+            Err(error) => self.skip(input, line.len(), length + LINE_END.len(), Rejection::answered(error)),
+            Ok(flags) if length > self.limits.max_value => {
+                self.too_large(input, line.len(), length, false, Some((meta.sent_key, flags.has(b'b'))))
+            }
+            Ok(_) => self.meta_value(input, line.len(), length),
         }
-        self.skip(input, line.len(), remaining, rejection)
+    }
+
+    fn meta_value<'b>(&mut self, input: &'b [u8], line: usize, length: usize) -> Decoded<'b> {
+        let consumed = line + length + LINE_END.len();
+        let Some(block) = input.get(line..consumed) else {
+            self.state = State::MetaValue { line, length };
+            return Decoded::Incomplete { consumed: 0, needed: consumed };
+        };
+        self.state = FRESH;
+        let (value, end) = block.split_at(length);
+        if end != LINE_END {
+            return Decoded::Reject { consumed, rejection: Rejection::answered(RequestError::BadDataChunk) };
+        }
+        let (_, args) = split_line(&input[..line]);
+        match meta::set(args) {
+            Ok((mut meta, _)) => {
+                meta.value = value;
+                Decoded::Command { consumed, command: Command::Meta(meta) }
+            }
+            Err(rejection) => Decoded::Reject { consumed, rejection },
+        }
+    }
+
+    /// A value over the limit: skipped, and where it was to take the place of an older one, that goes too: `replaced` is its
+    /// key, and whether that is encoded.
+    #[cold]
+    fn too_large<'b>(
+        &mut self,
+        input: &'b [u8],
+        line: usize,
+        length: usize,
+        noreply: bool,
+        replaced: Option<(&'b [u8], bool)>,
+    ) -> Decoded<'b> {
+        let rejection = Rejection { error: RequestError::TooLarge, noreply };
+        let remaining = length + LINE_END.len();
+        let Some((key, is_base64)) = replaced else {
+            return self.skip(input, line, remaining, rejection);
+        };
+        self.state = State::Skip { remaining, rejection };
+        Decoded::Invalidate { consumed: line, key, is_base64 }
     }
 
     /// Skips what is there of the `remaining` bytes that begin at `start`.

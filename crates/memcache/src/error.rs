@@ -40,8 +40,28 @@ pub enum RequestError {
     BadDataChunk,
     /// The value is longer than [`Limits::max_value`](crate::Limits::max_value).
     TooLarge,
-    /// `shutdown` is not enabled.
-    ShutdownDisabled,
+    /// A meta flag of a letter that means nothing.
+    InvalidFlag,
+    /// A meta flag given twice.
+    DuplicateFlag,
+    /// The token of a meta flag is not a number.
+    BadToken,
+    /// The token of the meta flag `D` is not an unsigned 64-bit number.
+    InvalidDeltaToken,
+    /// The token of the meta flag `J` is not an unsigned 64-bit number.
+    InvalidInitialToken,
+    /// More words than a meta command may have.
+    TooManyFlags,
+    /// The key of a meta command with the flag `b` is not base64.
+    BadKeyEncoding,
+    /// The token of the meta flag `O` is too long.
+    OpaqueTooLong,
+    /// `ms` has no such mode.
+    InvalidSetMode,
+    /// `ma` has no such mode.
+    InvalidArithmeticMode,
+    /// Something is wrong with the key or a flag of `ma`.
+    InvalidOrDuplicateFlag,
 }
 
 impl RequestError {
@@ -54,22 +74,28 @@ impl RequestError {
             Self::InvalidDelta => reply::INVALID_DELTA,
             Self::BadDataChunk => reply::BAD_DATA_CHUNK,
             Self::TooLarge => reply::TOO_LARGE,
-            Self::ShutdownDisabled => reply::SHUTDOWN_DISABLED,
+            Self::InvalidFlag => b"CLIENT_ERROR invalid flag\r\n",
+            Self::DuplicateFlag => b"CLIENT_ERROR duplicate flag\r\n",
+            Self::BadToken => b"CLIENT_ERROR bad token in command line format\r\n",
+            Self::InvalidDeltaToken => b"CLIENT_ERROR invalid numeric delta value\r\n",
+            Self::InvalidInitialToken => b"CLIENT_ERROR invalid numeric initial value\r\n",
+            Self::TooManyFlags => b"CLIENT_ERROR options flags are too long\r\n",
+            Self::BadKeyEncoding => b"CLIENT_ERROR error decoding key\r\n",
+            Self::OpaqueTooLong => b"CLIENT_ERROR opaque token too long\r\n",
+            Self::InvalidSetMode => b"CLIENT_ERROR invalid mode for ms M token\r\n",
+            Self::InvalidArithmeticMode => b"CLIENT_ERROR invalid mode for ma M token\r\n",
+            Self::InvalidOrDuplicateFlag => b"CLIENT_ERROR invalid or duplicate flag\r\n",
         }
     }
 }
 
 impl fmt::Display for RequestError {
+    /// What the client is told, less the kind of error and the line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::UnknownCommand => "unknown command",
-            Self::BadFormat => "bad command line format",
-            Self::InvalidExptime => "invalid exptime argument",
-            Self::InvalidDelta => "invalid numeric delta argument",
-            Self::BadDataChunk => "bad data chunk",
-            Self::TooLarge => "object too large for cache",
-            Self::ShutdownDisabled => "shutdown not enabled",
-        })
+        let line = self.reply().trim_ascii_end();
+        let text =
+            line.strip_prefix(b"CLIENT_ERROR ").or(line.strip_prefix(b"SERVER_ERROR ")).unwrap_or(b"unknown command");
+        f.write_str(str::from_utf8(text).expect("error lines are ASCII"))
     }
 }
 

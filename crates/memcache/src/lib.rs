@@ -42,9 +42,9 @@
 //! ```
 //!
 //! # What is spoken
-//! The classic text protocol as memcached 1.6.45 understands it: the commands of [`Command`], their error replies and
-//! their oddities. The meta commands (`mg` and its relatives) and the administrative ones that [`Command`] lacks are
-//! answered as unknown commands are; the binary protocol is recognised ([`Protocol::of_first_byte`]) but not decoded.
+//! The protocols of memcached 1.6.45, with their error replies and their oddities: text, that is the classic commands and the
+//! meta commands, and binary ([`binary`]). A connection's first byte tells which ([`Protocol::of_first_byte`]). In front of
+//! the text protocol a login may be required ([`LoginDecoder`]).
 //!
 //! Two differences are deliberate:
 //! * a `get` or `gets` line that has not ended within [`MAX_GET_LINE`] bytes closes the connection (memcached buffers it
@@ -57,17 +57,24 @@
 //! and a value of [`Limits::max_value`]. A value beyond that limit is dropped as it arrives. The decoder itself is about a
 //! hundred bytes, allocates nothing, and never panics.
 
+pub mod binary;
 mod command;
 mod decode;
 mod error;
-mod number;
+mod login;
+mod meta;
+pub mod number;
 mod parse;
+mod percent;
 pub mod reply;
 mod words;
 
-pub use command::{Arithmetic, Command, StoreVerb};
+pub use command::{Admin, Arithmetic, Command, StoreVerb};
 pub use decode::{Decoded, Decoder, Limits, MAX_GET_LINE, MAX_UNFINISHED_LINE};
 pub use error::{Rejection, RequestError};
+pub use login::{Login, LoginDecoder};
+pub use meta::{Meta, MetaFlags, MetaVerb, decode_key, encode_key};
+pub use percent::encode_percent;
 pub use words::{Keys, MAX_KEY, Words};
 
 /// The protocol of a connection, told by the first byte the client sends.
@@ -75,7 +82,7 @@ pub use words::{Keys, MAX_KEY, Words};
 pub enum Protocol {
     /// Lines of text; what [`Decoder`] decodes.
     Text,
-    /// 24-byte binary headers; not supported, so the connection is to be closed.
+    /// 24-byte binary headers; what [`binary::Decoder`] decodes.
     Binary,
 }
 
@@ -88,9 +95,8 @@ impl Protocol {
     /// assert_eq!(Protocol::of_first_byte(0x80), Protocol::Binary);
     /// ```
     pub const fn of_first_byte(byte: u8) -> Self {
-        const BINARY_REQUEST: u8 = 0x80;
         match byte {
-            BINARY_REQUEST => Self::Binary,
+            binary::REQUEST_MAGIC => Self::Binary,
             _ => Self::Text,
         }
     }

@@ -11,7 +11,7 @@ const MAX_CHARS_32: usize = 11;
 const MAX_CHARS_64: usize = 22;
 
 /// A strict unsigned 64-bit number: a delta or a unique.
-pub(crate) fn unsigned_64(word: &[u8]) -> Option<u64> {
+pub fn unsigned_64(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > MAX_CHARS_64 {
         return None;
     }
@@ -22,7 +22,7 @@ pub(crate) fn unsigned_64(word: &[u8]) -> Option<u64> {
 }
 
 /// A strict signed 32-bit number: an expiry. A minus sign alone reads as zero.
-pub(crate) fn signed_32(word: &[u8]) -> Option<i32> {
+pub fn signed_32(word: &[u8]) -> Option<i32> {
     if word.is_empty() || word.len() > MAX_CHARS_32 {
         return None;
     }
@@ -38,7 +38,7 @@ pub(crate) fn signed_32(word: &[u8]) -> Option<i32> {
 }
 
 /// A strict unsigned 32-bit number: a level.
-pub(crate) fn unsigned_32(word: &[u8]) -> Option<u32> {
+pub fn unsigned_32(word: &[u8]) -> Option<u32> {
     u32::try_from(unsigned_64(word)?).ok()
 }
 

@@ -48,8 +48,6 @@ pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 /// The memory limit is reached.
 pub const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
-/// The `shutdown` command is switched off.
-pub const SHUTDOWN_DISABLED: &[u8] = b"SERVER_ERROR: shutdown not enabled\r\n";
 /// There are as many connections as allowed.
 pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
 

@@ -24,7 +24,8 @@ pub struct Words<'b> {
 impl<'b> Words<'b> {
     /// The first `limit` words of `text`.
     #[inline]
-    pub(crate) fn new(text: &'b [u8], limit: usize) -> Self {
+    #[must_use]
+    pub fn new(text: &'b [u8], limit: usize) -> Self {
         Self { rest: trim_start(text), left: limit }
     }
 

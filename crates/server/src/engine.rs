@@ -1,10 +1,15 @@
 //! The storage engine: keys and values in memory, under a byte budget.
 //!
-//! An engine is handed a [`Clock`](crate::clock::Clock) and knows the meaning of every classic command; it knows neither
-//! the wire format nor connections. Commands may come from any number of threads at once, and each takes effect at one
-//! moment between its call and its return. An item that has expired or was flushed is absent for every command.
+//! An engine is handed a [`Clock`](crate::clock::Clock) and knows what an item is; it knows neither the wire formats nor
+//! connections. Commands may come from any number of threads at once, and each takes effect at one moment between its call
+//! and its return. An item that has expired or was flushed is absent for every command.
 //!
-//! [`Relativistic`] is the implementation: lookups take no lock and write no shared memory.
+//! All commands of all protocols come down to four steps on one key: [`get`](Engine::get), [`peek`](Engine::peek),
+//! [`put`](Engine::put) and [`update`](Engine::update). The commands of the classic protocol, built on them, are provided
+//! here; those of the others are built in [`execute`](crate::execute).
+//!
+//! [`Relativistic`] is the implementation: lookups take no lock and write no shared memory, but once for an item that
+//! nobody has read yet, and once a minute for the time of its last access.
 
 mod arithmetic;
 mod expiry;
@@ -14,48 +19,147 @@ mod item;
 mod memory;
 mod relativistic;
 
-pub use arithmetic::Direction;
-pub use item::{ITEM_OVERHEAD, MAX_KEY};
+pub use arithmetic::{Direction, apply, parse};
+pub use expiry::Expiry;
+pub use item::{ITEM_OVERHEAD, MAX_KEY, Marks};
 pub use memory::OutOfMemory;
 pub use relativist::Stats as TableStats;
 pub use relativistic::Relativistic;
 
 /// What a server needs of its storage.
 ///
-/// Keys are 1 to [`MAX_KEY`] bytes. `exptime` is as in the protocol: 0 never, up to 30 days relative, above that a Unix
-/// time, negative at once.
+/// Keys are 1 to [`MAX_KEY`] bytes. `exptime` is as in the classic protocol: 0 never, up to 30 days relative, above that a
+/// Unix time, negative at once.
 pub trait Engine: Send + Sync + 'static {
-    /// Looks up `key` and shows the item to `visit` if there is one.
+    /// The second in which a command that begins now runs.
+    fn now(&self) -> u32;
+
+    /// Looks up `key` and shows the item to `visit` if there is one, as it was before. The item then counts as fetched.
     fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup;
 
-    /// Looks up `key`, sets the item's expiry and shows it to `visit` if there is one.
-    fn get_and_touch(&self, key: &[u8], exptime: i32, visit: impl FnOnce(Hit<'_>)) -> Lookup;
+    /// Looks up `key` and shows the item to `visit` if there is one; leaves no trace.
+    fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup;
 
-    /// Stores `value` under `key` as `mode` says.
-    fn store(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store;
+    /// Stores `new` if `permit` says so, who sees what is there; then shows the new item. It is made before the key is
+    /// locked.
+    ///
+    /// # Errors
+    /// When there is no room. `permit` was not asked then.
+    fn put<R>(
+        &self,
+        key: &[u8],
+        new: &New<'_>,
+        permit: impl FnOnce(Present<'_>) -> (bool, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory>;
 
-    /// Counts the number stored under `key` up or down and returns the new one. It keeps flags, expiry, and the length of
-    /// the text if the number fits, padded with spaces on the right.
-    fn count(&self, key: &[u8], direction: Direction, delta: u64) -> Result<u64, CountError>;
+    /// Changes the item under `key` as `decide` says, who sees what is there; then shows the item that is there now, if
+    /// there is one. The key is locked while `decide` runs, which must not call the engine; it may be asked twice, of
+    /// which only the last counts.
+    ///
+    /// # Errors
+    /// When there is no room for what was to be put. Nothing was changed then.
+    fn update<'a, R>(
+        &self,
+        key: &[u8],
+        decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory>;
 
-    /// Removes `key`; false if there is no such item.
-    fn delete(&self, key: &[u8]) -> bool;
-
-    /// Sets the expiry of `key`; false if there is no such item.
-    fn touch(&self, key: &[u8], exptime: i32) -> bool;
+    /// Shows some items, and returns where to go on; none when all were shown. Begins at 0. What is there from the first
+    /// call to the last is shown once.
+    fn scan(&self, cursor: u64, visit: impl FnMut(Hit<'_>)) -> Option<u64>;
 
     /// Drops everything stored before the moment `exptime`, which is now for zero, negative and past ones. A new flush
     /// replaces one that is still to come. A moment before the engine was created drops nothing.
     fn flush(&self, exptime: i32);
+
+    /// Changes what items and table may occupy. False if that cannot be.
+    fn set_limit(&self, bytes: usize) -> bool;
+
+    /// The largest item: bytes of key and value together.
+    fn max_item(&self) -> usize;
 
     /// Sums that are cheap to tell.
     fn usage(&self) -> Usage;
 
     /// A look at every bucket; takes time in proportion to the table.
     fn table(&self) -> TableStats;
+
+    /// Stores `content` under `key` as `mode` says.
+    fn store(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
+        match mode {
+            Mode::Append => join(self, key, Value::Appended(content.value)),
+            Mode::Prepend => join(self, key, Value::Prepended(content.value)),
+            _ => store_whole(self, mode, key, content),
+        }
+    }
+
+    /// Counts the number stored under `key` up or down and returns the new one. It keeps flags, expiry, and the length of
+    /// the text if the number fits, padded with spaces on the right.
+    ///
+    /// # Errors
+    /// When there is no item, it holds no number, or there is no room for the new one.
+    fn count(&self, key: &[u8], direction: Direction, delta: u64) -> Result<u64, CountError> {
+        let step = |present: Present<'_>| {
+            let Some(item) = present.item else { return (Change::Keep, Err(CountError::NotFound)) };
+            let Some(number) = parse(item.value) else { return (Change::Keep, Err(CountError::NotANumber)) };
+            let number = apply(direction, number, delta);
+            (Change::Put(item.counted(number)), Ok(number))
+        };
+        self.update(key, step, |_| ())?
+    }
+
+    /// Looks up `key`, sets the item's expiry and shows it to `visit` if there is one.
+    fn get_and_touch(&self, key: &[u8], exptime: i32, visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let touch = |present: Present<'_>| {
+            let expiry = Some(Expiry::from_protocol(exptime, present.now));
+            (Change::Mark { expiry, add: Marks::FETCHED, is_access: true }, present.lookup)
+        };
+        self.update(key, touch, visit).unwrap_or(Lookup::Miss)
+    }
+
+    /// Sets the expiry of `key`; false if there is no such item.
+    fn touch(&self, key: &[u8], exptime: i32) -> bool {
+        self.get_and_touch(key, exptime, |_| ()) == Lookup::Hit
+    }
+
+    /// Removes `key`; false if there is no such item.
+    fn delete(&self, key: &[u8]) -> bool {
+        let remove = |present: Present<'_>| (Change::Remove, present.item.is_some());
+        self.update(key, remove, |_| ()).unwrap_or(false)
+    }
 }
 
-/// What is stored with a key.
+fn store_whole<E: Engine + ?Sized>(engine: &E, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
+    let expiry = Expiry::from_protocol(content.exptime, engine.now());
+    let new = New { expiry, ..New::plain(content.flags, Value::Whole(content.value)) };
+    let permit = |present: Present<'_>| match (mode, present.item) {
+        (Mode::Add, Some(_)) | (Mode::Replace, None) => (false, Store::NotStored),
+        (Mode::CompareUnique(_), None) => (false, Store::NotFound),
+        (Mode::CompareUnique(unique), Some(item)) if item.unique != unique => (false, Store::Exists),
+        _ => (true, Store::Stored),
+    };
+    engine.put(key, &new, permit, |_| ()).unwrap_or_else(|_| {
+        if mode == Mode::Set {
+            engine.delete(key);
+        }
+        Store::OutOfMemory
+    })
+}
+
+fn join<E: Engine + ?Sized>(engine: &E, key: &[u8], addition: Value<'_>) -> Store {
+    let limit = engine.max_item();
+    let grow = |present: Present<'_>| match present.item {
+        Some(item) if item.key.len() + item.value.len() + addition.len() <= limit => {
+            (Change::Put(item.joined(addition)), Store::Stored)
+        }
+        _ => (Change::Keep, Store::NotStored),
+    };
+    engine.update(key, grow, |_| ()).unwrap_or(Store::OutOfMemory)
+}
+
+/// What is stored with a key by the classic protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// A number that the client gets back with the value.
@@ -86,12 +190,134 @@ pub enum Mode {
 /// A found item.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
+    /// Its key.
+    pub key: &'a [u8],
     /// The number that the client stored with it.
     pub flags: u32,
-    /// The number that tells this item from all others stored before and after.
+    /// The number that tells this item from all others stored before and after, unless a client has given one.
     pub unique: u64,
     /// The bytes.
     pub value: &'a [u8],
+    /// When it ends.
+    pub expiry: Expiry,
+    /// Seconds since it was stored or last fetched, to the minute. (What nobody has fetched for 18 hours is told modulo
+    /// 2^16: see the layout of items.)
+    pub idle: u32,
+    /// What has happened to it.
+    pub marks: Marks,
+    /// Bytes that it occupies.
+    pub size: usize,
+    /// The second in which it is looked at.
+    pub now: u32,
+}
+
+impl Hit<'_> {
+    /// Seconds until it ends; none for never.
+    pub fn ttl(&self) -> Option<u32> {
+        (self.expiry != Expiry::NEVER).then(|| self.expiry.to_bits().saturating_sub(self.now))
+    }
+
+    /// What takes its place when the number in it becomes `number`. Who has claimed to renew a stale item keeps the claim if
+    /// the text does not grow.
+    pub fn counted<'a>(&self, number: u64) -> New<'a> {
+        let fits = decimal_digits(number) <= self.value.len();
+        let keeps =
+            if fits { Marks::FETCHED | Marks::STALE | Marks::WON | Marks::ENCODED_KEY } else { Marks::ENCODED_KEY };
+        self.successor(Value::Number(number), keeps)
+    }
+
+    /// What takes its place when its value grows.
+    pub fn joined<'a>(&self, value: Value<'a>) -> New<'a> {
+        self.successor(value, Marks::ENCODED_KEY)
+    }
+
+    /// What takes its place with another value, but the same flags, expiry, and those of its marks.
+    pub fn successor<'a>(&self, value: Value<'a>, keeps: Marks) -> New<'a> {
+        New { flags: self.flags, expiry: self.expiry, value, unique: None, marks: self.marks & keeps }
+    }
+}
+
+fn decimal_digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// What is under a key when it is about to change.
+#[derive(Clone, Copy, Debug)]
+pub struct Present<'a> {
+    /// The item, if there is one for clients.
+    pub item: Option<Hit<'a>>,
+    /// Why there is none.
+    pub lookup: Lookup,
+    /// The second in which this happens.
+    pub now: u32,
+}
+
+/// What an update does.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// Nothing.
+    Keep,
+    /// Removes the item, if there is one.
+    Remove,
+    /// Changes the item, if there is one, in place. It keeps its unique.
+    Mark {
+        /// Its new end.
+        expiry: Option<Expiry>,
+        /// What has happened to it now.
+        add: Marks,
+        /// Whether this is an access.
+        is_access: bool,
+    },
+    /// Puts this in the item's place, or there if there is none.
+    Put(New<'a>),
+}
+
+/// What goes into a new item.
+#[derive(Clone, Copy, Debug)]
+pub struct New<'a> {
+    /// A number that the client gets back with the value.
+    pub flags: u32,
+    /// When the item ends.
+    pub expiry: Expiry,
+    /// The bytes.
+    pub value: Value<'a>,
+    /// The unique that the client wants it to have; otherwise one is drawn that is larger than all drawn before.
+    pub unique: Option<u64>,
+    /// What has happened to it already.
+    pub marks: Marks,
+}
+
+impl<'a> New<'a> {
+    /// An item that never ends and to which nothing has happened.
+    pub fn plain(flags: u32, value: Value<'a>) -> New<'a> {
+        New { flags, expiry: Expiry::NEVER, value, unique: None, marks: Marks::NONE }
+    }
+}
+
+/// The value of a new item. What refers to the value of a present item stands alone where there is none.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// These bytes.
+    Whole(&'a [u8]),
+    /// The present value.
+    Kept,
+    /// The present value, and these bytes.
+    Appended(&'a [u8]),
+    /// These bytes, and the present value.
+    Prepended(&'a [u8]),
+    /// This number in decimal, padded with spaces to the length of the present value.
+    Number(u64),
+}
+
+impl Value<'_> {
+    /// How much is new.
+    fn len(&self) -> usize {
+        match self {
+            Value::Whole(bytes) | Value::Appended(bytes) | Value::Prepended(bytes) => bytes.len(),
+            Value::Kept => 0,
+            Value::Number(number) => decimal_digits(*number),
+        }
+    }
 }
 
 /// The outcome of a lookup.

@@ -1,22 +1,43 @@
 //! Execution: a decoded command goes in, the engine does it, the reply is appended to an output buffer.
 //!
 //! Nothing here knows of sockets. A [`Service`] is what all threads share: the engine, the time, the counters. Each thread
-//! executes through an [`Executor`], which adds the counters of that thread.
+//! executes through an [`Executor`], which adds the counters of that thread. What belongs to one connection is its
+//! [`Session`].
 //!
-//! One command can ask for more output than a connection should hold (`get` with thousands of keys of large values). So
-//! fetching stops when the output has reached a limit, and tells where; the caller sends what there is and resumes from
-//! there.
+//! One command can ask for more output than a connection should hold (`get` with thousands of keys of large values, a dump
+//! of all keys). Such a command stops when the output has reached a limit, and tells where; the caller sends what there is
+//! and resumes from there.
 
+mod admin;
+mod binary;
+mod classic;
+mod dump;
+mod meta;
+mod observe;
+mod prefixes;
+mod sasl;
+mod session;
 mod statistics;
+mod tuning;
+mod watch;
 
+use crate::auth::Users;
 use crate::clock::Ticker;
-use crate::engine::{Content, CountError, Direction, Engine, Hit, Lookup, Mode, Store};
+use crate::engine::Engine;
 use crate::gate::Gate;
 use crate::log::Log;
-use crate::options::PROTOCOL_VERSION;
-use crate::stats::{Counter, Counters, Registry};
-use relativist_memcache::{Arithmetic, Command, Rejection, RequestError, StoreVerb, reply};
+use crate::options::{Options, PROTOCOL_VERSION};
+use crate::stats::{Counters, Registry};
+use relativist_memcache::{Command, Limits, Rejection, RequestError, decode_key, reply};
 use std::sync::Arc;
+
+pub use classic::Fetch;
+pub use dump::Dump;
+pub use prefixes::Prefixes;
+pub use sasl::Login;
+pub use session::{ConnectionState, Connections, Listed, Session, Transport};
+pub use tuning::Tuning;
+pub use watch::{Subscription, Topic, Watch};
 
 /// What all threads of a server share.
 pub struct Service<E> {
@@ -32,50 +53,50 @@ pub struct Service<E> {
     pub gate: Arc<Gate>,
     /// Messages to the operator.
     pub log: Log,
-    /// What the statistics tell about the configuration.
-    pub settings: Settings,
+    /// The command line.
+    pub options: Options,
+    /// The TCP port in use, 0 for none.
+    pub port: u16,
+    /// What clients can tune.
+    pub tuning: Tuning,
+    /// Who may log in; none if everybody may do everything.
+    pub users: Option<Users>,
+    /// Who watches.
+    pub watch: Watch,
+    /// Counts by prefix of the key.
+    pub prefixes: Prefixes,
+    /// Who is connected.
+    pub connections: Connections,
 }
 
-/// The part of the configuration that clients may ask for.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Worker threads.
-    pub threads: usize,
-    /// TCP port, 0 for none.
-    pub port: u16,
-    /// Addresses listened on.
-    pub addresses: String,
-    /// Path of the Unix socket.
-    pub unix_socket: Option<String>,
-    /// Largest value, in bytes.
-    pub max_value: usize,
-    /// Whether the test command `debugtime` is offered.
-    pub debug_time: bool,
+impl<E> Service<E> {
+    /// What a client may make a connection buffer.
+    pub fn limits(&self) -> Limits {
+        // A key has at least one byte; what a longer one leaves is looked at when it is known.
+        Limits { max_value: self.options.max_key_and_value() - 1 }
+    }
 }
 
 /// How an execution ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Outcome<'b> {
     /// The command is done.
     Done,
     /// The output is full. The fetch is to be resumed when it was sent.
-    Paused {
+    PausedFetch {
         /// What to do with the keys that are left.
         fetch: Fetch,
         /// The first of them, where it stands in the command line.
         next: &'b [u8],
     },
+    /// The output is full. The dump is to be resumed when it was sent.
+    PausedDump(Dump),
     /// The client wants the connection closed.
     Quit,
-}
-
-/// What `get` and its relatives do with each key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Fetch {
-    /// The expiry that found items are given.
-    exptime: Option<i32>,
-    /// Whether the reply tells the unique.
-    with_unique: bool,
+    /// The connection is to receive log lines from now on, and nothing else.
+    Watching(Arc<Subscription>),
+    /// The client wants the server to end.
+    Shutdown,
 }
 
 /// Executes commands on one thread.
@@ -84,25 +105,29 @@ pub struct Executor<'s, E> {
     service: &'s Service<E>,
     counters: &'s Counters,
     output_limit: usize,
+    /// Whether somebody wants to know what happens to items.
+    is_observed: bool,
 }
 
 impl<'s, E: Engine> Executor<'s, E> {
-    /// An executor that counts on `counters`, and pauses fetching when the output has reached `output_limit` bytes.
+    /// An executor that counts on `counters`, and pauses when the output has reached `output_limit` bytes.
     pub fn new(service: &'s Service<E>, counters: &'s Counters, output_limit: usize) -> Executor<'s, E> {
-        Executor { service, counters, output_limit }
+        let is_observed = service.watch.is_watched() || service.prefixes.is_counting();
+        Executor { service, counters, output_limit, is_observed }
     }
 
-    /// Executes `command` and appends the reply to `out`.
-    pub fn execute<'b>(&self, command: Command<'b>, out: &mut Vec<u8>) -> Outcome<'b> {
+    /// Executes a command of the text protocol and appends the reply to `out`.
+    pub fn execute<'b>(&self, session: &Session, command: Command<'b>, out: &mut Vec<u8>) -> Outcome<'b> {
         match command {
             Command::Get { keys, with_unique } => {
-                return self.fetch(Fetch { exptime: None, with_unique }, keys, out);
+                return self.fetch(session, Fetch::get(with_unique), keys, out);
             }
             Command::GetAndTouch { exptime, keys, with_unique } => {
-                return self.fetch(Fetch { exptime: Some(exptime), with_unique }, keys, out);
+                return self.fetch(session, Fetch::get_and_touch(exptime, with_unique), keys, out);
             }
             Command::Store { verb, key, flags, exptime, value, noreply } => {
-                answer(out, noreply, self.store(verb, key, Content { flags, exptime, value }));
+                let content = crate::engine::Content { flags, exptime, value };
+                answer(out, noreply, self.store(session, verb, key, content));
             }
             Command::Arithmetic { key, op, delta, noreply } => self.count(key, op, delta, noreply, out),
             Command::Delete { key, noreply } => answer(out, noreply, self.delete(key)),
@@ -113,27 +138,48 @@ impl<'s, E: Engine> Executor<'s, E> {
                 self.service.log.set_verbosity(u8::try_from(level).unwrap_or(u8::MAX));
                 answer(out, noreply, reply::OK);
             }
-            Command::Stats { args } => statistics::report(self.service, args, out),
+            Command::Stats { args } => return self.stats(args, out),
             Command::Quit => return Outcome::Quit,
+            Command::Meta(command) => self.meta(session, &command, out),
+            Command::MetaNoop => out.extend_from_slice(b"MN\r\n"),
+            Command::MetaDebug { key } => self.meta_debug(key, out),
+            Command::Admin { verb, args } => return self.admin(session, verb, args, out),
         }
         Outcome::Done
     }
 
-    /// Goes on with a paused fetch; `rest` is its command line from the next key on.
-    pub fn resume<'b>(&self, fetch: Fetch, rest: &'b [u8], out: &mut Vec<u8>) -> Outcome<'b> {
-        let text = rest.strip_suffix(b"\n").unwrap_or(rest);
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let keys = text.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
-        self.fetch(fetch, keys, out)
+    /// What a client may make a connection buffer.
+    pub fn limits(&self) -> Limits {
+        self.service.limits()
+    }
+
+    /// The present second.
+    pub fn now(&self) -> u32 {
+        self.service.ticker.clock().now()
+    }
+
+    /// Answers a login of the text protocol. True if it succeeded.
+    pub fn log_in(&self, user: &[u8], password: &[u8], out: &mut Vec<u8>) -> bool {
+        self.counters.auth_cmds.bump();
+        let is_right = self.service.users.as_ref().is_some_and(|users| users.check(user, password));
+        if is_right {
+            out.extend_from_slice(reply::STORED);
+        } else {
+            self.counters.auth_errors.bump();
+            out.extend_from_slice(b"CLIENT_ERROR authentication failure\r\n");
+        }
+        is_right
     }
 
     /// Answers a request that the decoder refused; `line` is what it consumed.
     pub fn reject(&self, line: &[u8], rejection: &Rejection, out: &mut Vec<u8>) {
         match rejection.error {
             RequestError::TooLarge => self.counters.store_too_large.bump(),
-            RequestError::InvalidExptime if line.starts_with(b"flush_all") => self.counters.cmd_flush.bump(),
-            RequestError::UnknownCommand if self.service.settings.debug_time && line.starts_with(b"debugtime") => {
-                return out.extend_from_slice(self.debug_time(line));
+            RequestError::InvalidExptime if line.starts_with(b"flush_all") => {
+                self.counters.cmd_flush.bump();
+                if self.service.options.disable_flush_all {
+                    return answer(out, rejection.noreply, classic::FLUSH_NOT_ALLOWED);
+                }
             }
             _ => (),
         }
@@ -141,157 +187,27 @@ impl<'s, E: Engine> Executor<'s, E> {
     }
 
     /// Removes what a refused `set` would have replaced.
-    pub fn invalidate(&self, key: &[u8]) {
-        self.service.engine.delete(key);
-    }
-
-    /// Answers each key, until the output is full.
-    fn fetch<'b>(&self, fetch: Fetch, keys: impl Iterator<Item = &'b [u8]>, out: &mut Vec<u8>) -> Outcome<'b> {
-        for next in keys {
-            if out.len() >= self.output_limit {
-                return Outcome::Paused { fetch, next };
-            }
-            match fetch.exptime {
-                None => self.get(next, fetch.with_unique, out),
-                Some(exptime) => self.get_and_touch(exptime, next, fetch.with_unique, out),
-            }
-        }
-        out.extend_from_slice(reply::END);
-        Outcome::Done
-    }
-
-    fn get(&self, key: &[u8], with_unique: bool, out: &mut Vec<u8>) {
-        self.counters.cmd_get.bump();
-        let lookup = self.service.engine.get(key, |hit| append_hit(out, key, with_unique, hit));
-        self.count_lookup(lookup, &self.counters.get_hits, &self.counters.get_misses);
-    }
-
-    fn get_and_touch(&self, exptime: i32, key: &[u8], with_unique: bool, out: &mut Vec<u8>) {
-        self.counters.cmd_touch.bump();
-        let lookup = self.service.engine.get_and_touch(key, exptime, |hit| append_hit(out, key, with_unique, hit));
-        self.count_lookup(lookup, &self.counters.touch_hits, &self.counters.touch_misses);
-    }
-
-    fn count_lookup(&self, lookup: Lookup, hits: &Counter, misses: &Counter) {
-        match lookup {
-            Lookup::Hit => return hits.bump(),
-            Lookup::Miss => (),
-            Lookup::Expired => self.counters.get_expired.bump(),
-            Lookup::Flushed => self.counters.get_flushed.bump(),
-        }
-        misses.bump();
-    }
-
-    fn store(&self, verb: StoreVerb, key: &[u8], content: Content<'_>) -> &'static [u8] {
-        self.counters.cmd_set.bump();
-        let store = self.service.engine.store(mode(verb), key, content);
-        match store {
-            Store::Stored => self.counters.total_items.bump(),
-            Store::OutOfMemory => self.counters.store_no_memory.bump(),
-            _ => (),
-        }
-        if let StoreVerb::Cas(_) = verb {
-            match store {
-                Store::Stored => self.counters.cas_hits.bump(),
-                Store::Exists => self.counters.cas_badval.bump(),
-                Store::NotFound => self.counters.cas_misses.bump(),
-                _ => (),
-            }
-        }
-        match store {
-            Store::Stored => reply::STORED,
-            Store::NotStored => reply::NOT_STORED,
-            Store::Exists => reply::EXISTS,
-            Store::NotFound => reply::NOT_FOUND,
-            Store::OutOfMemory => reply::OUT_OF_MEMORY,
+    pub fn invalidate(&self, key: &[u8], is_base64: bool) {
+        let mut room = [0; _];
+        let key = if is_base64 { decode_key(key, &mut room) } else { Some(key) };
+        if let Some(key) = key {
+            self.service.engine.delete(key);
         }
     }
 
-    fn count(&self, key: &[u8], op: Arithmetic, delta: u64, noreply: bool, out: &mut Vec<u8>) {
-        let (direction, hits, misses) = match op {
-            Arithmetic::Incr => (Direction::Up, &self.counters.incr_hits, &self.counters.incr_misses),
-            Arithmetic::Decr => (Direction::Down, &self.counters.decr_hits, &self.counters.decr_misses),
-        };
-        match self.service.engine.count(key, direction, delta) {
-            Ok(number) => {
-                hits.bump();
-                if !noreply {
-                    reply::number(out, number);
-                }
-            }
-            Err(CountError::NotFound) => {
-                misses.bump();
-                answer(out, noreply, reply::NOT_FOUND);
-            }
-            Err(CountError::NotANumber) => answer(out, noreply, reply::NON_NUMERIC),
-            Err(CountError::OutOfMemory) => {
-                self.counters.store_no_memory.bump();
-                answer(out, noreply, reply::OUT_OF_MEMORY);
-            }
-        }
+    /// Whether a key and a value make an item that is too large.
+    fn is_too_large(&self, key: &[u8], value: usize) -> bool {
+        key.len() + value > self.service.engine.max_item()
     }
 
-    fn delete(&self, key: &[u8]) -> &'static [u8] {
-        if self.service.engine.delete(key) {
-            self.counters.delete_hits.bump();
-            reply::DELETED
-        } else {
-            self.counters.delete_misses.bump();
-            reply::NOT_FOUND
-        }
+    /// An item's unique as clients see it: without uniques (`-C`) there are none.
+    fn visible(&self, unique: u64) -> u64 {
+        if self.service.options.disable_cas { 0 } else { unique }
     }
-
-    fn touch(&self, key: &[u8], exptime: i32) -> &'static [u8] {
-        self.counters.cmd_touch.bump();
-        if self.service.engine.touch(key, exptime) {
-            self.counters.touch_hits.bump();
-            reply::TOUCHED
-        } else {
-            self.counters.touch_misses.bump();
-            reply::NOT_FOUND
-        }
-    }
-
-    fn flush(&self, exptime: i32) -> &'static [u8] {
-        self.counters.cmd_flush.bump();
-        self.service.engine.flush(exptime);
-        reply::OK
-    }
-
-    /// `debugtime p` freezes the clock, `debugtime r` lets it go on, `debugtime N` moves it by N seconds.
-    fn debug_time(&self, line: &[u8]) -> &'static [u8] {
-        let ticker = &self.service.ticker;
-        let line = String::from_utf8_lossy(line);
-        match line.split_whitespace().nth(1) {
-            Some("p") => ticker.freeze(),
-            Some("r") => ticker.resume(),
-            Some(word) => match word.parse() {
-                Ok(seconds) => ticker.jump(seconds),
-                Err(_) => return reply::ERROR,
-            },
-            None => return reply::ERROR,
-        }
-        reply::OK
-    }
-}
-
-fn append_hit(out: &mut Vec<u8>, key: &[u8], with_unique: bool, hit: Hit<'_>) {
-    reply::value(out, key, hit.flags, with_unique.then_some(hit.unique), hit.value);
 }
 
 fn answer(out: &mut Vec<u8>, noreply: bool, reply: &[u8]) {
     if !noreply {
         out.extend_from_slice(reply);
-    }
-}
-
-fn mode(verb: StoreVerb) -> Mode {
-    match verb {
-        StoreVerb::Set => Mode::Set,
-        StoreVerb::Add => Mode::Add,
-        StoreVerb::Replace => Mode::Replace,
-        StoreVerb::Append => Mode::Append,
-        StoreVerb::Prepend => Mode::Prepend,
-        StoreVerb::Cas(unique) => Mode::CompareUnique(unique),
     }
 }

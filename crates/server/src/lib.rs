@@ -27,6 +27,7 @@
 //! Layers, each knowing only those below it: `net` moves bytes, [`execute`] turns commands into replies, [`engine`] stores.
 //! The wire format is the crate `relativist-memcache`, the table the crate `relativist`.
 
+pub mod auth;
 pub mod clock;
 pub mod engine;
 mod error;
@@ -35,11 +36,11 @@ pub mod gate;
 pub mod log;
 mod net;
 pub mod options;
-mod process;
+pub mod process;
 mod server;
 pub mod stats;
 
 pub use error::StartError;
 pub use net::Stopper;
 pub use options::Options;
-pub use server::Server;
+pub use server::{Reloader, Server};

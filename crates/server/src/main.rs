@@ -1,8 +1,9 @@
-//! `relativistd`: parses the command line, starts the server, and stops it on SIGINT or SIGTERM.
+//! `relativistd`: parses the command line, goes into the background if it is to, starts the server, and does what signals say.
 
 use mimalloc::MiMalloc;
-use relativistd::{Options, Server, StartError, Stopper, options};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use relativistd::process::{PidFile, Readiness, Side, daemonize};
+use relativistd::{Options, Reloader, Server, StartError, Stopper, options};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -21,8 +22,12 @@ fn main() -> ExitCode {
             return options::exit_status(&message).into();
         }
     };
-    match serve(&options) {
-        Ok(()) => ExitCode::SUCCESS,
+    if options.license {
+        let _ = io::stdout().write_all(include_bytes!("../../../LICENSE-MIT"));
+        return ExitCode::SUCCESS;
+    }
+    match run(&options) {
+        Ok(status) => status,
         Err(error) => {
             // The exit status tells as much if stderr is gone.
             let _ = writeln!(io::stderr().lock(), "relativistd: {error}");
@@ -31,19 +36,42 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(options: &Options) -> Result<(), StartError> {
+fn run(options: &Options) -> Result<ExitCode, StartError> {
+    let mut readiness = None;
+    if options.daemon {
+        match daemonize().map_err(|error| StartError::System("cannot go into the background".into(), error))? {
+            Side::Starter(status) => return Ok(status),
+            Side::Daemon(other) => readiness = Some(other),
+        }
+    }
+    serve(options, readiness).map(|()| ExitCode::SUCCESS)
+}
+
+fn serve(options: &Options, readiness: Option<Readiness>) -> Result<(), StartError> {
     let server = Server::bind(options)?;
-    stop_on_signals(server.stopper())?;
+    let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
+    obey_signals(server.stopper(), server.reloader())?;
+    if let Some(readiness) = readiness {
+        readiness.announce(options.verbose > 0);
+    }
     server.run()
 }
 
-/// Lets the first SIGINT or SIGTERM stop the server. The thread waits for signals until the process ends.
-fn stop_on_signals(stopper: Stopper) -> Result<(), StartError> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])
+/// Lets the first SIGINT, SIGTERM or SIGUSR1 stop the server, and SIGHUP make it read its users again. The thread waits for
+/// signals until the process ends.
+fn obey_signals(stopper: Stopper, reloader: Reloader) -> Result<(), StartError> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP])
         .map_err(|error| StartError::System("cannot watch for signals".into(), error))?;
     thread::spawn(move || {
-        for _signal in &mut signals {
-            stopper.stop();
+        for signal in &mut signals {
+            match signal {
+                SIGHUP => reloader.reload(),
+                SIGUSR1 => {
+                    let _ = writeln!(io::stderr().lock(), "Gracefully stopping");
+                    stopper.stop();
+                }
+                _ => stopper.stop(),
+            }
         }
     });
     Ok(())

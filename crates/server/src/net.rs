@@ -7,16 +7,18 @@
 //!
 //! A worker runs one event loop over non-blocking sockets. A connection gets its turn when its socket is ready: it reads
 //! once, executes all that arrived, and answers by one write. Then it is the next one's turn, however much more there may
-//! be to read. Every buffer is bounded: a client that does not read its answers is not read from.
+//! be to read. Datagrams have a thread of their own ([`udp`]). Every buffer is bounded: a client that does not read its answers is not read from.
 
 mod acceptor;
 mod buffer;
 mod connection;
 mod listener;
 mod stream;
+mod udp;
 mod worker;
 
 pub(crate) use acceptor::Acceptor;
 pub use acceptor::Stopper;
 pub(crate) use listener::{Listener, bind_tcp, bind_unix, write_port_file};
+pub(crate) use udp::{UdpServer, bind_udp};
 pub(crate) use worker::{Worker, WorkerHandle};

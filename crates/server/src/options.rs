@@ -1,15 +1,19 @@
 //! The command line.
 //!
 //! Flags and defaults are memcached's, with one difference: without `-l` the server listens on the loopback address only.
-//! It has no authentication yet, and a cache open to the network is both a leak and an amplifier. `-l '*'` listens
-//! everywhere.
+//! A cache open to the network is both a leak and an amplifier. `-l '*'` listens everywhere.
 
+mod address;
+mod extended;
+
+pub use address::{Address, Host};
+pub use extended::Extended;
+
+use crate::error::StartError;
 use clap::error::ErrorKind;
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// The protocol version that the server answers `version` with, because clients choose their dialect by it.
 pub const PROTOCOL_VERSION: &str = "1.6.45";
@@ -17,15 +21,33 @@ pub const PROTOCOL_VERSION: &str = "1.6.45";
 /// What `-V` prints after the program's name.
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (speaks the protocol of memcached 1.6.45)");
 
+const DEFAULT_PORT: u16 = 11211;
 const MEBIBYTE: usize = 1 << 20;
+const SMALLEST_ITEM_LIMIT: usize = 1 << 10;
+const LARGEST_ITEM_LIMIT: usize = 1 << 30;
+
+/// What memcached counts for an item besides key and value: items fit in here if they fit there.
+const ITEM_OVERHEAD_OF_MEMCACHED: usize = 59;
 
 /// A memcached server whose storage engine is a relativistic hash table: lookups take no lock while it grows and shrinks.
-#[derive(Clone, Debug, Eq, Parser, PartialEq)]
-#[command(name = "relativistd", version = LONG_VERSION)]
+#[derive(Clone, Debug, Parser, PartialEq)]
+#[command(name = "relativistd", version = LONG_VERSION, after_help = AFTER_HELP)]
 pub struct Options {
-    /// TCP port; 0 for none, -1 for any free one
-    #[arg(short = 'p', long, value_name = "PORT", default_value_t = 11211, value_parser = clap::value_parser!(i32).range(-1..=65535), allow_negative_numbers = true)]
-    pub port: i32,
+    /// TCP port; 0 for none, -1 for any free one [default: 11211]
+    #[arg(short = 'p', long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(-1..=65535), allow_negative_numbers = true)]
+    pub port: Option<i32>,
+
+    /// UDP port; 0 for none, -1 for any free one. Given alone, the TCP port too
+    #[arg(short = 'U', long, value_name = "PORT", default_value_t = 0, value_parser = clap::value_parser!(i32).range(-1..=65535), allow_negative_numbers = true)]
+    pub udp_port: i32,
+
+    /// Unix socket to listen on instead of TCP and UDP
+    #[arg(short = 's', long, value_name = "PATH")]
+    pub unix_socket: Option<PathBuf>,
+
+    /// Access mode of the Unix socket, in octal
+    #[arg(short = 'a', long, value_name = "MODE", default_value = "700", value_parser = parse_octal)]
+    pub unix_mask: u32,
 
     /// Addresses to listen on; the loopback address only, if there are none.
     #[arg(
@@ -33,33 +55,175 @@ pub struct Options {
         short = 'l', long, value_name = "ADDRS", value_delimiter = ',', action = ArgAction::Append)]
     pub listen: Vec<Address>,
 
-    /// Unix socket to listen on instead of TCP
-    #[arg(short = 's', long, value_name = "PATH")]
-    pub unix_socket: Option<PathBuf>,
+    /// Run in the background
+    #[arg(short = 'd', long)]
+    pub daemon: bool,
 
-    /// Worker threads
-    #[arg(short = 't', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: u16,
-
-    /// Memory for items and table, in MiB
-    #[arg(short = 'm', long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    pub memory_limit: u32,
-
-    /// Connections at a time
-    #[arg(short = 'c', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub conn_limit: u32,
+    /// Let the kernel write core files as large as the hard limit allows
+    #[arg(short = 'r', long)]
+    pub enable_coredumps: bool,
 
     /// User to become when started as root
     #[arg(short = 'u', long, value_name = "USER")]
     pub user: Option<String>,
 
+    /// Memory for items and table, in MiB
+    #[arg(short = 'm', long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub memory_limit: u32,
+
+    /// Refuse new items when memory is exhausted, instead of dropping old ones
+    #[arg(short = 'M', long)]
+    pub disable_evictions: bool,
+
+    /// Connections at a time
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub conn_limit: u32,
+
+    /// Keep all memory out of swap
+    #[arg(short = 'k', long)]
+    pub lock_memory: bool,
+
     /// Say more on stderr: -v errors of clients, -vv connections too, -vvv everything
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
 
+    /// Print the license
+    #[arg(short = 'i', long)]
+    pub license: bool,
+
+    /// File to write the process id to
+    #[arg(short = 'P', long, value_name = "FILE")]
+    pub pidfile: Option<PathBuf>,
+
+    /// Growth of slab classes; without effect: there are none
+    #[arg(short = 'f', long, value_name = "FACTOR", default_value_t = 1.25)]
+    pub slab_growth_factor: f64,
+
+    /// Smallest slab class; without effect
+    #[arg(short = 'n', long, value_name = "BYTES", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..))]
+    pub slab_min_size: u32,
+
+    /// Use large pages; without effect: that is for the kernel to decide
+    #[arg(short = 'L', long)]
+    pub enable_largepages: bool,
+
+    /// Count commands by prefix of the key, up to this character (stats detail)
+    #[arg(short = 'D', value_name = "CHAR", value_parser = parse_delimiter)]
+    pub delimiter: Option<u8>,
+
+    /// Worker threads
+    #[arg(short = 't', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
+
+    /// Requests that a connection may have executed in a row while others wait
+    #[arg(short = 'R', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_reqs_per_event: u32,
+
+    /// Give items no uniques: compare-and-swap is off
+    #[arg(short = 'C', long)]
+    pub disable_cas: bool,
+
+    /// Connections that the kernel completes before they are accepted
+    #[arg(short = 'b', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
+    pub listen_backlog: i32,
+
+    /// Protocol to speak
+    #[arg(short = 'B', long, value_name = "PROTOCOL", default_value = "auto")]
+    pub protocol: Binding,
+
+    /// Largest item, key included; k and m stand for KiB and MiB
+    #[arg(short = 'I', long, value_name = "SIZE", default_value = "1m", value_parser = parse_size)]
+    pub max_item_size: usize,
+
+    /// Require a SASL login; binary protocol only. Users are in the file that MEMCACHED_SASL_PWDB names
+    #[arg(short = 'S', long)]
+    pub enable_sasl: bool,
+
+    /// Refuse flush_all
+    #[arg(short = 'F', long)]
+    pub disable_flush_all: bool,
+
+    /// Refuse dumps of keys
+    #[arg(short = 'X', long)]
+    pub disable_dumping: bool,
+
+    /// Refuse watch
+    #[arg(short = 'W', long)]
+    pub disable_watch: bool,
+
+    /// Offer the command shutdown
+    #[arg(short = 'A', long)]
+    pub enable_shutdown: bool,
+
+    /// Require a login by one of the users in this file, a line user:password each; text protocol only
+    #[arg(short = 'Y', long, value_name = "FILE")]
+    pub auth_file: Option<PathBuf>,
+
+    /// File to keep items in over a restart: not offered, an error
+    #[arg(short = 'e', long, value_name = "FILE", hide = true)]
+    pub memory_file: Option<PathBuf>,
+
+    /// Encrypt connections: not offered, an error
+    #[arg(short = 'Z', long = "enable-ssl", hide = true)]
+    pub enable_ssl: bool,
+
+    /// Receive queues of the network card to spread connections by; without effect
+    #[arg(short = 'N', long, value_name = "N", default_value_t = 0)]
+    pub napi_ids: u32,
+
+    /// More options, see below
+    #[arg(short = 'o', long = "extended", value_name = "OPTION[,...]", value_delimiter = ',', action = ArgAction::Append)]
+    extended_words: Vec<String>,
+
+    /// What `-o` says.
+    #[arg(skip)]
+    pub extended: Extended,
+
     /// Offer the command `debugtime`, by which tests move the clock
     #[arg(long, hide = true)]
     pub debug_time: bool,
+}
+
+/// What follows the list of options in the help.
+const AFTER_HELP: &str = "\
+Options for -o (a no_ in front switches off what is on):
+  maxconns_fast      refuse connections beyond -c with an error; otherwise they wait [on]
+  idle_timeout=N     close TCP connections from which nothing came for N seconds [0: never]
+  track_sizes        offer the histogram `stats sizes`
+  lru_crawler        offer dumps of all keys [on]
+  watcher_logbuf_size=KB
+                     lines that a client who watches may be behind [256]
+Without effect, because they tune what this server does not have:
+  hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N], slab_automove_ratio=F,
+  slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST, slab_chunk_max=KB, no_chunked_items,
+  lru_crawler_sleep=N, lru_crawler_tocrawl=N, lru_maintainer, hot_lru_pct=N, warm_lru_pct=N, hot_max_factor=F,
+  warm_max_factor=F, temporary_ttl=N, tail_repair_time=N, inline_ascii_resp, worker_logbuf_size=KB,
+  resp_obj_mem_limit=MB, read_buf_mem_limit=MB, drop_privileges, modern, no_modern
+
+Environment: MEMCACHED_PORT_FILENAME names a file to write the ports to, MEMCACHED_SASL_PWDB one with users for -S.
+Signals: SIGINT and SIGTERM stop the server, SIGUSR1 does it gracefully, SIGHUP makes it read the users again.";
+
+/// Which protocols a connection may speak.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum Binding {
+    /// The first byte tells.
+    #[default]
+    Auto,
+    /// Text only.
+    Ascii,
+    /// Binary only.
+    Binary,
+}
+
+impl Binding {
+    /// Its name in `stats settings`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Binding::Auto => "auto-negotiate",
+            Binding::Ascii => "ascii",
+            Binding::Binary => "binary",
+        }
+    }
 }
 
 impl Options {
@@ -70,7 +234,46 @@ impl Options {
     pub fn parse_from_args<T: Into<OsString> + Clone>(
         args: impl IntoIterator<Item = T>,
     ) -> Result<Options, clap::Error> {
-        Options::try_parse_from(args)
+        let mut options = Options::try_parse_from(args)?;
+        for word in &options.extended_words {
+            let invalid = |problem| Options::command().error(ErrorKind::InvalidValue, problem);
+            options.extended.apply(word).map_err(invalid)?;
+        }
+        Ok(options)
+    }
+
+    /// Whether the options fit together.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn check(&self) -> Result<(), StartError> {
+        let problem = match self {
+            _ if self.max_item_size < SMALLEST_ITEM_LIMIT => "items (-I) cannot be limited to less than 1024 bytes",
+            _ if self.max_item_size > LARGEST_ITEM_LIMIT => "items (-I) cannot be larger than a gigabyte",
+            _ if self.max_item_size > self.memory_bytes() / 2 => {
+                "items (-I) cannot be larger than half of the memory (-m)"
+            }
+            _ if self.slab_growth_factor <= 1.0 || self.slab_growth_factor.is_nan() => {
+                "the factor (-f) must be greater than 1"
+            }
+            _ if self.enable_ssl || self.listen.iter().any(|address| address.wants_tls) => "TLS (-Z) is not offered",
+            _ if self.memory_file.is_some() => "warm restart (-e) is not offered",
+            _ if self.auth_file.is_some() && self.enable_sasl => {
+                "there can be logins by text (-Y) or SASL (-S), not by both"
+            }
+            _ if self.requires_login() && self.udp_port != 0 => "UDP (-U) has no logins (-Y, -S)",
+            _ if self.auth_file.is_some() && self.protocol == Binding::Binary => {
+                "the login by text (-Y) needs the text protocol (-B)"
+            }
+            _ if self.enable_sasl && self.protocol == Binding::Ascii => "SASL (-S) needs the binary protocol (-B)",
+            _ => return Ok(()),
+        };
+        Err(StartError::Usage(problem.into()))
+    }
+
+    /// Whether clients must log in.
+    pub fn requires_login(&self) -> bool {
+        self.auth_file.is_some() || self.enable_sasl
     }
 
     /// The memory limit in bytes.
@@ -78,70 +281,77 @@ impl Options {
         (self.memory_limit as usize).saturating_mul(MEBIBYTE)
     }
 
+    /// The largest key and value together, in bytes.
+    pub fn max_key_and_value(&self) -> usize {
+        self.max_item_size.saturating_sub(ITEM_OVERHEAD_OF_MEMCACHED)
+    }
+
+    /// The TCP port, 0 for one of the kernel's choice; none if there is to be no TCP.
+    pub fn tcp_port(&self) -> Option<u16> {
+        match self.port {
+            Some(port) => to_port(port),
+            None if self.udp_port != 0 => to_port(self.udp_port),
+            None => Some(DEFAULT_PORT),
+        }
+    }
+
+    /// The UDP port, likewise.
+    pub fn udp_port(&self) -> Option<u16> {
+        to_port(self.udp_port).filter(|_| self.unix_socket.is_none())
+    }
+
+    /// The protocol of connections whose listener says nothing else.
+    pub fn binding_protocol(&self) -> Binding {
+        match self {
+            _ if self.enable_sasl => Binding::Binary,
+            _ if self.auth_file.is_some() => Binding::Ascii,
+            _ => self.protocol,
+        }
+    }
+
     /// The addresses to listen on.
     pub fn addresses(&self) -> Vec<Address> {
         match self.listen.as_slice() {
-            [] => vec![Address { host: Host::Name("127.0.0.1".into()), port: None }],
+            [] => vec![Address::of_host(Host::Name("127.0.0.1".into()))],
             given => given.to_vec(),
         }
     }
-}
 
-/// Where to listen.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Address {
-    /// On which of the host's addresses.
-    pub host: Host,
-    /// At which port, if not the one of `-p`.
-    pub port: Option<u16>,
-}
-
-/// Which of the host's addresses to listen on.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Host {
-    /// All of them.
-    All,
-    /// This address, or those of this name.
-    Name(String),
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    /// From `*`, a name or an IP address, each with or without `:PORT`; an IPv6 address before a port stands in brackets.
-    fn from_str(text: &str) -> Result<Address, String> {
-        let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
-            Some(None) => return Err("the bracket is not closed".into()),
-            Some(Some((host, ""))) => (host, None),
-            Some(Some((host, rest))) => (host, Some(rest.strip_prefix(':').ok_or("a colon must follow the bracket")?)),
-            None => match text.split_once(':') {
-                // More than one colon: an IPv6 address without a port.
-                Some((host, port)) if !port.contains(':') => (host, Some(port)),
-                _ => (text, None),
-            },
-        };
-        let host = match host {
-            "" => return Err("the host is missing".into()),
-            "*" => Host::All,
-            name => Host::Name(name.into()),
-        };
-        let port = port.map(|port| port.parse().map_err(|_| format!("{port:?} is not a port"))).transpose()?;
-        Ok(Address { host, port })
+    /// The addresses that were given, as text.
+    pub fn listen_text(&self) -> Option<String> {
+        let texts: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
+        (!texts.is_empty()).then(|| texts.join(","))
     }
 }
 
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = match &self.host {
-            Host::All => "*",
-            Host::Name(name) => name,
-        };
-        match self.port {
-            Some(port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Some(port) => write!(f, "{host}:{port}"),
-            None => f.write_str(host),
-        }
+/// A port of the command line: 0 is none, -1 one of the kernel's choice.
+fn to_port(port: i32) -> Option<u16> {
+    match port {
+        -1 => Some(0),
+        0 => None,
+        port => u16::try_from(port).ok(),
     }
+}
+
+fn parse_octal(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).ok_or("not an access mode in octal".into())
+}
+
+fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        &[delimiter] => Ok(delimiter),
+        _ => Err("not a single character".into()),
+    }
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("{digits:?} is not a number"))?;
+    number.checked_mul(unit).ok_or("too large".into())
 }
 
 /// The exit status that memcached gives for this outcome of parsing.
@@ -163,7 +373,9 @@ mod tests {
     #[test]
     fn defaults_are_memcacheds() {
         let options = parse("relativistd").unwrap();
-        assert_eq!((options.port, options.threads, options.conn_limit), (11211, 4, 1024));
+        assert_eq!((options.tcp_port(), options.threads, options.conn_limit), (Some(11211), 4, 1024));
+        assert_eq!((options.max_item_size, options.unix_mask), (1 << 20, 0o700));
+        options.check().unwrap();
         assert_eq!(options.memory_bytes(), 64 << 20);
         assert_eq!(options.addresses(), ["127.0.0.1".parse().unwrap()]);
     }
@@ -182,20 +394,10 @@ mod tests {
     }
 
     #[test]
-    fn addresses() {
-        for text in ["*", "*:1", "10.0.0.1", "10.0.0.1:11211", "::1", "[::1]:11211", "localhost", "localhost:1"] {
-            let address: Address = text.parse().expect(text);
-            assert_eq!(address.to_string(), text);
-        }
-        assert_eq!("[::1]".parse(), Ok(Address { host: Host::Name("::1".into()), port: None }));
-        for text in ["", ":1", "a:", "a:b", "a:65536", "[::1", "[::1]1", "[]:1"] {
-            assert!(text.parse::<Address>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
     fn minus_one_is_a_port() {
-        assert_eq!(parse("r -p -1").unwrap().port, -1);
+        assert_eq!(parse("r -p -1").unwrap().tcp_port(), Some(0));
+        assert_eq!(parse("r -p 0").unwrap().tcp_port(), None);
+        assert_eq!(parse("r -U 7").unwrap().tcp_port(), Some(7), "the port of UDP alone is that of TCP");
     }
 
     #[test]
@@ -203,6 +405,14 @@ mod tests {
         for line in [
             "r -p x",
             "r -p 65536",
+            "r -a 9",
+            "r -D ab",
+            "r -B text",
+            "r -I 1g",
+            "r -o nonsense",
+            "r -o idle_timeout",
+            "r -o hashpower=11",
+            "r -o tail_repair_time=5",
             "r -p -2",
             "r -t 0",
             "r -m 0",
@@ -222,5 +432,32 @@ mod tests {
         for line in ["r -h", "r --help", "r -V", "r --version"] {
             assert_eq!(exit_status(&parse(line).expect_err(line)), 0, "{line}");
         }
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        for line in [
+            "r -I 1023",
+            "r -I 33m",
+            "r -m 4096 -I 1025m",
+            "r -f 1",
+            "r -Z",
+            "r -l btls:a",
+            "r -e /tmp/file",
+            "r -Y /file -S",
+            "r -Y /file -U 1",
+            "r -Y /file -B binary",
+            "r -S -B ascii",
+        ] {
+            let error = parse(line).expect(line).check().expect_err(line);
+            assert_eq!(error.exit_status(), 64, "{line}");
+        }
+    }
+
+    #[test]
+    fn extended_options_add_up() {
+        let options = parse("r -o no_maxconns_fast,idle_timeout=5 -o track_sizes,relaxed_privileges").unwrap();
+        assert!(!options.extended.maxconns_fast && options.extended.track_sizes);
+        assert_eq!(options.extended.idle_timeout, 5);
     }
 }

@@ -1,30 +1,39 @@
 //! A whole server: engine, execution and network put together.
 
+use crate::auth::Users;
 use crate::clock::Ticker;
-use crate::engine::{Engine, ITEM_OVERHEAD, MAX_KEY, Relativistic};
+use crate::engine::{Engine, Relativistic};
 use crate::error::StartError;
-use crate::execute::{Service, Settings};
+use crate::execute::{Connections, Prefixes, Service, Tuning, Watch};
 use crate::gate::Gate;
 use crate::log::{Level, Log};
-use crate::net::{Acceptor, Listener, Stopper, Worker, WorkerHandle, bind_tcp, bind_unix, write_port_file};
-use crate::options::Options;
+use crate::net::{
+    Acceptor, Listener, Stopper, UdpServer, Worker, WorkerHandle, bind_tcp, bind_udp, bind_unix, write_port_file,
+};
+use crate::options::{Address, Options};
 use crate::process;
 use crate::stats::Registry;
+use mio::net::UdpSocket;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 /// Environment variable that names a file to write the ports to.
 const PORT_FILE_VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
 
-/// Largest item, key and header included, as memcached's default `-I 1m`.
-const MAX_ITEM: usize = 1 << 20;
+/// Environment variable that names the file with the users for SASL.
+const SASL_FILE_VARIABLE: &str = "MEMCACHED_SASL_PWDB";
+
+/// The delimiter of prefixes if there is no `-D`.
+const DEFAULT_DELIMITER: u8 = b':';
 
 /// A server that is bound to its addresses.
 pub struct Server<E> {
     service: Arc<Service<E>>,
     acceptor: Acceptor<E>,
+    udp: Vec<UdpSocket>,
 }
 
 impl Server<Relativistic> {
@@ -33,32 +42,48 @@ impl Server<Relativistic> {
     /// # Errors
     /// When an address cannot be listened on, the options contradict each other, or there is no such user to become.
     pub fn bind(options: &Options) -> Result<Server<Relativistic>, StartError> {
+        options.check()?;
         let log = Log::new(options.verbose);
         process::allow_connections(options.conn_limit.into(), &log);
-        let listeners = listen(options)?;
+        let (listeners, udp) = (listen(options)?, listen_udp(options)?);
+        // What only root may do comes before.
+        process::set_limits(options, &log)?;
         process::drop_privileges(options.user.as_deref(), &log)?;
+        let tcp_addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::tcp_address).collect();
         if let Some(path) = std::env::var_os(PORT_FILE_VARIABLE) {
-            write_port_file(path.as_ref(), &listeners)
+            let udp_addresses: Vec<SocketAddr> = udp.iter().filter_map(|socket| socket.local_addr().ok()).collect();
+            write_port_file(path.as_ref(), &tcp_addresses, &udp_addresses)
                 .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))?;
         }
+        let users = users(options, &log)?;
         let ticker = Ticker::new();
-        let max_value = MAX_ITEM - ITEM_OVERHEAD - MAX_KEY;
-        let engine = Relativistic::new(Arc::clone(ticker.clock()), options.memory_bytes(), max_value)
+        let engine = Relativistic::new(Arc::clone(ticker.clock()), options.memory_bytes(), options.max_key_and_value())
             .map_err(|_| StartError::NoMemory)?;
         let threads = usize::from(options.threads);
+        let connections = Connections::default();
+        for listener in &listeners {
+            let (id, address) = listener.describe();
+            connections.add_listener(id, address);
+        }
         let service = Arc::new(Service {
             engine,
             started: ticker.clock().now(),
             ticker,
-            // One more for the accepting thread.
-            counters: Registry::new(threads + 1),
+            // One more for the accepting thread, and one for datagrams.
+            counters: Registry::new(threads + 2),
             gate: Gate::new(options.conn_limit as usize),
             log,
-            settings: settings(options, &listeners, max_value),
+            port: tcp_addresses.first().map_or(0, SocketAddr::port),
+            tuning: Tuning::new(&options.extended),
+            users,
+            watch: Watch::new(options.extended.watcher_logbuf_size as usize * 1024),
+            prefixes: Prefixes::new(options.delimiter.unwrap_or(DEFAULT_DELIMITER), options.delimiter.is_some()),
+            connections,
+            options: options.clone(),
         });
         let acceptor = Acceptor::new(Arc::clone(&service), threads, listeners)
             .map_err(|error| StartError::System("cannot watch the listening sockets".into(), error))?;
-        Ok(Server { service, acceptor })
+        Ok(Server { service, acceptor, udp })
     }
 }
 
@@ -73,15 +98,31 @@ impl<E: Engine> Server<E> {
         self.acceptor.stopper()
     }
 
+    /// A handle to make the server read its users again.
+    pub fn reloader(&self) -> Reloader
+    where
+        E: Send + Sync,
+    {
+        let service = Arc::clone(&self.service);
+        Reloader(Box::new(move || reload(&service)))
+    }
+
     /// Serves until stopped, then closes all connections and frees all items.
     ///
     /// # Errors
     /// When the operating system denies threads or events, or a thread panicked.
     pub fn run(self) -> Result<(), StartError> {
-        let Server { service, acceptor } = self;
+        let Server { service, acceptor, udp } = self;
         let mut handles = Vec::new();
         let mut threads = Vec::new();
-        for thread in 0..service.settings.threads {
+        let mut udp_handle = None;
+        if !udp.is_empty() {
+            let (handle, join) = start_udp(&service, udp, acceptor.stopper())
+                .map_err(|error| StartError::System("cannot start the thread for datagrams".into(), error))?;
+            udp_handle = Some(handle);
+            threads.push(join);
+        }
+        for thread in 0..usize::from(service.options.threads) {
             let (handle, join) = start_worker(&service, thread, acceptor.stopper())
                 .map_err(|error| StartError::System("cannot start a worker thread".into(), error))?;
             handles.push(handle);
@@ -90,12 +131,29 @@ impl<E: Engine> Server<E> {
         service.log.say(Level::Internal, format_args!("serving with {} threads", threads.len()));
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
+        drop(udp_handle);
         for thread in threads {
             outcome = outcome.and(wait_for(thread));
         }
         drop(service);
         relativist_rcu::barrier();
         outcome
+    }
+}
+
+/// Makes a server read its users again.
+pub struct Reloader(Box<dyn Fn() + Send>);
+
+impl Reloader {
+    /// Reads them. If that fails they stay as they are, and the log says so.
+    pub fn reload(&self) {
+        (self.0)();
+    }
+}
+
+fn reload<E>(service: &Service<E>) {
+    if let Some(Err(error)) = service.users.as_ref().map(Users::reload) {
+        service.log.say(Level::Warning, format_args!("cannot read the users again: {error}"));
     }
 }
 
@@ -123,6 +181,20 @@ fn start_worker<E: Engine>(
     Ok((handle, join))
 }
 
+fn start_udp<E: Engine>(
+    service: &Arc<Service<E>>,
+    sockets: Vec<UdpSocket>,
+    stopper: Stopper,
+) -> io::Result<(impl Drop + use<E>, WorkerThread)> {
+    let thread = usize::from(service.options.threads) + 1;
+    let (server, handle) = UdpServer::new(Arc::clone(service), thread, sockets)?;
+    let join = thread::Builder::new().name("udp".into()).spawn(move || {
+        let _stop = StopOnExit(stopper);
+        server.run()
+    })?;
+    Ok((handle, join))
+}
+
 fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
     match thread.join() {
         Ok(outcome) => outcome.map_err(|error| StartError::System("a worker thread failed".into(), error)),
@@ -132,34 +204,51 @@ fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
 
 fn listen(options: &Options) -> Result<Vec<Listener>, StartError> {
     if let Some(path) = &options.unix_socket {
-        let listener = bind_unix(path)
+        let listener = bind_unix(path, options)
             .map_err(|error| StartError::System(format!("cannot listen on {}", path.display()), error))?;
         return Ok(vec![listener]);
     }
-    let port = match options.port {
-        0 => return Err(StartError::Usage("there is nothing to listen on: -p 0 without -s".into())),
-        -1 => 0,
-        port => u16::try_from(port).expect("the parser admits ports only"),
+    let Some(port) = options.tcp_port() else {
+        if options.udp_port().is_none() {
+            return Err(StartError::Usage("there is nothing to listen on: -p 0 without -s or -U".into()));
+        }
+        return Ok(Vec::new());
     };
-    let mut listeners = Vec::new();
-    for address in options.addresses() {
-        let bound = bind_tcp(&address, port).map_err(|error| {
-            let place = if address.port.is_some() { format!("{address}") } else { format!("{address}, port {port}") };
-            StartError::System(format!("cannot listen on {place}"), error)
-        })?;
-        listeners.extend(bound);
-    }
-    Ok(listeners)
+    bind_all(options, port, |address| bind_tcp(address, port, options))
 }
 
-fn settings(options: &Options, listeners: &[Listener], max_value: usize) -> Settings {
-    let addresses: Vec<String> = options.addresses().iter().map(ToString::to_string).collect();
-    Settings {
-        threads: options.threads.into(),
-        port: listeners.iter().find_map(Listener::tcp_address).map_or(0, |address| address.port()),
-        addresses: addresses.join(","),
-        unix_socket: options.unix_socket.as_ref().map(|path| path.display().to_string()),
-        max_value,
-        debug_time: options.debug_time,
+fn listen_udp(options: &Options) -> Result<Vec<UdpSocket>, StartError> {
+    let Some(port) = options.udp_port() else { return Ok(Vec::new()) };
+    bind_all(options, port, |address| bind_udp(address, port))
+}
+
+fn bind_all<T>(
+    options: &Options,
+    port: u16,
+    bind: impl Fn(&Address) -> io::Result<Vec<T>>,
+) -> Result<Vec<T>, StartError> {
+    let mut all = Vec::new();
+    for address in options.addresses() {
+        all.extend(bind(&address).map_err(|error| {
+            let place = if address.port.is_some() { format!("{address}") } else { format!("{address}, port {port}") };
+            StartError::System(format!("cannot listen on {place}"), error)
+        })?);
     }
+    Ok(all)
+}
+
+/// Who may log in, if that is required.
+fn users(options: &Options, log: &Log) -> Result<Option<Users>, StartError> {
+    let (users, file) = if let Some(file) = &options.auth_file {
+        (Users::for_text(file.clone()), file.clone())
+    } else if !options.enable_sasl {
+        return Ok(None);
+    } else if let Some(file) = std::env::var_os(SASL_FILE_VARIABLE).map(PathBuf::from) {
+        (Users::for_sasl(file.clone()), file)
+    } else {
+        log.say(Level::Warning, format_args!("nobody can log in: {SASL_FILE_VARIABLE} names no file with users"));
+        return Ok(None);
+    };
+    let cannot_read = |error| StartError::System(format!("cannot read the users in {}", file.display()), error);
+    users.map(Some).map_err(cannot_read)
 }

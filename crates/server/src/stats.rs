@@ -68,6 +68,8 @@ counters! {
     cmd_flush,
     /// Keys asked for by `touch`, `gat` and `gats`.
     cmd_touch,
+    /// `me` commands.
+    cmd_meta,
     /// Keys found by `get` and `gets`.
     get_hits,
     /// Keys not found by `get` and `gets`.
@@ -102,11 +104,17 @@ counters! {
     store_too_large,
     /// Stores refused for lack of memory.
     store_no_memory,
+    /// Logins tried.
+    auth_cmds,
+    /// Logins failed.
+    auth_errors,
+    /// Connections closed because nothing came.
+    idle_kicks,
     /// Bytes from clients.
     bytes_read,
     /// Bytes to clients.
     bytes_written,
-    /// Times a busy connection had to let others go first.
+    /// Times a connection had to let others go first after `-R` requests.
     conn_yields,
     /// Items stored.
     total_items,

@@ -8,11 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 const NOW: u32 = 1_700_000_000;
-const MAX_VALUE: usize = 1 << 20;
+/// Of key and value; keys of one byte are used with it.
+const MAX_ITEM: usize = 1 << 20;
 
 fn engine() -> (Relativistic, Arc<Clock>) {
     let clock = Arc::new(Clock::new(NOW));
-    (Relativistic::new(Arc::clone(&clock), 1 << 30, MAX_VALUE).unwrap(), clock)
+    (Relativistic::new(Arc::clone(&clock), 1 << 30, MAX_ITEM).unwrap(), clock)
 }
 
 fn store(engine: &Relativistic, mode: Mode, key: &str, value: &str) -> Store {
@@ -60,10 +61,10 @@ fn modes() {
 #[test]
 fn joined_values_stay_within_the_limit() {
     let (engine, _) = engine();
-    store(&engine, Mode::Set, "k", &"x".repeat(MAX_VALUE - 1));
+    store(&engine, Mode::Set, "k", &"x".repeat(MAX_ITEM - 2));
     assert_eq!(store(&engine, Mode::Append, "k", "yy"), Store::NotStored);
     assert_eq!(store(&engine, Mode::Prepend, "k", "y"), Store::Stored);
-    assert_eq!(get(&engine, "k").unwrap().len(), MAX_VALUE);
+    assert_eq!(get(&engine, "k").unwrap().len(), MAX_ITEM - 1);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod fetch;
+pub(crate) mod meta;
 pub(crate) mod store;
 pub(crate) mod update;
 

@@ -1,6 +1,6 @@
 //! Commands about the server as a whole, and unknown ones.
 
-use relativist_memcache::RequestError;
+use relativist_memcache::{Admin, RequestError};
 
 use crate::event::Event;
 use crate::framing::{aloud, decode, silent};
@@ -43,17 +43,21 @@ fn stats_passes_its_words_on() {
 }
 
 #[test]
-fn shutdown_is_not_enabled() {
-    for line in ["shutdown", "shutdown graceful", "shutdown noreply"] {
-        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [aloud(RequestError::ShutdownDisabled)], "{line}");
-    }
+fn the_words_of_tuning_commands_are_left_to_the_server() {
+    let admin =
+        |verb, args: &[&str]| Event::Admin { verb, args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect() };
+    assert_eq!(decode(b"shutdown graceful\r\n"), [admin(Admin::Shutdown, &["graceful"])]);
+    assert_eq!(decode(b"slabs automove  1 \r\n"), [admin(Admin::Slabs, &["automove", "1"])]);
+    assert_eq!(
+        decode(b"lru_crawler\r\nlru mode flat\r\n"),
+        [admin(Admin::LruCrawler, &[]), admin(Admin::Lru, &["mode", "flat"])]
+    );
+    assert_eq!(decode(b"watch x\r\n"), [admin(Admin::Watch, &["x"])]);
 }
 
 #[test]
 fn unknown_commands_are_silent_with_noreply() {
-    for line in
-        ["bogus", "bogus a b", "cache_memlimit 64", "mg k v", "mn", "slabs automove 1", "watch", "bogus NOREPLY"]
-    {
+    for line in ["bogus", "bogus a b", "mx k v", "mgg k", "slab automove 1", "bogus NOREPLY"] {
         assert_eq!(decode(format!("{line}\r\n").as_bytes()), [aloud(RequestError::UnknownCommand)], "{line}");
     }
     assert_eq!(decode(b"bogus noreply\r\n"), [silent(RequestError::UnknownCommand)]);

@@ -3,22 +3,76 @@
 //! [`events`] plays the connection: it buffers, calls the decoder, drops what is consumed, and asserts on the way what
 //! holds for any input whatever.
 
-use relativist_memcache::{Arithmetic, Command, Decoded, Decoder, Limits, MAX_KEY, Rejection, StoreVerb};
+use relativist_memcache::{
+    Admin, Arithmetic, Command, Decoded, Decoder, Limits, MAX_KEY, Meta, MetaFlags, MetaVerb, Rejection, RequestError,
+    StoreVerb,
+};
 
 /// An owned [`Decoded`], less the bytes consumed and the waiting.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
-    Fetch { exptime: Option<i32>, keys: Vec<Vec<u8>>, with_unique: bool },
-    Store { verb: StoreVerb, key: Vec<u8>, flags: u32, exptime: i32, value: Vec<u8>, noreply: bool },
-    Arithmetic { key: Vec<u8>, op: Arithmetic, delta: u64, noreply: bool },
-    Delete { key: Vec<u8>, noreply: bool },
-    Touch { key: Vec<u8>, exptime: i32, noreply: bool },
-    FlushAll { exptime: i32, noreply: bool },
+    Fetch {
+        exptime: Option<i32>,
+        keys: Vec<Vec<u8>>,
+        with_unique: bool,
+    },
+    Store {
+        verb: StoreVerb,
+        key: Vec<u8>,
+        flags: u32,
+        exptime: i32,
+        value: Vec<u8>,
+        noreply: bool,
+    },
+    Arithmetic {
+        key: Vec<u8>,
+        op: Arithmetic,
+        delta: u64,
+        noreply: bool,
+    },
+    Delete {
+        key: Vec<u8>,
+        noreply: bool,
+    },
+    Touch {
+        key: Vec<u8>,
+        exptime: i32,
+        noreply: bool,
+    },
+    FlushAll {
+        exptime: i32,
+        noreply: bool,
+    },
     Version,
-    Verbosity { level: u32, noreply: bool },
-    Stats { args: Vec<Vec<u8>> },
+    Verbosity {
+        level: u32,
+        noreply: bool,
+    },
+    Stats {
+        args: Vec<Vec<u8>>,
+    },
     Quit,
-    Invalidate { key: Vec<u8> },
+    Meta {
+        verb: MetaVerb,
+        key: Vec<u8>,
+        words: Vec<Vec<u8>>,
+        value: Vec<u8>,
+        flags: MetaFlags,
+    },
+    /// A meta command whose flags or key are refused.
+    BadMeta(RequestError),
+    MetaNoop,
+    MetaDebug {
+        key: Vec<u8>,
+    },
+    Admin {
+        verb: Admin,
+        args: Vec<Vec<u8>>,
+    },
+    Invalidate {
+        key: Vec<u8>,
+        is_base64: bool,
+    },
     Reject(Rejection),
     Close,
 }
@@ -43,6 +97,21 @@ impl Event {
             Command::Verbosity { level, noreply } => Self::Verbosity { level, noreply },
             Command::Stats { args } => Self::Stats { args: owned(args) },
             Command::Quit => Self::Quit,
+            Command::Meta(meta) => Self::from_meta(&meta),
+            Command::MetaNoop => Self::MetaNoop,
+            Command::MetaDebug { key } => Self::MetaDebug { key: key.to_vec() },
+            Command::Admin { verb, args } => Self::Admin { verb, args: owned(args) },
+        }
+    }
+
+    fn from_meta(meta: &Meta<'_>) -> Self {
+        let mut room = [0; MAX_KEY];
+        let checked = meta.flags().and_then(|flags| Ok((flags, meta.key(&flags, &mut room)?.to_vec())));
+        match checked {
+            Ok((flags, key)) => {
+                Self::Meta { verb: meta.verb, key, words: owned(meta.words()), value: meta.value.to_vec(), flags }
+            }
+            Err(error) => Self::BadMeta(error),
         }
     }
 
@@ -54,7 +123,14 @@ impl Event {
             | Self::Arithmetic { key, .. }
             | Self::Delete { key, .. }
             | Self::Touch { key, .. }
-            | Self::Invalidate { key } => std::slice::from_ref(key),
+            | Self::MetaDebug { key }
+            | Self::Invalidate { key, is_base64: false } => std::slice::from_ref(key),
+            // Decoded, it may hold any byte.
+            Self::Meta { key, value, .. } => {
+                assert!((1..=MAX_KEY).contains(&key.len()), "a key of {} bytes", key.len());
+                assert!(value.len() <= limits.max_value, "a value of {} bytes", value.len());
+                return;
+            }
             _ => return,
         };
         assert!(!keys.is_empty(), "no key");
@@ -94,7 +170,9 @@ impl Connection {
             let (consumed, event) = match self.decoder.decode(input) {
                 Decoded::Command { consumed, command } => (consumed, Event::from_command(command)),
                 Decoded::Reject { consumed, rejection } => (consumed, Event::Reject(rejection)),
-                Decoded::Invalidate { consumed, key } => (consumed, Event::Invalidate { key: key.to_vec() }),
+                Decoded::Invalidate { consumed, key, is_base64 } => {
+                    (consumed, Event::Invalidate { key: key.to_vec(), is_base64 })
+                }
                 Decoded::Incomplete { consumed, needed } => {
                     assert!(consumed <= input.len(), "consumed more than there is");
                     assert!(needed > input.len() - consumed, "waits for bytes that are there");

@@ -1,9 +1,12 @@
 //! The decoder and the reply encoders, tested through the public interface alone.
 
 mod admin;
+mod binary;
 mod event;
 mod fetch;
 mod framing;
+mod login;
+mod meta;
 mod properties;
 mod reply;
 mod request;

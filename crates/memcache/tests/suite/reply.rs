@@ -37,14 +37,13 @@ fn the_version_is_the_servers() {
 
 #[test]
 fn rejections_are_answered_unless_the_client_declined() {
-    let errors: [(RequestError, &[u8]); 7] = [
+    let errors: [(RequestError, &[u8]); 6] = [
         (RequestError::UnknownCommand, b"ERROR\r\n"),
         (RequestError::BadFormat, b"CLIENT_ERROR bad command line format\r\n"),
         (RequestError::InvalidExptime, b"CLIENT_ERROR invalid exptime argument\r\n"),
         (RequestError::InvalidDelta, b"CLIENT_ERROR invalid numeric delta argument\r\n"),
         (RequestError::BadDataChunk, b"CLIENT_ERROR bad data chunk\r\n"),
         (RequestError::TooLarge, b"SERVER_ERROR object too large for cache\r\n"),
-        (RequestError::ShutdownDisabled, b"SERVER_ERROR: shutdown not enabled\r\n"),
     ];
     for (error, line) in errors {
         assert_eq!(Rejection { error, noreply: false }.reply(), line);

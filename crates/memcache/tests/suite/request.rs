@@ -1,6 +1,6 @@
 //! The client's side: requests as bytes.
 
-use relativist_memcache::{Arithmetic, StoreVerb};
+use relativist_memcache::{Arithmetic, MetaVerb, StoreVerb};
 
 use crate::event::Event;
 
@@ -47,8 +47,33 @@ pub fn encode(event: &Event) -> Vec<u8> {
         Event::Verbosity { level, noreply } => format!("verbosity {level}{}\r\n", suffix(*noreply)).into_bytes(),
         Event::Stats { args } => [b"stats ", args.join(&b' ').as_slice(), b"\r\n"].concat(),
         Event::Quit => b"quit\r\n".to_vec(),
-        Event::Invalidate { .. } | Event::Reject(_) | Event::Close => panic!("not a request: {event:?}"),
+        Event::Meta { verb, key, words, value, .. } => meta(*verb, key, words, value),
+        Event::MetaNoop => b"mn\r\n".to_vec(),
+        Event::MetaDebug { key } => with_key("me", key, "", false),
+        Event::Admin { .. } | Event::Invalidate { .. } | Event::BadMeta(_) | Event::Reject(_) | Event::Close => {
+            panic!("not a request: {event:?}")
+        }
     }
+}
+
+fn meta(verb: MetaVerb, key: &[u8], words: &[Vec<u8>], value: &[u8]) -> Vec<u8> {
+    let (verb, length) = match verb {
+        MetaVerb::Get => ("mg", String::new()),
+        MetaVerb::Set => ("ms", format!(" {}", value.len())),
+        MetaVerb::Delete => ("md", String::new()),
+        MetaVerb::Arithmetic => ("ma", String::new()),
+    };
+    let mut request = [verb.as_bytes(), b" ", key, length.as_bytes()].concat();
+    for word in words {
+        request.push(b' ');
+        request.extend_from_slice(word);
+    }
+    request.extend_from_slice(b"\r\n");
+    if verb == "ms" {
+        request.extend_from_slice(value);
+        request.extend_from_slice(b"\r\n");
+    }
+    request
 }
 
 fn with_key(verb: &str, key: &[u8], arguments: &str, noreply: bool) -> Vec<u8> {

@@ -105,7 +105,7 @@ fn a_value_over_the_limit_is_refused_after_it_was_skipped() {
 
 #[test]
 fn a_set_over_the_limit_invalidates_the_old_value_at_once() {
-    let old = Event::Invalidate { key: b"k".to_vec() };
+    let old = Event::Invalidate { key: b"k".to_vec(), is_base64: false };
     assert_eq!(decode(b"set k 0 0 65\r\nvvv"), std::slice::from_ref(&old));
     let request = format!("set k 0 0 65\r\n{}\r\nversion\r\n", "v".repeat(65));
     assert_eq!(decode(request.as_bytes()), [old.clone(), aloud(RequestError::TooLarge), Event::Version]);

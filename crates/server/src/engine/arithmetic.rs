@@ -11,7 +11,7 @@ pub enum Direction {
 
 /// The number that `text` stands for: decimal digits (leading zeros allowed), then possibly a space and anything. None if
 /// there is no digit, another byte follows, or the number needs more than 64 bits.
-pub(super) fn parse(text: &[u8]) -> Option<u64> {
+pub fn parse(text: &[u8]) -> Option<u64> {
     let digits = text.split(|&byte| byte == b' ').next()?;
     if digits.is_empty() {
         return None;
@@ -23,7 +23,7 @@ pub(super) fn parse(text: &[u8]) -> Option<u64> {
 }
 
 /// `number` moved by `delta`.
-pub(super) fn apply(direction: Direction, number: u64, delta: u64) -> u64 {
+pub fn apply(direction: Direction, number: u64, delta: u64) -> u64 {
     match direction {
         Direction::Up => number.wrapping_add(delta),
         Direction::Down => number.saturating_sub(delta),

@@ -22,6 +22,11 @@ impl Expiry {
         }
     }
 
+    /// The same for the binary protocol, which has no negative times.
+    pub fn from_unsigned(exptime: u32, now: u32) -> Expiry {
+        i32::try_from(exptime).map_or(Expiry::at(exptime), |exptime| Expiry::from_protocol(exptime, now))
+    }
+
     /// From a header word.
     pub fn from_bits(bits: u32) -> Expiry {
         Expiry(bits)
@@ -69,6 +74,13 @@ mod tests {
             assert!(!expiry.has_passed(NOW + exptime as u32 - 1));
             assert!(expiry.has_passed(NOW + exptime as u32));
         }
+    }
+
+    #[test]
+    fn unsigned_times_are_never_negative() {
+        assert_eq!(Expiry::from_unsigned(0, NOW), Expiry::NEVER);
+        assert_eq!(Expiry::from_unsigned(9, NOW), Expiry::from_protocol(9, NOW));
+        assert!(!Expiry::from_unsigned(u32::MAX, NOW).has_passed(NOW));
     }
 
     #[test]

@@ -1,25 +1,32 @@
 //! Items: one allocation each, holding the table's link, a header, the key and the value.
 //!
 //! ```text
-//! 0      16       24        28      32          36        40          40 + key length
-//! | link | unique | expiry | flags | value len | key len | key bytes | value bytes |
+//! 0      16       24       28      32          36        37      38         40          40 + key length
+//! | link | number | expiry | flags | value len | key len | marks | accessed | key bytes | value bytes | given unique |
 //! ```
+//!
+//! The number says which items were stored before a flush, so it is always one that was drawn, and rises. It is the item's
+//! unique, too, unless a client has given one: that stands behind the value then (8 bytes, [`Marks::GIVEN_UNIQUE`]).
+//!
+//! `accessed` is the second of the last access modulo 2^16: two bytes for a number that only debugging commands tell.
 //!
 //! The overhead of an item is [`ITEM_OVERHEAD`] = 40 bytes, plus what the allocator rounds up and its share of the bucket
 //! array (8 bytes per bucket, 11 to 64 per item).
 //!
 //! An item is written while it is a [`Draft`], owned by one thread. Once in the table it is shared and never changes, but for
-//! its expiry, which is atomic: readers copy values without a lock, so a new value is always a new item.
+//! its expiry, marks and access time, which are atomic: readers copy values without a lock, so a new value is always a new
+//! item.
 
-use super::Hit;
 use super::expiry::Expiry;
 use super::memory::{self, Memory, OutOfMemory};
+use super::{Hit, New, Value};
 use relativist::raw::{Hash, Link};
 use std::alloc::{Layout, alloc, dealloc};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::ops::{BitAnd, BitOr};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 250;
@@ -33,11 +40,62 @@ pub const ITEM_OVERHEAD: usize = size_of::<Item>();
 struct Item {
     /// First, so that a pointer to the link is a pointer to the item.
     link: Link,
-    unique: u64,
+    /// Drawn when it was linked; see the module's documentation.
+    number: u64,
     expiry: AtomicU32,
     flags: u32,
     value_len: u32,
-    key_len: u32,
+    key_len: u8,
+    /// [`Marks`]: what clients have done with it, as the meta protocol tells and needs.
+    marks: AtomicU8,
+    /// When it was last fetched, for `mg l`, `me` and the dumps.
+    accessed: AtomicU16,
+}
+
+/// Accesses are noted when the last one noted is that many seconds old, so that a hot item is not written all the time.
+const ACCESS_RESOLUTION: u16 = 60;
+
+/// Bytes of a unique behind the value.
+const GIVEN_UNIQUE: usize = size_of::<u64>();
+
+/// What has happened to an item.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// Nothing.
+    pub const NONE: Marks = Marks(0);
+    /// It was fetched since it was stored.
+    pub const FETCHED: Marks = Marks(1);
+    /// It was declared out of date, but may be served until somebody has a new value (`md I`).
+    pub const STALE: Marks = Marks(1 << 1);
+    /// A client was told that it is the one to store a new value (the meta protocol's `W`).
+    pub const WON: Marks = Marks(1 << 2);
+    /// Its key was given in base64, and is told that way.
+    pub const ENCODED_KEY: Marks = Marks(1 << 3);
+    /// Its unique was given by a client, and stands behind the value.
+    const GIVEN_UNIQUE: Marks = Marks(1 << 4);
+
+    /// Whether any of `marks` is among these.
+    pub fn has(self, marks: Marks) -> bool {
+        self.0 & marks.0 != 0
+    }
+}
+
+impl BitOr for Marks {
+    type Output = Marks;
+
+    fn bitor(self, other: Marks) -> Marks {
+        Marks(self.0 | other.0)
+    }
+}
+
+impl BitAnd for Marks {
+    type Output = Marks;
+
+    fn bitand(self, other: Marks) -> Marks {
+        Marks(self.0 & other.0)
+    }
 }
 
 /// An item that is linked, or was, and stays allocated for `'a`.
@@ -84,8 +142,32 @@ impl<'a> ItemRef<'a> {
         unsafe { self.bytes(header.key_len as usize, header.value_len as usize) }
     }
 
-    pub(super) fn unique(self) -> u64 {
-        self.header().unique
+    /// The number drawn for it: larger than those of all items linked before.
+    pub(super) fn number(self) -> u64 {
+        self.header().number
+    }
+
+    fn marks(self) -> Marks {
+        // Relaxed: the byte stands for itself, and bucket locks order those who decide by it.
+        Marks(self.header().marks.load(Ordering::Relaxed))
+    }
+
+    /// Marks it.
+    pub(super) fn mark(self, marks: Marks) {
+        if self.marks() & marks != marks {
+            // Relaxed: as in `marks`.
+            self.header().marks.fetch_or(marks.0, Ordering::Relaxed);
+        }
+    }
+
+    fn unique(self) -> u64 {
+        if !self.marks().has(Marks::GIVEN_UNIQUE) {
+            return self.number();
+        }
+        let header = self.header();
+        // SAFETY: the mark is set on items that have these bytes behind the value, and only when they are made.
+        let bytes = unsafe { self.bytes(header.key_len as usize + header.value_len as usize, GIVEN_UNIQUE) };
+        u64::from_ne_bytes(bytes.try_into().expect("so many were taken"))
     }
 
     pub(super) fn expiry(self) -> Expiry {
@@ -98,16 +180,38 @@ impl<'a> ItemRef<'a> {
         self.header().expiry.store(expiry.to_bits(), Ordering::Relaxed);
     }
 
-    /// What clients see of it.
-    pub(super) fn hit(self) -> Hit<'a> {
-        let header = self.header();
-        Hit { flags: header.flags, unique: header.unique, value: self.value() }
+    /// Notes an access at `now`, if the one noted is old or was the store. Writes nothing otherwise.
+    pub(super) fn note_access(self, now: u32) {
+        if self.idle(now) >= ACCESS_RESOLUTION || !self.marks().has(Marks::FETCHED) {
+            self.note_access_always(now);
+            self.mark(Marks::FETCHED);
+        }
     }
 
-    /// The recipe of an item that takes this one's place with another value.
-    pub(super) fn successor(self, value: [&'a [u8]; 2]) -> Recipe<'a> {
-        let header = self.header();
-        Recipe { hash: header.link.hash(), key: self.key(), flags: header.flags, expiry: self.expiry(), value }
+    /// Notes an access at `now`.
+    pub(super) fn note_access_always(self, now: u32) {
+        // Relaxed: the number stands for itself.
+        self.header().accessed.store(now as u16, Ordering::Relaxed);
+    }
+
+    fn idle(self, now: u32) -> u16 {
+        // Relaxed: as in `note_access_always`.
+        (now as u16).wrapping_sub(self.header().accessed.load(Ordering::Relaxed))
+    }
+
+    /// What clients see of it at `now`.
+    pub(super) fn hit(self, now: u32) -> Hit<'a> {
+        Hit {
+            key: self.key(),
+            flags: self.header().flags,
+            unique: self.unique(),
+            value: self.value(),
+            expiry: self.expiry(),
+            idle: self.idle(now).into(),
+            marks: self.marks(),
+            size: self.size(),
+            now,
+        }
     }
 
     /// Bytes of the whole allocation.
@@ -118,28 +222,56 @@ impl<'a> ItemRef<'a> {
 
 impl Item {
     fn size(&self) -> usize {
-        size_for(self.key_len as usize, self.value_len as usize)
+        // Relaxed: the mark was set when the item was made, if at all.
+        let given = Marks(self.marks.load(Ordering::Relaxed)).has(Marks::GIVEN_UNIQUE);
+        size_for(self.key_len as usize, self.value_len as usize, given)
     }
 }
 
-/// What goes into a new item.
+/// What goes into a new item: [`New`], with its value spelled out.
 #[derive(Clone, Copy)]
 pub(super) struct Recipe<'a> {
-    pub(super) hash: Hash,
-    pub(super) key: &'a [u8],
-    pub(super) flags: u32,
-    pub(super) expiry: Expiry,
+    hash: Hash,
+    key: &'a [u8],
+    flags: u32,
+    expiry: Expiry,
     /// The value, in two pieces that are joined: either may be empty.
-    pub(super) value: [&'a [u8]; 2],
+    value: [&'a [u8]; 2],
+    unique: Option<u64>,
+    marks: Marks,
+    now: u32,
 }
 
-impl Recipe<'_> {
-    /// Bytes that the item will occupy.
-    pub(super) fn size(&self) -> usize {
-        size_for(self.key.len(), self.value_len())
+impl<'a> Recipe<'a> {
+    /// The recipe for `new` under `key`, in the place of an item with the value `present`. `text` is room for a number.
+    pub(super) fn new(
+        hash: Hash,
+        key: &'a [u8],
+        new: &New<'a>,
+        present: &'a [u8],
+        text: &'a mut String,
+        now: u32,
+    ) -> Recipe<'a> {
+        let value = match new.value {
+            Value::Whole(bytes) => [bytes, b""],
+            Value::Kept => [present, b""],
+            Value::Appended(bytes) => [present, bytes],
+            Value::Prepended(bytes) => [bytes, present],
+            Value::Number(number) => {
+                *text = format!("{number:<width$}", width = present.len());
+                [text.as_bytes(), b""]
+            }
+        };
+        let &New { flags, expiry, unique, marks, .. } = new;
+        Recipe { hash, key, flags, expiry, value, unique, marks, now }
     }
 
-    pub(super) fn value_len(&self) -> usize {
+    /// Bytes that the item will occupy.
+    fn size(&self) -> usize {
+        size_for(self.key.len(), self.value_len(), self.unique.is_some())
+    }
+
+    fn value_len(&self) -> usize {
         self.value[0].len() + self.value[1].len()
     }
 }
@@ -167,10 +299,10 @@ impl<'m> Draft<'m> {
     }
 
     /// Gives the item its number and hands it over to be linked.
-    pub(super) fn into_link(self, unique: u64) -> NonNull<Link> {
+    pub(super) fn into_link(self, number: u64) -> NonNull<Link> {
         let mut item = ManuallyDrop::new(self).item;
         // SAFETY: the draft owned the item, so this is the only reference.
-        unsafe { item.as_mut() }.unique = unique;
+        unsafe { item.as_mut() }.number = number;
         item.cast()
     }
 }
@@ -205,20 +337,25 @@ pub(super) unsafe fn free_unshared(link: NonNull<Link>) {
 /// # Safety
 /// `item` points to memory of `layout(recipe.size())` to which nobody else refers.
 unsafe fn write(item: NonNull<Item>, recipe: &Recipe<'_>) {
+    let given = recipe.unique.map(u64::to_ne_bytes);
+    let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
+    let marks = if given.is_empty() { recipe.marks } else { recipe.marks | Marks::GIVEN_UNIQUE };
     let header = Item {
         link: Link::new(recipe.hash),
-        unique: 0,
+        number: 0,
         expiry: AtomicU32::new(recipe.expiry.to_bits()),
         flags: recipe.flags,
         value_len: u32::try_from(recipe.value_len()).expect("values are far below 4 GiB"),
-        key_len: u32::try_from(recipe.key.len()).expect("keys are at most 250 bytes"),
+        key_len: u8::try_from(recipe.key.len()).expect("keys are at most 250 bytes"),
+        marks: AtomicU8::new(marks.0),
+        accessed: AtomicU16::new(recipe.now as u16),
     };
-    // SAFETY: the memory is large and aligned enough for the header (1), and for key and value after it (2); sources are
-    // slices elsewhere, so nothing overlaps.
+    // SAFETY: the memory is large and aligned enough for the header (1), and for key, value and a given unique after it (2);
+    // sources are slices elsewhere, so nothing overlaps.
     unsafe {
         item.write(header); // (1)
         let mut end = item.add(1).cast::<u8>();
-        for piece in [recipe.key, recipe.value[0], recipe.value[1]] {
+        for piece in [recipe.key, recipe.value[0], recipe.value[1], given] {
             end.copy_from_nonoverlapping(NonNull::from(piece).cast(), piece.len()); // (2)
             end = end.add(piece.len());
         }
@@ -235,8 +372,8 @@ unsafe fn free(item: NonNull<Item>) -> usize {
     size
 }
 
-fn size_for(key: usize, value: usize) -> usize {
-    ITEM_OVERHEAD + key + value
+fn size_for(key: usize, value: usize, has_given_unique: bool) -> usize {
+    ITEM_OVERHEAD + key + value + if has_given_unique { GIVEN_UNIQUE } else { 0 }
 }
 
 fn layout(size: usize) -> Layout {
@@ -248,7 +385,8 @@ mod tests {
     use super::*;
 
     fn recipe<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> Recipe<'a> {
-        Recipe { hash: Hash::new(1), key, flags: 7, expiry: Expiry::NEVER, value }
+        let (unique, marks) = (None, Marks::ENCODED_KEY);
+        Recipe { hash: Hash::new(1), key, flags: 7, expiry: Expiry::NEVER, value, unique, marks, now: 100 }
     }
 
     #[test]
@@ -264,7 +402,39 @@ mod tests {
         // SAFETY: linked nowhere, freed below.
         let item = unsafe { ItemRef::of_link(link) };
         assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &b"onetwo"[..]));
-        assert_eq!((item.hit().flags, item.unique(), item.size()), (7, 42, 40 + 250 + 6));
+        assert_eq!((item.hit(100).flags, item.unique(), item.size()), (7, 42, 40 + 250 + 6));
+        assert!(item.hit(100).marks.has(Marks::ENCODED_KEY));
+        // SAFETY: `item` is not used after this.
+        unsafe { free_unshared(link) };
+    }
+
+    #[test]
+    fn a_given_unique_is_told_and_the_number_kept() {
+        let memory = Memory::new(1 << 20);
+        let recipe = Recipe { unique: Some(u64::MAX - 1), ..recipe(b"key", [b"value", b""]) };
+        let link = Draft::new(&recipe, &memory, 0).unwrap().into_link(42);
+        // SAFETY: linked nowhere, freed below.
+        let item = unsafe { ItemRef::of_link(link) };
+        assert_eq!((item.unique(), item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
+        assert_eq!(item.size(), memory.linked());
+        // SAFETY: `item` is not used after this.
+        unsafe { free_unshared(link) };
+    }
+
+    #[test]
+    fn accesses_are_noted_by_the_minute() {
+        let memory = Memory::new(1 << 20);
+        let link = Draft::new(&recipe(b"key", [b"", b""]), &memory, 0).unwrap().into_link(1);
+        // SAFETY: linked nowhere, freed below.
+        let item = unsafe { ItemRef::of_link(link) };
+        assert!(!item.hit(105).marks.has(Marks::FETCHED));
+        item.note_access(110);
+        assert!(item.hit(115).marks.has(Marks::FETCHED));
+        assert_eq!(item.hit(115).idle, 5, "the first access counts");
+        item.note_access(169);
+        assert_eq!(item.hit(169).idle, 59);
+        item.note_access(170);
+        assert_eq!(item.hit(171).idle, 1);
         // SAFETY: `item` is not used after this.
         unsafe { free_unshared(link) };
     }

@@ -28,17 +28,24 @@ pub struct OutOfMemory {
 /// memory is reached through them. Order matters in one place only: see [`Memory::retire`].
 #[derive(Debug)]
 pub(super) struct Memory {
-    limit: usize,
+    limit: AtomicUsize,
     linked: CachePadded<AtomicUsize>,
 }
 
 impl Memory {
     pub(super) fn new(limit: usize) -> Memory {
-        Memory { limit, linked: CachePadded::new(AtomicUsize::new(0)) }
+        Memory { limit: AtomicUsize::new(limit), linked: CachePadded::new(AtomicUsize::new(0)) }
     }
 
     pub(super) fn limit(&self) -> usize {
-        self.limit
+        // Relaxed: stands for itself.
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. What is there beyond a lower one stays until it goes by itself.
+    pub(super) fn set_limit(&self, limit: usize) {
+        // Relaxed: stands for itself; a reservation made meanwhile may go by either.
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Bytes of items in the table, or just about to be.
@@ -51,7 +58,7 @@ impl Memory {
     pub(super) fn reserve(&self, bytes: usize, table: usize) -> Result<(), OutOfMemory> {
         // Acquire: pairs with the Release in `retire`, so that bytes found gone from here are found among the retired.
         let linked = self.linked.fetch_add(bytes, Ordering::Acquire) + bytes;
-        if linked + table + retired() <= self.limit {
+        if linked + table + retired() <= self.limit() {
             return Ok(());
         }
         self.release(bytes);
@@ -60,7 +67,7 @@ impl Memory {
 
     /// Whether `bytes` would fit if everything retired were freed.
     pub(super) fn would_fit(&self, bytes: usize, table: usize) -> bool {
-        self.linked() + bytes + table <= self.limit
+        self.linked() + bytes + table <= self.limit()
     }
 
     /// Gives back what was reserved for an item that never got into the table.

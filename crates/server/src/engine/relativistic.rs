@@ -3,7 +3,7 @@
 //! **Lookups** run inside a read section. They take no lock and write nothing that another thread reads; the value is
 //! copied out before the section ends, so nothing can be freed under it. Resizing does not concern them.
 //!
-//! **Updates** all go through [`Relativistic::update`]: lock the key's bucket, decide by looking at the present item, link,
+//! **Updates** all go through [`Relativistic::change`]: lock the key's bucket, decide by looking at the present item, link,
 //! replace or unlink, unlock, and retire the old item, to be freed when no reader can see it any more. New items are mostly
 //! made before the lock is taken; `append`, `prepend` and counting make theirs from the old one while they hold it.
 //!
@@ -12,13 +12,12 @@
 //!
 //! Expired and flushed items are unlinked by the first command that meets them; a lookup that does leaves its fast path.
 
-use super::arithmetic::{self, Direction};
 use super::expiry::Expiry;
 use super::flush::Flush;
 use super::hash::KeyHasher;
 use super::item::{self, Draft, ItemRef, Recipe};
 use super::memory::{Memory, OutOfMemory};
-use super::{Content, CountError, Engine, Hit, Lookup, Mode, Store, TableStats, Usage};
+use super::{Change, Engine, Hit, Lookup, New, Present, TableStats, Usage};
 use crate::clock::Clock;
 use crossbeam_utils::CachePadded;
 use relativist::Resizing;
@@ -31,20 +30,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Buckets of an empty table: 8 KiB, below which nothing would be gained.
 const FEWEST_BUCKETS: usize = 1 << 10;
 
+/// Uniques up to this are never drawn: 0 stands for none in the protocols, and 1 is what people try who want to be wrong.
+const NEVER_DRAWN: u64 = 1;
+
+/// Items that one call of a scan shows, or some more: a bucket is never shown in part.
+const SCANNED_AT_ONCE: usize = 64;
+
 /// The engine over the relativistic table.
 pub struct Relativistic {
     table: Table,
     hasher: KeyHasher,
     clock: Arc<Clock>,
     created: u32,
-    max_value: usize,
+    max_item: usize,
     memory: Memory,
     flush: Flush,
     last_unique: CachePadded<AtomicU64>,
 }
 
-/// What an update decided about the present item.
-enum Change<'e> {
+/// What to do with a bucket's item.
+enum Step<'e> {
     /// Leave it.
     Keep,
     /// Put this in its place.
@@ -54,22 +59,22 @@ enum Change<'e> {
 }
 
 impl Relativistic {
-    /// An empty engine that keeps item and table bytes within `limit`, and values that grow by appending within
-    /// `max_value` bytes.
+    /// An empty engine that keeps item and table bytes within `limit`, and lets items grow by appending up
+    /// to `max_item` bytes of key and value.
     ///
     /// # Errors
     /// When there is not even memory for the smallest table.
-    pub fn new(clock: Arc<Clock>, limit: usize, max_value: usize) -> Result<Relativistic, OutOfMemory> {
+    pub fn new(clock: Arc<Clock>, limit: usize, max_item: usize) -> Result<Relativistic, OutOfMemory> {
         Ok(Relativistic {
             table: Table::new(FEWEST_BUCKETS, Resizing::Automatic, item::free_unshared)
                 .map_err(|_| OutOfMemory { requested: FEWEST_BUCKETS * size_of::<usize>() })?,
             hasher: KeyHasher::new(),
             created: clock.now(),
             clock,
-            max_value,
+            max_item,
             memory: Memory::new(limit),
             flush: Flush::new(),
-            last_unique: CachePadded::new(AtomicU64::new(0)),
+            last_unique: CachePadded::new(AtomicU64::new(NEVER_DRAWN)),
         })
     }
 
@@ -88,68 +93,55 @@ impl Relativistic {
     fn state(&self, item: ItemRef<'_>, now: u32) -> Lookup {
         if item.expiry().has_passed(now) {
             Lookup::Expired
-        } else if self.flush.covers(item.unique()) {
+        } else if self.flush.covers(item.number()) {
             Lookup::Flushed
         } else {
             Lookup::Hit
         }
     }
 
-    /// Changes the item under `key` as `decide` says, who sees it if it is live. The bucket is locked meanwhile. A dead item
-    /// is unlinked on the way.
-    fn update<'e, 'g, R>(
+    /// Changes the item under `key` as `decide` says, who sees it if it is live, and returns the one that is there then. The
+    /// bucket is locked while `decide` runs. A dead item is unlinked on the way.
+    fn change<'e, 'g, R>(
         &'e self,
         key: &[u8],
-        now: u32,
         guard: &'g Guard,
-        decide: impl FnOnce(Option<ItemRef<'g>>, Lookup) -> (Change<'e>, R),
-    ) -> R {
+        decide: impl FnOnce(Option<ItemRef<'g>>, Lookup, u32) -> (Step<'e>, R),
+    ) -> (R, Option<ItemRef<'g>>, u32) {
+        let now = self.begin();
+        let item_of = |link| {
+            // SAFETY: the links of this table are those of items, and what is linked during the read section of `guard` stays
+            // allocated until it ends.
+            unsafe { ItemRef::<'g>::of_link(link) }
+        };
         match self.table.entry(self.hash(key), has_key(key), guard) {
             Entry::Vacant(entry) => {
-                let (change, result) = decide(None, Lookup::Miss);
-                if let Change::Put(draft) = change {
-                    // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace
-                    // period passed, see `retire`.
-                    unsafe { entry.insert(self.number(draft)) };
-                }
-                result
+                let (step, result) = decide(None, Lookup::Miss, now);
+                let Step::Put(draft) = step else { return (result, None, now) };
+                let link = self.number(draft);
+                // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period
+                // passed, see `retire`.
+                unsafe { entry.insert(link) };
+                (result, Some(item_of(link)), now)
             }
             Entry::Occupied(entry) => {
-                // SAFETY: the links of this table are those of items, and what was linked during the read section of
-                // `guard` stays allocated until it ends.
-                let item: ItemRef<'g> = unsafe { ItemRef::of_link(entry.get()) };
+                let item = item_of(entry.get());
                 let state = self.state(item, now);
-                let (change, result) = decide((state == Lookup::Hit).then_some(item), state);
-                let unlinked = match change {
-                    Change::Keep if state == Lookup::Hit => return result,
-                    Change::Keep | Change::Remove => entry.remove(),
-                    // SAFETY: as for `insert` above.
-                    Change::Put(draft) => unsafe { entry.replace(self.number(draft)) },
+                let live = (state == Lookup::Hit).then_some(item);
+                let (step, result) = decide(live, state, now);
+                let (unlinked, left) = match step {
+                    Step::Keep if live.is_some() => return (result, live, now),
+                    Step::Keep | Step::Remove => (entry.remove(), None),
+                    Step::Put(draft) => {
+                        let link = self.number(draft);
+                        // SAFETY: as for `insert` above.
+                        (unsafe { entry.replace(link) }, Some(item_of(link)))
+                    }
                 };
                 self.retire(unlinked);
-                result
+                (result, left, now)
             }
         }
-    }
-
-    /// [`update`](Self::update) in a read section of its own.
-    fn update_alone<'e, R>(&'e self, key: &[u8], decide: impl FnOnce(Option<ItemRef<'_>>) -> (Change<'e>, R)) -> R {
-        let now = self.begin();
-        self.update(key, now, &relativist_rcu::read(), |item, _| decide(item))
-    }
-
-    /// An update that makes the new item from the present one. Without a present item the result is `absent`.
-    fn update_from<'e, R>(
-        &'e self,
-        key: &[u8],
-        absent: R,
-        make: impl FnOnce(ItemRef<'_>) -> Result<(Change<'e>, R), OutOfMemory>,
-    ) -> Result<R, OutOfMemory> {
-        self.update_alone(key, |item| match item.map(make) {
-            None => (Change::Keep, Ok(absent)),
-            Some(Ok((change, result))) => (change, Ok(result)),
-            Some(Err(full)) => (Change::Keep, Err(full)),
-        })
     }
 
     /// Numbers an item that is about to be linked. The bucket lock is held.
@@ -168,8 +160,56 @@ impl Relativistic {
         unsafe { relativist_rcu::defer_raw(link.cast(), size, item::reclaim) };
     }
 
-    fn draft(&self, recipe: &Recipe<'_>) -> Result<Draft<'_>, OutOfMemory> {
-        Draft::new(recipe, &self.memory, self.table_bytes())
+    /// An item for `new` under `key`, in the place of one with the value `present`.
+    fn draft(&self, key: &[u8], new: &New<'_>, present: &[u8], now: u32) -> Result<Draft<'_>, OutOfMemory> {
+        let mut text = String::new();
+        let recipe = Recipe::new(self.hash(key), key, new, present, &mut text, now);
+        Draft::new(&recipe, &self.memory, self.table_bytes())
+    }
+
+    /// Executes `change` on `item` as far as it concerns that alone. The bucket is locked.
+    fn step(
+        &self,
+        key: &[u8],
+        change: Change<'_>,
+        item: Option<ItemRef<'_>>,
+        now: u32,
+    ) -> Result<Step<'_>, OutOfMemory> {
+        match change {
+            Change::Keep => Ok(Step::Keep),
+            Change::Remove => Ok(Step::Remove),
+            Change::Put(new) => Ok(Step::Put(self.draft(key, &new, item.map_or(b"", ItemRef::value), now)?)),
+            Change::Mark { expiry, add, is_access } => {
+                if let Some(item) = item {
+                    expiry.into_iter().for_each(|expiry| item.set_expiry(expiry));
+                    item.mark(add);
+                    if is_access {
+                        item.note_access_always(now);
+                    }
+                }
+                Ok(Step::Keep)
+            }
+        }
+    }
+
+    /// Looks up `key`, and shows the item if it is live.
+    #[inline]
+    fn look(&self, key: &[u8], visit: impl FnOnce(ItemRef<'_>, u32)) -> Lookup {
+        let now = self.begin();
+        let guard = relativist_rcu::read();
+        let Some(link) = self.table.find(self.hash(key), has_key(key), &guard) else {
+            return Lookup::Miss;
+        };
+        // SAFETY: a link of an item, found inside the read section, which outlives `item`.
+        let item = unsafe { ItemRef::of_link(link) };
+        let state = self.state(item, now);
+        if state == Lookup::Hit {
+            visit(item, now);
+        } else {
+            drop(guard);
+            self.remove_dead(key);
+        }
+        state
     }
 
     /// Runs `attempt`; if what it lacks is taken by bytes that are only waiting to be freed, lets them be freed and runs it
@@ -184,51 +224,10 @@ impl Relativistic {
         })
     }
 
-    fn store_whole(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
-        let recipe = Recipe {
-            hash: self.hash(key),
-            key,
-            flags: content.flags,
-            expiry: Expiry::from_protocol(content.exptime, self.begin()),
-            value: [content.value, b""],
-        };
-        let Ok(draft) = self.with_room(|| self.draft(&recipe)) else {
-            if mode == Mode::Set {
-                self.delete(key);
-            }
-            return Store::OutOfMemory;
-        };
-        self.update_alone(key, |item| match (mode, item) {
-            (Mode::Add, Some(_)) | (Mode::Replace, None) => (Change::Keep, Store::NotStored),
-            (Mode::CompareUnique(_), None) => (Change::Keep, Store::NotFound),
-            (Mode::CompareUnique(unique), Some(item)) if item.unique() != unique => (Change::Keep, Store::Exists),
-            _ => (Change::Put(draft), Store::Stored),
-        })
-    }
-
-    fn append(&self, key: &[u8], addition: &[u8]) -> Store {
-        self.join(key, addition, |present, addition| [present, addition])
-    }
-
-    fn prepend(&self, key: &[u8], addition: &[u8]) -> Store {
-        self.join(key, addition, |present, addition| [addition, present])
-    }
-
-    fn join(&self, key: &[u8], addition: &[u8], order: for<'v> fn(&'v [u8], &'v [u8]) -> [&'v [u8]; 2]) -> Store {
-        let grow = |item: ItemRef<'_>| {
-            let recipe = item.successor(order(item.value(), addition));
-            if recipe.value_len() > self.max_value {
-                return Ok((Change::Keep, Store::NotStored));
-            }
-            Ok((Change::Put(self.draft(&recipe)?), Store::Stored))
-        };
-        self.with_room(|| self.update_from(key, Store::NotStored, grow)).unwrap_or(Store::OutOfMemory)
-    }
-
     /// Unlinks the item under `key` if it is dead.
     #[cold]
     fn remove_dead(&self, key: &[u8]) {
-        self.update_alone(key, |_| (Change::Keep, ()));
+        self.change(key, &relativist_rcu::read(), |_, _, _| (Step::Keep, ()));
     }
 
     fn table_bytes(&self) -> usize {
@@ -237,67 +236,86 @@ impl Relativistic {
 }
 
 impl Engine for Relativistic {
+    fn now(&self) -> u32 {
+        self.clock.now()
+    }
+
     fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        let now = self.begin();
-        let guard = relativist_rcu::read();
-        let Some(link) = self.table.find(self.hash(key), has_key(key), &guard) else {
-            return Lookup::Miss;
-        };
-        // SAFETY: a link of an item, found inside the read section, which outlives `item`.
-        let item = unsafe { ItemRef::of_link(link) };
-        let state = self.state(item, now);
-        if state == Lookup::Hit {
-            visit(item.hit());
-        } else {
-            drop(guard);
-            self.remove_dead(key);
-        }
-        state
+        self.look(key, |item, now| {
+            visit(item.hit(now));
+            item.note_access(now);
+        })
     }
 
-    fn get_and_touch(&self, key: &[u8], exptime: i32, visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        let now = self.begin();
+    fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        self.look(key, |item, now| visit(item.hit(now)))
+    }
+
+    fn put<R>(
+        &self,
+        key: &[u8],
+        new: &New<'_>,
+        permit: impl FnOnce(Present<'_>) -> (bool, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory> {
+        let draft = self.with_room(|| self.draft(key, new, b"", self.clock.now()))?;
         let guard = relativist_rcu::read();
-        let (item, state) = self.update(key, now, &guard, |item, state| {
-            if let Some(item) = item {
-                item.set_expiry(Expiry::from_protocol(exptime, now));
-            }
-            (Change::Keep, (item, state))
+        let ((is_stored, result), item, now) = self.change(key, &guard, |item, lookup, now| {
+            let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
+            (if is_permitted { Step::Put(draft) } else { Step::Keep }, (is_permitted, result))
         });
-        // The lock is gone, but not the read section: the value can be copied at leisure.
-        if let Some(item) = item {
-            visit(item.hit());
+        if let (true, Some(item)) = (is_stored, item) {
+            show(item.hit(now));
         }
-        state
+        Ok(result)
     }
 
-    fn store(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
-        match mode {
-            Mode::Append => self.append(key, content.value),
-            Mode::Prepend => self.prepend(key, content.value),
-            _ => self.store_whole(mode, key, content),
-        }
+    fn update<'a, R>(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory> {
+        // The lock is gone when an item is shown, but not the read section: its value can be copied at leisure. Waiting for
+        // room, though, must happen outside.
+        let mut show = Some(show);
+        self.with_room(|| {
+            let guard = relativist_rcu::read();
+            let (outcome, item, now) = self.change(key, &guard, |item, lookup, now| {
+                let hit = item.map(|item| item.hit(now));
+                let (change, result) = decide(Present { item: hit, lookup, now });
+                match self.step(key, change, item, now) {
+                    Ok(step) => (step, Ok(result)),
+                    Err(full) => (Step::Keep, Err(full)),
+                }
+            });
+            let result = outcome?;
+            if let (Some(item), Some(show)) = (item, show.take()) {
+                show(item.hit(now));
+            }
+            Ok(result)
+        })
     }
 
-    fn count(&self, key: &[u8], direction: Direction, delta: u64) -> Result<u64, CountError> {
-        let step = |item: ItemRef<'_>| {
-            let Some(number) = arithmetic::parse(item.value()) else {
-                return Ok((Change::Keep, Err(CountError::NotANumber)));
-            };
-            let number = arithmetic::apply(direction, number, delta);
-            let text = format!("{number:<width$}", width = item.value().len());
-            let draft = self.draft(&item.successor([text.as_bytes(), b""]))?;
-            Ok((Change::Put(draft), Ok(number)))
-        };
-        self.with_room(|| self.update_from(key, Err(CountError::NotFound), step))?
+    fn scan(&self, cursor: u64, mut visit: impl FnMut(Hit<'_>)) -> Option<u64> {
+        let now = self.begin();
+        let guard = relativist_rcu::read();
+        self.table.scan(cursor, SCANNED_AT_ONCE, &guard, |link| {
+            // SAFETY: a link of an item, shown inside the read section, which outlives `item`.
+            let item = unsafe { ItemRef::of_link(link) };
+            if self.state(item, now) == Lookup::Hit {
+                visit(item.hit(now));
+            }
+        })
     }
 
-    fn delete(&self, key: &[u8]) -> bool {
-        self.update_alone(key, |item| (Change::Remove, item.is_some()))
+    fn set_limit(&self, bytes: usize) -> bool {
+        self.memory.set_limit(bytes);
+        true
     }
 
-    fn touch(&self, key: &[u8], exptime: i32) -> bool {
-        self.get_and_touch(key, exptime, |_| ()) == Lookup::Hit
+    fn max_item(&self) -> usize {
+        self.max_item
     }
 
     fn flush(&self, exptime: i32) {

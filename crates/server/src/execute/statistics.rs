@@ -1,49 +1,376 @@
 //! The `stats` command.
 //!
-//! Names, order and types are memcached's; names whose subject this server does not have are left out. The group `table` is
-//! our own: it looks at every bucket.
+//! Names, order and types are memcached's. What counts things that this server does not have is zero: pages that move between
+//! slab classes, segments of an LRU, objects that hold replies. There is one size class, in which all items are. The
+//! group `table` is our own: it looks at every bucket.
 
-use super::Service;
+use super::observe::CLASS;
+use super::{Dump, Executor, Outcome};
 use crate::engine::Engine;
 use crate::options::PROTOCOL_VERSION;
+use crate::stats::Totals;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
-use relativist_memcache::{Words, reply};
+use relativist_memcache::binary::{self, Header, Status};
+use relativist_memcache::{Words, number, reply};
+use std::fmt::Display;
 
-/// Answers `stats` with the arguments `args`.
-pub(super) fn report<E: Engine>(service: &Service<E>, mut args: Words<'_>, out: &mut Vec<u8>) {
-    match args.next() {
-        None => general(service, out),
-        Some(b"settings") => settings(service, out),
-        Some(b"table") => table(service, out),
-        Some(b"reset") => {
-            service.counters.reset();
-            return out.extend_from_slice(reply::RESET);
-        }
-        Some(_) => return out.extend_from_slice(reply::ERROR),
+/// Size of a page of memcached's, in which `stats slabs` tells memory.
+const PAGE: usize = 1 << 20;
+
+/// Where statistics go.
+pub(super) struct Report<'o> {
+    out: &'o mut Vec<u8>,
+    /// The request to be answered, in the binary protocol.
+    request: Option<Header>,
+}
+
+impl<'o> Report<'o> {
+    pub(super) fn text(out: &'o mut Vec<u8>) -> Report<'o> {
+        Report { out, request: None }
     }
-    out.extend_from_slice(reply::END);
+
+    pub(super) fn binary(out: &'o mut Vec<u8>, request: Header) -> Report<'o> {
+        Report { out, request: Some(request) }
+    }
+
+    /// Adds a statistic.
+    fn stat(&mut self, name: impl Display, value: impl Display) {
+        match &self.request {
+            None => reply::stat(self.out, name, value),
+            Some(header) => {
+                let (name, value) = (name.to_string(), value.to_string());
+                binary::reply::packet(self.out, header, Status::Success, 0, [b"", name.as_bytes(), value.as_bytes()]);
+            }
+        }
+    }
 }
 
 macro_rules! stats {
-    ($out:ident, $($name:ident: $value:expr,)*) => {
-        $(reply::stat($out, stringify!($name), $value);)*
+    ($report:ident, $($name:ident: $value:expr,)*) => {
+        $($report.stat(stringify!($name), $value);)*
     };
 }
 
-fn general<E: Engine>(service: &Service<E>, out: &mut Vec<u8>) {
-    process(service, out);
-    let totals = service.counters.totals();
-    let usage = service.engine.usage();
-    stats! { out,
-        max_connections: service.gate.limit(),
-        curr_connections: service.gate.inside(),
-        total_connections: totals.total_connections,
-        rejected_connections: totals.rejected_connections,
+// Behind the macro, which it uses.
+mod settings;
+
+impl<E: Engine> Executor<'_, E> {
+    /// Answers `stats` of the text protocol.
+    pub(super) fn stats(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let all = args.clone();
+        let answer: &[u8] = match args.next() {
+            Some(b"reset") => {
+                self.reset_stats();
+                reply::RESET
+            }
+            Some(b"detail") => return self.stats_detail(args, out),
+            Some(b"cachedump") => return self.stats_cachedump(args, out),
+            Some(b"sizes") if self.service.options.extended.track_sizes => return self.dump(Dump::sizes(), out),
+            _ if self.report(all, &mut Report::text(out)) => reply::END,
+            _ => reply::ERROR,
+        };
+        out.extend_from_slice(answer);
+        Outcome::Done
+    }
+
+    /// Reports a group of statistics, without the end of the list. False if there is no such group.
+    pub(super) fn report(&self, mut args: Words<'_>, report: &mut Report<'_>) -> bool {
+        match args.next() {
+            None => self.general(report),
+            Some(b"settings") => self.settings(report),
+            Some(b"items") => self.items(report),
+            Some(b"slabs") => self.slabs(report),
+            Some(b"sizes") => report.stat("sizes_status", "disabled"),
+            Some(b"conns") => self.conns(report),
+            Some(b"table") => self.table(report),
+            Some(b"reset") => self.reset_stats(),
+            Some(b"detail") => return self.detail(args.next(), report),
+            Some(_) => return false,
+        }
+        true
+    }
+
+    fn reset_stats(&self) {
+        self.service.counters.reset();
+        self.service.prefixes.clear();
+    }
+
+    fn stats_detail(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let prefixes = &self.service.prefixes;
+        let answer: &[u8] = match args.next() {
+            _ if self.service.options.disable_dumping => b"CLIENT_ERROR stats detail not allowed\r\n",
+            Some(b"on") => {
+                prefixes.set_counting(true);
+                reply::OK
+            }
+            Some(b"off") => {
+                prefixes.set_counting(false);
+                reply::OK
+            }
+            Some(b"dump") => {
+                out.append(&mut prefixes.dump());
+                reply::END
+            }
+            _ => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
+        };
+        out.extend_from_slice(answer);
+        Outcome::Done
+    }
+
+    /// The same for the binary protocol, which has no words for what is wrong.
+    fn detail(&self, verb: Option<&[u8]>, report: &mut Report<'_>) -> bool {
+        let prefixes = &self.service.prefixes;
+        match verb {
+            _ if self.service.options.disable_dumping => return false,
+            Some(b"on") => prefixes.set_counting(true),
+            Some(b"off") => prefixes.set_counting(false),
+            Some(b"dump") => report.stat("detailed", String::from_utf8_lossy(&prefixes.dump())),
+            _ => return false,
+        }
+        true
+    }
+
+    fn stats_cachedump(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let (class, limit) = (args.next().map(number::unsigned_32), args.next().map(number::unsigned_32));
+        let problem: &[u8] = match (class, limit) {
+            _ if self.service.options.disable_dumping => b"CLIENT_ERROR stats cachedump not allowed\r\n",
+            (None, _) | (_, None) => b"CLIENT_ERROR bad command line\r\n",
+            (Some(Some(class @ 0..=63)), Some(Some(limit))) => {
+                let dump = Dump::cache(if limit == 0 { usize::MAX } else { limit as usize });
+                return self.dump(if class == CLASS.into() { dump } else { dump.emptied() }, out);
+            }
+            (Some(Some(_)), Some(Some(_))) => b"CLIENT_ERROR Illegal slab id\r\n",
+            _ => b"CLIENT_ERROR bad command line format\r\n",
+        };
+        out.extend_from_slice(problem);
+        Outcome::Done
+    }
+
+    fn general(&self, report: &mut Report<'_>) {
+        let service = self.service;
+        let extended = &service.options.extended;
+        let totals = service.counters.totals();
+        let usage = service.engine.usage();
+        let (watchers, lines_sent, lines_skipped) = service.watch.counts();
+        self.process(report);
+        stats! { report,
+            max_connections: service.gate.limit(),
+            curr_connections: service.gate.inside(),
+            total_connections: totals.total_connections,
+        }
+        if extended.maxconns_fast {
+            report.stat("rejected_connections", totals.rejected_connections);
+        }
+        stats! { report,
+            connection_structures: service.gate.inside(),
+            response_obj_oom: 0,
+            response_obj_count: 0,
+            response_obj_bytes: 0,
+            read_buf_count: 0,
+            read_buf_bytes: 0,
+            read_buf_bytes_free: 0,
+            read_buf_oom: 0,
+            reserved_fds: crate::process::DESCRIPTORS_OF_OUR_OWN,
+        }
+        commands(&totals, report);
+        if extended.idle_timeout > 0 {
+            report.stat("idle_kicks", totals.idle_kicks);
+        }
+        stats! { report,
+            bytes_read: totals.bytes_read,
+            bytes_written: totals.bytes_written,
+            limit_maxbytes: usage.limit,
+            accepting_conns: u8::from(!service.gate.is_paused()),
+            listen_disabled_num: service.gate.pauses(),
+            time_in_listen_disabled_us: service.gate.paused_for().as_micros(),
+            threads: service.options.threads,
+            conn_yields: totals.conn_yields,
+            hash_power_level: usage.buckets.ilog2(),
+            hash_bytes: usage.table_bytes,
+            hash_is_expanding: u8::from(usage.is_resizing),
+        }
+        if extended.slab_reassign {
+            stats! { report,
+                slab_reassign_rescues: 0,
+                slab_reassign_chunk_rescues: 0,
+                slab_reassign_inline_reclaim: 0,
+                slab_reassign_busy_items: 0,
+                slab_reassign_busy_deletes: 0,
+                slab_reassign_busy_nomem: 0,
+                slab_reassign_last_busy_status: "none",
+                slab_reassign_running: 0,
+                slabs_moved: 0,
+            }
+        }
+        if extended.lru_crawler {
+            stats! { report, lru_crawler_running: 0, lru_crawler_starts: 0, }
+        }
+        if extended.lru_maintainer {
+            report.stat("lru_maintainer_juggles", 0);
+        }
+        stats! { report,
+            malloc_fails: 0,
+            log_worker_dropped: 0,
+            log_worker_written: lines_sent,
+            log_watcher_skipped: lines_skipped,
+            log_watcher_sent: lines_sent,
+            log_watchers: watchers,
+            unexpected_napi_ids: 0,
+            round_robin_fallback: 0,
+            bytes: usage.item_bytes,
+            curr_items: usage.items,
+            total_items: totals.total_items,
+            slab_global_page_pool: 0,
+            expired_unfetched: 0,
+            evicted_unfetched: 0,
+        }
+        if extended.lru_maintainer {
+            report.stat("evicted_active", 0);
+        }
+        stats! { report,
+            evictions: 0,
+            reclaimed: 0,
+            crawler_reclaimed: 0,
+            crawler_items_checked: 0,
+            lrutail_reflocked: 0,
+        }
+        if extended.lru_maintainer {
+            stats! { report,
+                moves_to_cold: 0,
+                moves_to_warm: 0,
+                moves_within_lru: 0,
+                direct_reclaims: 0,
+                lru_bumps_dropped: 0,
+            }
+        }
+    }
+
+    fn process(&self, report: &mut Report<'_>) {
+        let now = self.service.ticker.clock().now();
+        stats! { report,
+            pid: std::process::id(),
+            uptime: now.saturating_sub(self.service.started),
+            time: now,
+            version: PROTOCOL_VERSION,
+            libevent: "none",
+            pointer_size: usize::BITS,
+        }
+        if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
+            stats! { report,
+                rusage_user: seconds(usage.user_time()),
+                rusage_system: seconds(usage.system_time()),
+            }
+        }
+    }
+
+    fn items(&self, report: &mut Report<'_>) {
+        let usage = self.service.engine.usage();
+        if usage.items == 0 {
+            return;
+        }
+        let mut stat = |name: &str, value: usize| report.stat(format_args!("items:{CLASS}:{name}"), value);
+        stat("number", usage.items);
+        for name in ["number_hot", "number_warm"] {
+            stat(name, 0);
+        }
+        stat("number_cold", usage.items);
+        for name in ["age_hot", "age_warm", "age"] {
+            stat(name, 0);
+        }
+        stat("mem_requested", usage.item_bytes);
+        for name in [
+            "evicted",
+            "evicted_nonzero",
+            "evicted_time",
+            "outofmemory",
+            "tailrepairs",
+            "reclaimed",
+            "expired_unfetched",
+            "evicted_unfetched",
+            "evicted_active",
+            "crawler_reclaimed",
+            "crawler_items_checked",
+            "lrutail_reflocked",
+            "moves_to_cold",
+            "moves_to_warm",
+            "moves_within_lru",
+            "direct_reclaims",
+            "hits_to_hot",
+            "hits_to_warm",
+        ] {
+            stat(name, 0);
+        }
+        stat("hits_to_cold", self.service.counters.totals().get_hits as usize);
+        stat("hits_to_temp", 0);
+    }
+
+    fn slabs(&self, report: &mut Report<'_>) {
+        let usage = self.service.engine.usage();
+        if let Some(average) = usage.item_bytes.checked_div(usage.items) {
+            let totals = self.service.counters.totals();
+            let mut stat = |name: &str, value: u64| report.stat(format_args!("{CLASS}:{name}"), value);
+            stat("chunk_size", average as u64);
+            stat("chunks_per_page", (PAGE / average.max(1)) as u64);
+            stat("total_pages", usage.item_bytes.div_ceil(PAGE) as u64);
+            stat("total_chunks", usage.items as u64);
+            stat("used_chunks", usage.items as u64);
+            stat("free_chunks", 0);
+            stat("free_chunks_end", 0);
+            stat("get_hits", totals.get_hits);
+            stat("cmd_set", totals.cmd_set);
+            stat("delete_hits", totals.delete_hits);
+            stat("incr_hits", totals.incr_hits);
+            stat("decr_hits", totals.decr_hits);
+            stat("cas_hits", totals.cas_hits);
+            stat("cas_badval", totals.cas_badval);
+            stat("touch_hits", totals.touch_hits);
+        }
+        report.stat("active_slabs", u8::from(usage.items > 0));
+        report.stat("total_malloced", usage.item_bytes);
+    }
+
+    fn conns(&self, report: &mut Report<'_>) {
+        let now = self.service.ticker.clock().now();
+        let uptime = now.saturating_sub(self.service.started);
+        for (id, address) in self.service.connections.listeners() {
+            report.stat(format_args!("{id}:addr"), address);
+            report.stat(format_args!("{id}:state"), "conn_listening");
+            report.stat(format_args!("{id}:secs_since_last_cmd"), uptime);
+        }
+        for session in self.service.connections.sessions() {
+            let id = session.id;
+            report.stat(format_args!("{id}:addr"), &session.transport);
+            report.stat(format_args!("{id}:listen_addr"), session.transport.listener());
+            report.stat(format_args!("{id}:state"), session.state());
+            report.stat(format_args!("{id}:secs_since_last_cmd"), session.silence(now));
+        }
+    }
+
+    fn table(&self, report: &mut Report<'_>) {
+        let table = self.service.engine.table();
+        stats! { report,
+            buckets: table.buckets,
+            entries: table.entries,
+            load_factor: format_args!("{:.3}", table.entries as f64 / table.buckets as f64),
+            longest_chain: table.longest_chain,
+            grows: table.grows,
+            shrinks: table.shrinks,
+            grace_periods: table.grace_periods,
+        }
+        for (length, buckets) in table.chain_lengths.iter().enumerate() {
+            report.stat(format_args!("chains_of_{length}"), buckets);
+        }
+    }
+}
+
+fn commands(totals: &Totals, report: &mut Report<'_>) {
+    stats! { report,
         cmd_get: totals.cmd_get,
         cmd_set: totals.cmd_set,
         cmd_flush: totals.cmd_flush,
         cmd_touch: totals.cmd_touch,
+        cmd_meta: totals.cmd_meta,
         get_hits: totals.get_hits,
         get_misses: totals.get_misses,
         get_expired: totals.get_expired,
@@ -61,75 +388,11 @@ fn general<E: Engine>(service: &Service<E>, out: &mut Vec<u8>) {
         touch_misses: totals.touch_misses,
         store_too_large: totals.store_too_large,
         store_no_memory: totals.store_no_memory,
-        bytes_read: totals.bytes_read,
-        bytes_written: totals.bytes_written,
-        limit_maxbytes: usage.limit,
-        accepting_conns: 1,
-        threads: service.settings.threads,
-        conn_yields: totals.conn_yields,
-        hash_power_level: usage.buckets.ilog2(),
-        hash_bytes: usage.table_bytes,
-        hash_is_expanding: u8::from(usage.is_resizing),
-        bytes: usage.item_bytes,
-        curr_items: usage.items,
-        total_items: totals.total_items,
-        evictions: 0,
-    }
-}
-
-fn process<E: Engine>(service: &Service<E>, out: &mut Vec<u8>) {
-    let now = service.ticker.clock().now();
-    stats! { out,
-        pid: std::process::id(),
-        uptime: now.saturating_sub(service.started),
-        time: now,
-        version: PROTOCOL_VERSION,
-        pointer_size: usize::BITS,
-    }
-    if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
-        stats! { out,
-            rusage_user: seconds(usage.user_time()),
-            rusage_system: seconds(usage.system_time()),
-        }
+        auth_cmds: totals.auth_cmds,
+        auth_errors: totals.auth_errors,
     }
 }
 
 fn seconds(time: TimeVal) -> String {
     format!("{}.{:06}", time.tv_sec(), time.tv_usec())
-}
-
-fn settings<E: Engine>(service: &Service<E>, out: &mut Vec<u8>) {
-    let settings = &service.settings;
-    stats! { out,
-        maxbytes: service.engine.usage().limit,
-        maxconns: service.gate.limit(),
-        tcpport: settings.port,
-        inter: &settings.addresses,
-        verbosity: service.log.verbosity(),
-        evictions: "off",
-        domain_socket: settings.unix_socket.as_deref().unwrap_or("NULL"),
-        num_threads: settings.threads,
-        cas_enabled: "yes",
-        binding_protocol: "ascii",
-        item_size_max: settings.max_value,
-        maxconns_fast: "yes",
-        flush_enabled: "yes",
-        hash_algorithm: "foldhash",
-    }
-}
-
-fn table<E: Engine>(service: &Service<E>, out: &mut Vec<u8>) {
-    let table = service.engine.table();
-    stats! { out,
-        buckets: table.buckets,
-        entries: table.entries,
-        load_factor: format_args!("{:.3}", table.entries as f64 / table.buckets as f64),
-        longest_chain: table.longest_chain,
-        grows: table.grows,
-        shrinks: table.shrinks,
-        grace_periods: table.grace_periods,
-    }
-    for (length, buckets) in table.chain_lengths.iter().enumerate() {
-        reply::stat(out, format_args!("chains_of_{length}"), buckets);
-    }
 }

@@ -4,7 +4,9 @@ use super::listener::Listener;
 use super::stream::Stream;
 use super::worker::{Newcomer, WorkerHandle};
 use crate::execute::Service;
+use crate::execute::Transport;
 use crate::log::Level;
+use crate::options::Binding;
 use crate::stats::Counters;
 use crossbeam_utils::CachePadded;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -18,6 +20,9 @@ const EVENTS: usize = 64;
 
 /// Connections accepted from a listener before the clock, the other listeners and a stop get their turn.
 const ACCEPTS: usize = 64;
+
+/// How soon to look whether a connection has left that makes room for one that waits.
+const FULL: Duration = Duration::from_millis(10);
 
 /// What the waker's events carry; listeners carry their index.
 const WAKER: Token = Token(usize::MAX);
@@ -81,9 +86,14 @@ impl<E> Acceptor<E> {
         let mut events = Events::with_capacity(EVENTS);
         let mut turn = workers.iter().cycle();
         let mut may_be_more = false;
+        let mut is_full = false;
         // Acquire: pairs with the Release in `Stopper::stop`.
         while !self.stopper.is_stopped.load(Ordering::Acquire) {
-            let timeout = if may_be_more { Duration::ZERO } else { self.service.ticker.until_next_tick() };
+            let timeout = match (is_full, may_be_more) {
+                (true, _) => FULL,
+                (false, true) => Duration::ZERO,
+                (false, false) => self.service.ticker.until_next_tick(),
+            };
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
@@ -92,11 +102,20 @@ impl<E> Acceptor<E> {
             // Not only those with an event: accepting may have failed the last time, for lack of descriptors say, and what
             // is still waiting is not announced again.
             may_be_more = false;
+            is_full = self.waits_when_full() && self.service.gate.pause_if_full();
+            if is_full {
+                continue;
+            }
             for listener in &self.listeners {
                 may_be_more |= self.accept_some(listener, &mut turn)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether connections beyond the limit wait, instead of being refused.
+    fn waits_when_full(&self) -> bool {
+        !self.service.options.extended.maxconns_fast
     }
 
     /// Accepts what is waiting, up to [`ACCEPTS`]. True if there may be more.
@@ -106,8 +125,11 @@ impl<E> Acceptor<E> {
         turn: &mut impl Iterator<Item = &'w WorkerHandle>,
     ) -> io::Result<bool> {
         for _ in 0..ACCEPTS {
+            if self.waits_when_full() && self.service.gate.pause_if_full() {
+                return Ok(true);
+            }
             match listener.accept() {
-                Ok(stream) => self.admit(stream, turn)?,
+                Ok((stream, transport)) => self.admit(stream, transport, listener.binding, turn)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if is_passing(&error) => (),
                 Err(error) => {
@@ -120,7 +142,13 @@ impl<E> Acceptor<E> {
         Ok(true)
     }
 
-    fn admit<'w>(&self, stream: Stream, turn: &mut impl Iterator<Item = &'w WorkerHandle>) -> io::Result<()> {
+    fn admit<'w>(
+        &self,
+        stream: Stream,
+        transport: Transport,
+        binding: Binding,
+        turn: &mut impl Iterator<Item = &'w WorkerHandle>,
+    ) -> io::Result<()> {
         let Some(pass) = self.service.gate.admit() else {
             self.refuse(stream);
             return Ok(());
@@ -128,7 +156,7 @@ impl<E> Acceptor<E> {
         self.counters.total_connections.bump();
         self.service.log.say(Level::Connection, format_args!("connection accepted"));
         match turn.next() {
-            Some(worker) => worker.give(Newcomer { stream, pass }),
+            Some(worker) => worker.give(Newcomer { stream, transport, binding, pass }),
             None => Ok(()),
         }
     }

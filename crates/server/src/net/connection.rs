@@ -8,12 +8,14 @@
 use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
 use crate::engine::Engine;
-use crate::execute::{Executor, Fetch, Outcome};
+use crate::execute::{ConnectionState, Dump, Executor, Fetch, Login, Outcome, Session, Subscription};
 use crate::gate::Pass;
+use crate::options::Binding;
 use crate::stats::Counters;
 use mio::event::Event;
-use relativist_memcache::{Decoded, Decoder, Limits, Protocol};
+use relativist_memcache::{self as memcache, Decoded, Decoder, Limits, LoginDecoder, Protocol, binary};
 use std::io;
+use std::sync::Arc;
 
 /// Output at which execution pauses to send it. One command, or one key of a fetch, may exceed it by its whole reply.
 pub(super) const OUTPUT_LIMIT: usize = 256 << 10;
@@ -25,13 +27,17 @@ pub(super) struct Connection {
     pub(super) stream: Stream,
     /// Whether it stands in the worker's queue.
     pub(super) is_queued: bool,
-    decoder: Decoder,
+    pub(super) session: Arc<Session>,
+    /// What it watches, if it does.
+    pub(super) subscription: Option<Arc<Subscription>>,
+    codec: Codec,
+    limits: Limits,
+    /// How far the SASL login is.
+    login: Login,
     input: Input,
     output: Output,
-    /// A fetch that was paused, and how much of the unread input is the rest of its line, which begins with the next key.
-    /// It is kept so that the line is decoded once, however often its replies fill the output.
-    paused_fetch: Option<(Fetch, usize)>,
-    /// Whether execution stopped for lack of room in the output.
+    pending: Pending,
+    /// Whether execution stopped for lack of room in the output, or of patience of others.
     is_paused: bool,
     /// Whether the socket may have something to read.
     is_readable: bool,
@@ -41,7 +47,36 @@ pub(super) struct Connection {
     at_end: bool,
     /// Whether the connection is to be closed once all answers are sent.
     is_closing: bool,
-    is_greeted: bool,
+    /// Whether the client wants the server to end.
+    is_shutdown: bool,
+}
+
+/// What makes requests of bytes.
+enum Codec {
+    /// To be told by the first byte.
+    Undecided,
+    /// For strangers, who then speak text.
+    Login(LoginDecoder),
+    Text(Decoder),
+    Binary(binary::Decoder),
+}
+
+/// A command that was paused.
+enum Pending {
+    None,
+    /// How much of the unread input is the rest of the line, which begins with the next key. It is kept so that the line is
+    /// decoded once, however often its replies fill the output.
+    Fetch(Fetch, usize),
+    Dump(Dump),
+}
+
+/// How a connection is to be spoken with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) limits: Limits,
+    pub(super) binding: Binding,
+    pub(super) requires_text_login: bool,
+    pub(super) requires_sasl: bool,
 }
 
 /// What a connection expects after its turn.
@@ -51,26 +86,40 @@ pub(super) enum Turn {
     Wait,
     /// Another turn, when others had theirs.
     Again,
+    /// To be woken when there is something that it watches.
+    Watch,
     /// To be closed.
     Close,
+    /// The server to end.
+    Shutdown,
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream, limits: Limits, pass: Pass) -> Connection {
+    pub(super) fn new(stream: Stream, session: Arc<Session>, terms: Terms, pass: Pass) -> Connection {
+        let Terms { limits, binding, requires_text_login, requires_sasl } = terms;
         Connection {
             _pass: pass,
             stream,
             is_queued: false,
-            decoder: Decoder::new(limits),
+            session,
+            subscription: None,
+            codec: match binding {
+                _ if requires_text_login => Codec::Login(LoginDecoder::default()),
+                Binding::Auto => Codec::Undecided,
+                Binding::Ascii => Codec::Text(Decoder::new(limits)),
+                Binding::Binary => Codec::Binary(binary::Decoder::new(limits)),
+            },
+            limits,
+            login: if requires_sasl { Login::None } else { Login::Done },
             input: Input::default(),
             output: Output::default(),
-            paused_fetch: None,
+            pending: Pending::None,
             is_paused: false,
             is_readable: false,
             is_half_closed: false,
             at_end: false,
             is_closing: false,
-            is_greeted: false,
+            is_shutdown: false,
         }
     }
 
@@ -80,7 +129,7 @@ impl Connection {
         self.is_half_closed |= event.is_read_closed();
     }
 
-    /// Gives the connection its turn.
+    /// Gives the connection its turn, in which it may have `most` requests executed.
     ///
     /// # Errors
     /// What the socket reports; the connection is then of no more use.
@@ -89,29 +138,37 @@ impl Connection {
         executor: &Executor<'_, E>,
         counters: &Counters,
         pool: &mut Pool,
+        most: u32,
     ) -> io::Result<Turn> {
         pool.lend(&mut self.input, &mut self.output);
-        let turn = self.proceed(executor, counters);
+        let turn = self.proceed(executor, counters, most);
         pool.take_back(&mut self.input, &mut self.output);
         turn
     }
 
-    fn proceed<E: Engine>(&mut self, executor: &Executor<'_, E>, counters: &Counters) -> io::Result<Turn> {
+    fn proceed<E: Engine>(&mut self, executor: &Executor<'_, E>, counters: &Counters, most: u32) -> io::Result<Turn> {
         if !self.send(counters)? {
             return Ok(Turn::Wait);
         }
         if !self.is_paused && !self.is_closing {
-            self.read(counters)?;
+            self.read(counters, executor.now())?;
         }
-        self.execute(executor);
+        let was_watching = self.subscription.is_some();
+        self.execute(executor, counters, most);
         if !self.send(counters)? {
-            return Ok(Turn::Wait);
+            self.session.set_state(ConnectionState::Writing);
+            return Ok(if self.subscription.is_some() && !was_watching { Turn::Watch } else { Turn::Wait });
         }
-        Ok(self.next())
+        Ok(match self.next() {
+            Turn::Wait | Turn::Again if self.subscription.is_some() && !was_watching => Turn::Watch,
+            other => other,
+        })
     }
 
     fn next(&self) -> Turn {
-        if self.is_closing || (self.at_end && !self.is_paused) {
+        if self.is_shutdown {
+            Turn::Shutdown
+        } else if self.is_closing || (self.at_end && !self.is_paused) {
             Turn::Close
         } else if self.is_paused || self.is_readable {
             Turn::Again
@@ -129,7 +186,7 @@ impl Connection {
         Ok(self.output.is_empty())
     }
 
-    fn read(&mut self, counters: &Counters) -> io::Result<()> {
+    fn read(&mut self, counters: &Counters, now: u32) -> io::Result<()> {
         if !self.is_readable {
             return Ok(());
         }
@@ -137,6 +194,7 @@ impl Connection {
             Ok((0, _)) => (self.at_end, self.is_readable) = (true, false),
             Ok((count, is_filled)) => {
                 counters.bytes_read.add(count as u64);
+                self.session.hear(now);
                 // A short read has emptied the socket, and the next byte will be announced: no need to read for the mere
                 // sake of "would block". The end of input, once announced, is not announced again, but must be read.
                 self.is_readable = is_filled || self.is_half_closed;
@@ -148,64 +206,180 @@ impl Connection {
         Ok(())
     }
 
-    /// Executes what was received, until more input or more room for output is needed.
-    fn execute<E: Engine>(&mut self, executor: &Executor<'_, E>) {
-        self.refuse_binary();
+    /// Executes what was received, until more input or more room for output is needed, or `most` requests are done.
+    fn execute<E: Engine>(&mut self, executor: &Executor<'_, E>, counters: &Counters, most: u32) {
+        if let Some(subscription) = &self.subscription {
+            // What a watcher says means nothing.
+            self.input.consume(self.input.unread().len());
+            return subscription.take(self.output.bytes());
+        }
+        self.session.set_state(ConnectionState::Executing);
         self.is_paused = false;
+        let mut left = most;
         while !self.is_closing && !self.is_paused {
             if self.output.len() >= OUTPUT_LIMIT {
+                self.is_paused = true;
+            } else if left == 0 {
+                counters.conn_yields.bump();
                 self.is_paused = true;
             } else if !self.execute_one(executor) {
                 break;
             }
+            left = left.saturating_sub(1);
         }
+        self.session.set_state(ConnectionState::Reading);
     }
 
     /// Executes one command. False if it has not arrived as a whole.
     fn execute_one<E: Engine>(&mut self, executor: &Executor<'_, E>) -> bool {
-        let input = self.input.unread();
-        let output = self.output.bytes();
-        let (outcome, length) = match self.paused_fetch.take() {
-            Some((fetch, length)) => (executor.resume(fetch, &input[..length], output), length),
-            None => match self.decoder.decode(input) {
-                Decoded::Command { consumed, command } => (executor.execute(command, output), consumed),
-                Decoded::Reject { consumed, rejection } => {
-                    executor.reject(&input[..consumed], &rejection, output);
-                    (Outcome::Done, consumed)
+        let step = match std::mem::replace(&mut self.pending, Pending::None) {
+            Pending::None => match &mut self.codec {
+                Codec::Text(decoder) => text_step(decoder, executor, &self.session, &self.input, self.output.bytes()),
+                Codec::Binary(decoder) => {
+                    binary_step(decoder, executor, &self.session, &mut self.login, &self.input, self.output.bytes())
                 }
-                Decoded::Invalidate { consumed, key } => {
-                    executor.invalidate(key);
-                    (Outcome::Done, consumed)
-                }
-                Decoded::Incomplete { consumed, .. } => {
-                    self.input.consume(consumed);
-                    return false;
-                }
-                Decoded::Close => (Outcome::Quit, 0),
+                Codec::Login(decoder) => match login_step(decoder, executor, &self.input, self.output.bytes()) {
+                    (step, false) => step,
+                    (step, true) => {
+                        self.codec = Codec::Text(Decoder::new(self.limits));
+                        step
+                    }
+                },
+                Codec::Undecided => return self.decide(),
             },
-        };
-        let consumed = match outcome {
-            Outcome::Done => length,
-            Outcome::Paused { fetch, next } => {
-                let answered = next.as_ptr().addr() - input.as_ptr().addr();
-                self.paused_fetch = Some((fetch, length - answered));
-                self.is_paused = true;
-                answered
+            Pending::Fetch(fetch, length) => {
+                let line = &self.input.unread()[..length];
+                Step::of(executor.resume(&self.session, fetch, line, self.output.bytes()), line, length)
             }
-            Outcome::Quit => {
-                self.is_closing = true;
-                length
-            }
+            Pending::Dump(dump) => Step::of(executor.dump(dump, self.output.bytes()), b"", 0),
         };
-        self.input.consume(consumed);
+        self.input.consume(step.consumed);
+        match step.then {
+            Then::GoOn => return true,
+            Then::Wait => return false,
+            Then::Pause(pending) => (self.pending, self.is_paused) = (pending, true),
+            Then::Close => self.is_closing = true,
+            Then::Watch(subscription) => {
+                self.session.set_state(ConnectionState::Watching);
+                self.subscription = Some(subscription);
+                return false;
+            }
+            Then::Shutdown => (self.is_closing, self.is_shutdown) = (true, true),
+        }
         true
     }
 
-    /// Closes a connection that opens with a binary request.
-    fn refuse_binary(&mut self) {
-        if let (false, Some(&first)) = (self.is_greeted, self.input.unread().first()) {
-            self.is_greeted = true;
-            self.is_closing = Protocol::of_first_byte(first) == Protocol::Binary;
+    /// Lets the first byte tell the protocol. False if there is none yet.
+    fn decide(&mut self) -> bool {
+        let Some(&first) = self.input.unread().first() else { return false };
+        self.codec = match Protocol::of_first_byte(first) {
+            Protocol::Text => Codec::Text(Decoder::new(self.limits)),
+            Protocol::Binary => Codec::Binary(binary::Decoder::new(self.limits)),
+        };
+        true
+    }
+}
+
+/// What came of some bytes.
+struct Step {
+    /// Bytes done with.
+    consumed: usize,
+    then: Then,
+}
+
+enum Then {
+    GoOn,
+    Wait,
+    Pause(Pending),
+    Close,
+    Watch(Arc<Subscription>),
+    Shutdown,
+}
+
+impl Step {
+    /// What follows from the outcome of a command that was `length` bytes of `input`.
+    fn of(outcome: Outcome<'_>, input: &[u8], length: usize) -> Step {
+        let (consumed, then) = match outcome {
+            Outcome::Done => (length, Then::GoOn),
+            Outcome::PausedFetch { fetch, next } => {
+                let answered = next.as_ptr().addr() - input.as_ptr().addr();
+                (answered, Then::Pause(Pending::Fetch(fetch, length - answered)))
+            }
+            Outcome::PausedDump(dump) => (length, Then::Pause(Pending::Dump(dump))),
+            Outcome::Quit => (length, Then::Close),
+            Outcome::Watching(subscription) => (length, Then::Watch(subscription)),
+            Outcome::Shutdown => (length, Then::Shutdown),
+        };
+        Step { consumed, then }
+    }
+}
+
+#[inline]
+fn text_step<E: Engine>(
+    decoder: &mut Decoder,
+    executor: &Executor<'_, E>,
+    session: &Session,
+    input: &Input,
+    output: &mut Vec<u8>,
+) -> Step {
+    let input = input.unread();
+    match decoder.decode(input) {
+        Decoded::Command { consumed, command } => Step::of(executor.execute(session, command, output), input, consumed),
+        Decoded::Reject { consumed, rejection } => {
+            executor.reject(&input[..consumed], &rejection, output);
+            Step { consumed, then: Then::GoOn }
         }
+        Decoded::Invalidate { consumed, key, is_base64 } => {
+            executor.invalidate(key, is_base64);
+            Step { consumed, then: Then::GoOn }
+        }
+        Decoded::Incomplete { consumed, .. } => Step { consumed, then: Then::Wait },
+        Decoded::Close => Step { consumed: 0, then: Then::Close },
+    }
+}
+
+fn binary_step<E: Engine>(
+    decoder: &mut binary::Decoder,
+    executor: &Executor<'_, E>,
+    session: &Session,
+    login: &mut Login,
+    input: &Input,
+    output: &mut Vec<u8>,
+) -> Step {
+    match decoder.decode(input.unread(), *login == Login::Done) {
+        binary::Decoded::Request { consumed, request } => {
+            Step::of(executor.execute_binary(session, login, &request, output), b"", consumed)
+        }
+        binary::Decoded::Reject { consumed, header, status, closes } => {
+            executor.reject_binary(&header, status, output);
+            Step { consumed, then: if closes { Then::Close } else { Then::GoOn } }
+        }
+        binary::Decoded::Invalidate { consumed, key } => {
+            executor.invalidate(key, false);
+            Step { consumed, then: Then::GoOn }
+        }
+        binary::Decoded::Incomplete { consumed } => Step { consumed, then: Then::Wait },
+        binary::Decoded::Close => Step { consumed: 0, then: Then::Close },
+    }
+}
+
+/// A step of a stranger, and whether that is one no more.
+fn login_step<E: Engine>(
+    decoder: &mut LoginDecoder,
+    executor: &Executor<'_, E>,
+    input: &Input,
+    output: &mut Vec<u8>,
+) -> (Step, bool) {
+    match decoder.decode(input.unread()) {
+        memcache::Login::Attempt { consumed, user, password } => {
+            let is_in = executor.log_in(user, password, output);
+            (Step { consumed, then: Then::GoOn }, is_in)
+        }
+        memcache::Login::Refuse { consumed, reply } => {
+            output.extend_from_slice(reply);
+            (Step { consumed, then: Then::GoOn }, false)
+        }
+        memcache::Login::Incomplete { consumed } => (Step { consumed, then: Then::Wait }, false),
+        memcache::Login::Close => (Step { consumed: 0, then: Then::Close }, false),
     }
 }

@@ -1,77 +1,128 @@
 //! Listening sockets.
 
 use super::stream::Stream;
-use crate::options::{Address, Host};
+use crate::execute::Transport;
+use crate::options::{Address, Binding, Host, Options};
 use mio::net::{TcpListener, UnixListener};
 use socket2::{Domain, Socket, Type};
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-/// Connections that the kernel completes before they are accepted.
-const BACKLOG: i32 = 1024;
-
-/// Who may connect to a Unix socket: its owner.
-const UNIX_SOCKET_MODE: u32 = 0o700;
+use std::sync::Arc;
 
 /// A non-blocking listening socket.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub(crate) struct Listener {
+    socket: ListeningSocket,
+    /// Which protocol is spoken there.
+    pub(super) binding: Binding,
+}
+
+#[derive(Debug)]
+enum ListeningSocket {
     Tcp(TcpListener),
-    Unix(UnixListener),
+    Unix(UnixListener, Arc<str>),
 }
 
 impl Listener {
-    /// A connection that is waiting to be accepted. "Would block" if there is none.
-    pub(super) fn accept(&self) -> io::Result<Stream> {
-        match self {
-            Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
+    /// A connection that is waiting to be accepted, and how it came. "Would block" if there is none.
+    pub(super) fn accept(&self) -> io::Result<(Stream, Transport)> {
+        match &self.socket {
+            ListeningSocket::Tcp(listener) => {
+                let (stream, peer) = listener.accept()?;
                 // Answers are written whole, so there is nothing to wait for. If the client is gone already, reading tells.
                 let _ = stream.set_nodelay(true);
-                Ok(Stream::Tcp(stream))
+                let local = stream.local_addr().unwrap_or(peer);
+                Ok((Stream::Tcp(stream), Transport::Tcp { peer, local }))
             }
-            Listener::Unix(listener) => Ok(Stream::Unix(listener.accept()?.0)),
+            ListeningSocket::Unix(listener, path) => {
+                Ok((Stream::Unix(listener.accept()?.0), Transport::Unix(Arc::clone(path))))
+            }
         }
     }
 
     /// The address, if it is a TCP socket.
     pub(crate) fn tcp_address(&self) -> Option<SocketAddr> {
-        match self {
-            Listener::Tcp(listener) => listener.local_addr().ok(),
-            Listener::Unix(_) => None,
+        match &self.socket {
+            ListeningSocket::Tcp(listener) => listener.local_addr().ok(),
+            ListeningSocket::Unix(..) => None,
+        }
+    }
+
+    /// Its descriptor and address, as `stats conns` tells them.
+    pub(crate) fn describe(&self) -> (i32, String) {
+        match &self.socket {
+            ListeningSocket::Tcp(listener) => {
+                let address = listener.local_addr().map_or("unknown".into(), |address| address.to_string());
+                (listener.as_raw_fd(), format!("tcp:{address}"))
+            }
+            ListeningSocket::Unix(listener, path) => (listener.as_raw_fd(), format!("unix:{path}")),
         }
     }
 
     /// What the kernel's poll wants to watch.
     pub(super) fn source(&mut self) -> &mut dyn mio::event::Source {
-        match self {
-            Listener::Tcp(listener) => listener,
-            Listener::Unix(listener) => listener,
+        match &mut self.socket {
+            ListeningSocket::Tcp(listener) => listener,
+            ListeningSocket::Unix(listener, _) => listener,
         }
     }
 }
 
-/// Listens on `address`, at `default_port` if it names none. A host name can stand for several sockets.
-pub(crate) fn bind_tcp(address: &Address, default_port: u16) -> io::Result<Vec<Listener>> {
+/// The socket addresses that `address` stands for, at `default_port` if it names none.
+pub(super) fn resolve(address: &Address, default_port: u16) -> io::Result<Vec<SocketAddr>> {
     let port = address.port.unwrap_or(default_port);
     match &address.host {
         Host::All => {
-            let mut listeners = vec![listen(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?];
-            match listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))) {
-                Ok(listener) => listeners.push(listener),
-                // A host without IPv6 has all its addresses covered.
-                Err(error) if is_missing_family(&error) => (),
-                Err(error) => return Err(error),
-            }
-            Ok(listeners)
+            Ok(vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))])
         }
-        Host::Name(name) => (name.as_str(), port).to_socket_addrs()?.map(listen).collect(),
+        Host::Name(name) => Ok((name.as_str(), port).to_socket_addrs()?.collect()),
     }
+}
+
+/// Opens a socket on each of `addresses`, all that `address` stands for. A host without IPv6 has all its addresses covered by
+/// the others.
+pub(super) fn open_each<T>(
+    address: &Address,
+    addresses: Vec<SocketAddr>,
+    open: impl Fn(SocketAddr) -> io::Result<T>,
+) -> io::Result<Vec<T>> {
+    let mut opened = Vec::new();
+    for at in addresses {
+        match open(at) {
+            Ok(socket) => opened.push(socket),
+            Err(error) if address.host == Host::All && at.is_ipv6() && is_missing_family(&error) => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(opened)
+}
+
+/// Listens on `address`, at `default_port` if it names none. A host name can stand for several sockets.
+pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) -> io::Result<Vec<Listener>> {
+    let binding = address.binding.unwrap_or(options.binding_protocol());
+    open_each(address, resolve(address, default_port)?, |at| {
+        let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
+        prepare(&socket, at)?;
+        // Lets a restarted server take over the port while old connections linger.
+        socket.set_reuse_address(true)?;
+        socket.bind(&at.into())?;
+        socket.listen(options.listen_backlog)?;
+        Ok(Listener { socket: ListeningSocket::Tcp(TcpListener::from_std(socket.into())), binding })
+    })
+}
+
+/// What all sockets for the network have in common.
+pub(super) fn prepare(socket: &Socket, address: SocketAddr) -> io::Result<()> {
+    if address.is_ipv6() {
+        // So that `*` can have both families on one port.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)
 }
 
 fn is_missing_family(error: &io::Error) -> bool {
@@ -82,23 +133,9 @@ fn is_missing_family(error: &io::Error) -> bool {
     )
 }
 
-fn listen(address: SocketAddr) -> io::Result<Listener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    if address.is_ipv6() {
-        // So that `*` can have both families on one port.
-        socket.set_only_v6(true)?;
-    }
-    // Lets a restarted server take over the port while old connections linger.
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(Listener::Tcp(TcpListener::from_std(socket.into())))
-}
-
 /// Listens on a Unix socket at `path`. A socket left there by an earlier server is replaced. Ours stays behind in turn: on
 /// exit it might be a successor's already.
-pub(crate) fn bind_unix(path: &Path) -> io::Result<Listener> {
+pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Listener> {
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
         fs::remove_file(path)?;
     }
@@ -106,18 +143,22 @@ pub(crate) fn bind_unix(path: &Path) -> io::Result<Listener> {
     socket.set_nonblocking(true)?;
     socket.bind(&socket2::SockAddr::unix(path)?)?;
     // Before anybody can connect.
-    fs::set_permissions(path, Permissions::from_mode(UNIX_SOCKET_MODE))?;
-    socket.listen(BACKLOG)?;
-    Ok(Listener::Unix(UnixListener::from_std(OwnedFd::from(socket).into())))
+    fs::set_permissions(path, Permissions::from_mode(options.unix_mask))?;
+    socket.listen(options.listen_backlog)?;
+    let listener = UnixListener::from_std(OwnedFd::from(socket).into());
+    let socket = ListeningSocket::Unix(listener, path.to_string_lossy().into());
+    Ok(Listener { socket, binding: options.binding_protocol() })
 }
 
-/// Writes the ports of `listeners` to `path`, for whoever started us with a port of the kernel's choice. The file appears
+/// Writes the ports of the sockets to `path`, for whoever started us with a port of the kernel's choice. The file appears
 /// all at once.
-pub(crate) fn write_port_file(path: &Path, listeners: &[Listener]) -> io::Result<()> {
+pub(crate) fn write_port_file(path: &Path, tcp: &[SocketAddr], udp: &[SocketAddr]) -> io::Result<()> {
     let mut lines = String::new();
-    for address in listeners.iter().filter_map(Listener::tcp_address) {
-        let family = if address.is_ipv4() { "INET" } else { "INET6" };
-        writeln!(lines, "TCP {family}: {}", address.port()).expect("writing to a string does not fail");
+    for (transport, addresses) in [("TCP", tcp), ("UDP", udp)] {
+        for address in addresses {
+            let family = if address.is_ipv4() { "INET" } else { "INET6" };
+            writeln!(lines, "{transport} {family}: {}", address.port()).expect("writing to a string does not fail");
+        }
     }
     let mut draft = path.as_os_str().to_owned();
     draft.push(".lck");

@@ -110,14 +110,6 @@ fn quit_closes_after_the_answers_before_it() {
 }
 
 #[test]
-fn binary_clients_are_turned_away() {
-    let server = Running::start("-t 1");
-    let mut client = server.connect();
-    client.send([0x80, 0x0a]);
-    client.expect_close();
-}
-
-#[test]
 fn a_line_without_end_is_cut_off() {
     let server = Running::start("-t 1");
     let mut client = server.connect();

@@ -1,4 +1,4 @@
-//! What `stats` tells.
+//! What `stats` tells, as far as transcripts don't show it.
 
 use crate::harness::{Client, Running};
 use std::collections::HashMap;
@@ -17,20 +17,6 @@ fn stats(client: &mut Client, group: &str) -> Vec<(String, String)> {
 fn number(client: &mut Client, group: &str, name: &str) -> u64 {
     let stats: HashMap<String, String> = stats(client, group).into_iter().collect();
     stats[name].parse().unwrap()
-}
-
-#[test]
-fn names_come_in_memcacheds_order() {
-    let server = Running::start("-t 1");
-    let mut client = server.connect();
-    let names: Vec<String> = stats(&mut client, "").into_iter().map(|(name, _)| name).collect();
-    let wanted = "pid uptime time version pointer_size rusage_user rusage_system max_connections curr_connections \
-                  total_connections rejected_connections cmd_get cmd_set cmd_flush cmd_touch get_hits get_misses \
-                  get_expired get_flushed delete_misses delete_hits incr_misses incr_hits decr_misses decr_hits \
-                  cas_misses cas_hits cas_badval touch_hits touch_misses store_too_large store_no_memory bytes_read \
-                  bytes_written limit_maxbytes accepting_conns threads conn_yields hash_power_level hash_bytes \
-                  hash_is_expanding bytes curr_items total_items evictions";
-    assert_eq!(names, wanted.split_whitespace().collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Holding the conversation of a transcript with a server.
 
 use super::script::{self, Line, Piece, Step};
+use super::server::Server;
 use crate::harness::PATIENCE;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,33 +15,52 @@ const SPLIT: Duration = Duration::from_millis(30);
 /// How long nothing may arrive where a transcript demands silence.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// Replays a transcript and returns the number of expectations met.
+/// The connection of those who name none.
+const UNNAMED: &str = "";
+
+/// The socket for datagrams.
+const DATAGRAMS: &str = "@udp";
+
+/// Replays a transcript with a server of its own and returns the number of expectations met.
 ///
 /// # Panics
-/// If the server does not keep to it.
-pub fn play(text: &str, server: SocketAddr) -> usize {
-    let mut player = Player { server, connection: None, names: HashMap::new(), met: 0 };
-    for Line { number, step } in script::parse(text) {
+/// If the server does not keep to it, or does not end well.
+pub fn play(text: &str) -> usize {
+    let script = script::parse(text);
+    let server = Server::start(&script);
+    let mut player =
+        Player { server, connections: HashMap::new(), current: UNNAMED.into(), names: HashMap::new(), met: 0 };
+    for Line { number, step } in script.lines {
         if let Err(problem) = player.step(&step) {
             panic!("line {number}: {problem}");
         }
     }
+    drop(player.connections);
+    let status = player.server.stop();
+    assert!(status.success(), "{status}");
     player.met
 }
 
 type Verdict = Result<(), String>;
 
 struct Player {
-    server: SocketAddr,
-    connection: Option<Connection>,
+    server: Server,
+    connections: HashMap<String, Connection>,
+    /// The name of the connection in use.
+    current: String,
     names: HashMap<String, Vec<u8>>,
     met: usize,
 }
 
 struct Connection {
-    stream: TcpStream,
+    socket: Socket,
     received: Vec<u8>,
     at_end: bool,
+}
+
+enum Socket {
+    Stream(TcpStream),
+    Datagrams(UdpSocket),
 }
 
 /// How a text compares with what was received so far.
@@ -59,19 +79,41 @@ impl Player {
             Step::Sleep(seconds) => pause(Duration::from_secs_f64(*seconds)),
             Step::Silent => self.expect_silence(),
             Step::Closed => self.expect_close(),
-            Step::New | Step::Close => {
-                self.connection = None;
+            Step::New(name) => {
+                if name.is_none() {
+                    self.connections.remove(UNNAMED);
+                }
+                self.current = name.clone().unwrap_or_default();
                 Ok(())
             }
-            Step::Shutdown => {
-                let stream = &self.connection().stream;
-                stream.shutdown(Shutdown::Write).map_err(|error| error.to_string())
+            Step::Datagrams => {
+                self.current = DATAGRAMS.into();
+                let socket = Socket::datagrams(self.server.udp.expect("a UDP port"));
+                self.connections.insert(DATAGRAMS.into(), Connection { socket, received: Vec::new(), at_end: false });
+                Ok(())
+            }
+            Step::Close => {
+                self.connections.remove(&self.current);
+                Ok(())
+            }
+            Step::Shutdown => match &self.connection().socket {
+                Socket::Stream(stream) => stream.shutdown(Shutdown::Write).map_err(|error| error.to_string()),
+                Socket::Datagrams(_) => Err("datagrams cannot be half-closed".into()),
+            },
+            Step::Signal(name) => {
+                self.server.signal(name);
+                Ok(())
+            }
+            Step::Write(name, content) => {
+                self.server.write(name, content);
+                Ok(())
             }
         }
     }
 
     fn connection(&mut self) -> &mut Connection {
-        self.connection.get_or_insert_with(|| Connection::open(self.server))
+        let server = self.server.tcp;
+        self.connections.entry(self.current.clone()).or_insert_with(|| Connection::open(server))
     }
 
     fn send(&mut self, pieces: &[Piece]) -> Verdict {
@@ -81,7 +123,7 @@ impl Player {
             return Err(format!("{:?} was not expected", show(&connection.received)));
         }
         // The server may close before it has read everything; an expectation tells whether it should have.
-        let _ = connection.stream.write_all(&bytes);
+        let _ = connection.socket.send(&bytes);
         Ok(())
     }
 
@@ -115,7 +157,8 @@ impl Player {
     }
 
     fn expect_close(&mut self) -> Verdict {
-        let mut connection = self.connection.take().unwrap_or_else(|| Connection::open(self.server));
+        let mut connection =
+            self.connections.remove(&self.current).unwrap_or_else(|| Connection::open(self.server.tcp));
         connection.receive(Instant::now() + PATIENCE);
         if !connection.at_end || !connection.received.is_empty() {
             return Err(format!("{:?} instead of a close", show(&connection.received)));
@@ -130,30 +173,43 @@ impl Player {
             match piece {
                 Piece::Literal(literal) => bytes.extend_from_slice(literal),
                 Piece::Remembered(name) => bytes.extend_from_slice(&self.names[name]),
-                Piece::Number(_) => panic!("an open number cannot be sent"),
+                Piece::Number(_) | Piece::Any | Piece::Bytes(..) => panic!("what is open cannot be sent"),
             }
         }
         bytes
     }
 
-    /// Compares, and remembers the numbers of a complete match.
+    /// Compares, and remembers what is to be remembered of a complete match.
     fn compare(&mut self, pieces: &[Piece], received: &[u8]) -> Match {
         let mut found = HashMap::new();
         let mut rest = received;
-        for piece in pieces {
+        for (place, piece) in pieces.iter().enumerate() {
+            // What is open goes up to what follows it, which must be there to tell.
+            let behind = match pieces.get(place + 1) {
+                Some(Piece::Literal(literal)) => literal.as_slice(),
+                _ => b"",
+            };
+            let open = match piece {
+                Piece::Number(name) => {
+                    Some((rest.iter().take_while(|byte| byte.is_ascii_digit()).count(), 1, name.clone()))
+                }
+                Piece::Any => Some((length_before(behind, rest), 0, None)),
+                Piece::Bytes(count, name) => Some(((*count).min(rest.len()), *count, Some(name.clone()))),
+                Piece::Literal(_) | Piece::Remembered(_) => None,
+            };
+            if let Some((length, least, name)) = open {
+                if length < least || (length == rest.len() && !behind.is_empty()) {
+                    return if length == rest.len() { Match::Partial } else { Match::Different };
+                }
+                let (matched, behind) = rest.split_at(length);
+                found.insert(name.unwrap_or_default(), matched.to_vec());
+                rest = behind;
+                continue;
+            }
             let wanted: &[u8] = match piece {
                 Piece::Literal(literal) => literal,
                 Piece::Remembered(name) => found.get(name).or(self.names.get(name)).expect("remembered before"),
-                Piece::Number(name) => {
-                    let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-                    if length == 0 && !rest.is_empty() {
-                        return Match::Different;
-                    }
-                    let (digits, behind) = rest.split_at(length);
-                    found.insert(name.clone().unwrap_or_default(), digits.to_vec());
-                    rest = behind;
-                    continue;
-                }
+                _ => unreachable!("all others are open"),
             };
             let common = wanted.iter().zip(rest).take_while(|(one, other)| one == other).count();
             if common < wanted.len() {
@@ -166,19 +222,52 @@ impl Player {
     }
 }
 
+/// How much of the line that `rest` begins with stands before `behind`, or the part of that which belongs to the line.
+fn length_before(behind: &[u8], rest: &[u8]) -> usize {
+    let line = behind.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+    rest.windows(line.len().max(1)).position(|window| window == line).unwrap_or(rest.len())
+}
+
+impl Socket {
+    fn datagrams(server: SocketAddr) -> Socket {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(server).unwrap();
+        Socket::Datagrams(socket)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Socket::Stream(stream) => stream.write_all(bytes),
+            Socket::Datagrams(socket) => socket.send(bytes).map(drop),
+        }
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], wait: Duration) -> std::io::Result<usize> {
+        match self {
+            Socket::Stream(stream) => {
+                stream.set_read_timeout(Some(wait))?;
+                stream.read(buffer)
+            }
+            Socket::Datagrams(socket) => {
+                socket.set_read_timeout(Some(wait))?;
+                socket.recv(buffer)
+            }
+        }
+    }
+}
+
 impl Connection {
     fn open(server: SocketAddr) -> Connection {
         let stream = TcpStream::connect(server).expect("the server listens");
         stream.set_nodelay(true).unwrap();
-        Connection { stream, received: Vec::new(), at_end: false }
+        Connection { socket: Socket::Stream(stream), received: Vec::new(), at_end: false }
     }
 
     /// Waits until something arrives, the connection ends, or the deadline has passed.
     fn receive(&mut self, deadline: Instant) {
         let wait = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        self.stream.set_read_timeout(Some(wait)).unwrap();
         let mut buffer = [0; 1 << 16];
-        match self.stream.read(&mut buffer) {
+        match self.socket.receive(&mut buffer, wait) {
             Ok(0) => self.at_end = true,
             Ok(count) => self.received.extend_from_slice(&buffer[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => (),

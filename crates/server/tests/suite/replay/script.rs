@@ -7,7 +7,11 @@ pub enum Piece {
     Literal(Vec<u8>),
     /// Decimal digits, to be remembered under a name if there is one.
     Number(Option<String>),
-    /// The digits remembered under this name.
+    /// Anything but CR and LF.
+    Any,
+    /// So many bytes, to be remembered under a name.
+    Bytes(usize, String),
+    /// The bytes remembered under this name.
     Remembered(String),
 }
 
@@ -20,9 +24,26 @@ pub enum Step {
     Sleep(f64),
     Silent,
     Closed,
-    New,
+    New(Option<String>),
+    Datagrams,
     Close,
     Shutdown,
+    Signal(String),
+    Write(String, Vec<u8>),
+}
+
+/// A transcript.
+#[derive(Debug, Default)]
+pub struct Script {
+    /// What the server is to be started with.
+    pub args: String,
+    /// Environment variables: names and values.
+    pub env: Vec<(String, String)>,
+    /// Files to be there: names and contents.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Whether it needs a UDP port.
+    pub needs_udp: bool,
+    pub lines: Vec<Line>,
 }
 
 /// A step and the line where it begins.
@@ -32,9 +53,9 @@ pub struct Line {
     pub step: Step,
 }
 
-/// The steps of a transcript.
-pub fn parse(text: &str) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+/// Reads a transcript.
+pub fn parse(text: &str) -> Script {
+    let mut script = Script::default();
     let mut starts_group = true;
     for (index, text) in text.lines().enumerate() {
         if text.trim().is_empty() || text.starts_with('#') {
@@ -42,39 +63,89 @@ pub fn parse(text: &str) -> Vec<Line> {
             continue;
         }
         let number = index + 1;
-        let step = parse_line(text).unwrap_or_else(|| panic!("line {number}: cannot parse {text:?}"));
-        match (step, lines.last_mut().map(|line| &mut line.step)) {
-            (None, _) => (),
-            (Some(Step::Send(more)), Some(Step::Send(pieces))) if !starts_group => pieces.extend(more),
-            (Some(Step::Expect(more)), Some(Step::Expect(pieces))) if !starts_group => pieces.extend(more),
-            (Some(step), _) => lines.push(Line { number, step }),
+        let Some(step) = parse_line(text) else {
+            script.take_head(text).unwrap_or_else(|| panic!("line {number}: cannot parse {text:?}"));
+            continue;
+        };
+        match (step, script.lines.last_mut().map(|line| &mut line.step)) {
+            (Step::Send(more), Some(Step::Send(pieces))) if !starts_group => pieces.extend(more),
+            (Step::Expect(more), Some(Step::Expect(pieces))) if !starts_group => pieces.extend(more),
+            (step, _) => script.lines.push(Line { number, step }),
         }
         starts_group = false;
     }
-    lines
+    script
 }
 
-/// The step of a line, if it is one; none if it cannot be understood.
-fn parse_line(line: &str) -> Option<Option<Step>> {
-    let step = if let Some(text) = line.strip_prefix("> ") {
-        Step::Send(parse_text(text)?)
-    } else if let Some(text) = line.strip_prefix("< ") {
-        Step::Expect(parse_text(text)?)
-    } else {
-        let (word, argument) = line.strip_prefix('@')?.split_once(' ').unwrap_or((&line[1..], ""));
-        match (word, argument) {
-            ("needs", _) => return Some(None),
-            ("split", "") => Step::Split,
-            ("sleep", seconds) => Step::Sleep(seconds.parse().ok()?),
-            ("silent", "") => Step::Silent,
-            ("closed", "") => Step::Closed,
-            ("new", "") => Step::New,
-            ("close", "") => Step::Close,
-            ("shutdown", "") => Step::Shutdown,
+impl Script {
+    /// Takes a line of the head, if it is one.
+    fn take_head(&mut self, line: &str) -> Option<()> {
+        let (word, argument) = line.strip_prefix('@')?.split_once(' ')?;
+        match word {
+            "args" => self.args = argument.into(),
+            "needs" => self.needs_udp |= argument.contains("udp"),
+            "env" => self.env.push(argument.split_once('=').map(|(name, value)| (name.into(), value.into()))?),
+            "file" => self.files.push(parse_file(argument)?),
             _ => return None,
         }
-    };
-    Some(Some(step))
+        Some(())
+    }
+}
+
+/// A name and what it is to hold.
+fn parse_file(argument: &str) -> Option<(String, Vec<u8>)> {
+    let (name, text) = argument.split_once(' ')?;
+    match parse_text(text)?.as_slice() {
+        [Piece::Literal(bytes)] => Some((name.into(), bytes.clone())),
+        _ => None,
+    }
+}
+
+/// The step of a line; none if it is no step.
+fn parse_line(line: &str) -> Option<Step> {
+    if let Some(text) = line.strip_prefix("> ") {
+        return Some(Step::Send(parse_text(text)?));
+    } else if let Some(text) = line.strip_prefix("< ") {
+        return Some(Step::Expect(parse_text(text)?));
+    } else if let Some(text) = line.strip_prefix(">x ") {
+        return Some(Step::Send(parse_hex(text)?));
+    } else if let Some(text) = line.strip_prefix("<x ") {
+        return Some(Step::Expect(parse_hex(text)?));
+    }
+    let (word, argument) = line.strip_prefix('@')?.split_once(' ').unwrap_or((&line[1..], ""));
+    Some(match (word, argument) {
+        ("split", _) => Step::Split,
+        ("sleep", seconds) => Step::Sleep(seconds.parse().ok()?),
+        ("silent", "") => Step::Silent,
+        ("closed", "") => Step::Closed,
+        ("new", "") => Step::New(None),
+        ("new", name) => Step::New(Some(name.into())),
+        ("udp", "") => Step::Datagrams,
+        ("close", "") => Step::Close,
+        ("shutdown", "") => Step::Shutdown,
+        ("signal", name) => Step::Signal(name.into()),
+        ("write", file) => parse_file(file).map(|(name, bytes)| Step::Write(name, bytes))?,
+        _ => return None,
+    })
+}
+
+fn parse_hex(text: &str) -> Option<Vec<Piece>> {
+    let mut pieces = Vec::new();
+    let mut literal = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let length = if rest.starts_with('{') {
+            let end = rest.find('}')?;
+            pieces.extend([Piece::Literal(std::mem::take(&mut literal)), parse_placeholder(&rest[1..end])?]);
+            end + 1
+        } else {
+            literal.push(u8::from_str_radix(rest.get(..2)?, 16).ok()?);
+            2
+        };
+        rest = rest[length..].trim_start();
+    }
+    pieces.push(Piece::Literal(literal));
+    Some(pieces)
 }
 
 fn parse_text(text: &str) -> Option<Vec<Piece>> {
@@ -127,6 +198,10 @@ fn parse_placeholder(word: &str) -> Option<Piece> {
     }
     let mut parts = word.split(':');
     match (parts.next()?, parts.next(), parts.next()) {
+        ("any", None, None) => Some(Piece::Any),
+        (bytes, Some(name), None) if bytes.starts_with('b') => {
+            Some(Piece::Bytes(bytes[1..].parse().ok()?, name.into()))
+        }
         ("num", name, None) => Some(Piece::Number(name.map(Into::into))),
         ("rep", Some(unit), Some(times)) => Some(Piece::Literal(unit.repeat(times.parse().ok()?).into_bytes())),
         _ => None,
@@ -143,7 +218,7 @@ mod tests {
 
     #[test]
     fn groups_end_at_blank_lines() {
-        let lines = parse("> a\\r\\n\n> b\n\n> c\n@split\n> d\n");
+        let lines = parse("> a\\r\\n\n> b\n\n> c\n@split\n> d\n").lines;
         let steps: Vec<Step> = lines.into_iter().map(|line| line.step).collect();
         let send = |texts: &[&str]| Step::Send(texts.iter().map(|text| literal(text)).collect());
         assert_eq!(steps, [send(&["a\r\n", "b"]), send(&["c"]), Step::Split, send(&["d"])]);
@@ -151,7 +226,7 @@ mod tests {
 
     #[test]
     fn placeholders() {
-        let lines = parse("< a{rep:xy:2}{num}-{num:n} {=n}\\x20\n");
+        let lines = parse("< a{rep:xy:2}{num}-{num:n} {=n}\\x20\n").lines;
         let pieces = [
             literal("axyxy"),
             Piece::Number(None),
@@ -162,5 +237,16 @@ mod tests {
             literal(" "),
         ];
         assert_eq!(lines, [Line { number: 1, step: Step::Expect(pieces.into()) }]);
+    }
+
+    #[test]
+    fn hexadecimal_texts_and_heads() {
+        let script = parse("@args -A\n@file f a:b\\n\n@env A=b\n>x 80 0a01 {=u}\n> k\n<x {b8:u}\n");
+        assert_eq!((script.args.as_str(), script.files), ("-A", vec![("f".into(), b"a:b\n".to_vec())]));
+        assert_eq!(script.env, [("A".into(), "b".into())]);
+        let sent = vec![Piece::Literal(vec![0x80, 0x0a, 1]), Piece::Remembered("u".into()), literal(""), literal("k")];
+        let expected = vec![literal(""), Piece::Bytes(8, "u".into()), literal("")];
+        let steps: Vec<Step> = script.lines.into_iter().map(|line| line.step).collect();
+        assert_eq!(steps, [Step::Send(sent), Step::Expect(expected)]);
     }
 }

@@ -1,0 +1,107 @@
+//! The login in front of the text protocol: a `set` whose value is `user password`, and nothing else.
+//!
+//! What a stranger can make the server buffer is bounded by a line and the longest login.
+
+use memchr::memchr;
+
+use crate::decode::MAX_UNFINISHED_LINE;
+use crate::number;
+use crate::words::Words;
+
+/// The longest value of a login.
+const MAX_LOGIN: u32 = 16384;
+/// With fewer bytes a line is not yet looked at.
+const FEWEST_BYTES: usize = 4;
+/// A shorter line, its end included, cannot be a login.
+const MIN_LINE: usize = 6;
+const LINE_END: &[u8] = b"\r\n";
+
+/// Finds logins in the bytes of a connection that has not authenticated yet.
+#[derive(Clone, Debug, Default)]
+pub struct LoginDecoder {
+    /// How long the value is whose line was consumed.
+    pending: Option<usize>,
+}
+
+/// What a [`LoginDecoder`] made of its input. The caller drops the consumed bytes before the next call.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Login<'b> {
+    /// Somebody wants in.
+    Attempt {
+        /// Bytes done with.
+        consumed: usize,
+        /// Who.
+        user: &'b [u8],
+        /// With which password.
+        password: &'b [u8],
+    },
+    /// Something else was said, to be answered with this line.
+    Refuse {
+        /// Bytes done with.
+        consumed: usize,
+        /// The line.
+        reply: &'static [u8],
+    },
+    /// Nothing more can be done until further bytes have arrived.
+    Incomplete {
+        /// Bytes done with.
+        consumed: usize,
+    },
+    /// The connection is to be closed.
+    Close,
+}
+
+impl LoginDecoder {
+    /// Decodes what `input` begins with. Never panics, and allocates nothing.
+    #[must_use]
+    pub fn decode<'b>(&mut self, input: &'b [u8]) -> Login<'b> {
+        if let Some(length) = self.pending {
+            return self.value(input, 0, length);
+        }
+        if input.len() < FEWEST_BYTES {
+            return Login::Incomplete { consumed: 0 };
+        }
+        let line = match memchr(b'\n', input) {
+            None if input.len() > MAX_UNFINISHED_LINE => return Login::Close,
+            None => return Login::Incomplete { consumed: 0 },
+            Some(end) => end + 1,
+        };
+        if line < MIN_LINE {
+            return Login::Close;
+        }
+        match value_length(&input[..line]) {
+            None => Login::Refuse { consumed: line, reply: b"CLIENT_ERROR unauthenticated\r\n" },
+            Some(length) if length > MAX_LOGIN => {
+                Login::Refuse { consumed: line, reply: b"CLIENT_ERROR auth token too long\r\n" }
+            }
+            Some(length) => self.value(input, line, length as usize),
+        }
+    }
+
+    /// The value, of `length` bytes, begins at `start`.
+    fn value<'b>(&mut self, input: &'b [u8], start: usize, length: usize) -> Login<'b> {
+        let consumed = start + length + LINE_END.len();
+        let Some(block) = input.get(start..consumed) else {
+            self.pending = Some(length);
+            return Login::Incomplete { consumed: start };
+        };
+        self.pending = None;
+        let (value, end) = block.split_at(length);
+        let space = memchr(b' ', value);
+        match space {
+            _ if end != LINE_END => Login::Refuse { consumed, reply: b"CLIENT_ERROR bad command line termination\r\n" },
+            None => Login::Refuse { consumed, reply: b"CLIENT_ERROR bad authentication token format\r\n" },
+            Some(space) => Login::Attempt { consumed, user: &value[..space], password: &value[space + 1..] },
+        }
+    }
+}
+
+/// The length on a line `set KEY FLAGS EXPTIME LENGTH`, of which nothing else is looked at.
+fn value_length(line: &[u8]) -> Option<u32> {
+    let text = line.strip_suffix(b"\n").unwrap_or(line);
+    let mut words = Words::new(text.strip_suffix(b"\r").unwrap_or(text), 6);
+    if words.next()? != b"set" {
+        return None;
+    }
+    number::unsigned_32(words.nth(3)?)
+}

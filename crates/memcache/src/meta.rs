@@ -1,0 +1,225 @@
+//! The meta commands `mg`, `ms`, `md` and `ma`: a key, and flags of one letter each.
+//!
+//! The words of a line are looked at twice. [`Meta::flags`] checks them and collects what they ask for; whoever answers
+//! walks them once more ([`Meta::words`]), because what is returned comes in the order in which it was asked for.
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use crate::error::RequestError;
+use crate::number::{signed_32, unsigned_32, unsigned_64};
+use crate::words::{MAX_KEY, Words};
+
+/// The longest opaque token, its letter included.
+const MAX_OPAQUE: usize = 32;
+/// Words of a line, verb and key included.
+const MAX_WORDS: usize = 20;
+/// Padding is required; the bits that it makes superfluous are not looked at.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
+
+/// One of the four commands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MetaVerb {
+    /// `mg`
+    Get,
+    /// `ms`
+    Set,
+    /// `md`
+    Delete,
+    /// `ma`
+    Arithmetic,
+}
+
+/// A meta command, its flags still to be checked.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Meta<'b> {
+    /// What to do.
+    pub verb: MetaVerb,
+    /// The key as it stands on the line; see [`key`](Self::key).
+    pub sent_key: &'b [u8],
+    /// The value of a `ms`; empty for the others.
+    pub value: &'b [u8],
+    words: Words<'b>,
+}
+
+/// What the flags of a command ask for, as far as they carry a token. The others are asked for by [`has`](Self::has).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MetaFlags {
+    letters: u64,
+    /// `F`: client flags.
+    pub client_flags: Option<u32>,
+    /// `T`: the new expiry.
+    pub exptime: Option<i32>,
+    /// `N`: the expiry of an item to be created on a miss.
+    pub vivify: Option<i32>,
+    /// `R`: renew the item if it ends within this many seconds.
+    pub recache: Option<i32>,
+    /// `C`: the unique to compare with.
+    pub compare: Option<u64>,
+    /// `E`: the unique that the new item is to have.
+    pub unique: Option<u64>,
+    /// `D`: by how much to count.
+    pub delta: u64,
+    /// `J`: where to begin counting.
+    pub initial: u64,
+    /// `M`: the mode of `ms` and `ma`, in capitals: `S`, `E`, `A`, `P` or `R`, and `I` or `D`.
+    pub mode: u8,
+}
+
+impl MetaFlags {
+    /// Whether a flag of this letter was given.
+    pub fn has(&self, letter: u8) -> bool {
+        self.letters & bit(letter) != 0
+    }
+}
+
+impl<'b> Meta<'b> {
+    pub(crate) fn new(verb: MetaVerb, mut args: Words<'b>) -> Result<Self, RequestError> {
+        let sent_key = args.next().ok_or(RequestError::BadFormat)?;
+        Ok(Self { verb, sent_key, value: b"", words: args })
+    }
+
+    /// The length of the value, which stands behind the key of a `ms`.
+    pub(crate) fn take_length(&mut self) -> Option<&'b [u8]> {
+        self.words.next()
+    }
+
+    /// The flags as they stand on the line, letter and token.
+    pub fn words(&self) -> Words<'b> {
+        self.words.clone()
+    }
+
+    /// What is wrong with the line as a whole, so that not even its value is looked for.
+    pub(crate) fn check_line(&self) -> Result<(), RequestError> {
+        let in_front = if self.verb == MetaVerb::Set { 3 } else { 2 };
+        if self.words().count() + in_front > MAX_WORDS {
+            return Err(RequestError::TooManyFlags);
+        }
+        let is_flag = |word: &[u8]| matches!(word[0], b'A'..=b'z' | b'0'..=b'9');
+        if self.words().all(is_flag) { Ok(()) } else { Err(RequestError::BadFormat) }
+    }
+
+    /// Checks the flags.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with them, to be answered with [`RequestError::reply`].
+    pub fn flags(&self) -> Result<MetaFlags, RequestError> {
+        self.check_line()?;
+        if self.sent_key.len() > MAX_KEY {
+            return Err(self.as_this_verb_says_it(RequestError::BadFormat));
+        }
+        let mut flags = MetaFlags {
+            letters: 0,
+            client_flags: None,
+            exptime: None,
+            vivify: None,
+            recache: None,
+            compare: None,
+            unique: None,
+            delta: 1,
+            initial: 0,
+            mode: if self.verb == MetaVerb::Arithmetic { b'I' } else { b'S' },
+        };
+        for word in self.words() {
+            flags.take(word).map_err(|error| self.as_this_verb_says_it(error))?;
+        }
+        // Only now: what is wrong with any letter comes before what is wrong with these two.
+        for word in self.words() {
+            match word[0] {
+                b'O' if word.len() > MAX_OPAQUE => return Err(RequestError::OpaqueTooLong),
+                b'M' => self.take_mode(&word[1..], &mut flags)?,
+                _ => (),
+            }
+        }
+        Ok(flags)
+    }
+
+    fn take_mode(&self, token: &[u8], flags: &mut MetaFlags) -> Result<(), RequestError> {
+        flags.mode = match (self.verb, token) {
+            (MetaVerb::Set, &[mode @ (b'S' | b'E' | b'A' | b'P' | b'R'), ..]) => mode,
+            (MetaVerb::Arithmetic, [b'I' | b'+', ..]) => b'I',
+            (MetaVerb::Arithmetic, [b'D' | b'-', ..]) => b'D',
+            (MetaVerb::Set, _) => return Err(RequestError::InvalidSetMode),
+            (MetaVerb::Arithmetic, _) => return Err(RequestError::InvalidArithmeticMode),
+            _ => flags.mode,
+        };
+        Ok(())
+    }
+
+    /// The key that is meant: with the flag `b`, what the one on the line decodes to.
+    ///
+    /// # Errors
+    /// When it does not decode to a key.
+    pub fn key<'k>(&self, flags: &MetaFlags, room: &'k mut [u8; MAX_KEY]) -> Result<&'k [u8], RequestError>
+    where
+        'b: 'k,
+    {
+        if !flags.has(b'b') {
+            return Ok(self.sent_key);
+        }
+        decode_key(self.sent_key, room).ok_or(self.as_this_verb_says_it(RequestError::BadKeyEncoding))
+    }
+
+    /// `ma` has one error for all.
+    fn as_this_verb_says_it(&self, error: RequestError) -> RequestError {
+        match self.verb {
+            MetaVerb::Arithmetic => RequestError::InvalidOrDuplicateFlag,
+            _ => error,
+        }
+    }
+}
+
+impl MetaFlags {
+    fn take(&mut self, word: &[u8]) -> Result<(), RequestError> {
+        let (letter, token) = (word[0], &word[1..]);
+        if self.letters & bit(letter) != 0 {
+            return Err(RequestError::DuplicateFlag);
+        }
+        self.letters |= bit(letter);
+        match letter {
+            b'C' => self.compare = Some(unsigned_64(token).ok_or(RequestError::BadToken)?),
+            b'E' => self.unique = Some(unsigned_64(token).ok_or(RequestError::BadToken)?),
+            b'T' => self.exptime = Some(signed_32(token).ok_or(RequestError::BadToken)?),
+            b'N' => self.vivify = Some(signed_32(token).ok_or(RequestError::BadToken)?),
+            b'R' => self.recache = Some(signed_32(token).ok_or(RequestError::BadToken)?),
+            b'F' => self.client_flags = Some(unsigned_32(token).ok_or(RequestError::BadFormat)?),
+            b'D' => self.delta = unsigned_64(token).ok_or(RequestError::InvalidDeltaToken)?,
+            b'J' => self.initial = unsigned_64(token).ok_or(RequestError::InvalidInitialToken)?,
+            b'b' | b'c' | b'f' | b'h' | b'k' | b'l' | b'q' | b's' | b't' | b'u' | b'v' | b'x' => (),
+            b'I' | b'L' | b'M' | b'O' | b'P' => (),
+            _ => return Err(RequestError::InvalidFlag),
+        }
+        Ok(())
+    }
+}
+
+/// The place of a letter in a set; digits have none, because they are no flags.
+fn bit(letter: u8) -> u64 {
+    letter.checked_sub(b'A').map_or(0, |place| 1 << place)
+}
+
+/// The key that `text` stands for in base64; bytes that do not belong to the alphabet are skipped. None if it stands for no
+/// key.
+pub fn decode_key<'k>(text: &[u8], room: &'k mut [u8; MAX_KEY]) -> Option<&'k [u8]> {
+    let mut letters = [0; MAX_KEY];
+    let mut count = 0;
+    for &byte in text.iter().filter(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte)) {
+        *letters.get_mut(count)? = byte;
+        count += 1;
+    }
+    let length = BASE64.decode_slice(&letters[..count], room).ok()?;
+    (length > 0).then_some(&room[..length])
+}
+
+/// Appends `key` in base64.
+pub fn encode_key(out: &mut Vec<u8>, key: &[u8]) {
+    let start = out.len();
+    out.resize(start + key.len().div_ceil(3) * 4, 0);
+    BASE64.encode_slice(key, &mut out[start..]).expect("there is room for three bytes in four");
+}

@@ -1,0 +1,14 @@
+//! Keys in log lines and dumps, percent-encoded: letters, digits and `-._~` stand for themselves.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_encode};
+
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// `key` as log lines and dumps tell it.
+///
+/// ```
+/// assert_eq!(relativist_memcache::encode_percent(b"a/b\xff~").to_string(), "a%2Fb%FF~");
+/// ```
+pub fn encode_percent(key: &[u8]) -> PercentEncode<'_> {
+    percent_encode(key, ENCODED)
+}

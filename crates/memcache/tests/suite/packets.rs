@@ -1,0 +1,67 @@
+//! What a binary decoder makes of a whole stream, as owned values that can be compared; used by the tests and the fuzz target.
+
+use relativist_memcache::binary::{Decoded, Decoder, Opcode, Status};
+use relativist_memcache::{Limits, MAX_KEY};
+
+/// An owned [`Decoded`], less the bytes consumed and the waiting.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    Request { opcode: Opcode, is_quiet: bool, extras: Vec<u8>, key: Vec<u8>, value: Vec<u8> },
+    Reject { status: Status, closes: bool },
+    Invalidate { key: Vec<u8> },
+    Close,
+}
+
+/// What a fresh decoder makes of a stream that arrives in `pieces`. Asserts what holds for any input whatever.
+pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<Event> {
+    let mut decoder = Decoder::new(limits);
+    let (mut input, mut events) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        input.extend_from_slice(piece);
+        loop {
+            let (consumed, event) = match decoder.decode(&input, is_authenticated) {
+                Decoded::Request { consumed, request } => {
+                    assert!(
+                        request.key.len() <= MAX_KEY && request.value.len() <= limits.max_value,
+                        "a limit is not kept"
+                    );
+                    let (opcode, is_quiet) = (request.opcode, request.is_quiet);
+                    let [extras, key, value] = [request.extras, request.key, request.value].map(<[u8]>::to_vec);
+                    (consumed, Event::Request { opcode, is_quiet, extras, key, value })
+                }
+                Decoded::Reject { consumed, status, closes, .. } => (consumed, Event::Reject { status, closes }),
+                Decoded::Invalidate { consumed, key } => (consumed, Event::Invalidate { key: key.to_vec() }),
+                Decoded::Incomplete { consumed } => {
+                    assert!(consumed <= input.len(), "consumed more than there is");
+                    input.drain(..consumed);
+                    break;
+                }
+                Decoded::Close => {
+                    events.push(Event::Close);
+                    return events;
+                }
+            };
+            assert!((1..=input.len()).contains(&consumed), "no progress, or consumed more than there is");
+            input.drain(..consumed);
+            let ends = matches!(event, Event::Reject { closes: true, .. });
+            events.push(event);
+            if ends {
+                return events;
+            }
+        }
+    }
+    events
+}
+
+/// Spells a request.
+#[allow(dead_code, reason = "the fuzz target has no use for it")]
+pub fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8], unique: u64) -> Vec<u8> {
+    let body = extras.len() + key.len() + value.len();
+    let mut packet = vec![0x80, opcode];
+    packet.extend_from_slice(&(key.len() as u16).to_be_bytes());
+    packet.extend_from_slice(&[extras.len() as u8, 0, 0, 0]);
+    packet.extend_from_slice(&(body as u32).to_be_bytes());
+    packet.extend_from_slice(&0xdead_beef_u32.to_be_bytes());
+    packet.extend_from_slice(&unique.to_be_bytes());
+    [packet.as_slice(), extras, key, value].concat()
+}

@@ -1,0 +1,128 @@
+//! Commands about the server as a whole.
+
+use super::tuning::{BAD_CLASS, CRAWLER_DISABLED, Classes};
+use super::watch::Topic;
+use super::{Dump, Executor, Outcome, Session, Transport, answer};
+use crate::engine::Engine;
+use relativist_memcache::{Admin, Words, number, reply};
+
+/// Memory limits that a client may set, in MiB.
+const LEAST_MEMORY: u32 = 8;
+const MOST_MEMORY: u32 = 1_000_000_000;
+
+impl<E: Engine> Executor<'_, E> {
+    pub(super) fn admin(&self, session: &Session, verb: Admin, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let tuning = &self.service.tuning;
+        let text = match verb {
+            Admin::Shutdown => return self.shutdown(args, out),
+            Admin::MemoryLimit => return self.memory_limit(args, out),
+            Admin::Watch => return self.watch(session, args, out),
+            Admin::LruCrawler => return self.lru_crawler(args, out),
+            Admin::Slabs => tuning.slabs(args),
+            Admin::Lru => tuning.lru(args),
+            Admin::DebugTime if self.service.options.debug_time => self.debug_time(args),
+            Admin::DebugTime | Admin::RefreshCerts => "ERROR\r\n",
+        };
+        out.extend_from_slice(text.as_bytes());
+        Outcome::Done
+    }
+
+    fn shutdown(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        if !self.service.options.enable_shutdown {
+            out.extend_from_slice(b"SERVER_ERROR: shutdown not enabled\r\n");
+            return Outcome::Done;
+        }
+        match (args.next(), args.next()) {
+            (None | Some(b"graceful"), None) => Outcome::Shutdown,
+            _ => {
+                out.extend_from_slice(b"CLIENT_ERROR invalid shutdown mode\r\n");
+                Outcome::Done
+            }
+        }
+    }
+
+    fn memory_limit(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let limit = args.next().and_then(number::unsigned_32);
+        let noreply = args.last() == Some(b"noreply");
+        let reply: &[u8] = match limit {
+            None => reply::ERROR,
+            Some(..LEAST_MEMORY) => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
+            Some(mebibytes) if mebibytes > MOST_MEMORY => {
+                b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
+            }
+            Some(mebibytes) if self.service.engine.set_limit((mebibytes as usize) << 20) => reply::OK,
+            Some(_) => b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
+        };
+        answer(out, noreply, reply);
+        Outcome::Done
+    }
+
+    /// Makes the connection one that receives log lines.
+    fn watch(&self, session: &Session, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let topics = args.clone().map(Topic::from_name).try_fold(0, |topics, topic| Some(topics | topic? as u8));
+        let reply: &[u8] = if self.service.options.disable_watch || matches!(session.transport, Transport::Udp(_)) {
+            b"CLIENT_ERROR watch commands not allowed\r\n"
+        } else if !out.is_empty() {
+            b"ERROR cannot pipeline other commands before watch\r\n"
+        } else {
+            let default = if args.count() == 0 { Topic::Fetchers as u8 } else { 0 };
+            match topics.map(|topics| self.service.watch.subscribe(topics | default)) {
+                None => reply::ERROR,
+                Some(None) => b"WATCHER_TOO_MANY log watcher limit reached\r\n",
+                Some(Some(subscription)) => {
+                    out.extend_from_slice(reply::OK);
+                    return Outcome::Watching(subscription);
+                }
+            }
+        };
+        out.extend_from_slice(reply);
+        Outcome::Done
+    }
+
+    fn lru_crawler(&self, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let mut words = args.clone();
+        match words.next() {
+            Some(b"metadump") => self.begin_dump("metadump", Dump::meta(), words.next(), out),
+            Some(b"mgdump") => self.begin_dump("mgdump", Dump::commands(), words.next(), out),
+            _ => {
+                out.extend_from_slice(self.service.tuning.lru_crawler(args).as_bytes());
+                Outcome::Done
+            }
+        }
+    }
+
+    fn begin_dump(&self, name: &str, dump: Dump, classes: Option<&[u8]>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let problem = match classes.map(Classes::parse) {
+            _ if self.service.options.disable_dumping && name == "metadump" => "ERROR metadump not allowed\r\n",
+            _ if self.service.options.disable_dumping => "ERROR key dump not allowed\r\n",
+            None => "ERROR\r\n",
+            _ if !self.service.tuning.get().lru_crawler => CRAWLER_DISABLED,
+            _ if !out.is_empty() => {
+                out.extend_from_slice(format!("ERROR cannot pipeline other commands before {name}\r\n").as_bytes());
+                return Outcome::Done;
+            }
+            Some(None) => BAD_CLASS,
+            Some(Some(classes)) => {
+                out.extend_from_slice(reply::OK);
+                return self.dump(if classes == Classes::Ours { dump } else { dump.emptied() }, out);
+            }
+        };
+        out.extend_from_slice(problem.as_bytes());
+        Outcome::Done
+    }
+
+    /// `debugtime p` freezes the clock, `debugtime r` lets it go on, `debugtime N` moves it by N seconds.
+    fn debug_time(&self, mut args: Words<'_>) -> &'static str {
+        let ticker = &self.service.ticker;
+        match args.next().map(str::from_utf8) {
+            Some(Ok("p")) => ticker.freeze(),
+            Some(Ok("r")) => ticker.resume(),
+            Some(Ok(word)) => match word.parse() {
+                Ok(seconds) => ticker.jump(seconds),
+                Err(_) => return "ERROR\r\n",
+            },
+            _ => return "ERROR\r\n",
+        }
+        "OK\r\n"
+    }
+}

@@ -1,0 +1,293 @@
+//! The commands of the binary protocol.
+
+use super::observe::Stored;
+use super::statistics::Report;
+use super::{Executor, Outcome, Session, sasl};
+use crate::engine::{
+    Change, CountError, Direction, Engine, Expiry, Hit, Lookup, Marks, New, OutOfMemory, Present, Store, Value, apply,
+    parse,
+};
+use crate::options::PROTOCOL_VERSION;
+use relativist_memcache::Words;
+use relativist_memcache::binary::{Header, Opcode, Request, Status, reply};
+
+/// The expiry by which `increment` and `decrement` say that the item is not to be created.
+const DO_NOT_CREATE: u32 = u32::MAX;
+
+impl<E: Engine> Executor<'_, E> {
+    /// Executes a request of the binary protocol and appends the reply to `out`.
+    pub fn execute_binary(
+        &self,
+        session: &Session,
+        login: &mut sasl::Login,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Outcome<'static> {
+        match request.opcode {
+            Opcode::Get | Opcode::GetKey => self.binary_get(session, request, out),
+            Opcode::Touch | Opcode::GetAndTouch | Opcode::GetAndTouchKey => self.binary_touch(session, request, out),
+            Opcode::Set | Opcode::Add | Opcode::Replace | Opcode::Append | Opcode::Prepend => {
+                self.binary_store(session, request, out);
+            }
+            Opcode::Increment => self.binary_count(request, Direction::Up, out),
+            Opcode::Decrement => self.binary_count(request, Direction::Down, out),
+            Opcode::Delete => self.binary_delete(request, out),
+            Opcode::Flush => self.binary_flush(request, out),
+            Opcode::Noop => succeed(request, 0, out),
+            Opcode::Version => {
+                let version = PROTOCOL_VERSION.as_bytes();
+                reply::packet(out, &request.header, Status::Success, 0, [b"", b"", version]);
+            }
+            Opcode::Stat => self.binary_stat(request, out),
+            Opcode::SaslList | Opcode::SaslAuth | Opcode::SaslStep => self.sasl(login, request, out),
+            Opcode::Quit => {
+                succeed(request, 0, out);
+                return Outcome::Quit;
+            }
+        }
+        Outcome::Done
+    }
+
+    /// Answers a request that the decoder refused.
+    pub fn reject_binary(&self, header: &Header, status: Status, out: &mut Vec<u8>) {
+        if status == Status::TooLarge {
+            self.counters.cmd_set.bump();
+            self.counters.store_too_large.bump();
+        }
+        reply::failure(out, header, status);
+    }
+
+    fn binary_get(&self, session: &Session, request: &Request<'_>, out: &mut Vec<u8>) {
+        let mut size = 0;
+        let lookup = self.service.engine.get(request.key, |hit| {
+            size = hit.value.len();
+            let key = if request.opcode == Opcode::GetKey { request.key } else { b"" };
+            reply::value(out, &request.header, hit.flags, self.visible(hit.unique), key, hit.value);
+        });
+        self.count_get(lookup);
+        if self.is_observed {
+            self.observe_get(session, request.key, lookup, size);
+        }
+        if lookup != Lookup::Hit && !request.is_quiet {
+            miss(request, request.opcode == Opcode::GetKey, out);
+        }
+    }
+
+    fn binary_touch(&self, session: &Session, request: &Request<'_>, out: &mut Vec<u8>) {
+        let touch = |present: Present<'_>| {
+            let expiry = Some(Expiry::from_unsigned(request.extra_32(0), present.now));
+            (Change::Mark { expiry, add: Marks::FETCHED, is_access: true }, present.lookup)
+        };
+        let mut size = 0;
+        let show = |hit: Hit<'_>| {
+            size = hit.value.len();
+            let key = if request.opcode == Opcode::GetAndTouchKey { request.key } else { b"" };
+            let value = if request.opcode == Opcode::Touch { b"" } else { hit.value };
+            reply::value(out, &request.header, hit.flags, self.visible(hit.unique), key, value);
+        };
+        let lookup = self.service.engine.update(request.key, touch, show).unwrap_or(Lookup::Miss);
+        self.count_touch(lookup);
+        if self.is_observed {
+            self.observe_get(session, request.key, lookup, size);
+        }
+        if lookup != Lookup::Hit && !request.is_quiet {
+            miss(request, request.opcode == Opcode::GetAndTouchKey, out);
+        }
+    }
+
+    fn binary_store(&self, session: &Session, request: &Request<'_>, out: &mut Vec<u8>) {
+        self.counters.cmd_set.bump();
+        if self.is_too_large(request.key, request.value.len()) {
+            self.counters.store_too_large.bump();
+            if request.opcode == Opcode::Set {
+                self.service.engine.delete(request.key);
+            }
+            return reply::failure(out, &request.header, Status::TooLarge);
+        }
+        if self.is_observed {
+            self.observe_lookup(session, request.key);
+        }
+        // Without uniques there is nothing to compare with.
+        let compare = if self.service.options.disable_cas { 0 } else { request.header.unique };
+        let mut unique = 0;
+        let show = |hit: Hit<'_>| unique = self.visible(hit.unique);
+        let outcome = match request.opcode {
+            Opcode::Append | Opcode::Prepend => self.binary_join(request, compare, show),
+            _ => self.binary_put(request, compare, show),
+        };
+        let store = outcome.unwrap_or_else(|_| {
+            if request.opcode == Opcode::Set {
+                self.service.engine.delete(request.key);
+            }
+            Store::OutOfMemory
+        });
+        self.count_store(store, compare != 0);
+        if self.is_observed {
+            let command = name(request.opcode);
+            let stored = Stored { command, ttl: request.extra_32(4).into(), size: request.value.len() };
+            self.observe_store(session, request.key, store, stored);
+        }
+        let status = match store {
+            Store::Stored => return succeed(request, unique, out),
+            Store::Exists => Status::Exists,
+            Store::NotFound => Status::NotFound,
+            Store::NotStored => Status::NotStored,
+            Store::OutOfMemory => Status::OutOfMemory,
+        };
+        reply::failure(out, &request.header, status);
+    }
+
+    fn binary_put(
+        &self,
+        request: &Request<'_>,
+        compare: u64,
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<Store, OutOfMemory> {
+        let new = New {
+            expiry: Expiry::from_unsigned(request.extra_32(4), self.service.engine.now()),
+            ..New::plain(request.extra_32(0), Value::Whole(request.value))
+        };
+        let permit = |present: Present<'_>| {
+            let store = match (compare, request.opcode, present.item) {
+                (0, Opcode::Add, Some(_)) => Store::Exists,
+                (0, Opcode::Replace, None) => Store::NotFound,
+                (0, _, _) => Store::Stored,
+                (_, _, None) => Store::NotFound,
+                (unique, _, Some(item)) if unique != item.unique => Store::Exists,
+                _ => Store::Stored,
+            };
+            (store == Store::Stored, store)
+        };
+        self.service.engine.put(request.key, &new, permit, show)
+    }
+
+    fn binary_join(
+        &self,
+        request: &Request<'_>,
+        compare: u64,
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<Store, OutOfMemory> {
+        let value = match request.opcode {
+            Opcode::Append => Value::Appended(request.value),
+            _ => Value::Prepended(request.value),
+        };
+        let join = |present: Present<'_>| match present.item {
+            None => (Change::Keep, Store::NotStored),
+            Some(item) if compare != 0 && compare != item.unique => (Change::Keep, Store::Exists),
+            Some(item) if self.is_too_large(request.key, item.value.len() + request.value.len()) => {
+                (Change::Keep, Store::NotStored)
+            }
+            Some(item) => (Change::Put(item.joined(value)), Store::Stored),
+        };
+        self.service.engine.update(request.key, join, show)
+    }
+
+    fn binary_count(&self, request: &Request<'_>, direction: Direction, out: &mut Vec<u8>) {
+        let (delta, initial, exptime) = (request.extra_64(0), request.extra_64(8), request.extra_32(16));
+        let compare = request.header.unique;
+        let (mut number, mut unique) = (0, 0);
+        let step = |present: Present<'_>| match present.item {
+            None if exptime == DO_NOT_CREATE => (Change::Keep, Err(Status::NotFound)),
+            None => {
+                number = initial;
+                let expiry = Expiry::from_unsigned(exptime, present.now);
+                (Change::Put(New { expiry, ..New::plain(0, Value::Number(number)) }), Ok(true))
+            }
+            Some(item) if compare != 0 && compare != self.visible(item.unique) => (Change::Keep, Err(Status::Exists)),
+            Some(item) => match parse(item.value) {
+                None => (Change::Keep, Err(Status::NotANumber)),
+                Some(present) => {
+                    number = apply(direction, present, delta);
+                    (Change::Put(item.counted(number)), Ok(false))
+                }
+            },
+        };
+        let outcome = self.service.engine.update(request.key, step, |hit| unique = self.visible(hit.unique));
+        let outcome = outcome.unwrap_or(Err(Status::OutOfMemory));
+        self.count_arithmetic(
+            direction,
+            match outcome {
+                Ok(false) => Ok(()),
+                Ok(true) | Err(Status::NotFound) => Err(CountError::NotFound),
+                Err(Status::OutOfMemory) => Err(CountError::OutOfMemory),
+                Err(_) => Err(CountError::NotANumber),
+            },
+        );
+        match outcome {
+            Err(status) => reply::failure(out, &request.header, status),
+            Ok(_) if request.is_quiet => (),
+            Ok(_) => {
+                let body = [b"", b"", &number.to_be_bytes()[..]];
+                reply::packet(out, &request.header, Status::Success, unique, body);
+            }
+        }
+    }
+
+    fn binary_delete(&self, request: &Request<'_>, out: &mut Vec<u8>) {
+        let compare = request.header.unique;
+        let mut size = None;
+        let decide = |present: Present<'_>| match present.item {
+            None => (Change::Keep, Status::NotFound),
+            Some(item) if compare != 0 && compare != self.visible(item.unique) => (Change::Keep, Status::Exists),
+            Some(item) => {
+                size = Some(item.value.len());
+                (Change::Remove, Status::Success)
+            }
+        };
+        let status = self.service.engine.update(request.key, decide, |_| ()).unwrap_or(Status::NotFound);
+        self.count_delete(status != Status::NotFound);
+        if self.is_observed {
+            self.observe_delete(request.key, "delete", size);
+        }
+        match status {
+            Status::Success => succeed(request, 0, out),
+            failure => reply::failure(out, &request.header, failure),
+        }
+    }
+
+    fn binary_flush(&self, request: &Request<'_>, out: &mut Vec<u8>) {
+        self.counters.cmd_flush.bump();
+        if self.service.options.disable_flush_all {
+            return reply::failure(out, &request.header, Status::AuthFailure);
+        }
+        self.service.engine.flush(i32::try_from(request.extra_32(0)).unwrap_or(i32::MAX));
+        succeed(request, 0, out);
+    }
+
+    /// The key holds a group and its arguments, as on a line of text.
+    fn binary_stat(&self, request: &Request<'_>, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut report = Report::binary(out, request.header);
+        if !self.report(Words::new(request.key, usize::MAX), &mut report) {
+            out.truncate(start);
+            return reply::failure(out, &request.header, Status::NotFound);
+        }
+        reply::success(out, &request.header, 0);
+    }
+}
+
+/// A success, which quiet requests don't want to hear of.
+fn succeed(request: &Request<'_>, unique: u64, out: &mut Vec<u8>) {
+    if !request.is_quiet {
+        reply::success(out, &request.header, unique);
+    }
+}
+
+/// A miss, with the key instead of a text where hits tell it.
+fn miss(request: &Request<'_>, tells_key: bool, out: &mut Vec<u8>) {
+    if tells_key {
+        reply::packet(out, &request.header, Status::NotFound, 0, [b"", request.key, b""]);
+    } else {
+        reply::failure(out, &request.header, Status::NotFound);
+    }
+}
+
+fn name(opcode: Opcode) -> &'static str {
+    match opcode {
+        Opcode::Add => "add",
+        Opcode::Replace => "replace",
+        Opcode::Append => "append",
+        Opcode::Prepend => "prepend",
+        _ => "set",
+    }
+}

@@ -1,0 +1,249 @@
+//! The classic commands.
+
+use super::observe::Stored;
+use super::{Executor, Outcome, Session, answer};
+use crate::engine::{Content, CountError, Direction, Engine, Hit, Lookup, Mode, Store};
+use crate::stats::Counter;
+use relativist_memcache::{Arithmetic, StoreVerb, reply};
+
+/// The answer to `flush_all` with `-F`.
+pub(super) const FLUSH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
+
+/// What `get` and its relatives do with each key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Fetch {
+    /// The expiry that found items are given.
+    exptime: Option<i32>,
+    /// Whether the reply tells the unique.
+    with_unique: bool,
+}
+
+impl Fetch {
+    pub(super) fn get(with_unique: bool) -> Fetch {
+        Fetch { exptime: None, with_unique }
+    }
+
+    pub(super) fn get_and_touch(exptime: i32, with_unique: bool) -> Fetch {
+        Fetch { exptime: Some(exptime), with_unique }
+    }
+}
+
+impl<E: Engine> Executor<'_, E> {
+    /// Goes on with a paused fetch; `rest` is its command line from the next key on.
+    pub fn resume<'b>(&self, session: &Session, fetch: Fetch, rest: &'b [u8], out: &mut Vec<u8>) -> Outcome<'b> {
+        let text = rest.strip_suffix(b"\n").unwrap_or(rest);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let keys = text.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        self.fetch(session, fetch, keys, out)
+    }
+
+    /// Answers each key, until the output is full.
+    pub(super) fn fetch<'b>(
+        &self,
+        session: &Session,
+        fetch: Fetch,
+        keys: impl Iterator<Item = &'b [u8]>,
+        out: &mut Vec<u8>,
+    ) -> Outcome<'b> {
+        for next in keys {
+            if out.len() >= self.output_limit {
+                return Outcome::PausedFetch { fetch, next };
+            }
+            self.fetch_one(session, fetch, next, out);
+        }
+        out.extend_from_slice(reply::END);
+        Outcome::Done
+    }
+
+    fn fetch_one(&self, session: &Session, fetch: Fetch, key: &[u8], out: &mut Vec<u8>) {
+        let mut size = 0;
+        let visit = |hit: Hit<'_>| {
+            size = hit.value.len();
+            let unique = fetch.with_unique.then(|| self.visible(hit.unique));
+            reply::value(out, key, hit.flags, unique, hit.value);
+        };
+        let lookup = match fetch.exptime {
+            None => self.service.engine.get(key, visit),
+            Some(exptime) => self.service.engine.get_and_touch(key, exptime, visit),
+        };
+        match fetch.exptime {
+            None => self.count_get(lookup),
+            Some(_) => self.count_touch(lookup),
+        }
+        if self.is_observed {
+            self.observe_get(session, key, lookup, size);
+        }
+    }
+
+    pub(super) fn count_get(&self, lookup: Lookup) {
+        self.counters.cmd_get.bump();
+        self.count_lookup(lookup, &self.counters.get_hits, &self.counters.get_misses);
+    }
+
+    pub(super) fn count_touch(&self, lookup: Lookup) {
+        self.counters.cmd_touch.bump();
+        self.count_lookup(lookup, &self.counters.touch_hits, &self.counters.touch_misses);
+    }
+
+    fn count_lookup(&self, lookup: Lookup, hits: &Counter, misses: &Counter) {
+        match lookup {
+            Lookup::Hit => return hits.bump(),
+            Lookup::Miss => (),
+            Lookup::Expired => self.counters.get_expired.bump(),
+            Lookup::Flushed => self.counters.get_flushed.bump(),
+        }
+        misses.bump();
+    }
+
+    pub(super) fn store(&self, session: &Session, verb: StoreVerb, key: &[u8], content: Content<'_>) -> &'static [u8] {
+        self.counters.cmd_set.bump();
+        if self.is_too_large(key, content.value.len()) {
+            return self.refuse_too_large(verb, key);
+        }
+        if self.is_observed {
+            self.observe_lookup(session, key);
+        }
+        let store = match verb {
+            // Nothing has a unique then.
+            StoreVerb::Cas(_) if self.service.options.disable_cas => self.compare_without_uniques(key),
+            _ => self.service.engine.store(mode(verb), key, content),
+        };
+        self.count_store(store, matches!(verb, StoreVerb::Cas(_)));
+        if self.is_observed {
+            let (command, ttl) = (verb_name(verb), i64::from(content.exptime));
+            self.observe_store(session, key, store, Stored { command, ttl, size: content.value.len() });
+        }
+        match store {
+            Store::Stored => reply::STORED,
+            Store::NotStored => reply::NOT_STORED,
+            Store::Exists => reply::EXISTS,
+            Store::NotFound => reply::NOT_FOUND,
+            Store::OutOfMemory => reply::OUT_OF_MEMORY,
+        }
+    }
+
+    #[cold]
+    fn refuse_too_large(&self, verb: StoreVerb, key: &[u8]) -> &'static [u8] {
+        self.counters.store_too_large.bump();
+        if verb == StoreVerb::Set {
+            self.service.engine.delete(key);
+        }
+        reply::TOO_LARGE
+    }
+
+    fn compare_without_uniques(&self, key: &[u8]) -> Store {
+        match self.service.engine.peek(key, |_| ()) {
+            Lookup::Hit => Store::Exists,
+            _ => Store::NotFound,
+        }
+    }
+
+    /// Counts the outcome of a store; `compares` tells whether it depended on a unique.
+    pub(super) fn count_store(&self, store: Store, compares: bool) {
+        match store {
+            Store::Stored => self.counters.total_items.bump(),
+            Store::OutOfMemory => self.counters.store_no_memory.bump(),
+            _ => (),
+        }
+        if compares {
+            match store {
+                Store::Stored => self.counters.cas_hits.bump(),
+                Store::Exists => self.counters.cas_badval.bump(),
+                Store::NotFound => self.counters.cas_misses.bump(),
+                _ => (),
+            }
+        }
+    }
+
+    pub(super) fn count(&self, key: &[u8], op: Arithmetic, delta: u64, noreply: bool, out: &mut Vec<u8>) {
+        let direction = match op {
+            Arithmetic::Incr => Direction::Up,
+            Arithmetic::Decr => Direction::Down,
+        };
+        let count = self.service.engine.count(key, direction, delta);
+        self.count_arithmetic(direction, count.map(|_| ()));
+        match count {
+            Ok(number) if !noreply => reply::number(out, number),
+            Ok(_) => (),
+            Err(CountError::NotFound) => answer(out, noreply, reply::NOT_FOUND),
+            Err(CountError::NotANumber) => answer(out, noreply, reply::NON_NUMERIC),
+            Err(CountError::OutOfMemory) => answer(out, noreply, reply::OUT_OF_MEMORY),
+        }
+    }
+
+    pub(super) fn count_arithmetic(&self, direction: Direction, outcome: Result<(), CountError>) {
+        let (hits, misses) = match direction {
+            Direction::Up => (&self.counters.incr_hits, &self.counters.incr_misses),
+            Direction::Down => (&self.counters.decr_hits, &self.counters.decr_misses),
+        };
+        match outcome {
+            Ok(()) => hits.bump(),
+            Err(CountError::NotFound) => misses.bump(),
+            Err(CountError::NotANumber) => (),
+            Err(CountError::OutOfMemory) => self.counters.store_no_memory.bump(),
+        }
+    }
+
+    pub(super) fn delete(&self, key: &[u8]) -> &'static [u8] {
+        let size = self.is_observed.then(|| self.size_of(key)).flatten();
+        let is_deleted = self.service.engine.delete(key);
+        if self.is_observed {
+            self.observe_delete(key, "delete", size.filter(|_| is_deleted));
+        }
+        self.count_delete(is_deleted);
+        if is_deleted { reply::DELETED } else { reply::NOT_FOUND }
+    }
+
+    pub(super) fn count_delete(&self, is_deleted: bool) {
+        if is_deleted { self.counters.delete_hits.bump() } else { self.counters.delete_misses.bump() }
+    }
+
+    /// Bytes of the value under `key`.
+    fn size_of(&self, key: &[u8]) -> Option<usize> {
+        let mut size = None;
+        self.service.engine.peek(key, |hit| size = Some(hit.value.len()));
+        size
+    }
+
+    pub(super) fn touch(&self, key: &[u8], exptime: i32) -> &'static [u8] {
+        self.counters.cmd_touch.bump();
+        if self.service.engine.touch(key, exptime) {
+            self.counters.touch_hits.bump();
+            reply::TOUCHED
+        } else {
+            self.counters.touch_misses.bump();
+            reply::NOT_FOUND
+        }
+    }
+
+    pub(super) fn flush(&self, exptime: i32) -> &'static [u8] {
+        self.counters.cmd_flush.bump();
+        if self.service.options.disable_flush_all {
+            return FLUSH_NOT_ALLOWED;
+        }
+        self.service.engine.flush(exptime);
+        reply::OK
+    }
+}
+
+fn mode(verb: StoreVerb) -> Mode {
+    match verb {
+        StoreVerb::Set => Mode::Set,
+        StoreVerb::Add => Mode::Add,
+        StoreVerb::Replace => Mode::Replace,
+        StoreVerb::Append => Mode::Append,
+        StoreVerb::Prepend => Mode::Prepend,
+        StoreVerb::Cas(unique) => Mode::CompareUnique(unique),
+    }
+}
+
+fn verb_name(verb: StoreVerb) -> &'static str {
+    match verb {
+        StoreVerb::Set => "set",
+        StoreVerb::Add => "add",
+        StoreVerb::Replace => "replace",
+        StoreVerb::Append => "append",
+        StoreVerb::Prepend => "prepend",
+        StoreVerb::Cas(_) => "cas",
+    }
+}

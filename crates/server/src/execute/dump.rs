@@ -1,0 +1,116 @@
+//! Dumps of all keys: `lru_crawler metadump`, `lru_crawler mgdump` and `stats cachedump`; and `stats sizes`, which looks at all
+//! items, too. They go through the table piece by piece, as the client takes the output.
+
+use super::observe::CLASS;
+use super::{Executor, Outcome};
+use crate::engine::{Engine, Hit, Marks};
+use relativist_memcache::{encode_key, encode_percent, reply};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+/// Steps of the histogram of sizes.
+const SIZE_STEP: usize = 32;
+
+/// A dump that is going on.
+#[derive(Clone, Debug)]
+pub struct Dump {
+    format: Format,
+    cursor: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Format {
+    /// All that is known of each item.
+    Meta,
+    /// Commands that fetch each item.
+    Commands,
+    /// Key, size and expiry of so many items.
+    Cache { left: usize },
+    /// How many items are of each size.
+    Sizes(BTreeMap<usize, u64>),
+}
+
+impl Dump {
+    pub(super) fn meta() -> Dump {
+        Dump { format: Format::Meta, cursor: Some(0) }
+    }
+
+    pub(super) fn commands() -> Dump {
+        Dump { format: Format::Commands, cursor: Some(0) }
+    }
+
+    pub(super) fn cache(limit: usize) -> Dump {
+        Dump { format: Format::Cache { left: limit }, cursor: Some(0) }
+    }
+
+    pub(super) fn sizes() -> Dump {
+        Dump { format: Format::Sizes(BTreeMap::new()), cursor: Some(0) }
+    }
+
+    /// The same for a class without items.
+    pub(super) fn emptied(self) -> Dump {
+        Dump { cursor: None, ..self }
+    }
+}
+
+impl<E: Engine> Executor<'_, E> {
+    /// Goes on with a dump, until it is done or the output is full.
+    pub fn dump(&self, mut dump: Dump, out: &mut Vec<u8>) -> Outcome<'static> {
+        // What is not printed as it goes must not hold up the others for long.
+        let mut steps = 0;
+        while let Some(cursor) = dump.cursor {
+            if out.len() >= self.output_limit || steps == 1024 {
+                return Outcome::PausedDump(dump);
+            }
+            steps += 1;
+            let format = &mut dump.format;
+            let next = self.service.engine.scan(cursor, |hit| self.dump_item(format, &hit, out));
+            dump.cursor = next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }));
+        }
+        match dump.format {
+            Format::Meta | Format::Cache { .. } => out.extend_from_slice(reply::END),
+            Format::Commands => out.extend_from_slice(b"EN\r\n"),
+            Format::Sizes(sizes) => {
+                sizes.iter().for_each(|(size, count)| reply::stat(out, size, count));
+                out.extend_from_slice(reply::END);
+            }
+        }
+        Outcome::Done
+    }
+
+    fn dump_item(&self, format: &mut Format, hit: &Hit<'_>, out: &mut Vec<u8>) {
+        match format {
+            Format::Meta => {
+                let end = hit.ttl().map_or(-1, |ttl| i64::from(hit.now) + i64::from(ttl));
+                let accessed = hit.now.saturating_sub(hit.idle);
+                let fetched = if hit.marks.has(Marks::FETCHED) { "yes" } else { "no" };
+                let (key, unique) = (encode_percent(hit.key), self.visible(hit.unique));
+                let (size, flags) = (hit.size, hit.flags);
+                writeln!(
+                    out,
+                    "key={key} exp={end} la={accessed} cas={unique} fetch={fetched} cls={CLASS} size={size} flags={flags} "
+                )
+                .expect("writing to a Vec does not fail");
+            }
+            Format::Commands => {
+                out.extend_from_slice(b"mg ");
+                if hit.marks.has(Marks::ENCODED_KEY) {
+                    encode_key(out, hit.key);
+                    out.extend_from_slice(b" b");
+                } else {
+                    out.extend_from_slice(hit.key);
+                }
+                out.extend_from_slice(b"\r\n");
+            }
+            Format::Cache { left: 0 } => (),
+            Format::Cache { left } => {
+                *left -= 1;
+                let end = hit.ttl().map_or(0, |ttl| i64::from(hit.now) + i64::from(ttl));
+                out.extend_from_slice(b"ITEM ");
+                out.extend_from_slice(hit.key);
+                write!(out, " [{} b; {end} s]\r\n", hit.value.len()).expect("writing to a Vec does not fail");
+            }
+            Format::Sizes(sizes) => *sizes.entry(hit.size.next_multiple_of(SIZE_STEP)).or_default() += 1,
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! The meta commands.
+//!
+//! What is returned comes in the order in which the client asked for it, so the words of the command are walked while the
+//! reply is written. Three facts that nobody asks for come behind: `Z` (somebody else was told to renew the item), `X` (it is
+//! stale) and `W` (you are the one to renew it).
+//!
+//! To win, a client must be the first: that is decided under the key's lock. Fetching takes the lock only then, and to change
+//! the expiry; other `mg` are lookups.
+
+use super::observe::{CLASS, Stored};
+use super::{Executor, Session};
+use crate::engine::{
+    Change, CountError, Direction, Engine, Expiry, Hit, Lookup, Marks, New, Present, Store, Value, apply, parse,
+};
+use relativist_memcache::{Meta, MetaFlags, MetaVerb, RequestError, encode_key, reply};
+use std::cell::Cell;
+use std::io::Write as _;
+
+/// A command whose flags are checked and whose key is decoded.
+struct Request<'m, 'b> {
+    meta: &'m Meta<'b>,
+    flags: MetaFlags,
+    key: &'m [u8],
+}
+
+/// How a change ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ending {
+    Done,
+    NotFound,
+    NotStored,
+    Exists,
+    NotANumber,
+}
+
+impl Request<'_, '_> {
+    /// Marks of an item created by this command.
+    fn marks(&self) -> Marks {
+        if self.flags.has(b'b') { Marks::ENCODED_KEY } else { Marks::NONE }
+    }
+
+    /// The unique that a new item is to have; 0 asks for none in particular.
+    fn unique(&self) -> Option<u64> {
+        self.flags.unique.filter(|unique| *unique != 0)
+    }
+
+    /// Whether this command makes the client the one to renew `hit`. What `T` sets counts for an `R` behind it.
+    fn wins(&self, hit: &Hit<'_>) -> bool {
+        if hit.marks.has(Marks::WON) {
+            return false;
+        }
+        let mut ttl = hit.ttl();
+        let mut ends_soon = false;
+        for word in self.meta.words() {
+            match (word[0], self.flags.recache) {
+                (b'T', _) => ttl = self.new_ttl(hit.now),
+                (b'R', Some(limit)) => ends_soon |= ttl.is_some_and(|ttl| i64::from(ttl) < limit.into()),
+                _ => (),
+            }
+        }
+        ends_soon || hit.marks.has(Marks::STALE)
+    }
+
+    /// Seconds that `T` leaves, if it was given; none for ever.
+    fn new_ttl(&self, now: u32) -> Option<u32> {
+        let expiry = Expiry::from_protocol(self.flags.exptime?, now);
+        (expiry != Expiry::NEVER).then(|| expiry.to_bits().saturating_sub(now))
+    }
+
+    /// The code of a failure, with what is told then.
+    fn fail(&self, code: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(code);
+        for word in self.meta.words() {
+            match word[0] {
+                b'O' => append_word(out, word),
+                b'k' => append_key(out, self.key, self.flags.has(b'b')),
+                b'c' if self.meta.verb == MetaVerb::Set => out.extend_from_slice(b" c0"),
+                b's' if self.meta.verb == MetaVerb::Set => append_number(out, b's', self.meta.value.len() as u64),
+                _ => (),
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+impl<E: Engine> Executor<'_, E> {
+    pub(super) fn meta(&self, session: &Session, meta: &Meta<'_>, out: &mut Vec<u8>) {
+        let mut room = [0; _];
+        let checked = meta.flags().and_then(|flags| Ok((flags, meta.key(&flags, &mut room)?)));
+        match checked {
+            Err(error) => self.refuse_meta(error, out),
+            Ok((flags, key)) => {
+                let request = Request { meta, flags, key };
+                match meta.verb {
+                    MetaVerb::Get => self.meta_get(session, &request, out),
+                    MetaVerb::Set => self.meta_set(session, &request, out),
+                    MetaVerb::Delete => self.meta_delete(&request, out),
+                    MetaVerb::Arithmetic => self.meta_arithmetic(&request, out),
+                }
+            }
+        }
+    }
+
+    fn refuse_meta(&self, error: RequestError, out: &mut Vec<u8>) {
+        out.extend_from_slice(error.reply());
+    }
+
+    fn meta_get(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {
+        let (mut size, mut lookup, mut seen) = (0, None, None);
+        if request.flags.exptime.is_none() {
+            let visit = |hit: Hit<'_>| {
+                seen = Some((hit.idle, hit.marks));
+                if !request.wins(&hit) {
+                    size = hit.value.len();
+                    lookup = Some(Lookup::Hit);
+                    self.append_found(request, &hit, &hit, false, out);
+                }
+            };
+            let engine = &self.service.engine;
+            let found =
+                if request.flags.has(b'u') { engine.peek(request.key, visit) } else { engine.get(request.key, visit) };
+            if found != Lookup::Hit && request.flags.vivify.is_none() {
+                lookup = Some(found);
+            }
+        }
+        let lookup = lookup.unwrap_or_else(|| self.get_and_change(request, seen, &mut size, out));
+        if lookup != Lookup::Hit && request.flags.vivify.is_none() && !request.flags.has(b'q') {
+            request.fail(b"EN", out);
+        }
+        match request.flags.exptime {
+            None => self.count_get(lookup),
+            Some(_) => self.count_touch(lookup),
+        }
+        if self.is_observed {
+            self.observe_get(session, request.key, lookup, size);
+        }
+    }
+
+    /// An `mg` that sets the expiry, creates the item, or claims to renew it. `seen` is how long it was idle, and its marks,
+    /// if it was looked at already, which was an access.
+    fn get_and_change(
+        &self,
+        request: &Request<'_, '_>,
+        seen: Option<(u32, Marks)>,
+        size: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Lookup {
+        let flags = &request.flags;
+        // What `h`, `l` and a `t` in front of `T` tell is how the item was before.
+        let before: Cell<Option<(Hit<'static>, bool)>> = Cell::new(None);
+        let decide = |present: Present<'_>| {
+            let change = match (present.item, flags.vivify) {
+                (Some(hit), _) => {
+                    let wins = request.wins(&hit);
+                    let (idle, seen_marks) = seen.unwrap_or((hit.idle, hit.marks));
+                    let marks = hit.marks & (seen_marks | Marks::STALE | Marks::WON | Marks::ENCODED_KEY);
+                    before.set(Some((Hit { key: b"", value: b"", idle, marks, ..hit }, wins)));
+                    let is_access = !flags.has(b'u');
+                    let add = if wins { Marks::WON } else { Marks::NONE };
+                    let add = if is_access { add | Marks::FETCHED } else { add };
+                    let expiry = flags.exptime.map(|exptime| Expiry::from_protocol(exptime, present.now));
+                    Change::Mark { expiry, add, is_access }
+                }
+                (None, Some(exptime)) => Change::Put(New {
+                    expiry: Expiry::from_protocol(exptime, present.now),
+                    unique: request.unique(),
+                    marks: request.marks() | Marks::WON,
+                    ..New::plain(0, Value::Whole(b""))
+                }),
+                (None, None) => Change::Keep,
+            };
+            (change, present.lookup)
+        };
+        let lookup = self.service.engine.update(request.key, decide, |hit| {
+            *size = hit.value.len();
+            // An item that was not there before was created, and so won.
+            let (old, wins) = before.get().unwrap_or((Hit { marks: hit.marks & Marks::ENCODED_KEY, ..hit }, true));
+            let old = Hit { key: hit.key, value: hit.value, ..old };
+            self.append_found(request, &old, &hit, wins, out);
+        });
+        match lookup {
+            Ok(lookup) => lookup,
+            Err(_) => {
+                self.counters.store_no_memory.bump();
+                out.extend_from_slice(reply::OUT_OF_MEMORY);
+                Lookup::Miss
+            }
+        }
+    }
+
+    /// The reply to an `mg` that has found `old` and left `new`.
+    fn append_found(&self, request: &Request<'_, '_>, old: &Hit<'_>, new: &Hit<'_>, wins: bool, out: &mut Vec<u8>) {
+        let is_known = request.flags.compare == Some(self.visible(old.unique));
+        let tells_value = request.flags.has(b'v') && !is_known;
+        if tells_value {
+            out.reserve(new.value.len() + 128);
+            out.extend_from_slice(b"VA");
+            append_number(out, b' ', new.value.len() as u64);
+        } else {
+            out.extend_from_slice(b"HD");
+        }
+        let mut ttl = old.ttl();
+        for word in request.meta.words() {
+            match word[0] {
+                b'O' => append_word(out, word),
+                b'T' => ttl = new.ttl(),
+                b'c' => append_number(out, b'c', self.visible(new.unique)),
+                b'f' => append_number(out, b'f', new.flags.into()),
+                b'h' => append_number(out, b'h', old.marks.has(Marks::FETCHED).into()),
+                b'k' => append_key(out, new.key, new.marks.has(Marks::ENCODED_KEY)),
+                b'l' => append_number(out, b'l', old.idle.into()),
+                b's' => append_number(out, b's', new.value.len() as u64),
+                b't' => append_ttl(out, ttl),
+                _ => (),
+            }
+        }
+        let facts = [(old.marks.has(Marks::WON), b" Z"), (old.marks.has(Marks::STALE), b" X"), (wins, b" W")];
+        facts.iter().filter(|(is_so, _)| *is_so).for_each(|(_, fact)| out.extend_from_slice(*fact));
+        out.extend_from_slice(b"\r\n");
+        if tells_value {
+            out.extend_from_slice(new.value);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn meta_set(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {
+        self.counters.cmd_set.bump();
+        let Request { meta, flags, key } = request;
+        let mut stored = None;
+        let show = |hit: Hit<'_>| stored = Some((self.visible(hit.unique), hit.value.len()));
+        if self.is_too_large(key, meta.value.len()) {
+            self.counters.store_too_large.bump();
+            self.service.engine.delete(key);
+            return out.extend_from_slice(reply::TOO_LARGE);
+        }
+        if self.is_observed {
+            self.observe_lookup(session, key);
+        }
+        let ending = match flags.mode {
+            b'A' | b'P' => self.service.engine.update(key, |present| self.join_step(request, present), show),
+            _ if flags.has(b'I') && flags.compare.is_some() => {
+                self.service.engine.update(key, |present| self.invalidating_step(request, present), show)
+            }
+            _ => {
+                let new = self.new_item(request, self.service.engine.now());
+                self.service.engine.put(key, &new, |present| self.permits(request, present), show)
+            }
+        };
+        let store = match ending {
+            Ok(Ending::Done) => Store::Stored,
+            Ok(Ending::Exists) => Store::Exists,
+            Ok(Ending::NotFound) => Store::NotFound,
+            Ok(Ending::NotStored | Ending::NotANumber) => Store::NotStored,
+            Err(_) => {
+                self.service.engine.delete(key);
+                Store::OutOfMemory
+            }
+        };
+        self.count_store(store, flags.compare.is_some() && matches!(flags.mode, b'S' | b'R'));
+        if self.is_observed {
+            let ttl = flags.exptime.unwrap_or(0).into();
+            self.observe_store(session, key, store, Stored { command: "ms", ttl, size: meta.value.len() });
+        }
+        match store {
+            Store::Stored if flags.has(b'q') => (),
+            Store::Stored => append_stored(request, stored.unwrap_or_default(), out),
+            Store::Exists => request.fail(b"EX", out),
+            Store::NotFound => request.fail(b"NF", out),
+            Store::NotStored => request.fail(b"NS", out),
+            Store::OutOfMemory => out.extend_from_slice(reply::OUT_OF_MEMORY),
+        }
+    }
+
+    fn new_item<'b>(&self, request: &Request<'_, 'b>, now: u32) -> New<'b> {
+        let flags = &request.flags;
+        New {
+            flags: flags.client_flags.unwrap_or(0),
+            expiry: Expiry::from_protocol(flags.exptime.unwrap_or(0), now),
+            value: Value::Whole(request.meta.value),
+            unique: request.unique(),
+            marks: request.marks(),
+        }
+    }
+
+    /// Whether a `ms` in the modes set, add and replace is to store.
+    fn permits(&self, request: &Request<'_, '_>, present: Present<'_>) -> (bool, Ending) {
+        let ending = match (request.flags.mode, request.flags.compare, present.item) {
+            (b'E', _, Some(_)) | (b'R', None, None) => Ending::NotStored,
+            (b'E', _, None) | (_, None, _) => Ending::Done,
+            (_, Some(_), None) => Ending::NotFound,
+            (_, Some(unique), Some(item)) if unique == 0 || unique != self.visible(item.unique) => Ending::Exists,
+            (_, Some(_), Some(_)) => Ending::Done,
+        };
+        (ending == Ending::Done, ending)
+    }
+
+    /// A `ms` with `I` and `C`: who compares with an older unique stores all the same, but the item stays as it was to those
+    /// who care for its age: stale, with its ttl, and renewed by whom it was to be renewed.
+    fn invalidating_step<'b>(&self, request: &Request<'_, 'b>, present: Present<'_>) -> (Change<'b>, Ending) {
+        let new = self.new_item(request, present.now);
+        match (self.permits(request, present), present.item, request.flags.compare) {
+            ((true, ending), _, _) => (Change::Put(new), ending),
+            ((false, Ending::Exists), Some(item), Some(unique)) if unique < self.visible(item.unique) => {
+                let marks = new.marks | Marks::STALE | (item.marks & Marks::WON);
+                (Change::Put(New { expiry: item.expiry, marks, ..new }), Ending::Done)
+            }
+            ((false, ending), _, _) => (Change::Keep, ending),
+        }
+    }
+
+    /// A `ms` in the modes append and prepend.
+    fn join_step<'b>(&self, request: &Request<'_, 'b>, present: Present<'_>) -> (Change<'b>, Ending) {
+        let Request { meta, flags, key } = request;
+        let Some(item) = present.item else {
+            let Some(exptime) = flags.vivify else { return (Change::Keep, Ending::NotStored) };
+            let expiry = Expiry::from_protocol(exptime, present.now);
+            return (Change::Put(New { expiry, ..self.new_item(request, present.now) }), Ending::Done);
+        };
+        if flags.compare.is_some_and(|unique| unique != self.visible(item.unique)) {
+            return (Change::Keep, Ending::Exists);
+        }
+        if self.is_too_large(key, item.value.len() + meta.value.len()) {
+            return (Change::Keep, Ending::NotStored);
+        }
+        let value = if flags.mode == b'A' { Value::Appended(meta.value) } else { Value::Prepended(meta.value) };
+        (Change::Put(New { unique: request.unique(), ..item.joined(value) }), Ending::Done)
+    }
+
+    fn meta_delete(&self, request: &Request<'_, '_>, out: &mut Vec<u8>) {
+        let mut size = None;
+        let decide = |present: Present<'_>| {
+            let Some(item) = present.item else { return (Change::Keep, Ending::NotFound) };
+            if request.flags.compare.is_some_and(|unique| unique != self.visible(item.unique)) {
+                return (Change::Keep, Ending::Exists);
+            }
+            size = Some(item.value.len());
+            (delete_step(request, &item), Ending::Done)
+        };
+        let Ok(ending) = self.service.engine.update(request.key, decide, |_| ()) else {
+            self.counters.store_no_memory.bump();
+            self.service.engine.delete(request.key);
+            return out.extend_from_slice(reply::OUT_OF_MEMORY);
+        };
+        self.count_delete(ending != Ending::NotFound);
+        if self.is_observed {
+            self.observe_delete(request.key, "md", size);
+        }
+        match ending {
+            Ending::Done if request.flags.has(b'q') => (),
+            Ending::Done => request.fail(b"HD", out),
+            Ending::NotFound => request.fail(b"NF", out),
+            _ => request.fail(b"EX", out),
+        }
+    }
+
+    fn meta_arithmetic(&self, request: &Request<'_, '_>, out: &mut Vec<u8>) {
+        let flags = &request.flags;
+        let direction = if flags.mode == b'I' { Direction::Up } else { Direction::Down };
+        let (mut number, mut ttl_before, mut is_created) = (0, None, false);
+        let decide = |present: Present<'_>| {
+            let expiry = |exptime| Expiry::from_protocol(exptime, present.now);
+            let Some(item) = present.item else {
+                let Some(exptime) = flags.vivify else { return (Change::Keep, Ending::NotFound) };
+                (number, is_created) = (flags.initial, true);
+                let new = New {
+                    expiry: expiry(exptime),
+                    unique: request.unique(),
+                    marks: request.marks(),
+                    ..New::plain(0, Value::Number(number))
+                };
+                return (Change::Put(new), Ending::Done);
+            };
+            if flags.compare.is_some_and(|unique| unique != 0 && unique != self.visible(item.unique)) {
+                return (Change::Keep, Ending::Exists);
+            }
+            let Some(present) = parse(item.value) else { return (Change::Keep, Ending::NotANumber) };
+            (number, ttl_before, is_created) = (apply(direction, present, flags.delta), item.ttl(), false);
+            let new = New { unique: request.unique(), ..item.counted(number) };
+            (Change::Put(New { expiry: flags.exptime.map_or(new.expiry, expiry), ..new }), Ending::Done)
+        };
+        let mut after = None;
+        let show = |hit: Hit<'_>| after = Some((hit.ttl(), self.visible(hit.unique), hit.marks));
+        let outcome = self.service.engine.update(request.key, decide, show);
+        let counted = match outcome {
+            Ok(Ending::Done) if is_created => Err(CountError::NotFound),
+            Ok(Ending::NotFound) => Err(CountError::NotFound),
+            Ok(Ending::Done) => Ok(()),
+            Ok(_) => Err(CountError::NotANumber),
+            Err(full) => Err(full.into()),
+        };
+        self.count_arithmetic(direction, counted);
+        match outcome {
+            Err(_) => out.extend_from_slice(reply::OUT_OF_MEMORY),
+            Ok(Ending::NotANumber) => out.extend_from_slice(reply::NON_NUMERIC),
+            Ok(Ending::NotFound) => request.fail(b"NF", out),
+            Ok(Ending::Done) => {
+                if !flags.has(b'q')
+                    && let Some((ttl, unique, marks)) = after
+                {
+                    let ttl_before = if is_created { ttl } else { ttl_before };
+                    append_counted(request, number, [ttl_before, ttl], unique, marks, out);
+                }
+            }
+            Ok(_) => request.fail(b"EX", out),
+        }
+    }
+
+    pub(super) fn meta_debug(&self, key: &[u8], out: &mut Vec<u8>) {
+        self.counters.cmd_meta.bump();
+        let lookup = self.service.engine.peek(key, |hit| {
+            out.extend_from_slice(b"ME ");
+            if hit.marks.has(Marks::ENCODED_KEY) {
+                encode_key(out, key)
+            } else {
+                out.extend_from_slice(key)
+            }
+            let ttl = hit.ttl().map_or(-1, i64::from);
+            let fetched = if hit.marks.has(Marks::FETCHED) { "yes" } else { "no" };
+            let (idle, unique, size) = (hit.idle, self.visible(hit.unique), hit.size);
+            write!(out, " exp={ttl} la={idle} cas={unique} fetch={fetched} cls={CLASS} size={size}\r\n")
+                .expect("writing to a Vec does not fail");
+        });
+        if lookup != Lookup::Hit {
+            out.extend_from_slice(b"EN\r\n");
+        }
+    }
+}
+
+/// What a `md` that may go on does with the item.
+fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
+    let flags = &request.flags;
+    let (invalidates, empties) = (flags.has(b'I'), flags.has(b'x'));
+    if !invalidates && !empties {
+        return Change::Remove;
+    }
+    let new = if empties {
+        item.successor(Value::Whole(b""), Marks::ENCODED_KEY)
+    } else {
+        item.successor(Value::Kept, Marks::ENCODED_KEY | Marks::FETCHED)
+    };
+    let kept = if empties { Expiry::NEVER } else { item.expiry };
+    Change::Put(New {
+        flags: if empties { flags.client_flags.unwrap_or(0) } else { item.flags },
+        expiry: flags.exptime.map_or(kept, |exptime| Expiry::from_protocol(exptime, item.now)),
+        unique: request.unique(),
+        marks: if invalidates { new.marks | Marks::STALE } else { new.marks },
+        ..new
+    })
+}
+
+/// The reply to a `ms` that has stored an item with this unique and length.
+fn append_stored(request: &Request<'_, '_>, (unique, length): (u64, usize), out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HD");
+    for word in request.meta.words() {
+        match word[0] {
+            b'O' => append_word(out, word),
+            b'c' => append_number(out, b'c', unique),
+            b'k' => append_key(out, request.key, request.flags.has(b'b')),
+            b's' => append_number(out, b's', length as u64),
+            _ => (),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The reply to a `ma` that has stored `number`. `ttls` are those before and after.
+fn append_counted(
+    request: &Request<'_, '_>,
+    number: u64,
+    ttls: [Option<u32>; 2],
+    unique: u64,
+    marks: Marks,
+    out: &mut Vec<u8>,
+) {
+    let mut text = itoa::Buffer::new();
+    let text = text.format(number).as_bytes();
+    let tells_value = request.flags.has(b'v');
+    if tells_value {
+        out.extend_from_slice(b"VA");
+        append_number(out, b' ', text.len() as u64);
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    let mut ttl = ttls[0];
+    for word in request.meta.words() {
+        match word[0] {
+            b'O' => append_word(out, word),
+            b'T' => ttl = ttls[1],
+            b'c' => append_number(out, b'c', unique),
+            b'k' => append_key(out, request.key, marks.has(Marks::ENCODED_KEY)),
+            b't' => append_ttl(out, ttl),
+            _ => (),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    if tells_value {
+        out.extend_from_slice(text);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn append_word(out: &mut Vec<u8>, word: &[u8]) {
+    out.push(b' ');
+    out.extend_from_slice(word);
+}
+
+/// A space, the letter (unless that is a space, too) and the number.
+fn append_number(out: &mut Vec<u8>, letter: u8, number: u64) {
+    out.push(b' ');
+    if letter != b' ' {
+        out.push(letter);
+    }
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn append_ttl(out: &mut Vec<u8>, ttl: Option<u32>) {
+    match ttl {
+        Some(ttl) => append_number(out, b't', ttl.into()),
+        None => out.extend_from_slice(b" t-1"),
+    }
+}
+
+fn append_key(out: &mut Vec<u8>, key: &[u8], is_encoded: bool) {
+    out.extend_from_slice(b" k");
+    if is_encoded {
+        encode_key(out, key);
+        out.extend_from_slice(b" b");
+    } else {
+        out.extend_from_slice(key);
+    }
+}

@@ -1,0 +1,92 @@
+//! Telling those who watch, and the counts by prefix, what happened to an item. None of this is on the way of a command
+//! unless somebody has asked for it.
+
+use super::watch::Topic;
+use super::{Executor, Session};
+use crate::engine::{Engine, Lookup, Store};
+use relativist_memcache::encode_percent;
+
+/// The size class that log lines and dumps tell: there are none here, so all items are of the first.
+pub(super) const CLASS: u8 = 1;
+
+/// What is told of a store besides its key and outcome.
+pub(super) struct Stored {
+    pub(super) command: &'static str,
+    pub(super) ttl: i64,
+    pub(super) size: usize,
+}
+
+impl<E: Engine> Executor<'_, E> {
+    #[cold]
+    pub(super) fn observe_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
+        let is_hit = lookup == Lookup::Hit;
+        self.service.prefixes.count(key, |counts| {
+            counts.gets += 1;
+            counts.hits += u64::from(is_hit);
+        });
+        self.tell_get(session, key, lookup, size);
+    }
+
+    /// A store looks for what is there, and memcached tells of that as of any lookup.
+    #[cold]
+    pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) {
+        let mut size = 0;
+        let lookup = self.service.engine.peek(key, |hit| size = hit.value.len());
+        self.tell_get(session, key, lookup, size);
+    }
+
+    fn tell_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
+        let status = match lookup {
+            Lookup::Hit => "found",
+            Lookup::Miss => "not_found",
+            Lookup::Expired => "expired",
+            Lookup::Flushed => "flushed",
+        };
+        let class = if lookup == Lookup::Hit { CLASS } else { 0 };
+        self.tell(
+            Topic::Fetchers,
+            format_args!(
+                "type=item_get key={} status={status} clsid={class} cfd={} size={size}",
+                encode_percent(key),
+                session.id
+            ),
+        );
+    }
+
+    #[cold]
+    pub(super) fn observe_store(&self, session: &Session, key: &[u8], store: Store, stored: Stored) {
+        self.service.prefixes.count(key, |counts| counts.sets += 1);
+        let status = match store {
+            Store::Stored => "stored",
+            Store::NotStored => "not_stored",
+            Store::Exists => "exists",
+            Store::NotFound => "not_found",
+            Store::OutOfMemory => "no_memory",
+        };
+        let Stored { command, ttl, size } = stored;
+        self.tell(
+            Topic::Mutations,
+            format_args!(
+                "type=item_store key={} status={status} cmd={command} ttl={ttl} clsid={CLASS} cfd={} size={size}",
+                encode_percent(key),
+                session.id
+            ),
+        );
+    }
+
+    /// `size` is that of the item deleted, none if there was none.
+    #[cold]
+    pub(super) fn observe_delete(&self, key: &[u8], command: &str, size: Option<usize>) {
+        self.service.prefixes.count(key, |counts| counts.deletes += 1);
+        if let Some(size) = size {
+            self.tell(
+                Topic::Deletions,
+                format_args!("type=deleted key={} cmd={command} clsid={CLASS} size={size}", encode_percent(key)),
+            );
+        }
+    }
+
+    fn tell(&self, topic: Topic, line: std::fmt::Arguments<'_>) {
+        self.service.watch.tell(topic, line);
+    }
+}

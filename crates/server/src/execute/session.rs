@@ -1,0 +1,165 @@
+//! What is known of a connection, apart from its bytes.
+
+use slab::Slab;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How a client came here.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Transport {
+    /// By TCP, from there to here.
+    Tcp {
+        /// The client.
+        peer: SocketAddr,
+        /// The server.
+        local: SocketAddr,
+    },
+    /// By a Unix socket at this path.
+    Unix(Arc<str>),
+    /// By datagrams.
+    Udp(SocketAddr),
+}
+
+impl Transport {
+    /// Its name in log lines.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Transport::Tcp { .. } => "tcp",
+            Transport::Unix(_) => "local",
+            Transport::Udp(_) => "udp",
+        }
+    }
+
+    /// Where it was received, as `stats conns` tells it.
+    pub fn listener(&self) -> String {
+        match self {
+            Transport::Tcp { local, .. } => format!("tcp:{local}"),
+            Transport::Unix(path) => format!("unix:{path}"),
+            Transport::Udp(_) => "udp".into(),
+        }
+    }
+
+    /// The client's address in log lines.
+    pub fn peer(&self) -> (String, u16) {
+        match self {
+            Transport::Tcp { peer, .. } | Transport::Udp(peer) => (peer.ip().to_string(), peer.port()),
+            Transport::Unix(_) => ("null".into(), 0),
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    /// As `stats conns` tells it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Transport::Tcp { peer, .. } => write!(f, "tcp:{peer}"),
+            Transport::Unix(path) => write!(f, "unix:{path}"),
+            Transport::Udp(peer) => write!(f, "udp:{peer}"),
+        }
+    }
+}
+
+/// What a connection is doing, as `stats conns` tells it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum ConnectionState {
+    /// Waits for requests.
+    Reading,
+    /// Executes them.
+    Executing,
+    /// Waits for the client to take the answers.
+    Writing,
+    /// Receives log lines.
+    Watching,
+}
+
+/// One connection, as all threads may see it.
+#[derive(Debug)]
+pub struct Session {
+    /// The number by which statistics and log lines call it: its descriptor.
+    pub id: i32,
+    /// How it came.
+    pub transport: Transport,
+    state: AtomicU8,
+    heard: AtomicU32,
+}
+
+impl Session {
+    /// A session that begins at `now`.
+    pub fn new(id: i32, transport: Transport, now: u32) -> Session {
+        Session { id, transport, state: AtomicU8::new(ConnectionState::Reading as u8), heard: AtomicU32::new(now) }
+    }
+
+    /// Tells others what it does.
+    pub fn set_state(&self, state: ConnectionState) {
+        // Relaxed: stands for itself; only the connection's thread writes it.
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    /// The name of what it does.
+    pub fn state(&self) -> &'static str {
+        // Relaxed: as above.
+        match self.state.load(Ordering::Relaxed) {
+            state if state == ConnectionState::Reading as u8 => "conn_read",
+            state if state == ConnectionState::Executing as u8 => "conn_parse_cmd",
+            state if state == ConnectionState::Writing as u8 => "conn_mwrite",
+            _ => "conn_watch",
+        }
+    }
+
+    /// Notes that the client was heard of at `now`.
+    pub fn hear(&self, now: u32) {
+        // Relaxed: stands for itself.
+        self.heard.store(now, Ordering::Relaxed);
+    }
+
+    /// Seconds until `now` in which the client was not heard of.
+    pub fn silence(&self, now: u32) -> u32 {
+        // Relaxed: stands for itself.
+        now.saturating_sub(self.heard.load(Ordering::Relaxed))
+    }
+}
+
+/// All connections and listening sockets, for `stats conns`.
+#[derive(Debug, Default)]
+pub struct Connections {
+    sessions: Mutex<Slab<Arc<Session>>>,
+    listeners: Mutex<Vec<(i32, String)>>,
+}
+
+/// Keeps a session on the list.
+#[derive(Debug)]
+pub struct Listed {
+    place: usize,
+}
+
+impl Connections {
+    /// Puts a session on the list.
+    pub fn enter(&self, session: Arc<Session>) -> Listed {
+        Listed { place: lock(&self.sessions).insert(session) }
+    }
+
+    /// Takes a session off the list.
+    pub fn leave(&self, listed: Listed) {
+        lock(&self.sessions).remove(listed.place);
+    }
+
+    /// Puts a listening socket on the list: its descriptor and address.
+    pub fn add_listener(&self, id: i32, address: String) {
+        lock(&self.listeners).push((id, address));
+    }
+
+    pub(super) fn listeners(&self) -> Vec<(i32, String)> {
+        lock(&self.listeners).clone()
+    }
+
+    pub(super) fn sessions(&self) -> Vec<Arc<Session>> {
+        lock(&self.sessions).iter().map(|(_, session)| Arc::clone(session)).collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

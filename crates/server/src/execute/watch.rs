@@ -1,0 +1,206 @@
+//! `watch`: clients that receive a line for whatever happens.
+//!
+//! Nobody waits for a watcher. A line goes into the watcher's buffer if there is room, and is lost otherwise; the next one that
+//! fits tells how many were. While nobody watches, a command pays for one load of a word that is hardly ever written.
+
+use std::fmt;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Watchers at a time.
+const MOST_WATCHERS: usize = 20;
+
+/// What can be watched.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Topic {
+    /// Lookups.
+    Fetchers = 1,
+    /// Stores.
+    Mutations = 1 << 1,
+    /// Items that had to make room.
+    Evictions = 1 << 2,
+    /// Clients that come and go.
+    Connections = 1 << 3,
+    /// Items removed by clients.
+    Deletions = 1 << 4,
+    /// What the server does.
+    System = 1 << 5,
+    /// Commands as sent: accepted, but never told.
+    RawCommands = 1 << 6,
+}
+
+impl Topic {
+    /// The topic that a client calls by this name.
+    pub(super) fn from_name(name: &[u8]) -> Option<Topic> {
+        Some(match name {
+            b"fetchers" => Topic::Fetchers,
+            b"mutations" => Topic::Mutations,
+            b"evictions" => Topic::Evictions,
+            b"connevents" => Topic::Connections,
+            b"deletions" => Topic::Deletions,
+            b"sysevents" => Topic::System,
+            b"rawcmds" => Topic::RawCommands,
+            _ => return None,
+        })
+    }
+}
+
+/// All watchers.
+#[derive(Debug)]
+pub struct Watch {
+    /// Topics that somebody watches.
+    topics: AtomicU8,
+    watchers: Mutex<Vec<Arc<Subscription>>>,
+    line_number: AtomicU64,
+    buffer_size: usize,
+    sent: AtomicU64,
+    skipped: AtomicU64,
+}
+
+/// What one watcher is to receive.
+pub struct Subscription {
+    topics: u8,
+    lines: Mutex<Vec<u8>>,
+    lost: AtomicUsize,
+    /// Tells the thread of the watcher's connection that there is something.
+    wake: Mutex<Option<Box<dyn Fn() + Send>>>,
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("topics", &self.topics).finish_non_exhaustive()
+    }
+}
+
+impl Subscription {
+    /// Moves what has arrived to `out`.
+    pub fn take(&self, out: &mut Vec<u8>) {
+        out.append(&mut lock(&self.lines));
+    }
+
+    /// How to tell the watcher's thread that something has arrived.
+    pub fn set_wake(&self, wake: impl Fn() + Send + 'static) {
+        *lock(&self.wake) = Some(Box::new(wake));
+    }
+
+    /// True if the line went in, false if it was lost.
+    fn push(&self, line: &[u8], size: usize) -> bool {
+        let mut lines = lock(&self.lines);
+        if lines.len() + line.len() > size {
+            // Relaxed: written under the mutex.
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        // Relaxed: as above.
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            writeln!(lines, "skipped={lost}").expect("writing to a Vec does not fail");
+        }
+        let was_empty = lines.is_empty();
+        lines.extend_from_slice(line);
+        drop(lines);
+        if was_empty && let Some(wake) = &*lock(&self.wake) {
+            wake();
+        }
+        true
+    }
+}
+
+impl Watch {
+    /// Nobody watches yet; each watcher will have a buffer of `buffer_size` bytes.
+    pub fn new(buffer_size: usize) -> Watch {
+        Watch {
+            topics: AtomicU8::new(0),
+            watchers: Mutex::default(),
+            line_number: AtomicU64::new(1),
+            buffer_size,
+            sent: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether anybody watches anything.
+    pub fn is_watched(&self) -> bool {
+        // Relaxed: a line more or less when somebody comes is fine.
+        self.topics.load(Ordering::Relaxed) != 0
+    }
+
+    /// A new watcher; none if there are too many.
+    pub(super) fn subscribe(&self, topics: u8) -> Option<Arc<Subscription>> {
+        let mut watchers = lock(&self.watchers);
+        if watchers.len() >= MOST_WATCHERS {
+            return None;
+        }
+        let (lines, lost, wake) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
+        let watcher = Arc::new(Subscription { topics, lines, lost, wake });
+        watchers.push(Arc::clone(&watcher));
+        self.note_topics(&watchers);
+        Some(watcher)
+    }
+
+    /// A watcher has gone.
+    pub fn unsubscribe(&self, watcher: &Arc<Subscription>) {
+        let mut watchers = lock(&self.watchers);
+        watchers.retain(|other| !Arc::ptr_eq(watcher, other));
+        self.note_topics(&watchers);
+    }
+
+    fn note_topics(&self, watchers: &[Arc<Subscription>]) {
+        // Relaxed: as in `is_watched`.
+        self.topics.store(watchers.iter().fold(0, |all, watcher| all | watcher.topics), Ordering::Relaxed);
+    }
+
+    /// Tells those who watch `topic`.
+    pub fn tell(&self, topic: Topic, event: fmt::Arguments<'_>) {
+        // Relaxed: as in `is_watched`.
+        if self.topics.load(Ordering::Relaxed) & topic as u8 == 0 {
+            return;
+        }
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Relaxed (all): numbers that stand for themselves.
+        let number = self.line_number.fetch_add(1, Ordering::Relaxed);
+        let line = format!("ts={}.{:06} gid={number} {event}\n", time.as_secs(), time.subsec_micros());
+        for watcher in lock(&self.watchers).iter().filter(|watcher| watcher.topics & topic as u8 != 0) {
+            let count = if watcher.push(line.as_bytes(), self.buffer_size) { &self.sent } else { &self.skipped };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Watchers, lines sent and lines skipped.
+    pub(super) fn counts(&self) -> (usize, u64, u64) {
+        // Relaxed: numbers that stand for themselves.
+        (lock(&self.watchers).len(), self.sent.load(Ordering::Relaxed), self.skipped.load(Ordering::Relaxed))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_watcher_loses_lines_and_is_told() {
+        let watch = Watch::new(100);
+        let watcher = watch.subscribe(Topic::Fetchers as u8).unwrap();
+        let tell = || watch.tell(Topic::Fetchers, format_args!("{}", "x".repeat(50)));
+        watch.tell(Topic::Mutations, format_args!("not watched"));
+        tell();
+        tell();
+        tell();
+        let mut out = Vec::new();
+        watcher.take(&mut out);
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+        tell();
+        out.clear();
+        watcher.take(&mut out);
+        assert!(out.starts_with(b"skipped=2\n"));
+        watch.unsubscribe(&watcher);
+        assert!(!watch.is_watched());
+    }
+}

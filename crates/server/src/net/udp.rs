@@ -1,0 +1,231 @@
+//! Requests by datagram, all on one thread.
+//!
+//! Each datagram begins with eight bytes: the request's number, the datagram's place in the message, how many there are, and
+//! nothing. A request must fit into one. Its answers are sent as one message, of as many datagrams as it takes.
+
+use super::listener::{open_each, prepare, resolve};
+use crate::engine::Engine;
+use crate::execute::{Executor, Login, Outcome, Service, Session, Transport};
+use crate::log::Level;
+use crate::options::Address;
+use crate::stats::Counters;
+use crossbeam_utils::CachePadded;
+use mio::net::UdpSocket;
+use mio::{Events, Interest, Poll, Token, Waker};
+use relativist_memcache::{Decoded, Decoder, Protocol, binary};
+use socket2::{Domain, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes of the header of a datagram.
+const HEADER: usize = 8;
+
+/// The largest datagram sent, header included: it fits an Ethernet frame.
+const LARGEST_SENT: usize = 1400;
+
+/// The largest datagram there can be.
+const LARGEST_RECEIVED: usize = 1 << 16;
+
+/// An answer may get that long before one is refused: what is much longer would hardly arrive as a whole.
+const OUTPUT_LIMIT: usize = 1 << 20;
+
+/// Datagrams received from a socket before the others, and a stop, get their turn.
+const RECEIVED_IN_A_ROW: usize = 64;
+
+const EVENTS: usize = 16;
+const WAKER: Token = Token(usize::MAX);
+
+/// Opens sockets on `address`, at `default_port` if it names none.
+pub(crate) fn bind_udp(address: &Address, default_port: u16) -> io::Result<Vec<UdpSocket>> {
+    // A port of the address is TCP's.
+    let address = Address { port: None, ..address.clone() };
+    open_each(&address, resolve(&address, default_port)?, |at| {
+        let socket = Socket::new(Domain::for_address(at), Type::DGRAM, None)?;
+        prepare(&socket, at)?;
+        socket.bind(&at.into())?;
+        Ok(UdpSocket::from_std(socket.into()))
+    })
+}
+
+/// The sockets, and who answers what they receive.
+pub(crate) struct UdpServer<E> {
+    poll: Poll,
+    sockets: Vec<UdpSocket>,
+    service: Arc<Service<E>>,
+    counters: Arc<CachePadded<Counters>>,
+    is_stopped: Arc<AtomicBool>,
+    /// Shared with the handle: see the worker's.
+    _waker: Arc<Waker>,
+}
+
+/// Dropping it stops the server.
+pub(crate) struct UdpHandle {
+    is_stopped: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+impl Drop for UdpHandle {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `run`.
+        self.is_stopped.store(true, Ordering::Release);
+        // If the thread cannot be woken it is gone already.
+        let _ = self.waker.wake();
+    }
+}
+
+impl<E: Engine> UdpServer<E> {
+    /// A server that counts on the counters of `thread`, and its handle.
+    pub(crate) fn new(
+        service: Arc<Service<E>>,
+        thread: usize,
+        mut sockets: Vec<UdpSocket>,
+    ) -> io::Result<(UdpServer<E>, UdpHandle)> {
+        let poll = Poll::new()?;
+        for (index, socket) in sockets.iter_mut().enumerate() {
+            poll.registry().register(socket, Token(index), Interest::READABLE)?;
+        }
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let counters = service.counters.of_thread(thread);
+        let handle = UdpHandle { is_stopped: Arc::clone(&is_stopped), waker: Arc::clone(&waker) };
+        Ok((UdpServer { poll, sockets, service, counters, is_stopped, _waker: waker }, handle))
+    }
+
+    /// Answers until the handle is dropped.
+    ///
+    /// # Errors
+    /// When the kernel reports no more events.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut datagram = vec![0; LARGEST_RECEIVED];
+        let mut may_be_more = false;
+        // Acquire: pairs with the Release of the handle.
+        while !self.is_stopped.load(Ordering::Acquire) {
+            let timeout = may_be_more.then_some(std::time::Duration::ZERO);
+            match self.poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            may_be_more = false;
+            for socket in &self.sockets {
+                may_be_more |= self.serve_some(socket, &mut datagram);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers what has arrived, up to [`RECEIVED_IN_A_ROW`]. True if there may be more.
+    fn serve_some(&self, socket: &UdpSocket, datagram: &mut [u8]) -> bool {
+        for _ in 0..RECEIVED_IN_A_ROW {
+            match socket.recv_from(datagram) {
+                Ok((length, peer)) => self.serve(socket, &datagram[..length], peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                // A datagram sent earlier could not be delivered, for instance: no matter.
+                Err(error) => self.service.log.say(Level::Trouble, format_args!("cannot receive a datagram: {error}")),
+            }
+        }
+        true
+    }
+
+    fn serve(&self, socket: &UdpSocket, datagram: &[u8], peer: SocketAddr) {
+        self.counters.bytes_read.add(datagram.len() as u64);
+        let Some((header, requests)) = datagram.split_first_chunk::<HEADER>() else { return };
+        let [id_0, id_1, _, _, 0, 1, _, _] = *header else { return };
+        let session = Session::new(socket.as_raw_fd(), Transport::Udp(peer), self.service.ticker.clock().now());
+        let answer = self.answer(&session, requests);
+        let parts = answer.chunks(LARGEST_SENT - HEADER);
+        let Ok(count) = u16::try_from(parts.len()) else { return };
+        for (place, part) in (0..count).zip(parts) {
+            let ([place_0, place_1], [count_0, count_1]) = (place.to_be_bytes(), count.to_be_bytes());
+            let datagram = [&[id_0, id_1, place_0, place_1, count_0, count_1, 0, 0], part].concat();
+            // Datagrams may get lost anyway; whoever misses one asks again.
+            if let Ok(count) = socket.send_to(&datagram, peer) {
+                self.counters.bytes_written.add(count as u64);
+            }
+        }
+    }
+
+    /// The answers to all that `requests` holds.
+    fn answer(&self, session: &Session, requests: &[u8]) -> Vec<u8> {
+        let executor = Executor::new(&self.service, &self.counters, OUTPUT_LIMIT);
+        let mut out = Vec::new();
+        let is_whole = match requests.first().map(|first| Protocol::of_first_byte(*first)) {
+            None => true,
+            Some(Protocol::Text) => answer_text(&executor, session, requests, &mut out),
+            Some(Protocol::Binary) => answer_binary(&executor, session, requests, &mut out),
+        };
+        if is_whole { out } else { b"SERVER_ERROR the answer is too long for UDP\r\n".into() }
+    }
+}
+
+/// False if the answers are too long.
+fn answer_text<E: Engine>(
+    executor: &Executor<'_, E>,
+    session: &Session,
+    mut requests: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
+    let mut decoder = Decoder::new(executor.limits());
+    loop {
+        let consumed = match decoder.decode(requests) {
+            Decoded::Command { consumed, command } => match executor.execute(session, command, out) {
+                Outcome::Done => consumed,
+                Outcome::PausedFetch { .. } | Outcome::PausedDump(_) => return false,
+                // Nobody can watch by datagram, stop the server, or close what is no connection.
+                Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
+            },
+            Decoded::Reject { consumed, rejection } => {
+                executor.reject(&requests[..consumed], &rejection, out);
+                consumed
+            }
+            Decoded::Invalidate { consumed, key, is_base64 } => {
+                executor.invalidate(key, is_base64);
+                consumed
+            }
+            Decoded::Incomplete { .. } | Decoded::Close => return true,
+        };
+        if out.len() > OUTPUT_LIMIT {
+            return false;
+        }
+        requests = &requests[consumed..];
+    }
+}
+
+/// False if the answers are too long.
+fn answer_binary<E: Engine>(
+    executor: &Executor<'_, E>,
+    session: &Session,
+    mut requests: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
+    let mut decoder = binary::Decoder::new(executor.limits());
+    loop {
+        let consumed = match decoder.decode(requests, true) {
+            binary::Decoded::Request { consumed, request } => {
+                if matches!(executor.execute_binary(session, &mut Login::Done, &request, out), Outcome::Quit) {
+                    return true;
+                }
+                consumed
+            }
+            binary::Decoded::Reject { consumed, header, status, closes } => {
+                executor.reject_binary(&header, status, out);
+                if closes {
+                    return true;
+                }
+                consumed
+            }
+            binary::Decoded::Invalidate { consumed, key } => {
+                executor.invalidate(key, false);
+                consumed
+            }
+            binary::Decoded::Incomplete { .. } | binary::Decoded::Close => return true,
+        };
+        if out.len() > OUTPUT_LIMIT {
+            return false;
+        }
+        requests = &requests[consumed..];
+    }
+}

@@ -1,0 +1,135 @@
+//! Where to listen: the words of `-l`.
+
+use super::Binding;
+use std::fmt;
+use std::str::FromStr;
+
+/// Where to listen.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Address {
+    /// On which of the host's addresses.
+    pub host: Host,
+    /// At which port, if not the one of `-p`.
+    pub port: Option<u16>,
+    /// Which protocol to speak there, if not the one of `-B`.
+    pub binding: Option<Binding>,
+    /// Whether it was asked for TLS there.
+    pub wants_tls: bool,
+}
+
+impl Address {
+    /// The usual port and protocol there.
+    pub(super) fn of_host(host: Host) -> Address {
+        Address { host, port: None, binding: None, wants_tls: false }
+    }
+
+    /// Takes prefixes off `text`: `proto[NAME]:`, `tag[NAME]:` (which means nothing here), and those about TLS.
+    fn take_prefixes<'t>(&mut self, mut text: &'t str) -> Result<&'t str, String> {
+        loop {
+            text = if let Some(rest) =
+                text.strip_prefix("notls:").or(text.strip_prefix("btls:")).or(text.strip_prefix("mtls:"))
+            {
+                self.wants_tls = true;
+                rest
+            } else if let Some((name, rest)) = bracketed(text, "proto[") {
+                self.binding = Some(match name {
+                    "ascii" => Binding::Ascii,
+                    "binary" => Binding::Binary,
+                    "negotiating" | "auto" => Binding::Auto,
+                    _ => return Err(format!("{name:?} is not a protocol")),
+                });
+                rest
+            } else if let Some((name, rest)) = bracketed(text, "tag[") {
+                if !(1..=8).contains(&name.len()) {
+                    return Err("a tag has 1 to 8 characters".into());
+                }
+                rest
+            } else {
+                return Ok(text);
+            };
+        }
+    }
+}
+
+/// What stands in the brackets that `prefix` opens, and what follows them and a colon.
+fn bracketed<'t>(text: &'t str, prefix: &str) -> Option<(&'t str, &'t str)> {
+    text.strip_prefix(prefix)?.split_once("]:")
+}
+
+/// Which of the host's addresses to listen on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Host {
+    /// All of them.
+    All,
+    /// This address, or those of this name.
+    Name(String),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    /// From `*`, a name or an IP address, each with or without `:PORT`; an IPv6 address before a port stands in brackets.
+    /// Prefixes may come first.
+    fn from_str(text: &str) -> Result<Address, String> {
+        let mut address = Address::of_host(Host::All);
+        let text = address.take_prefixes(text)?;
+        let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
+            Some(None) => return Err("the bracket is not closed".into()),
+            Some(Some((host, ""))) => (host, None),
+            Some(Some((host, rest))) => (host, Some(rest.strip_prefix(':').ok_or("a colon must follow the bracket")?)),
+            None => match text.split_once(':') {
+                // More than one colon: an IPv6 address without a port.
+                Some((host, port)) if !port.contains(':') => (host, Some(port)),
+                _ => (text, None),
+            },
+        };
+        let host = match host {
+            "" => return Err("the host is missing".into()),
+            "*" => Host::All,
+            name => Host::Name(name.into()),
+        };
+        let port = port.map(|port| port.parse().map_err(|_| format!("{port:?} is not a port"))).transpose()?;
+        Ok(Address { host, port, ..address })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = match &self.host {
+            Host::All => "*",
+            Host::Name(name) => name,
+        };
+        match self.port {
+            Some(port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Some(port) => write!(f, "{host}:{port}"),
+            None => f.write_str(host),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for text in ["*", "*:1", "10.0.0.1", "10.0.0.1:11211", "::1", "[::1]:11211", "localhost", "localhost:1"] {
+            let address: Address = text.parse().expect(text);
+            assert_eq!(address.to_string(), text);
+        }
+        assert_eq!("[::1]".parse(), Ok(Address::of_host(Host::Name("::1".into()))));
+        for text in ["", ":1", "a:", "a:b", "a:65536", "[::1", "[::1]1", "[]:1"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn prefixes() {
+        let address: Address = "tag[edge]:proto[binary]:[::1]:11211".parse().unwrap();
+        assert_eq!((address.binding, address.port, address.wants_tls), (Some(Binding::Binary), Some(11211), false));
+        assert!("btls:proto[ascii]:*".parse::<Address>().unwrap().wants_tls);
+        for text in ["proto[x]:a", "tag[]:a", "tag[too-long-a-tag]:a"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+}

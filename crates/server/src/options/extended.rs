@@ -1,0 +1,167 @@
+//! The words of `-o`.
+
+use std::str::FromStr;
+
+/// What `-o` says. Most of it tunes what this server does not have: it is checked, told by `stats settings`, and has no effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extended {
+    /// Refuse connections beyond the limit with an error, instead of letting them wait.
+    pub maxconns_fast: bool,
+    /// Seconds of silence after which a TCP connection is closed; 0 for never.
+    pub idle_timeout: u32,
+    /// Offer the histogram of sizes.
+    pub track_sizes: bool,
+    /// Offer dumps of all keys.
+    pub lru_crawler: bool,
+    /// KiB that a watcher may be behind.
+    pub watcher_logbuf_size: u32,
+    /// Without effect, but for `stats`.
+    pub slab_reassign: bool,
+    /// Without effect, but for `stats`.
+    pub lru_maintainer: bool,
+    /// Without effect.
+    pub hashpower: u32,
+    /// Without effect.
+    pub hash_algorithm: String,
+    /// Without effect.
+    pub slab_automove: u32,
+    /// Without effect.
+    pub slab_automove_ratio: f64,
+    /// Without effect.
+    pub slab_automove_window: u32,
+    /// Without effect.
+    pub slab_automove_freeratio: f64,
+    /// Without effect.
+    pub slab_chunk_max: u32,
+    /// Without effect.
+    pub lru_crawler_sleep: u32,
+    /// Without effect.
+    pub lru_crawler_tocrawl: u32,
+    /// Without effect.
+    pub lru_segmented: bool,
+    /// Without effect.
+    pub hot_lru_pct: u32,
+    /// Without effect.
+    pub warm_lru_pct: u32,
+    /// Without effect.
+    pub hot_max_factor: f64,
+    /// Without effect.
+    pub warm_max_factor: f64,
+    /// Without effect.
+    pub temporary_ttl: Option<u32>,
+    /// Without effect.
+    pub tail_repair_time: u32,
+    /// Without effect.
+    pub worker_logbuf_size: u32,
+    /// Without effect.
+    pub read_buf_mem_limit: u32,
+}
+
+impl Default for Extended {
+    /// memcached's.
+    fn default() -> Extended {
+        Extended {
+            maxconns_fast: true,
+            idle_timeout: 0,
+            track_sizes: false,
+            lru_crawler: true,
+            watcher_logbuf_size: 256,
+            slab_reassign: true,
+            lru_maintainer: true,
+            hashpower: 16,
+            hash_algorithm: "murmur3".into(),
+            slab_automove: 1,
+            slab_automove_ratio: 0.8,
+            slab_automove_window: 10,
+            slab_automove_freeratio: 0.01,
+            slab_chunk_max: 512,
+            lru_crawler_sleep: 100,
+            lru_crawler_tocrawl: 0,
+            lru_segmented: true,
+            hot_lru_pct: 20,
+            warm_lru_pct: 40,
+            hot_max_factor: 0.2,
+            warm_max_factor: 2.0,
+            temporary_ttl: None,
+            tail_repair_time: 0,
+            worker_logbuf_size: 64,
+            read_buf_mem_limit: 0,
+        }
+    }
+}
+
+impl Extended {
+    /// Does what one word of `-o` says.
+    pub(super) fn apply(&mut self, word: &str) -> Result<(), String> {
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        let value = Value { name, text: value };
+        match name {
+            "maxconns_fast" => self.maxconns_fast = true,
+            "no_maxconns_fast" => self.maxconns_fast = false,
+            "idle_timeout" => self.idle_timeout = value.number(0..=u32::MAX)?,
+            "track_sizes" => self.track_sizes = true,
+            "lru_crawler" => self.lru_crawler = true,
+            "no_lru_crawler" => self.lru_crawler = false,
+            "watcher_logbuf_size" => self.watcher_logbuf_size = value.number(1..=1 << 20)?,
+            "slab_reassign" => self.slab_reassign = true,
+            "no_slab_reassign" => self.slab_reassign = false,
+            "lru_maintainer" => (self.lru_maintainer, self.lru_segmented) = (true, true),
+            "no_lru_maintainer" => (self.lru_maintainer, self.lru_segmented) = (false, false),
+            "hashpower" => self.hashpower = value.number(12..=32)?,
+            "hash_algorithm" => self.hash_algorithm = value.one_of(&["jenkins", "murmur3", "xxh3"])?,
+            "slab_automove" if value.text.is_none() => self.slab_automove = 1,
+            "slab_automove" => self.slab_automove = value.number(0..=2)?,
+            "no_slab_automove" => self.slab_automove = 0,
+            "slab_automove_ratio" => self.slab_automove_ratio = value.parse()?,
+            "slab_automove_window" => self.slab_automove_window = value.number(3..=u32::MAX)?,
+            "slab_automove_freeratio" => self.slab_automove_freeratio = value.parse()?,
+            "slab_chunk_max" => self.slab_chunk_max = value.number(1..=1 << 20)?,
+            "lru_crawler_sleep" => self.lru_crawler_sleep = value.number(0..=1_000_000)?,
+            "lru_crawler_tocrawl" => self.lru_crawler_tocrawl = value.number(0..=u32::MAX)?,
+            "hot_lru_pct" => self.hot_lru_pct = value.number(1..=80)?,
+            "warm_lru_pct" => self.warm_lru_pct = value.number(1..=80)?,
+            "hot_max_factor" => self.hot_max_factor = value.parse()?,
+            "warm_max_factor" => self.warm_max_factor = value.parse()?,
+            "temporary_ttl" => self.temporary_ttl = Some(value.number(0..=u32::MAX)?),
+            "tail_repair_time" => self.tail_repair_time = value.number(10..=u32::MAX)?,
+            "worker_logbuf_size" => self.worker_logbuf_size = value.number(1..=1 << 20)?,
+            "read_buf_mem_limit" => self.read_buf_mem_limit = value.number(1..=10_000)?,
+            "resp_obj_mem_limit" => drop(value.number(1..=u32::MAX)?),
+            "slab_sizes" => drop(value.given()?),
+            "no_hashexpand" | "inline_ascii_resp" | "no_inline_ascii_resp" | "modern" | "no_modern" => (),
+            "no_chunked_items" | "drop_privileges" | "no_drop_privileges" => (),
+            // Test tools start the reference's test build with it.
+            "relaxed_privileges" => (),
+            _ => return Err(format!("Illegal suboption \"{name}\"")),
+        }
+        Ok(())
+    }
+}
+
+/// What follows the name in a word.
+struct Value<'w> {
+    name: &'w str,
+    text: Option<&'w str>,
+}
+
+impl<'w> Value<'w> {
+    fn given(&self) -> Result<&'w str, String> {
+        self.text.filter(|text| !text.is_empty()).ok_or_else(|| format!("Missing {} argument", self.name))
+    }
+
+    fn parse<T: FromStr>(&self) -> Result<T, String> {
+        self.given()?.parse().map_err(|_| format!("could not parse argument to {}", self.name))
+    }
+
+    fn number(&self, range: std::ops::RangeInclusive<u32>) -> Result<u32, String> {
+        let number = self.parse()?;
+        let is_right = range.contains(&number);
+        let (least, most) = range.into_inner();
+        is_right.then_some(number).ok_or_else(|| format!("{} must be from {least} to {most}", self.name))
+    }
+
+    fn one_of(&self, words: &[&str]) -> Result<String, String> {
+        let given = self.given()?;
+        words.contains(&given).then(|| given.into()).ok_or_else(|| format!("Unknown {} option", self.name))
+    }
+}

@@ -1,0 +1,86 @@
+//! The program under test, started as a transcript wants it.
+
+use super::script::Script;
+use crate::harness::PATIENCE;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A running program; killed when dropped.
+pub struct Server {
+    process: Child,
+    directory: TempDir,
+    pub tcp: SocketAddr,
+    pub udp: Option<SocketAddr>,
+}
+
+impl Server {
+    pub fn start(script: &Script) -> Server {
+        let directory = TempDir::new().unwrap();
+        for (name, content) in &script.files {
+            fs::write(directory.path().join(name), content).unwrap();
+        }
+        let ports = directory.path().join("ports");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_relativistd"));
+        command.args(["-p", "-1", "-l", "127.0.0.1", "-u", "root", "--debug-time"]);
+        command.args(script.args.split_whitespace().map(|arg| fill(arg, &directory)));
+        if script.needs_udp {
+            command.args(["-U", "-1"]);
+        }
+        command.envs(script.env.iter().map(|(name, value)| (name, fill(value, &directory))));
+        command.env("MEMCACHED_PORT_FILENAME", &ports).stderr(Stdio::null());
+        let mut process = command.spawn().expect("the program starts");
+        let deadline = Instant::now() + PATIENCE;
+        let text = loop {
+            if let Ok(text) = fs::read_to_string(&ports) {
+                break text;
+            }
+            assert!(process.try_wait().unwrap().is_none(), "the program has ended");
+            assert!(Instant::now() < deadline, "no ports");
+            sleep(Duration::from_millis(5));
+        };
+        let port = |prefix: &str| {
+            let port = text.lines().find_map(|line| line.strip_prefix(prefix))?.parse().ok()?;
+            Some(SocketAddr::from(([127, 0, 0, 1], port)))
+        };
+        Server { process, directory, tcp: port("TCP INET: ").expect("a TCP port"), udp: port("UDP INET: ") }
+    }
+
+    pub fn write(&self, name: &str, content: &[u8]) {
+        fs::write(self.directory.path().join(name), content).unwrap();
+    }
+
+    pub fn signal(&self, name: &str) {
+        let signal: Signal = format!("SIG{name}").parse().expect("a signal");
+        kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
+    }
+
+    /// Stops the program, if it does not stop by itself, and tells how it ended.
+    pub fn stop(mut self) -> ExitStatus {
+        if self.process.try_wait().unwrap().is_none() {
+            // It may end this very moment.
+            let _ = kill(Pid::from_raw(self.process.id() as i32), Signal::SIGTERM);
+        }
+        self.process.wait().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn fill(text: &str, directory: &TempDir) -> String {
+    let path = directory.path().display().to_string();
+    match text.split_once("{file:").and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+        Some((before, (name, after))) => format!("{before}{path}/{name}{after}"),
+        None => text.replace("{dir}", &path),
+    }
+}

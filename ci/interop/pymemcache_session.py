@@ -1,17 +1,10 @@
 """A session with every command, by the client library pymemcache."""
 
-import sys
-
+from expect import BIG, PORT, check
 from pymemcache.client.base import Client, PooledClient
 from pymemcache.exceptions import MemcacheClientError, MemcacheServerError
 
-
-def check(found, wanted):
-    if found != wanted:
-        raise SystemExit(f"found {found!r}, wanted {wanted!r}")
-
-
-client = Client(("127.0.0.1", int(sys.argv[1])), default_noreply=False, timeout=10)
+client = Client(("127.0.0.1", PORT), default_noreply=False, timeout=10)
 check(client.flush_all(), True)
 check(client.version(), b"1.6.45")
 
@@ -48,9 +41,8 @@ check(client.get("gone"), None)
 check(client.delete("key"), True)
 check(client.delete("key"), False)
 
-big = bytes(range(256)) * 4000
-check(client.set("big", big), True)
-check(client.get("big"), big)
+check(client.set("big", BIG), True)
+check(client.get("big"), BIG)
 try:
     client.set("big", b"x" * (2 << 20))
     raise SystemExit("a value over the limit was stored")
@@ -64,7 +56,7 @@ check(client.delete_many([f"k{n}" for n in range(5000)]), True)
 check(client.get_many([f"k{n}" for n in range(5000)]), {})
 check(client.stats()[b"cmd_flush"], 1)
 
-pool = PooledClient(("127.0.0.1", int(sys.argv[1])), max_pool_size=4)
+pool = PooledClient(("127.0.0.1", PORT), max_pool_size=4)
 pool.set("pooled", "yes", noreply=False)
 check(pool.get("pooled"), b"yes")
 print("pymemcache: all as expected")

@@ -1,7 +1,10 @@
 //! The engine, under a clock set by hand and under many threads.
 
 use relativistd::clock::Clock;
-use relativistd::engine::{Content, CountError, Direction, Engine, Lookup, Mode, Relativistic, Store, TableStats};
+use relativistd::engine::{
+    Change, Content, CountError, Direction, Engine, Expiry, Hit, Lookup, Marks, Mode, New, Present, Relativistic,
+    Store, TableStats, Value,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -147,6 +150,78 @@ fn a_flush_parts_what_was_stored_in_the_same_second() {
     assert!(get(&engine, "after").is_some(), "a moment before the start flushes nothing");
     engine.flush(i32::try_from(NOW + 5).unwrap());
     assert_eq!(get(&engine, "after"), None);
+}
+
+fn marks(engine: &Relativistic, key: &str) -> Marks {
+    let mut marks = Marks::NONE;
+    engine.peek(key.as_bytes(), |hit| marks = hit.marks);
+    marks
+}
+
+#[test]
+fn only_fetching_leaves_a_mark() {
+    let (engine, _) = engine();
+    store(&engine, Mode::Set, "k", "v");
+    assert_eq!((marks(&engine, "k"), marks(&engine, "k")), (Marks::NONE, Marks::NONE));
+    get(&engine, "k");
+    assert_eq!(marks(&engine, "k"), Marks::FETCHED);
+    store(&engine, Mode::Append, "k", "w");
+    assert_eq!(marks(&engine, "k"), Marks::NONE, "it is another item now");
+}
+
+#[test]
+fn an_update_decides_and_shows_what_is_left() {
+    let (engine, _) = engine();
+    let put = |value| Change::Put(New { flags: 5, marks: Marks::STALE, ..New::plain(0, value) });
+    let mut shown = None;
+    let mut show = |hit: Hit<'_>| shown = Some((hit.flags, hit.value.to_vec(), hit.ttl(), hit.marks));
+    let present = |present: Present<'_>| present.item.is_some();
+    assert_eq!(engine.update(b"k", |it| (Change::Keep, present(it)), |_| panic!("shown")), Ok(false));
+    assert_eq!(engine.update(b"k", |it| (put(Value::Number(7)), present(it)), &mut show), Ok(false));
+    assert_eq!(engine.update(b"k", |it| (put(Value::Appended(b"8")), present(it)), &mut show), Ok(true));
+    let mark = |it: Present<'_>| {
+        let expiry = Some(Expiry::from_protocol(9, it.now));
+        (Change::Mark { expiry, add: Marks::WON, is_access: false }, present(it))
+    };
+    assert_eq!(engine.update(b"k", mark, &mut show), Ok(true));
+    assert_eq!(shown, Some((5, b"78".to_vec(), Some(9), Marks::STALE | Marks::WON)));
+    assert_eq!(engine.update(b"k", |it| (Change::Remove, present(it)), |_| panic!("shown")), Ok(true));
+    assert_eq!(engine.usage().items, 0);
+}
+
+#[test]
+fn a_given_unique_is_told_and_does_not_confuse_a_flush() {
+    let (engine, _) = engine();
+    let put = |unique| {
+        let new = New { unique: Some(unique), ..New::plain(0, Value::Whole(b"v")) };
+        engine.put(b"k", &new, |_| (true, ()), |hit| assert_eq!(hit.unique, unique)).unwrap();
+    };
+    put(u64::MAX);
+    assert_eq!(unique(&engine, "k"), u64::MAX);
+    engine.flush(0);
+    assert_eq!(engine.get(b"k", |_| panic!("shown")), Lookup::Flushed, "stored before, however large its unique");
+    put(1);
+    assert_eq!(unique(&engine, "k"), 1, "stored after, however small its unique");
+    store(&engine, Mode::Append, "k", "w");
+    assert!(unique(&engine, "k") > 1, "a new one is drawn");
+}
+
+#[test]
+fn a_scan_shows_every_item_once() {
+    let (engine, clock) = engine();
+    let mut wanted: Vec<String> = (0..5_000).map(|index| format!("key{index:04}")).collect();
+    for key in &wanted {
+        store(&engine, Mode::Set, key, "v");
+    }
+    store_until(&engine, Mode::Set, "gone", "v", 1);
+    clock.set(NOW + 1);
+    let (mut cursor, mut seen) = (Some(0), Vec::new());
+    while let Some(from) = cursor {
+        cursor = engine.scan(from, |hit| seen.push(String::from_utf8(hit.key.to_vec()).unwrap()));
+    }
+    seen.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(seen, wanted);
 }
 
 /// A value that tells its key and version, in a length that depends on both, so that a mixture of two is noticed.

@@ -94,6 +94,10 @@ fn mistakes_get_a_message_and_memcacheds_exit_status() {
         ("-t 0", 1, "0"),
         ("-l [::1", 1, "bracket"),
         ("-p 0", 64, "nothing to listen on"),
+        ("-o nonsense=1", 1, "Illegal suboption \"nonsense\""),
+        ("-o hashpower", 1, "Missing hashpower argument"),
+        ("-I 2k -m 1 -Z", 64, "TLS"),
+        ("-Y /nonexistent/users", 71, "/nonexistent/users"),
         ("-p -1 -l 192.0.2.1", 71, "192.0.2.1"),
         ("-s /nonexistent/socket", 71, "/nonexistent/socket"),
     ] {
@@ -122,7 +126,7 @@ fn a_taken_port_is_an_error() {
 
 #[test]
 fn signals_end_it_cleanly() {
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ports");
         let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &file));
@@ -163,6 +167,28 @@ fn a_unix_socket_replaces_a_stale_one_and_is_private() {
         assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
         assert!(path.exists(), "left behind, as by memcached");
     }
+}
+
+#[test]
+fn a_daemon_serves_when_its_starter_returns_and_takes_its_pid_file_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, pid_file) = (folder.path().join("ports"), folder.path().join("pid"));
+    let mut command = program();
+    command.args(["-d", "-p", "-1", "-P"]).arg(&pid_file).env("MEMCACHED_PORT_FILENAME", &file);
+    let output = command.output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(0));
+    let pid = fs::read_to_string(&pid_file).unwrap().trim().parse().map(Pid::from_raw).unwrap();
+    ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
+    poll("end of the daemon", || (!pid_file.exists()).then_some(()));
+}
+
+#[test]
+fn a_daemon_that_cannot_serve_tells_its_starter() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let output = run(&format!("-d -p {}", taken.local_addr().unwrap().port()));
+    assert_eq!(output.status.code(), Some(71));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("cannot listen"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::harness::{Client, Running};
 use std::fmt::Write as _;
+use std::io::BufRead as _;
 use std::net::Shutdown;
 use std::thread;
 
@@ -136,6 +137,85 @@ fn connections_beyond_the_limit_are_refused_until_one_leaves() {
     clients[2].send("stats\r\n");
     let stats = String::from_utf8(clients[2].read_until(b"END\r\n")).unwrap();
     assert!(stats.contains("STAT rejected_connections 1\r\n"), "{stats}");
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_if_told_to() {
+    let server = Running::start("-t 1 -c 2 -o no_maxconns_fast");
+    let mut clients: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.ask("version\r\n", "VERSION 1.6.45\r\n");
+    }
+    let mut waiting = server.connect();
+    waiting.send("version\r\n");
+    // It cannot be told from a slow one that it waits; that it was not accepted can.
+    loop {
+        clients[0].send("stats\r\n");
+        let stats = String::from_utf8(clients[0].read_until(b"END\r\n")).unwrap();
+        if stats.contains("STAT accepting_conns 0\r\n") {
+            assert!(stats.contains("STAT total_connections 2\r\n"), "{stats}");
+            assert!(stats.contains("STAT listen_disabled_num 1\r\n"), "{stats}");
+            break;
+        }
+    }
+    clients.pop().unwrap().send("quit\r\n");
+    waiting.expect("VERSION 1.6.45\r\n");
+}
+
+/// A dump of 20 MB that nobody reads for a while: the server must hold back, and go on where it was.
+#[test]
+fn a_dump_waits_for_its_reader() {
+    const ITEMS: usize = 100_000;
+    let server = Running::start("-t 1");
+    let mut client = server.connect();
+    let key = |index| format!("{:0>200}", index);
+    for batch in 0..ITEMS / 1000 {
+        let mut request = String::new();
+        for index in batch * 1000..(batch + 1) * 1000 {
+            write!(request, "ms {} 1 q\r\nx\r\n", key(index)).unwrap();
+        }
+        client.ask(request + "mn\r\n", "MN\r\n");
+    }
+    client.send("lru_crawler mgdump all\r\n");
+    let mut other = server.connect();
+    other.ask("get nothing\r\n", "END\r\n");
+    client.expect("OK\r\n");
+    let mut lines = std::io::BufReader::new(&client.0).lines().map(|line| line.expect("the dump goes on"));
+    let mut keys: Vec<String> = lines.by_ref().take_while(|line| line != "EN").collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), ITEMS);
+    assert_eq!(keys[7], format!("mg {}", key(7)));
+}
+
+/// A watcher that reads nothing loses lines, and holds up nobody.
+#[test]
+fn a_slow_watcher_is_left_behind() {
+    let server = Running::start("-t 1 -o watcher_logbuf_size=1");
+    let mut watcher = server.connect();
+    watcher.ask("watch fetchers\r\n", "OK\r\n");
+    let mut client = server.connect();
+    for _ in 0..100 {
+        client.ask("mg nothing\r\n".repeat(1000), "EN\r\n".repeat(1000));
+    }
+    client.send("stats\r\n");
+    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let skipped = stats.lines().find_map(|line| line.strip_prefix("STAT log_watcher_skipped ")).unwrap();
+    assert!(skipped.parse::<u64>().unwrap() > 0, "{stats}");
+    drop(watcher);
+    client.ask("version\r\n", "VERSION 1.6.45\r\n");
+}
+
+#[test]
+fn busy_connections_let_others_go_first() {
+    let server = Running::start("-t 1 -R 1");
+    let mut clients: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("version\r\n".repeat(2_000));
+    }
+    for client in &mut clients {
+        client.expect("VERSION 1.6.45\r\n".repeat(2_000));
+    }
 }
 
 #[test]

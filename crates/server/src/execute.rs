@@ -90,7 +90,7 @@ pub enum Outcome<'b> {
         next: &'b [u8],
     },
     /// The output is full. The dump is to be resumed when it was sent.
-    PausedDump(Dump),
+    PausedDump(Box<Dump>),
     /// The client wants the connection closed.
     Quit,
     /// The connection is to receive log lines from now on, and nothing else.

@@ -104,7 +104,7 @@ impl<E: Engine> Executor<'_, E> {
             Some(None) => BAD_CLASS,
             Some(Some(classes)) => {
                 out.extend_from_slice(reply::OK);
-                return self.dump(if classes == Classes::Ours { dump } else { dump.emptied() }, out);
+                return self.dump(Box::new(if classes == Classes::Ours { dump } else { dump.emptied() }), out);
             }
         };
         out.extend_from_slice(problem.as_bytes());

@@ -55,7 +55,7 @@ impl Dump {
 
 impl<E: Engine> Executor<'_, E> {
     /// Goes on with a dump, until it is done or the output is full.
-    pub fn dump(&self, mut dump: Dump, out: &mut Vec<u8>) -> Outcome<'static> {
+    pub fn dump(&self, mut dump: Box<Dump>, out: &mut Vec<u8>) -> Outcome<'static> {
         // What is not printed as it goes must not hold up the others for long.
         let mut steps = 0;
         while let Some(cursor) = dump.cursor {

@@ -66,7 +66,9 @@ impl<E: Engine> Executor<'_, E> {
             }
             Some(b"detail") => return self.stats_detail(args, out),
             Some(b"cachedump") => return self.stats_cachedump(args, out),
-            Some(b"sizes") if self.service.options.extended.track_sizes => return self.dump(Dump::sizes(), out),
+            Some(b"sizes") if self.service.options.extended.track_sizes => {
+                return self.dump(Box::new(Dump::sizes()), out);
+            }
             _ if self.report(all, &mut Report::text(out)) => reply::END,
             _ => reply::ERROR,
         };
@@ -138,7 +140,7 @@ impl<E: Engine> Executor<'_, E> {
             (None, _) | (_, None) => b"CLIENT_ERROR bad command line\r\n",
             (Some(Some(class @ 0..=63)), Some(Some(limit))) => {
                 let dump = Dump::cache(if limit == 0 { usize::MAX } else { limit as usize });
-                return self.dump(if class == CLASS.into() { dump } else { dump.emptied() }, out);
+                return self.dump(Box::new(if class == CLASS.into() { dump } else { dump.emptied() }), out);
             }
             (Some(Some(_)), Some(Some(_))) => b"CLIENT_ERROR Illegal slab id\r\n",
             _ => b"CLIENT_ERROR bad command line format\r\n",

@@ -67,7 +67,7 @@ enum Pending {
     /// How much of the unread input is the rest of the line, which begins with the next key. It is kept so that the line is
     /// decoded once, however often its replies fill the output.
     Fetch(Fetch, usize),
-    Dump(Dump),
+    Dump(Box<Dump>),
 }
 
 /// How a connection is to be spoken with.
@@ -231,10 +231,44 @@ impl Connection {
     }
 
     /// Executes one command. False if it has not arrived as a whole.
+    #[inline]
     fn execute_one<E: Engine>(&mut self, executor: &Executor<'_, E>) -> bool {
+        // Text, and done at once: what most commands are is on the shortest way.
+        let (Pending::None, Codec::Text(decoder)) = (&self.pending, &mut self.codec) else {
+            return self.execute_other(executor);
+        };
+        let input = self.input.unread();
+        let step = match decoder.decode(input) {
+            Decoded::Command { consumed, command } => {
+                match executor.execute(&self.session, command, self.output.bytes()) {
+                    Outcome::Done => {
+                        self.input.consume(consumed);
+                        return true;
+                    }
+                    other => Step::of(other, input, consumed),
+                }
+            }
+            Decoded::Incomplete { consumed, .. } => {
+                self.input.consume(consumed);
+                return false;
+            }
+            Decoded::Reject { consumed, rejection } => {
+                executor.reject(&input[..consumed], &rejection, self.output.bytes());
+                Step { consumed, then: Then::GoOn }
+            }
+            Decoded::Invalidate { consumed, key, is_base64 } => {
+                executor.invalidate(key, is_base64);
+                Step { consumed, then: Then::GoOn }
+            }
+            Decoded::Close => Step { consumed: 0, then: Then::Close },
+        };
+        self.take(step)
+    }
+
+    /// Goes on with a paused command, or executes one that is not in text.
+    fn execute_other<E: Engine>(&mut self, executor: &Executor<'_, E>) -> bool {
         let step = match std::mem::replace(&mut self.pending, Pending::None) {
             Pending::None => match &mut self.codec {
-                Codec::Text(decoder) => text_step(decoder, executor, &self.session, &self.input, self.output.bytes()),
                 Codec::Binary(decoder) => {
                     binary_step(decoder, executor, &self.session, &mut self.login, &self.input, self.output.bytes())
                 }
@@ -246,6 +280,7 @@ impl Connection {
                     }
                 },
                 Codec::Undecided => return self.decide(),
+                Codec::Text(_) => return true,
             },
             Pending::Fetch(fetch, length) => {
                 let line = &self.input.unread()[..length];
@@ -253,6 +288,11 @@ impl Connection {
             }
             Pending::Dump(dump) => Step::of(executor.dump(dump, self.output.bytes()), b"", 0),
         };
+        self.take(step)
+    }
+
+    /// Consumes what is done with, and does what follows. False if that is to wait.
+    fn take(&mut self, step: Step) -> bool {
         self.input.consume(step.consumed);
         match step.then {
             Then::GoOn => return true,
@@ -311,30 +351,6 @@ impl Step {
             Outcome::Shutdown => (length, Then::Shutdown),
         };
         Step { consumed, then }
-    }
-}
-
-#[inline]
-fn text_step<E: Engine>(
-    decoder: &mut Decoder,
-    executor: &Executor<'_, E>,
-    session: &Session,
-    input: &Input,
-    output: &mut Vec<u8>,
-) -> Step {
-    let input = input.unread();
-    match decoder.decode(input) {
-        Decoded::Command { consumed, command } => Step::of(executor.execute(session, command, output), input, consumed),
-        Decoded::Reject { consumed, rejection } => {
-            executor.reject(&input[..consumed], &rejection, output);
-            Step { consumed, then: Then::GoOn }
-        }
-        Decoded::Invalidate { consumed, key, is_base64 } => {
-            executor.invalidate(key, is_base64);
-            Step { consumed, then: Then::GoOn }
-        }
-        Decoded::Incomplete { consumed, .. } => Step { consumed, then: Then::Wait },
-        Decoded::Close => Step { consumed: 0, then: Then::Close },
     }
 }
 

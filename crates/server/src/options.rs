@@ -443,7 +443,7 @@ mod tests {
             "r -f 1",
             "r -Z",
             "r -l btls:a",
-            "r -e /tmp/file",
+            "r -e /file",
             "r -Y /file -S",
             "r -Y /file -U 1",
             "r -Y /file -B binary",

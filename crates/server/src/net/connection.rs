@@ -123,6 +123,12 @@ impl Connection {
         }
     }
 
+    /// Whether it is the client's turn to say something. (It may take its time to read what it has asked for, and who watches
+    /// has nothing to say.)
+    pub(super) fn awaits_client(&self) -> bool {
+        self.output.is_empty() && matches!(self.pending, Pending::None) && self.subscription.is_none()
+    }
+
     /// Remembers what the socket is ready for. Readiness is told once (edge-triggered), so it must not be lost.
     pub(super) fn note(&mut self, event: &Event) {
         self.is_readable |= event.is_readable();

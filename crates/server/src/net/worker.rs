@@ -226,14 +226,14 @@ impl<E: Engine> Worker<E> {
             return;
         }
         let patience = self.service.options.extended.idle_timeout;
-        let is_silent =
-            |session: &Session| matches!(session.transport, Transport::Tcp { .. }) && session.silence(now) > patience;
-        let silent: Vec<usize> = self
-            .members
-            .iter()
-            .filter(|(_, member)| is_silent(&member.connection.session))
-            .map(|(key, _)| key)
-            .collect();
+        let is_silent = |connection: &Connection| {
+            let session = &connection.session;
+            matches!(session.transport, Transport::Tcp { .. })
+                && session.silence(now) > patience
+                && connection.awaits_client()
+        };
+        let silent: Vec<usize> =
+            self.members.iter().filter(|(_, member)| is_silent(&member.connection)).map(|(key, _)| key).collect();
         for key in silent {
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");

@@ -9,20 +9,28 @@
 //! here; those of the others are built in [`execute`](crate::execute).
 //!
 //! [`Relativistic`] is the implementation: lookups take no lock and write no shared memory, but once for an item that
-//! nobody has read yet, and once a minute for the time of its last access.
+//! nobody has read since the eviction last looked at it, and once a minute for the time of its last access. [`GlobalLock`] is the same
+//! behind one mutex, for comparison.
+//!
+//! Items lie in blocks of the engine's own memory (`heap`), within a hard limit. What to evict says [`policy`].
 
 mod arithmetic;
+mod block;
 mod expiry;
 mod flush;
+mod global_lock;
 mod hash;
+mod heap;
 mod item;
-mod memory;
+pub mod policy;
 mod relativistic;
+mod sweep;
 
 pub use arithmetic::{Direction, apply, parse};
 pub use expiry::Expiry;
+pub use global_lock::GlobalLock;
+pub use heap::OutOfMemory;
 pub use item::{ITEM_OVERHEAD, MAX_KEY, Marks};
-pub use memory::OutOfMemory;
 pub use relativist::Stats as TableStats;
 pub use relativistic::Relativistic;
 
@@ -54,8 +62,8 @@ pub trait Engine: Send + Sync + 'static {
     ) -> Result<R, OutOfMemory>;
 
     /// Changes the item under `key` as `decide` says, who sees what is there; then shows the item that is there now, if
-    /// there is one. The key is locked while `decide` runs, which must not call the engine; it may be asked twice, of
-    /// which only the last counts.
+    /// there is one. The key is locked while `decide` runs, which must not call the engine; it may be asked again,
+    /// and only the last answer counts.
     ///
     /// # Errors
     /// When there is no room for what was to be put. Nothing was changed then.
@@ -74,8 +82,12 @@ pub trait Engine: Send + Sync + 'static {
     /// replaces one that is still to come. A moment before the engine was created drops nothing.
     fn flush(&self, exptime: i32);
 
-    /// Changes what items and table may occupy. False if that cannot be.
+    /// Sets what items, table and all that waits to be freed may occupy together. What is too much goes as items come. False if that
+    /// cannot be.
     fn set_limit(&self, bytes: usize) -> bool;
+
+    /// Frees what has expired. To be called every second or so, from a thread that may wait for others; commands go on meanwhile.
+    fn maintain(&self);
 
     /// The largest item: bytes of key and value together.
     fn max_item(&self) -> usize;
@@ -378,6 +390,10 @@ pub struct Usage {
     pub table_bytes: usize,
     /// Whether the table is being resized.
     pub is_resizing: bool,
-    /// What item and table bytes together may not exceed.
+    /// Bytes of memory for items: in the table, removed and not freed yet, or free for new ones.
+    pub heap_bytes: usize,
+    /// What table and memory for items together may not exceed.
     pub limit: usize,
+    /// Items evicted.
+    pub evictions: u64,
 }

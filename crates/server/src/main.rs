@@ -1,6 +1,8 @@
 //! `relativistd`: parses the command line, goes into the background if it is to, starts the server, and does what signals say.
 
 use mimalloc::MiMalloc;
+use relativistd::engine::{Engine, GlobalLock};
+use relativistd::options::EngineKind;
 use relativistd::process::{PidFile, Readiness, Side, daemonize};
 use relativistd::{Options, Reloader, Server, StartError, Stopper, options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -9,7 +11,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
 
-/// Items are many, small, and freed on other threads than they were allocated on.
+/// For what connections need; items lie in memory of the engine's own.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -44,11 +46,14 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
             Side::Daemon(other) => readiness = Some(other),
         }
     }
-    serve(options, readiness).map(|()| ExitCode::SUCCESS)
+    match options.engine {
+        EngineKind::Relativistic => serve(Server::bind(options)?, options, readiness),
+        EngineKind::GlobalLock => serve(Server::bind_with(options, GlobalLock::new)?, options, readiness),
+    }
+    .map(|()| ExitCode::SUCCESS)
 }
 
-fn serve(options: &Options, readiness: Option<Readiness>) -> Result<(), StartError> {
-    let server = Server::bind(options)?;
+fn serve<E: Engine>(server: Server<E>, options: &Options, readiness: Option<Readiness>) -> Result<(), StartError> {
     let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
     obey_signals(server.stopper(), server.reloader())?;
     if let Some(readiness) = readiness {

@@ -29,6 +29,15 @@ const LARGEST_ITEM_LIMIT: usize = 1 << 30;
 /// What memcached counts for an item besides key and value: items fit in here if they fit there.
 const ITEM_OVERHEAD_OF_MEMCACHED: usize = 59;
 
+/// A storage engine.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum EngineKind {
+    /// Lookups take no lock
+    Relativistic,
+    /// One mutex around all of it, for comparison
+    GlobalLock,
+}
+
 /// A memcached server whose storage engine is a relativistic hash table: lookups take no lock while it grows and shrinks.
 #[derive(Clone, Debug, Parser, PartialEq)]
 #[command(name = "relativistd", version = LONG_VERSION, after_help = AFTER_HELP)]
@@ -74,6 +83,10 @@ pub struct Options {
     /// Refuse new items when memory is exhausted, instead of dropping old ones
     #[arg(short = 'M', long)]
     pub disable_evictions: bool,
+
+    /// Who stores the items
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineKind::Relativistic)]
+    pub engine: EngineKind,
 
     /// Connections at a time
     #[arg(short = 'c', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -18,7 +18,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Environment variable that names a file to write the ports to.
 const PORT_FILE_VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
@@ -28,6 +30,9 @@ const SASL_FILE_VARIABLE: &str = "MEMCACHED_SASL_PWDB";
 
 /// The delimiter of prefixes if there is no `-D`.
 const DEFAULT_DELIMITER: u8 = b':';
+
+/// How often the engine is maintained.
+const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// A server that is bound to its addresses.
 pub struct Server<E> {
@@ -42,6 +47,16 @@ impl Server<Relativistic> {
     /// # Errors
     /// When an address cannot be listened on, the options contradict each other, or there is no such user to become.
     pub fn bind(options: &Options) -> Result<Server<Relativistic>, StartError> {
+        Server::bind_with(options, |engine| engine)
+    }
+}
+
+impl<E: Engine> Server<E> {
+    /// [`Server::bind`] with another engine, made of the relativistic one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bind_with(options: &Options, wrap: impl FnOnce(Relativistic) -> E) -> Result<Server<E>, StartError> {
         options.check()?;
         let log = Log::new(options.verbose);
         process::allow_connections(options.conn_limit.into(), &log);
@@ -59,6 +74,7 @@ impl Server<Relativistic> {
         let ticker = Ticker::new();
         let engine = Relativistic::new(Arc::clone(ticker.clock()), options.memory_bytes(), options.max_key_and_value())
             .map_err(|_| StartError::NoMemory)?;
+        let engine = wrap(if options.disable_evictions { engine.without_eviction() } else { engine });
         let threads = usize::from(options.threads);
         let connections = Connections::default();
         for listener in &listeners {
@@ -85,9 +101,7 @@ impl Server<Relativistic> {
             .map_err(|error| StartError::System("cannot watch the listening sockets".into(), error))?;
         Ok(Server { service, acceptor, udp })
     }
-}
 
-impl<E: Engine> Server<E> {
     /// The TCP addresses that are listened on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.acceptor.listeners().iter().filter_map(Listener::tcp_address).collect()
@@ -128,6 +142,8 @@ impl<E: Engine> Server<E> {
             handles.push(handle);
             threads.push(join);
         }
+        let keeper =
+            Keeper::start(&service).map_err(|error| StartError::System("cannot start a thread".into(), error))?;
         service.log.say(Level::Internal, format_args!("serving with {} threads", threads.len()));
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
@@ -135,6 +151,7 @@ impl<E: Engine> Server<E> {
         for thread in threads {
             outcome = outcome.and(wait_for(thread));
         }
+        outcome = outcome.and(keeper.stop());
         drop(service);
         relativist_rcu::barrier();
         outcome
@@ -154,6 +171,30 @@ impl Reloader {
 fn reload<E>(service: &Service<E>) {
     if let Some(Err(error)) = service.users.as_ref().map(Users::reload) {
         service.log.say(Level::Warning, format_args!("cannot read the users again: {error}"));
+    }
+}
+
+/// The thread that maintains the engine.
+struct Keeper {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Keeper {
+    fn start<E: Engine>(service: &Arc<Service<E>>) -> io::Result<Keeper> {
+        let (stop, stopped) = mpsc::channel();
+        let service = Arc::clone(service);
+        let thread = thread::Builder::new().name("keeper".into()).spawn(move || {
+            while stopped.recv_timeout(MAINTENANCE) == Err(RecvTimeoutError::Timeout) {
+                service.engine.maintain();
+            }
+        })?;
+        Ok(Keeper { stop, thread })
+    }
+
+    fn stop(self) -> Result<(), StartError> {
+        drop(self.stop);
+        self.thread.join().map_err(|_panic| StartError::Crashed)
     }
 }
 

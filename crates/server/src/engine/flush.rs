@@ -24,10 +24,15 @@ impl Flush {
         Flush { line: AtomicU64::new(0), due: AtomicU32::new(NONE_PENDING), writers: Mutex::new(()) }
     }
 
+    /// The last line drawn: all items numbered up to it were flushed.
+    pub(super) fn line(&self) -> u64 {
+        // Acquire: pairs with the Release in `draw_line`; what follows in this thread comes after the flush.
+        self.line.load(Ordering::Acquire)
+    }
+
     /// Whether the item numbered `unique` was flushed.
     pub(super) fn covers(&self, unique: u64) -> bool {
-        // Acquire: pairs with the Release in `draw_line`; what follows in this thread comes after the flush.
-        unique <= self.line.load(Ordering::Acquire)
+        unique <= self.line()
     }
 
     /// Executes the pending flush if its second has come. Every command calls this first.

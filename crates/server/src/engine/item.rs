@@ -1,8 +1,8 @@
-//! Items: one allocation each, holding the table's link, a header, the key and the value.
+//! Items: the table's link, a header, the key and the value, in one piece of a block's memory.
 //!
 //! ```text
-//! 0      16       24       28      32          36        37      38         40          40 + key length
-//! | link | number | expiry | flags | value len | key len | marks | accessed | key bytes | value bytes | given unique |
+//! 0      16       22          24       28         30        31      32      33        33 + options
+//! | link | number | value len | expiry | accessed | key len | marks | state | options | key bytes | value bytes | given unique |
 //! ```
 //!
 //! The number says which items were stored before a flush, so it is always one that was drawn, and rises. It is the item's
@@ -10,20 +10,23 @@
 //!
 //! `accessed` is the second of the last access modulo 2^16: two bytes for a number that only debugging commands tell.
 //!
-//! The overhead of an item is [`ITEM_OVERHEAD`] = 40 bytes, plus what the allocator rounds up and its share of the bucket
-//! array (8 bytes per bucket, 11 to 64 per item).
+//! What most items don't have stands in the options, if the state says so: the upper half of the value's length, and the client
+//! flags. So an item has [`ITEM_OVERHEAD`] = 33 bytes beside its key and value, 2 more if the value has 64 KiB, 4 more with flags that are
+//! not zero, and up to 7 for the next item to be aligned, for its link. The table takes another 2 to 8, at loads between 1 and 4.
 //!
 //! An item is written while it is a [`Draft`], owned by one thread. Once in the table it is shared and never changes, but for
-//! its expiry, marks and access time, which are atomic: readers copy values without a lock, so a new value is always a new
-//! item.
+//! its expiry, marks, access time and state, which are atomic: readers copy values without a lock, so a new value is always a new item. One whose block
+//! is evicted may move on: a copy takes its place in the table, with the same number, and readers are done with the old one before
+//! its memory is used again.
 
+use super::block::{self, Block};
 use super::expiry::Expiry;
-use super::memory::{self, Memory, OutOfMemory};
+use super::heap::{Heap, OutOfMemory};
+use super::policy::MOST_VISITS;
 use super::{Hit, New, Value};
 use relativist::raw::{Hash, Link};
-use std::alloc::{Layout, alloc, dealloc};
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::offset_of;
 use std::ops::{BitAnd, BitOr};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
@@ -31,26 +34,38 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 250;
 
-/// Bytes that an item occupies besides its key and value.
-pub const ITEM_OVERHEAD: usize = size_of::<Item>();
+/// Bytes that an item occupies besides its key and value, if it has no options.
+pub const ITEM_OVERHEAD: usize = offset_of!(Item, state) + size_of::<AtomicU8>();
 
-/// The header. The bytes of key and value follow it in the same allocation: out of the reach of a `&Item`, so items are
-/// handed around as [`ItemRef`].
+/// The header. The options, and the bytes of key and value, follow its last field in the same piece of memory: out of the reach of
+/// a `&Item`, so items are handed around as [`ItemRef`].
 #[repr(C)]
 struct Item {
     /// First, so that a pointer to the link is a pointer to the item.
     link: Link,
-    /// Drawn when it was linked; see the module's documentation.
-    number: u64,
+    /// Drawn when it was linked. 48 bits: enough for a million stores a second during nine years.
+    number: [u16; 3],
+    value_len: u16,
     expiry: AtomicU32,
-    flags: u32,
-    value_len: u32,
+    /// When it was last fetched, for `mg l`, `me` and the dumps.
+    accessed: AtomicU16,
     key_len: u8,
     /// [`Marks`]: what clients have done with it, as the meta protocol tells and needs.
     marks: AtomicU8,
-    /// When it was last fetched, for `mg l`, `me` and the dumps.
-    accessed: AtomicU16,
+    /// The lower bits are the visits to the item's credit, see [`policy`](super::policy).
+    state: AtomicU8,
 }
+
+/// In the state: visited since its block was last swept.
+const VISITED: u8 = 1 << 7;
+/// In the state: not in the table any more.
+const GONE: u8 = 1 << 6;
+/// In the state: there are client flags.
+const HAS_FLAGS: u8 = 1 << 5;
+/// In the state: there is the upper half of the value's length.
+const IS_LONG: u8 = 1 << 4;
+
+const _: () = assert!(MOST_VISITS < IS_LONG);
 
 /// Accesses are noted when the last one noted is that many seconds old, so that a hot item is not written all the time.
 const ACCESS_RESOLUTION: u16 = 60;
@@ -116,6 +131,27 @@ impl<'a> ItemRef<'a> {
         ItemRef { item: link.cast(), lifetime: PhantomData }
     }
 
+    /// The item at `address`.
+    ///
+    /// # Safety
+    /// As for [`of_link`](Self::of_link).
+    pub(super) unsafe fn at(address: NonNull<u8>) -> ItemRef<'a> {
+        ItemRef { item: address.cast(), lifetime: PhantomData }
+    }
+
+    pub(super) fn link(self) -> NonNull<Link> {
+        self.item.cast()
+    }
+
+    fn address(self) -> NonNull<u8> {
+        self.item.cast()
+    }
+
+    fn block(self) -> Block {
+        // SAFETY: the item stays allocated for `'a`.
+        unsafe { Block::of(self.address()) }
+    }
+
     fn header(self) -> &'a Item {
         // SAFETY: the promise made to `of_link`. Nobody has a mutable reference: items are shared once they are linked.
         unsafe { self.item.as_ref() }
@@ -126,25 +162,58 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// The item has them.
     unsafe fn bytes(self, start: usize, length: usize) -> &'a [u8] {
-        // SAFETY: within the allocation that `item` points to, by the caller's promise; initialised by `Draft::new`, and not
+        // SAFETY: within the memory that `item` points to, by the caller's promise; initialised by `Draft::new`, and not
         // written again.
-        unsafe { NonNull::slice_from_raw_parts(self.item.add(1).cast::<u8>().add(start), length).as_ref() }
+        unsafe { NonNull::slice_from_raw_parts(self.address().add(ITEM_OVERHEAD + start), length).as_ref() }
+    }
+
+    fn state(self) -> u8 {
+        // Relaxed: bits that stand for themselves.
+        self.header().state.load(Ordering::Relaxed)
+    }
+
+    fn options(self) -> Options {
+        Options::of(self.state(), self.marks())
+    }
+
+    pub(super) fn hash(self) -> Hash {
+        self.header().link.hash()
     }
 
     pub(super) fn key(self) -> &'a [u8] {
-        // SAFETY: the first bytes are the key.
-        unsafe { self.bytes(0, self.header().key_len as usize) }
+        // SAFETY: the key follows the options.
+        unsafe { self.bytes(self.options().size(), self.header().key_len.into()) }
     }
 
     pub(super) fn value(self) -> &'a [u8] {
-        let header = self.header();
         // SAFETY: the value follows the key.
-        unsafe { self.bytes(header.key_len as usize, header.value_len as usize) }
+        unsafe { self.bytes(self.options().size() + usize::from(self.header().key_len), self.value_len()) }
+    }
+
+    fn value_len(self) -> usize {
+        let low = usize::from(self.header().value_len);
+        if !self.options().is_long {
+            return low;
+        }
+        // SAFETY: the first option.
+        let high = unsafe { self.bytes(0, size_of::<u16>()) };
+        low | usize::from(u16::from_ne_bytes(high.try_into().expect("two bytes were taken"))) << u16::BITS
+    }
+
+    fn flags(self) -> u32 {
+        let options = self.options();
+        if !options.has_flags {
+            return 0;
+        }
+        // SAFETY: the last option.
+        let flags = unsafe { self.bytes(options.size() - size_of::<u32>(), size_of::<u32>()) };
+        u32::from_ne_bytes(flags.try_into().expect("four bytes were taken"))
     }
 
     /// The number drawn for it: larger than those of all items linked before.
     pub(super) fn number(self) -> u64 {
-        self.header().number
+        let [low, middle, high] = self.header().number.map(u64::from);
+        low | middle << 16 | high << 32
     }
 
     fn marks(self) -> Marks {
@@ -160,14 +229,18 @@ impl<'a> ItemRef<'a> {
         }
     }
 
+    fn given_unique(self) -> Option<u64> {
+        let options = self.options();
+        let start = options.size() + usize::from(self.header().key_len) + self.value_len();
+        options.has_unique.then(|| {
+            // SAFETY: the options say that the item has these bytes behind the value.
+            let bytes = unsafe { self.bytes(start, GIVEN_UNIQUE) };
+            u64::from_ne_bytes(bytes.try_into().expect("so many were taken"))
+        })
+    }
+
     fn unique(self) -> u64 {
-        if !self.marks().has(Marks::GIVEN_UNIQUE) {
-            return self.number();
-        }
-        let header = self.header();
-        // SAFETY: the mark is set on items that have these bytes behind the value, and only when they are made.
-        let bytes = unsafe { self.bytes(header.key_len as usize + header.value_len as usize, GIVEN_UNIQUE) };
-        u64::from_ne_bytes(bytes.try_into().expect("so many were taken"))
+        self.given_unique().unwrap_or_else(|| self.number())
     }
 
     pub(super) fn expiry(self) -> Expiry {
@@ -175,9 +248,55 @@ impl<'a> ItemRef<'a> {
         Expiry::from_bits(self.header().expiry.load(Ordering::Relaxed))
     }
 
+    /// The bucket lock is held.
     pub(super) fn set_expiry(self, expiry: Expiry) {
         // Relaxed: as in `expiry`.
         self.header().expiry.store(expiry.to_bits(), Ordering::Relaxed);
+        self.block().note_expiry(expiry);
+    }
+
+    /// Tells its block when it expires.
+    pub(super) fn note_expiry(self) {
+        self.block().note_expiry(self.expiry());
+    }
+
+    /// Notes that somebody wanted it. Writes once between two looks of the eviction.
+    #[inline]
+    pub(super) fn visit(self) {
+        if self.state() & VISITED == 0 {
+            // Relaxed: a hint. Lost when the item is moving on just now.
+            self.header().state.fetch_or(VISITED, Ordering::Relaxed);
+        }
+    }
+
+    /// Visits to its credit, and whether it was visited since the last look.
+    pub(super) fn heat(self) -> (u8, bool) {
+        let state = self.state();
+        (state & MOST_VISITS, state & VISITED != 0)
+    }
+
+    /// Sets the visits to its credit; from here on new ones count. By who sweeps its block.
+    pub(super) fn cool(self, visits: u8) {
+        // Relaxed: as in `visit`.
+        self.header().state.fetch_and(!(VISITED | MOST_VISITS), Ordering::Relaxed);
+        self.header().state.fetch_or(visits, Ordering::Relaxed);
+    }
+
+    /// Whether it has left the table for certain.
+    pub(super) fn is_gone(self) -> bool {
+        self.state() & GONE != 0
+    }
+
+    /// Counts it as dead, after it was unlinked.
+    ///
+    /// # Safety
+    /// The caller has unlinked it, in the read section that still lasts.
+    pub(super) unsafe fn bury(self, heap: &Heap) {
+        // Relaxed: who sees it late looks into the table.
+        self.header().state.fetch_or(GONE, Ordering::Relaxed);
+        heap.count_unlinked(self.footprint());
+        // SAFETY: alive until now.
+        unsafe { heap.bury(self.block(), self.footprint()) };
     }
 
     /// Notes an access at `now`, if the one noted is old or was the store. Writes nothing otherwise.
@@ -203,28 +322,60 @@ impl<'a> ItemRef<'a> {
     pub(super) fn hit(self, now: u32) -> Hit<'a> {
         Hit {
             key: self.key(),
-            flags: self.header().flags,
+            flags: self.flags(),
             unique: self.unique(),
             value: self.value(),
             expiry: self.expiry(),
             idle: self.idle(now).into(),
             marks: self.marks(),
-            size: self.size(),
+            size: self.footprint(),
             now,
         }
     }
 
-    /// Bytes of the whole allocation.
-    pub(super) fn size(self) -> usize {
-        self.header().size()
+    /// The recipe of a copy.
+    fn recipe(self) -> Recipe<'a> {
+        Recipe {
+            hash: self.hash(),
+            key: self.key(),
+            flags: self.flags(),
+            expiry: self.expiry(),
+            value: [self.value(), b""],
+            unique: self.given_unique(),
+            marks: self.marks(),
+            // Relaxed: as in `note_access_always`.
+            now: self.header().accessed.load(Ordering::Relaxed).into(),
+        }
+    }
+
+    /// Bytes that it occupies in its block.
+    pub(super) fn footprint(self) -> usize {
+        block::footprint(size_for(self.options(), self.header().key_len.into(), self.value_len()))
     }
 }
 
-impl Item {
-    fn size(&self) -> usize {
-        // Relaxed: the mark was set when the item was made, if at all.
-        let given = Marks(self.marks.load(Ordering::Relaxed)).has(Marks::GIVEN_UNIQUE);
-        size_for(self.key_len as usize, self.value_len as usize, given)
+/// What an item has that others don't.
+#[derive(Clone, Copy)]
+struct Options {
+    is_long: bool,
+    has_flags: bool,
+    /// Behind the value.
+    has_unique: bool,
+}
+
+impl Options {
+    fn of(state: u8, marks: Marks) -> Options {
+        let has_unique = marks.has(Marks::GIVEN_UNIQUE);
+        Options { is_long: state & IS_LONG != 0, has_flags: state & HAS_FLAGS != 0, has_unique }
+    }
+
+    fn to_state(self) -> u8 {
+        (if self.is_long { IS_LONG } else { 0 }) | (if self.has_flags { HAS_FLAGS } else { 0 })
+    }
+
+    /// Bytes of those before the key.
+    fn size(self) -> usize {
+        usize::from(self.is_long) * size_of::<u16>() + usize::from(self.has_flags) * size_of::<u32>()
     }
 }
 
@@ -266,9 +417,14 @@ impl<'a> Recipe<'a> {
         Recipe { hash, key, flags, expiry, value, unique, marks, now }
     }
 
-    /// Bytes that the item will occupy.
+    fn options(&self) -> Options {
+        let has_unique = self.unique.is_some();
+        Options { is_long: self.value_len() > u16::MAX.into(), has_flags: self.flags != 0, has_unique }
+    }
+
+    /// Bytes of the item.
     fn size(&self) -> usize {
-        size_for(self.key.len(), self.value_len(), self.unique.is_some())
+        size_for(self.options(), self.key.len(), self.value_len())
     }
 
     fn value_len(&self) -> usize {
@@ -276,108 +432,125 @@ impl<'a> Recipe<'a> {
     }
 }
 
-/// An item that is not in the table: owned here, freed on drop, its bytes reserved from a budget.
-pub(super) struct Draft<'m> {
-    item: NonNull<Item>,
-    memory: &'m Memory,
+/// An item that is not in the table: owned here, given back on drop.
+pub(super) struct Draft<'h> {
+    item: ItemRef<'h>,
+    heap: &'h Heap,
 }
 
-impl<'m> Draft<'m> {
-    /// Allocates and fills an item within the budget, of which `table` bytes are the table's.
-    pub(super) fn new(recipe: &Recipe<'_>, memory: &'m Memory, table: usize) -> Result<Draft<'m>, OutOfMemory> {
-        let size = recipe.size();
-        memory.reserve(size, table)?;
-        // SAFETY: the size is not zero, it includes the header.
-        let Some(item) = NonNull::new(unsafe { alloc(layout(size)) }) else {
-            memory.release(size);
-            return Err(OutOfMemory { requested: size });
-        };
-        let item = item.cast::<Item>();
-        // SAFETY: fresh memory of `layout(size)`, which holds a header and the bytes of this recipe.
-        unsafe { write(item, recipe) };
-        Ok(Draft { item, memory })
+impl<'h> Draft<'h> {
+    /// Makes an item, if there is room; `table` tells the table's bytes.
+    pub(super) fn new(
+        recipe: &Recipe<'_>,
+        heap: &'h Heap,
+        table: impl FnOnce() -> usize,
+    ) -> Result<Draft<'h>, OutOfMemory> {
+        let place = heap.allocate(recipe.size(), false, table)?;
+        // SAFETY: fresh memory of this size, aligned for items.
+        unsafe { write(place, recipe) };
+        // SAFETY: written just now; allocated while the draft is there.
+        let item = unsafe { ItemRef::at(place) };
+        item.block().note_expiry(recipe.expiry);
+        Ok(Draft { item, heap })
     }
 
-    /// Gives the item its number and hands it over to be linked.
-    pub(super) fn into_link(self, number: u64) -> NonNull<Link> {
-        let mut item = ManuallyDrop::new(self).item;
-        // SAFETY: the draft owned the item, so this is the only reference.
-        unsafe { item.as_mut() }.number = number;
-        item.cast()
+    /// A copy of `item`, to take its place.
+    pub(super) fn copy(
+        item: ItemRef<'_>,
+        heap: &'h Heap,
+        table: impl FnOnce() -> usize,
+    ) -> Result<Draft<'h>, OutOfMemory> {
+        let recipe = item.recipe();
+        let place = heap.allocate(recipe.size(), true, table)?;
+        // SAFETY: as in `new`.
+        let copy = unsafe {
+            write(place, &recipe);
+            ItemRef::at(place)
+        };
+        Ok(Draft { item: copy, heap })
+    }
+
+    /// Takes over from `item`, of which this is a copy, what may have changed since, and gives it `visits`. The bucket lock is held.
+    pub(super) fn take_over(&self, item: ItemRef<'_>, visits: u8) {
+        self.item.set_expiry(item.expiry());
+        self.item.mark(item.marks());
+        // Relaxed: as in `note_access_always`.
+        self.item.note_access_always(item.header().accessed.load(Ordering::Relaxed).into());
+        self.item.cool(visits);
+    }
+
+    /// Gives the item its number and hands it to `link`, which puts it into the table.
+    pub(super) fn link(self, number: u64, link: impl FnOnce(NonNull<Link>)) -> NonNull<Link> {
+        let Draft { item, heap } = self;
+        std::mem::forget(self);
+        // SAFETY: the draft owned the item, so nobody else refers to it.
+        unsafe { (*item.item.as_ptr()).number = [number as u16, (number >> 16) as u16, (number >> 32) as u16] };
+        heap.count_linked(item.footprint());
+        // The block may not be swept before the item can be found in the table.
+        let block = item.block();
+        link(item.link());
+        block.finish_draft();
+        item.link()
     }
 }
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // SAFETY: the draft owns the item, and its memory is not used after this.
-        let size = unsafe { free(self.item) };
-        self.memory.release(size);
+        self.heap.abandon(self.item.address(), self.item.footprint());
     }
 }
 
-/// Frees an item for good, and tells the budget.
+/// Lets go of an item that was in a table when that was torn down.
 ///
 /// # Safety
-/// `link` is the link of an item that was counted as retired, and nobody refers to it any more.
-pub(super) unsafe fn reclaim(link: NonNull<()>) {
-    // SAFETY: the caller's promise.
-    let size = unsafe { free(link.cast()) };
-    memory::reclaimed(size);
-}
-
-/// Frees the item of a `link` whose budget ends with it: that of a table torn down.
-///
-/// # Safety
-/// `link` is the link of an item to which nobody refers any more.
-pub(super) unsafe fn free_unshared(link: NonNull<Link>) {
-    // SAFETY: the caller's promise.
-    unsafe { free(link.cast()) };
+/// `link` is the link of an item to which nobody refers any more, and the heap is gone.
+pub(super) unsafe fn dispose(link: NonNull<Link>) {
+    // SAFETY: the item is there until it is buried.
+    let item: ItemRef<'_> = unsafe { ItemRef::of_link(link) };
+    // SAFETY: the table was the last to refer to it.
+    unsafe { item.block().bury(item.footprint()) };
 }
 
 /// # Safety
-/// `item` points to memory of `layout(recipe.size())` to which nobody else refers.
-unsafe fn write(item: NonNull<Item>, recipe: &Recipe<'_>) {
+/// `place` is memory of the recipe's size, aligned for items, to which nobody else refers.
+unsafe fn write(place: NonNull<u8>, recipe: &Recipe<'_>) {
+    let (options, length) = (recipe.options(), u32::try_from(recipe.value_len()).expect("values are far below 4 GiB"));
     let given = recipe.unique.map(u64::to_ne_bytes);
     let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
     let marks = if given.is_empty() { recipe.marks } else { recipe.marks | Marks::GIVEN_UNIQUE };
-    let header = Item {
-        link: Link::new(recipe.hash),
-        number: 0,
-        expiry: AtomicU32::new(recipe.expiry.to_bits()),
-        flags: recipe.flags,
-        value_len: u32::try_from(recipe.value_len()).expect("values are far below 4 GiB"),
-        key_len: u8::try_from(recipe.key.len()).expect("keys are at most 250 bytes"),
-        marks: AtomicU8::new(marks.0),
-        accessed: AtomicU16::new(recipe.now as u16),
+    let (low, high) = (length as u16, (length >> u16::BITS) as u16);
+    let item = place.cast::<Item>().as_ptr();
+    let mut end = place.as_ptr().wrapping_add(ITEM_OVERHEAD);
+    let mut append = |piece: &[u8]| {
+        // SAFETY: the memory has room for all pieces behind the header; sources are slices elsewhere, so nothing overlaps.
+        unsafe { end.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+        end = end.wrapping_add(piece.len());
     };
-    // SAFETY: the memory is large and aligned enough for the header (1), and for key, value and a given unique after it (2);
-    // sources are slices elsewhere, so nothing overlaps.
+    // SAFETY: the memory is large and aligned enough for all fields. They are written one by one, because the header as a whole ends
+    // in padding, where the rest begins.
     unsafe {
-        item.write(header); // (1)
-        let mut end = item.add(1).cast::<u8>();
-        for piece in [recipe.key, recipe.value[0], recipe.value[1], given] {
-            end.copy_from_nonoverlapping(NonNull::from(piece).cast(), piece.len()); // (2)
-            end = end.add(piece.len());
-        }
+        (&raw mut (*item).link).write(Link::new(recipe.hash));
+        (&raw mut (*item).number).write([0; 3]);
+        (&raw mut (*item).value_len).write(low);
+        (&raw mut (*item).expiry).write(AtomicU32::new(recipe.expiry.to_bits()));
+        (&raw mut (*item).key_len).write(u8::try_from(recipe.key.len()).expect("keys are at most 250 bytes"));
+        (&raw mut (*item).accessed).write(AtomicU16::new(recipe.now as u16));
+        (&raw mut (*item).marks).write(AtomicU8::new(marks.0));
+        (&raw mut (*item).state).write(AtomicU8::new(options.to_state()));
+    }
+    if options.is_long {
+        append(&high.to_ne_bytes());
+    }
+    if options.has_flags {
+        append(&recipe.flags.to_ne_bytes());
+    }
+    for piece in [recipe.key, recipe.value[0], recipe.value[1], given] {
+        append(piece);
     }
 }
 
-/// # Safety
-/// `item` was allocated by [`Draft::new`] and nobody refers to it any more.
-unsafe fn free(item: NonNull<Item>) -> usize {
-    // SAFETY: still allocated, by the caller's promise.
-    let size = unsafe { item.as_ref() }.size();
-    // SAFETY: allocated with this layout, as lengths never change. The header needs no drop: it is plain data.
-    unsafe { dealloc(item.as_ptr().cast(), layout(size)) };
-    size
-}
-
-fn size_for(key: usize, value: usize, has_given_unique: bool) -> usize {
-    ITEM_OVERHEAD + key + value + if has_given_unique { GIVEN_UNIQUE } else { 0 }
-}
-
-fn layout(size: usize) -> Layout {
-    Layout::from_size_align(size, align_of::<Item>()).expect("items are far smaller than the address space")
+fn size_for(options: Options, key: usize, value: usize) -> usize {
+    ITEM_OVERHEAD + options.size() + key + value + if options.has_unique { GIVEN_UNIQUE } else { 0 }
 }
 
 #[cfg(test)]
@@ -389,44 +562,55 @@ mod tests {
         Recipe { hash: Hash::new(1), key, flags: 7, expiry: Expiry::NEVER, value, unique, marks, now: 100 }
     }
 
+    fn draft<'h>(recipe: &Recipe<'_>, heap: &'h Heap) -> Draft<'h> {
+        Draft::new(recipe, heap, || 0).unwrap()
+    }
+
     #[test]
-    fn the_header_is_forty_bytes() {
-        assert_eq!(ITEM_OVERHEAD, 40);
+    fn the_header_is_thirty_three_bytes() {
+        assert_eq!(ITEM_OVERHEAD, 33);
     }
 
     #[test]
     fn an_item_reads_back_as_written() {
-        let memory = Memory::new(1 << 20);
-        let draft = Draft::new(&recipe(&[b'k'; MAX_KEY], [b"one", b"two"]), &memory, 0).unwrap();
-        let link = draft.into_link(42);
-        // SAFETY: linked nowhere, freed below.
-        let item = unsafe { ItemRef::of_link(link) };
-        assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &b"onetwo"[..]));
-        assert_eq!((item.hit(100).flags, item.unique(), item.size()), (7, 42, 40 + 250 + 6));
-        assert!(item.hit(100).marks.has(Marks::ENCODED_KEY));
-        // SAFETY: `item` is not used after this.
-        unsafe { free_unshared(link) };
+        let heap = Heap::new(1 << 20);
+        let long = vec![b'x'; 70_000];
+        for (flags, options, value) in [(7, 4, [&b"one"[..], b"two"]), (0, 0, [b"", b""]), (u32::MAX, 6, [&long, b"y"])]
+        {
+            let draft = draft(&Recipe { flags, ..recipe(&[b'k'; MAX_KEY], value) }, &heap);
+            let item = draft.item;
+            draft.link((1 << 48) - 2, |_| ());
+            assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
+            assert_eq!((item.hit(100).flags, item.unique()), (flags, (1 << 48) - 2));
+            assert_eq!(item.footprint(), (33 + options + 250 + value.concat().len()).next_multiple_of(8));
+        }
+    }
+
+    #[test]
+    fn a_draft_given_up_leaves_its_room() {
+        let heap = Heap::new(1 << 20);
+        let first = draft(&recipe(b"k", [b"", b""]), &heap).item.address();
+        let second = draft(&recipe(b"other", [b"value", b""]), &heap).item.address();
+        assert_eq!(first, second);
+        assert_eq!(heap.linked(), 0);
     }
 
     #[test]
     fn a_given_unique_is_told_and_the_number_kept() {
-        let memory = Memory::new(1 << 20);
-        let recipe = Recipe { unique: Some(u64::MAX - 1), ..recipe(b"key", [b"value", b""]) };
-        let link = Draft::new(&recipe, &memory, 0).unwrap().into_link(42);
-        // SAFETY: linked nowhere, freed below.
-        let item = unsafe { ItemRef::of_link(link) };
+        let heap = Heap::new(1 << 20);
+        let draft = draft(&Recipe { unique: Some(u64::MAX - 1), ..recipe(b"key", [b"value", b""]) }, &heap);
+        let item = draft.item;
+        draft.link(42, |_| ());
         assert_eq!((item.unique(), item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
-        assert_eq!(item.size(), memory.linked());
-        // SAFETY: `item` is not used after this.
-        unsafe { free_unshared(link) };
+        assert_eq!(item.footprint(), heap.linked());
+        assert_eq!(Draft::copy(item, &heap, || 0).unwrap().item.unique(), u64::MAX - 1);
     }
 
     #[test]
     fn accesses_are_noted_by_the_minute() {
-        let memory = Memory::new(1 << 20);
-        let link = Draft::new(&recipe(b"key", [b"", b""]), &memory, 0).unwrap().into_link(1);
-        // SAFETY: linked nowhere, freed below.
-        let item = unsafe { ItemRef::of_link(link) };
+        let heap = Heap::new(1 << 20);
+        let draft = draft(&recipe(b"key", [b"", b""]), &heap);
+        let item = draft.item;
         assert!(!item.hit(105).marks.has(Marks::FETCHED));
         item.note_access(110);
         assert!(item.hit(115).marks.has(Marks::FETCHED));
@@ -435,19 +619,19 @@ mod tests {
         assert_eq!(item.hit(169).idle, 59);
         item.note_access(170);
         assert_eq!(item.hit(171).idle, 1);
-        // SAFETY: `item` is not used after this.
-        unsafe { free_unshared(link) };
+        assert_eq!(Draft::copy(item, &heap, || 0).unwrap().item.hit(171).idle, 1);
     }
 
     #[test]
-    fn a_dropped_draft_gives_its_bytes_back() {
-        let memory = Memory::new(100);
-        let draft = Draft::new(&recipe(b"k", [b"", b""]), &memory, 50).unwrap();
-        assert_eq!(memory.linked(), 41);
-        let refused = Draft::new(&recipe(b"k", [b"", b""]), &memory, 50).err();
-        assert_eq!(refused, Some(OutOfMemory { requested: 41 }));
-        drop(draft);
-        assert_eq!(memory.linked(), 0);
-        assert!(Draft::new(&recipe(b"k", [b"123456789", b"0"]), &memory, 50).is_err(), "51 + 50 > 100");
+    fn a_copy_keeps_all_but_its_heat() {
+        let heap = Heap::new(1 << 20);
+        let item = draft(&recipe(b"key", [b"value", b""]), &heap);
+        item.item.visit();
+        assert_eq!(item.item.heat(), (0, true));
+        let copy = Draft::copy(item.item, &heap, || 0).unwrap();
+        item.item.set_expiry(Expiry::from_bits(77));
+        copy.take_over(item.item, 3);
+        assert_eq!((copy.item.key(), copy.item.hit(100).flags, copy.item.value()), (&b"key"[..], 7, &b"value"[..]));
+        assert_eq!((copy.item.expiry().to_bits(), copy.item.heat()), (77, (3, false)));
     }
 }

@@ -1,28 +1,31 @@
 //! The relativistic engine: items in a [`relativist::raw::Table`].
 //!
-//! **Lookups** run inside a read section. They take no lock and write nothing that another thread reads; the value is
+//! **Lookups** run inside a read section. They take no lock, and write nothing that another thread reads but the mark of an item
+//! that nobody has visited since the eviction last looked at it (and the time of its last access, once a minute). The value is
 //! copied out before the section ends, so nothing can be freed under it. Resizing does not concern them.
 //!
 //! **Updates** all go through [`Relativistic::change`]: lock the key's bucket, decide by looking at the present item, link,
-//! replace or unlink, unlock, and retire the old item, to be freed when no reader can see it any more. New items are mostly
+//! replace or unlink, unlock, and count the old item as dead in its block (see [`super::heap`]). New items are mostly
 //! made before the lock is taken; `append`, `prepend` and counting make theirs from the old one while they hold it.
 //!
 //! **Order of stores.** An item's unique is drawn under the bucket lock, so the uniques of a key only rise, and a flush knows
 //! by it what came before (see [`super::flush`]). The one counter is shared by all writers; readers never touch it.
 //!
-//! Expired and flushed items are unlinked by the first command that meets them; a lookup that does leaves its fast path.
+//! Expired and flushed items are unlinked by the first command that meets them (a lookup that does leaves its fast path), or when
+//! their block is swept (see [`super::sweep`]).
 
 use super::expiry::Expiry;
 use super::flush::Flush;
 use super::hash::KeyHasher;
+use super::heap::{Heap, OutOfMemory};
 use super::item::{self, Draft, ItemRef, Recipe};
-use super::memory::{Memory, OutOfMemory};
 use super::{Change, Engine, Hit, Lookup, New, Present, TableStats, Usage};
 use crate::clock::Clock;
 use crossbeam_utils::CachePadded;
-use relativist::Resizing;
 use relativist::raw::{Entry, Hash, Link, Table};
+use relativist::{Policy, Resizing};
 use relativist_rcu::Guard;
+use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,15 +39,26 @@ const NEVER_DRAWN: u64 = 1;
 /// Items that one call of a scan shows, or some more: a bucket is never shown in part.
 const SCANNED_AT_ONCE: usize = 64;
 
+/// Entries per bucket. A table that grows does so by four, to one: so a bucket's 8 bytes are shared by one to four items, and lookups
+/// that find something walk half a step more than at the usual load for each.
+const LOAD: RangeInclusive<f64> = 0.5..=4.0;
+
+/// By how much the table grows at once, as [`Policy`] says.
+const GROWTH: usize = 4;
+
 /// The engine over the relativistic table.
 pub struct Relativistic {
-    table: Table,
+    pub(super) table: Table,
     hasher: KeyHasher,
     clock: Arc<Clock>,
     created: u32,
     max_item: usize,
-    memory: Memory,
-    flush: Flush,
+    pub(super) heap: Heap,
+    pub(super) evicts: bool,
+    pub(super) evictions: CachePadded<AtomicU64>,
+    pub(super) flush: Flush,
+    /// The line up to which flushed items were freed.
+    pub(super) swept_line: AtomicU64,
     last_unique: CachePadded<AtomicU64>,
 }
 
@@ -65,21 +79,31 @@ impl Relativistic {
     /// # Errors
     /// When there is not even memory for the smallest table.
     pub fn new(clock: Arc<Clock>, limit: usize, max_item: usize) -> Result<Relativistic, OutOfMemory> {
+        let policy = Policy::from(Resizing::Automatic).load_factor(LOAD).expect("the bounds are far enough apart");
         Ok(Relativistic {
-            table: Table::new(FEWEST_BUCKETS, Resizing::Automatic, item::free_unshared)
+            table: Table::new(FEWEST_BUCKETS, policy, item::dispose)
                 .map_err(|_| OutOfMemory { requested: FEWEST_BUCKETS * size_of::<usize>() })?,
             hasher: KeyHasher::new(),
             created: clock.now(),
             clock,
             max_item,
-            memory: Memory::new(limit),
+            heap: Heap::new(limit),
+            evicts: true,
+            evictions: CachePadded::new(AtomicU64::new(0)),
             flush: Flush::new(),
+            swept_line: AtomicU64::new(0),
             last_unique: CachePadded::new(AtomicU64::new(NEVER_DRAWN)),
         })
     }
 
+    /// The same engine, refusing new items instead of evicting others.
+    #[must_use]
+    pub fn without_eviction(self) -> Relativistic {
+        Relativistic { evicts: false, ..self }
+    }
+
     /// The second in which the calling command runs. Executes a flush that has come due by then.
-    fn begin(&self) -> u32 {
+    pub(super) fn begin(&self) -> u32 {
         let now = self.clock.now();
         self.flush.catch_up(now, &self.last_unique);
         now
@@ -90,7 +114,7 @@ impl Relativistic {
     }
 
     /// `Hit` if the item is there for clients.
-    fn state(&self, item: ItemRef<'_>, now: u32) -> Lookup {
+    pub(super) fn state(&self, item: ItemRef<'_>, now: u32) -> Lookup {
         if item.expiry().has_passed(now) {
             Lookup::Expired
         } else if self.flush.covers(item.number()) {
@@ -118,10 +142,9 @@ impl Relativistic {
             Entry::Vacant(entry) => {
                 let (step, result) = decide(None, Lookup::Miss, now);
                 let Step::Put(draft) = step else { return (result, None, now) };
-                let link = self.number(draft);
                 // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period
-                // passed, see `retire`.
-                unsafe { entry.insert(link) };
+                // passed, see `Heap::release`.
+                let link = draft.link(self.next_number(), |link| unsafe { entry.insert(link) });
                 (result, Some(item_of(link)), now)
             }
             Entry::Occupied(entry) => {
@@ -129,42 +152,38 @@ impl Relativistic {
                 let state = self.state(item, now);
                 let live = (state == Lookup::Hit).then_some(item);
                 let (step, result) = decide(live, state, now);
-                let (unlinked, left) = match step {
+                let left = match step {
                     Step::Keep if live.is_some() => return (result, live, now),
-                    Step::Keep | Step::Remove => (entry.remove(), None),
+                    Step::Keep | Step::Remove => {
+                        entry.remove();
+                        None
+                    }
                     Step::Put(draft) => {
-                        let link = self.number(draft);
-                        // SAFETY: as for `insert` above.
-                        (unsafe { entry.replace(link) }, Some(item_of(link)))
+                        let link = draft.link(self.next_number(), |link| {
+                            // SAFETY: as for `insert` above.
+                            unsafe { entry.replace(link) };
+                        });
+                        Some(item_of(link))
                     }
                 };
-                self.retire(unlinked);
+                // SAFETY: unlinked just now, within the section of `guard`.
+                unsafe { item.bury(&self.heap) };
                 (result, left, now)
             }
         }
     }
 
-    /// Numbers an item that is about to be linked. The bucket lock is held.
-    fn number(&self, draft: Draft<'_>) -> NonNull<Link> {
+    /// The number of an item that is about to be linked. The bucket lock is held.
+    fn next_number(&self) -> u64 {
         // Relaxed: only the numbers' being distinct and rising matters; locks order those of one key.
-        draft.into_link(self.last_unique.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
-    /// Frees an unlinked item when no reader can see it any more.
-    fn retire(&self, link: NonNull<Link>) {
-        // SAFETY: unlinked by this thread and not retired yet, so still allocated.
-        let size = unsafe { ItemRef::of_link(link) }.size();
-        self.memory.retire(size);
-        // SAFETY: 1. no new reader finds the item, it is unlinked; 2. it was counted as retired; 3. `reclaim` may run on any
-        // thread: items are plain memory.
-        unsafe { relativist_rcu::defer_raw(link.cast(), size, item::reclaim) };
+        self.last_unique.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// An item for `new` under `key`, in the place of one with the value `present`.
     fn draft(&self, key: &[u8], new: &New<'_>, present: &[u8], now: u32) -> Result<Draft<'_>, OutOfMemory> {
         let mut text = String::new();
         let recipe = Recipe::new(self.hash(key), key, new, present, &mut text, now);
-        Draft::new(&recipe, &self.memory, self.table_bytes())
+        Draft::new(&recipe, &self.heap, || self.table_charge())
     }
 
     /// Executes `change` on `item` as far as it concerns that alone. The bucket is locked.
@@ -184,6 +203,7 @@ impl Relativistic {
                     expiry.into_iter().for_each(|expiry| item.set_expiry(expiry));
                     item.mark(add);
                     if is_access {
+                        item.visit();
                         item.note_access_always(now);
                     }
                 }
@@ -212,16 +232,15 @@ impl Relativistic {
         state
     }
 
-    /// Runs `attempt`; if what it lacks is taken by bytes that are only waiting to be freed, lets them be freed and runs it
-    /// once more.
+    /// Runs `attempt`, and again for as long as what it lacks can be made room for.
     fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, OutOfMemory>) -> Result<R, OutOfMemory> {
-        attempt().or_else(|full| {
-            if !self.memory.would_fit(full.requested, self.table_bytes()) {
-                return Err(full);
+        self.evict_ahead();
+        loop {
+            match attempt() {
+                Err(full) if self.make_room(full.requested) => (),
+                outcome => return outcome,
             }
-            relativist_rcu::barrier();
-            attempt()
-        })
+        }
     }
 
     /// Unlinks the item under `key` if it is dead.
@@ -232,6 +251,14 @@ impl Relativistic {
 
     fn table_bytes(&self) -> usize {
         self.table.buckets() * size_of::<usize>()
+    }
+
+    /// What the table takes, and will take if it grows soon: the old array and the new one are there at the same time. (The old one
+    /// is freed some milliseconds after the table has grown; during these it is not counted.)
+    pub(super) fn table_charge(&self) -> usize {
+        let grows_at = self.table.buckets() as f64 * LOAD.end();
+        let is_growing = self.table.is_resizing() || self.table.len() as f64 > 0.95 * grows_at;
+        self.table_bytes() * if is_growing { 1 + GROWTH } else { 1 }
     }
 }
 
@@ -244,6 +271,7 @@ impl Engine for Relativistic {
         self.look(key, |item, now| {
             visit(item.hit(now));
             item.note_access(now);
+            item.visit();
         })
     }
 
@@ -310,8 +338,13 @@ impl Engine for Relativistic {
     }
 
     fn set_limit(&self, bytes: usize) -> bool {
-        self.memory.set_limit(bytes);
+        self.heap.set_limit(bytes);
         true
+    }
+
+    fn maintain(&self) {
+        self.sweep_expired(self.begin());
+        self.evict_ahead();
     }
 
     fn max_item(&self) -> usize {
@@ -332,11 +365,14 @@ impl Engine for Relativistic {
     fn usage(&self) -> Usage {
         Usage {
             items: self.table.len(),
-            item_bytes: self.memory.linked(),
+            item_bytes: self.heap.linked(),
             buckets: self.table.buckets(),
             table_bytes: self.table_bytes(),
             is_resizing: self.table.is_resizing(),
-            limit: self.memory.limit(),
+            heap_bytes: self.heap.mapped(),
+            limit: self.heap.limit(),
+            // Relaxed: a statistic.
+            evictions: self.evictions.load(Ordering::Relaxed),
         }
     }
 

@@ -231,7 +231,7 @@ impl<E: Engine> Executor<'_, E> {
             report.stat("evicted_active", 0);
         }
         stats! { report,
-            evictions: 0,
+            evictions: usage.evictions,
             reclaimed: 0,
             crawler_reclaimed: 0,
             crawler_items_checked: 0,

@@ -1,0 +1,377 @@
+//! Blocks: the pieces of memory that items lie in, each a mapping of its own.
+//!
+//! A block begins at a multiple of [`ALIGN`], and so do all items' first bytes less than that behind it: the block of an item is
+//! found by its address. Items are put one behind the other and never move; a block is given to new ones as a whole, after a grace
+//! period, or given back to the system. So there is nothing to fragment: an ordinary block holds items of any size,
+//! and a large item has a block to its measure, for which the system finds the pages.
+//!
+//! **Who may do what.** While a block is open, one thread at a time puts items in, holding its stripe's lock. Whoever makes an
+//! item there holds the block by a *draft*, until the item is linked or given up. A closed block without drafts has all its items
+//! written, and gets no more; who takes it out of its queue may walk over them. `owed` counts the bytes of items that are not dead yet,
+//! and the heap's own claim. It frees the block of the last item where the heap is gone before the table, which happens when a
+//! resize outlives the engine.
+
+use super::expiry::Expiry;
+use super::item::ItemRef;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Where blocks begin, and the capacity of most.
+pub(super) const ALIGN: usize = 1 << 16;
+
+/// Alignment of items, as of their links.
+const ITEM_ALIGN: usize = 8;
+
+/// What is mapped comes in these.
+const PAGE: usize = 4096;
+
+/// Bytes at the start of a block that items can't have.
+pub(super) const HEADER: usize = size_of::<Header>();
+
+/// The heap's own claim on a block, beside the bytes of its items.
+const CLAIM: usize = 1 << 62;
+
+/// `first_expiry` of a block in which nothing expires.
+const NEVER: u32 = u32::MAX;
+
+#[repr(C, align(64))]
+struct Header {
+    capacity: usize,
+    /// Bytes taken, this header included. Written under the stripe's lock.
+    used: AtomicUsize,
+    /// Bytes of items that are not dead, and [`CLAIM`] while the heap has the block.
+    owed: AtomicUsize,
+    /// Items in the making.
+    drafts: AtomicUsize,
+    /// Place in its queue, and the level when it was closed. Written under the lock of the queues.
+    number: AtomicU64,
+    stamp: AtomicU64,
+    /// No item expires before this second.
+    first_expiry: AtomicU32,
+    class: AtomicU8,
+    place: AtomicU8,
+    is_closed: AtomicBool,
+    /// Closed before it was full: what is unused counts as dead.
+    is_cut: AtomicBool,
+}
+
+/// Where a block is, as the heap knows. Changed under the lock of the queues.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(super) enum Place {
+    /// In a stripe, where items are put in.
+    Open,
+    /// In the queue of its class.
+    Queue,
+    /// Among those of which much is dead.
+    Sparse,
+    /// In the hands of who sweeps it, or waiting for readers, or free.
+    Taken,
+}
+
+/// A block that the heap has. Copies are the same block; what each may do with it says the top of this file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Block(NonNull<Header>);
+
+// SAFETY: all fields that change are atomic, and the items' contents are handed over by locks and by `drafts`.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// Bytes to map for a block that has room for `bytes` of items.
+    pub(super) fn capacity_for(bytes: usize) -> usize {
+        (HEADER + bytes).next_multiple_of(PAGE)
+    }
+
+    /// A new block of `capacity` bytes, a multiple of the page size; `None` if the system has no memory.
+    pub(super) fn map(capacity: usize) -> Option<Block> {
+        let start = map_aligned(capacity)?;
+        let header = start.cast::<Header>();
+        // SAFETY: fresh memory, aligned to more than the header needs, and larger.
+        unsafe {
+            header.write(Header {
+                capacity,
+                used: AtomicUsize::new(HEADER),
+                owed: AtomicUsize::new(CLAIM),
+                drafts: AtomicUsize::new(0),
+                number: AtomicU64::new(0),
+                stamp: AtomicU64::new(0),
+                first_expiry: AtomicU32::new(NEVER),
+                class: AtomicU8::new(0),
+                place: AtomicU8::new(Place::Taken as u8),
+                is_closed: AtomicBool::new(false),
+                is_cut: AtomicBool::new(false),
+            });
+        }
+        Some(Block(header))
+    }
+
+    /// Gives up the heap's claim: the memory goes when the last item does, which is now if there is none.
+    ///
+    /// # Safety
+    /// The caller is the last to have the block, but for items that are not dead, and no reader looks at dead ones.
+    pub(super) unsafe fn disown(self) {
+        // SAFETY: the claim is the caller's.
+        unsafe { self.settle(CLAIM) };
+    }
+
+    /// Counts `bytes` less as owed, says what is left, and frees the block when nothing is.
+    ///
+    /// # Safety
+    /// They were owed, and the caller does not use the block any more if nothing is left.
+    unsafe fn settle(self, bytes: usize) -> usize {
+        let capacity = self.capacity();
+        // SeqCst: see `bury`. Also Release and Acquire: whoever frees the block does it after all others are done.
+        let left = self.header().owed.fetch_sub(bytes, Ordering::SeqCst) - bytes;
+        if left == 0 {
+            // SAFETY: mapped with this length, and nothing is left that uses it.
+            let unmapped = unsafe { munmap(self.0.cast(), capacity) };
+            debug_assert!(unmapped.is_ok());
+        }
+        left
+    }
+
+    /// The block of the item at `address`.
+    ///
+    /// # Safety
+    /// There is an item, whose memory is not given back while the block is used.
+    pub(super) unsafe fn of(address: NonNull<u8>) -> Block {
+        // Blocks begin at multiples of this, and items within less of their beginning.
+        let start = address.as_ptr().map_addr(|address| address & !(ALIGN - 1));
+        // SAFETY: the block's address is not null.
+        Block(unsafe { NonNull::new_unchecked(start.cast()) })
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: whoever has a block has its header; all that changes in it is atomic.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// What is mapped for it.
+    pub(super) fn capacity(self) -> usize {
+        self.header().capacity
+    }
+
+    /// Makes a block without items new, for items of `class`.
+    pub(super) fn open(self, class: usize) {
+        let header = self.header();
+        // Relaxed, all: the caller alone has it; others get to know it by locks.
+        header.used.store(HEADER, Ordering::Relaxed);
+        header.owed.store(CLAIM, Ordering::Relaxed);
+        header.first_expiry.store(NEVER, Ordering::Relaxed);
+        header.class.store(class as u8, Ordering::Relaxed);
+        header.is_closed.store(false, Ordering::Relaxed);
+        header.is_cut.store(false, Ordering::Relaxed);
+        self.set_place(Place::Open);
+    }
+
+    /// In debug builds, spoils what was in the block, so that tests notice who still looks at it.
+    ///
+    /// # Safety
+    /// Nobody else has the block, and nobody looks at what was in it.
+    pub(super) unsafe fn scribble(self) {
+        if cfg!(debug_assertions) {
+            // SAFETY: the caller's promise; within the mapping.
+            unsafe { self.0.cast::<u8>().add(HEADER).write_bytes(0xdb, self.capacity() - HEADER) };
+        }
+    }
+
+    /// Room for an item of `size` bytes, a multiple of its alignment, and a draft on it. The caller holds the stripe's lock.
+    pub(super) fn take(self, size: usize) -> Option<NonNull<u8>> {
+        let header = self.header();
+        // Relaxed, all: under the stripe's lock; the lock of the queues hands it on.
+        let used = header.used.load(Ordering::Relaxed);
+        if used + size > header.capacity {
+            return None;
+        }
+        header.used.store(used + size, Ordering::Relaxed);
+        header.owed.fetch_add(size, Ordering::Relaxed);
+        header.drafts.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: within the capacity.
+        Some(unsafe { self.0.cast::<u8>().add(used) })
+    }
+
+    /// Takes back room that was the last taken, of a draft that was given up. The caller holds the stripe's lock, and the block is
+    /// open there.
+    pub(super) fn untake(self, place: NonNull<u8>, size: usize) -> bool {
+        let header = self.header();
+        // Relaxed, all: as in `take`.
+        let used = header.used.load(Ordering::Relaxed);
+        let is_last = place.addr().get() + size == self.0.addr().get() + used;
+        if is_last {
+            header.used.store(used - size, Ordering::Relaxed);
+            header.owed.fetch_sub(size, Ordering::Relaxed);
+        }
+        is_last
+    }
+
+    /// An item is linked or given up.
+    pub(super) fn finish_draft(self) {
+        // Release: pairs with the Acquire in `has_drafts`: the item has been written, and linked.
+        self.header().drafts.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether items are in the making. Once false for a closed block, it stays false.
+    pub(super) fn has_drafts(self) -> bool {
+        // Acquire: pairs with the Release in `finish_draft`.
+        self.header().drafts.load(Ordering::Acquire) > 0
+    }
+
+    /// An item of `size` bytes is dead. Says whether so much of the block is that it should be [sparse](Place::Sparse).
+    ///
+    /// # Safety
+    /// It was alive, and the block is not given back before the caller is done: the caller is in the read section in which it unlinked
+    /// the item, or has a draft on the block, or the heap is gone.
+    pub(super) unsafe fn bury(self, size: usize) -> bool {
+        // SAFETY: the caller's promise; nothing is left if it was the last item of a heap that is gone.
+        let owed = unsafe { self.settle(size) };
+        // SeqCst, there and here, with those in `close` and `is_sparse`: either we find it closed, or who closes it finds the
+        // item dead.
+        owed > 0
+            && self.has_dead(owed)
+            && self.header().is_closed.load(Ordering::SeqCst)
+            && matches!(self.place(), Place::Open | Place::Queue)
+    }
+
+    /// To be called before a block is closed that is not full.
+    pub(super) fn cut(self) {
+        // Relaxed: the lock under which the block is closed hands it on.
+        self.header().is_cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes the block: nothing is put in any more. The caller holds the lock of the queues.
+    pub(super) fn close(self, number: u64, stamp: u64) {
+        let header = self.header();
+        // Relaxed: under the lock of the queues.
+        header.number.store(number, Ordering::Relaxed);
+        header.stamp.store(stamp, Ordering::Relaxed);
+        // SeqCst: see `bury`.
+        header.is_closed.swap(true, Ordering::SeqCst);
+    }
+
+    /// Whether much of a closed block is dead.
+    pub(super) fn is_sparse(self) -> bool {
+        // SeqCst: see `bury`.
+        self.has_dead(self.header().owed.load(Ordering::SeqCst))
+    }
+
+    /// Whether a quarter is dead, with `owed` as it is: then what moving the rest costs is three times what is won, and a heap full of
+    /// items that are overwritten at random holds some 87 % of what it could.
+    fn has_dead(self, owed: usize) -> bool {
+        let header = self.header();
+        // Relaxed, both: they do not change once the block is closed.
+        let is_cut = header.is_cut.load(Ordering::Relaxed);
+        let end = if is_cut { header.capacity } else { header.used.load(Ordering::Relaxed) };
+        (end - HEADER).saturating_sub(owed & !CLAIM) >= header.capacity / 4
+    }
+
+    /// Whether nothing in it is alive.
+    pub(super) fn is_dead(self) -> bool {
+        // Relaxed: what is dead stays so, and who sees it late looks again.
+        self.header().owed.load(Ordering::Relaxed) == CLAIM
+    }
+
+    pub(super) fn place(self) -> Place {
+        // Relaxed: changed under the lock of the queues; others look to save themselves the way there.
+        match self.header().place.load(Ordering::Relaxed) {
+            0 => Place::Open,
+            1 => Place::Queue,
+            2 => Place::Sparse,
+            _ => Place::Taken,
+        }
+    }
+
+    pub(super) fn set_place(self, place: Place) {
+        // Relaxed: as in `place`.
+        self.header().place.store(place as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn class(self) -> usize {
+        // Relaxed, here and in the two below: set when the block changed hands, under a lock.
+        self.header().class.load(Ordering::Relaxed).into()
+    }
+
+    pub(super) fn number(self) -> u64 {
+        self.header().number.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stamp(self) -> u64 {
+        self.header().stamp.load(Ordering::Relaxed)
+    }
+
+    /// An item in it has got this expiry.
+    pub(super) fn note_expiry(self, expiry: Expiry) {
+        let first = &self.header().first_expiry;
+        let second = expiry.to_bits();
+        // Relaxed, both: the number stands for itself. It was noted after the item's, so who resets it first misses none.
+        if expiry != Expiry::NEVER && second < first.load(Ordering::Relaxed) {
+            first.fetch_min(second, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether something may have expired at `now`.
+    pub(super) fn has_expired(self, now: u32) -> bool {
+        // Relaxed: as in `note_expiry`.
+        self.header().first_expiry.load(Ordering::Relaxed) <= now
+    }
+
+    /// Forgets what was noted: who walks over all items notes it anew.
+    pub(super) fn forget_expiry(self) {
+        // AcqRel: the items are looked at after it.
+        self.header().first_expiry.swap(NEVER, Ordering::AcqRel);
+    }
+
+    /// Puts off looking for expired items until `second`.
+    pub(super) fn put_off_expiry(self, second: u32) {
+        // Relaxed: as in `note_expiry`; what is lost to a concurrent note comes `second` late.
+        let _ = self
+            .header()
+            .first_expiry
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |first| (first < second).then_some(second));
+    }
+
+    /// The items in it, dead ones included.
+    ///
+    /// # Safety
+    /// The block is closed and without drafts, and stays the caller's for `'a`.
+    pub(super) unsafe fn items<'a>(self) -> impl Iterator<Item = ItemRef<'a>> {
+        // Relaxed: written before the block was closed, under the lock that the caller took it by.
+        let end = self.header().used.load(Ordering::Relaxed);
+        let mut offset = HEADER;
+        std::iter::from_fn(move || {
+            (offset < end).then(|| {
+                // SAFETY: items fill the block up to its end, one behind the other.
+                let item = unsafe { ItemRef::at(self.0.cast::<u8>().add(offset)) };
+                offset += item.footprint();
+                item
+            })
+        })
+    }
+}
+
+/// What an item of so many bytes occupies.
+pub(super) fn footprint(bytes: usize) -> usize {
+    bytes.next_multiple_of(ITEM_ALIGN)
+}
+
+/// Maps so many bytes at a multiple of [`ALIGN`].
+fn map_aligned(length: usize) -> Option<NonNull<u8>> {
+    let whole = length + ALIGN;
+    let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(whole)?, protection, MapFlags::MAP_PRIVATE) };
+    let start = start.ok()?.cast::<u8>();
+    let before = start.align_offset(ALIGN);
+    let after = ALIGN - before;
+    // SAFETY: within the mapping, and all of it but the part in the middle goes, where nothing is yet.
+    unsafe {
+        let middle = start.add(before);
+        for (part, length) in [(start, before), (middle.add(length), after)] {
+            if length > 0 {
+                munmap(part.cast(), length).ok()?;
+            }
+        }
+        Some(middle)
+    }
+}

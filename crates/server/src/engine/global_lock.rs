@@ -1,0 +1,93 @@
+//! One mutex around one table: what the ATC 2011 paper measures the relativistic memcached against (section 6.3), for the same
+//! comparison.
+//!
+//! Everything else is the same, items and eviction included, so that what differs is the lock. A value is copied to the client's
+//! output while the lock is held.
+
+use super::{Change, Engine, Hit, Lookup, New, OutOfMemory, Present, Relativistic, TableStats, Usage};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The engine over a table that one thread at a time uses.
+pub struct GlobalLock {
+    engine: Relativistic,
+    lock: Mutex<()>,
+}
+
+impl GlobalLock {
+    /// The same engine under a lock.
+    pub fn new(engine: Relativistic) -> GlobalLock {
+        GlobalLock { engine, lock: Mutex::new(()) }
+    }
+
+    fn locked(&self) -> (&Relativistic, MutexGuard<'_, ()>) {
+        (&self.engine, self.lock.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Engine for GlobalLock {
+    fn now(&self) -> u32 {
+        self.engine.now()
+    }
+
+    fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let (engine, _locked) = self.locked();
+        engine.get(key, visit)
+    }
+
+    fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let (engine, _locked) = self.locked();
+        engine.peek(key, visit)
+    }
+
+    fn put<R>(
+        &self,
+        key: &[u8],
+        new: &New<'_>,
+        permit: impl FnOnce(Present<'_>) -> (bool, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory> {
+        let (engine, _locked) = self.locked();
+        engine.put(key, new, permit, show)
+    }
+
+    fn update<'a, R>(
+        &self,
+        key: &[u8],
+        decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory> {
+        let (engine, _locked) = self.locked();
+        engine.update(key, decide, show)
+    }
+
+    fn scan(&self, cursor: u64, visit: impl FnMut(Hit<'_>)) -> Option<u64> {
+        let (engine, _locked) = self.locked();
+        engine.scan(cursor, visit)
+    }
+
+    fn flush(&self, exptime: i32) {
+        let (engine, _locked) = self.locked();
+        engine.flush(exptime);
+    }
+
+    fn set_limit(&self, bytes: usize) -> bool {
+        self.engine.set_limit(bytes)
+    }
+
+    /// Not under the lock: nobody has to wait for it.
+    fn maintain(&self) {
+        self.engine.maintain();
+    }
+
+    fn max_item(&self) -> usize {
+        self.engine.max_item()
+    }
+
+    fn usage(&self) -> Usage {
+        self.engine.usage()
+    }
+
+    fn table(&self) -> TableStats {
+        self.engine.table()
+    }
+}

@@ -7,7 +7,7 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`] | one subcommand each |
+//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`], [`replay`] | one subcommand each |
 //! | [`tables`] | the tables, each an adapter in a file of its own |
 //! | [`entries`] | what tables hold |
 //! | [`workers`] | pinned threads that run batches until the time is up |
@@ -28,6 +28,7 @@ pub mod latency;
 pub mod machine;
 pub mod options;
 pub mod rcu;
+pub mod replay;
 pub mod report;
 pub mod resize;
 pub mod rounds;
@@ -62,6 +63,7 @@ enum Command {
     Figures(figures::Args),
     Instructions(instructions::Args),
     Rcu(rcu::Args),
+    Replay(replay::Args),
     #[command(hide = true)]
     CompareChild(compare::children::Args),
     #[command(hide = true)]
@@ -80,6 +82,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Figures(args) => figures::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Rcu(args) => rcu::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::CompareChild(args) => compare::children::run(&args),
         Command::InstructionsChild(args) => instructions::run_child(&args),
     }

@@ -291,3 +291,28 @@ fn wrong_options_are_refused_with_an_explanation() {
         assert!(output.stdout.is_empty(), "{line}");
     }
 }
+
+/// Every object twice: what fits is missed once.
+#[test]
+fn replay_reports_every_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.csv");
+    let requests: String = (0..2000).map(|time| format!("{time}, key{}, {}\n", time % 1000, 10 + time % 100)).collect();
+    std::fs::write(&file, format!("# time, key, size\n{requests}")).unwrap();
+    let (text, document) = measure(&format!("replay {} --sizes 1000%,30%,100_000", file.display()));
+    let policies = ["lru", "fifo", "segmented-lru", "sieve", "s3-fifo", "gdsf", "policy", "relativistd"];
+    assert_eq!(document["results"]["requests"], 2000);
+    assert_eq!(document["results"]["unique_bytes"], 59_500);
+    let outcomes = document["results"]["outcomes"].as_array().unwrap();
+    assert_eq!(outcomes.len(), 3 * policies.len());
+    for (outcomes, policy) in outcomes.chunks(3).zip(policies) {
+        assert!(text.contains(&format!("| {policy} ")), "{text}");
+        assert_eq!((&outcomes[0]["policy"], &outcomes[0]["size"]), (&policy.into(), &"1000%".into()));
+        assert_eq!(outcomes[0]["request_miss_ratio"], 0.5);
+        assert_eq!(outcomes[0]["byte_miss_ratio"], 0.5);
+        assert!(outcomes[1]["request_miss_ratio"].as_f64() > Some(0.5));
+        assert_eq!(outcomes[1]["bytes"], 17_850);
+    }
+    let wrong = relativist("replay /dev/null");
+    assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("no requests"));
+}

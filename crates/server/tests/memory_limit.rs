@@ -168,7 +168,7 @@ fn what_is_touched_expires_when_it_was_told() {
         set_until(&engine, &key(index), b"v", 0);
     }
     engine.touch(key(1).as_bytes(), 10);
-    set_until(&engine, &key(2), b"v", 10);
+    engine.touch(key(2).as_bytes(), 10);
     engine.touch(key(2).as_bytes(), 0);
     clock.set(NOW + 10);
     engine.maintain();

@@ -109,7 +109,6 @@ mod node;
 mod parallel;
 mod pinned;
 mod policy;
-mod prefetch;
 pub mod raw;
 mod recycle;
 mod rename;

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::mem::forget;
 use std::ptr::NonNull;
 
-use crate::prefetch::prefetch_for_write;
+use relativist_rcu::prefetch::prefetch_for_write;
 
 /// How much memory of nodes a thread keeps, beside the stacks that tell where it is.
 const MAX_KEPT: usize = if cfg!(relativist_no_recycling) { 0 } else { 256 << 10 };

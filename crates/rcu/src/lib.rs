@@ -81,6 +81,9 @@ mod fork;
 mod grace;
 mod guard;
 mod mutation;
+/// Not part of the interface: shared with `relativist`.
+#[doc(hidden)]
+pub mod prefetch;
 mod published;
 mod queue;
 mod registry;

@@ -16,6 +16,7 @@ use crate::defer::Reclaiming;
 use crate::domain::domain;
 use crate::guard::thread_token;
 use crate::mutation;
+use crate::prefetch::prefetch_for_write;
 use crate::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -52,6 +53,9 @@ impl Deferred {
 /// enough to find the objects still in its cache.
 pub(crate) const BATCH: u64 = 1024;
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
+
+/// An object is asked for so many entries before it is reclaimed: it has gone cold.
+const AHEAD: u64 = 8;
 
 /// Entries in a chunk; few under loom, so that its short models cross from one to the next.
 const CHUNK: u64 = if cfg!(relativist_loom) { 1 } else { 255 };
@@ -288,6 +292,11 @@ impl Consumer<'_> {
             return None;
         }
         let chunk = self.chunk_of(number);
+        let later = number + AHEAD;
+        if later < end && chunk.holds(later) {
+            // SAFETY: written and published as well, and not read out of its place yet.
+            prefetch_for_write(chunk.entry(later).with_mut(|entry| unsafe { (*entry).assume_init_ref().data.as_ptr() }));
+        }
         // SAFETY: entry `number < end` was written and published, and `popped` sees to it that it is read once.
         let deferred = chunk.entry(number).with_mut(|entry| unsafe { (*entry).assume_init_read() });
         // Relaxed: see `pending`.

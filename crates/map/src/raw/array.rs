@@ -223,7 +223,7 @@ impl<'a> Array<'a> {
     #[cfg(not(relativist_loom))]
     pub(super) unsafe fn bring_near(self, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
         use super::Link;
-        use crate::prefetch::prefetch;
+        use relativist_rcu::prefetch::prefetch;
 
         let mut first = buckets.start;
         for heads in self.all()[buckets].chunks(Self::BATCH) {

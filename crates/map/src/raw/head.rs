@@ -22,10 +22,10 @@ use relativist_rcu::{heavy_barrier, light_barrier};
 use super::Link;
 use super::hash::{Hash, Scale};
 use crate::mutation;
-use crate::prefetch::prefetch;
 #[cfg(not(relativist_loom))]
 use crate::sync::AtomicUsize;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release, fence_after_exchange};
+use relativist_rcu::prefetch::prefetch;
 
 /// What a [`Head`] holds. Pointers keep their provenance, so this is a tagged pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use relativist_rcu::Guard;
 
 use super::lookup::first_not_smaller;
 use super::{Hash, Link, Table};
-use crate::prefetch::prefetch;
+use relativist_rcu::prefetch::prefetch;
 
 impl Table {
     /// How many lookups [`Table::find_many`] has under way at a time: more than that brings nothing on processors of today, which

@@ -34,8 +34,8 @@ use super::link::links_from;
 use super::table::{Core, Resizer};
 use super::{Hash, Link};
 use crate::mutation;
-use crate::prefetch::prefetch_for_write;
 use crate::sync::Relaxed;
+use relativist_rcu::prefetch::prefetch_for_write;
 
 impl Core {
     /// Resizes to 2^`bits` buckets. The caller is outside of read sections and holds `resizer`; when it has let go of that, it has

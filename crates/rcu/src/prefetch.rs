@@ -2,7 +2,7 @@
 
 /// Asks for the line at this address, which need not be valid. Nothing where there is no way to say it.
 #[inline(always)]
-pub(crate) fn prefetch<T>(address: *const T) {
+pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which faults on no address.
     unsafe {
@@ -20,7 +20,7 @@ pub(crate) fn prefetch<T>(address: *const T) {
 
 /// The same for a line that is about to be written.
 #[inline(always)]
-pub(crate) fn prefetch_for_write<T>(address: *const T) {
+pub fn prefetch_for_write<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which faults on no address; processors that don't know it do nothing.
     unsafe {

@@ -295,7 +295,9 @@ impl Consumer<'_> {
         let later = number + AHEAD;
         if later < end && chunk.holds(later) {
             // SAFETY: written and published as well, and not read out of its place yet.
-            prefetch_for_write(chunk.entry(later).with_mut(|entry| unsafe { (*entry).assume_init_ref().data.as_ptr() }));
+            prefetch_for_write(
+                chunk.entry(later).with_mut(|entry| unsafe { (*entry).assume_init_ref().data.as_ptr() }),
+            );
         }
         // SAFETY: entry `number < end` was written and published, and `popped` sees to it that it is read once.
         let deferred = chunk.entry(number).with_mut(|entry| unsafe { (*entry).assume_init_read() });

@@ -36,6 +36,12 @@ pub(crate) fn fence_after_exchange() {
     std::sync::atomic::fence(Ordering::SeqCst);
 }
 
+/// Keeps loads after it from being done before stores that come before it.
+#[cfg(not(relativist_loom))]
+pub(crate) fn full_fence() {
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
 /// Thread-local variables that are made at compile time and need no destructor, so that reading one costs a load.
 macro_rules! local {
     ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {

@@ -87,25 +87,6 @@ pub(crate) fn choose() -> Barrier {
     if membarrier::register() { Barrier::Membarrier } else { Barrier::Fence }
 }
 
-/// The nearly free half of an asymmetric barrier, for use together with [`heavy_barrier`] by those who have that kind of need
-/// outside of RCU: a compiler fence, or a real one with [`Barrier::Fence`].
-///
-/// A thread that writes *x*, executes this and reads *y*, and one that writes *y*, executes [`heavy_barrier`] and reads *x*, can't
-/// both miss the other's write.
-///
-/// RCU must be in use, that is, some thread has called [`read`](crate::read) or [`active_barrier`] before.
-#[inline(always)]
-pub fn light_barrier() {
-    // Relaxed: the choice doesn't change after the first use.
-    light(domain().fenced(Relaxed));
-}
-
-/// The dear half: see [`light_barrier`]. A system call that interrupts each processor on which a thread of this process runs.
-pub fn heavy_barrier() {
-    domain().initialize(choose);
-    heavy();
-}
-
 /// The reader's half. `fenced` is what the process has chosen.
 #[inline(always)]
 pub(crate) fn light(fenced: bool) {

@@ -90,7 +90,7 @@ mod registry;
 mod sync;
 mod worker;
 
-pub use barrier::{Barrier, BarrierError, active_barrier, heavy_barrier, light_barrier, set_barrier};
+pub use barrier::{Barrier, BarrierError, active_barrier, set_barrier};
 pub use defer::{
     MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_drop, defer_raw, without_reclaiming, without_waiting,
 };

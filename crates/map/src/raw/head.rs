@@ -13,18 +13,14 @@
 //!   head right as well. On a fine head: the lock of the coarse head stands in for this one, which can't be locked.
 //! * *locked:* one updater is at work. Readers don't care. Until it unlocks, nobody else writes to the head.
 //!
-//! Locking and unlocking take one atomic read-modify-write each (the resizer unlocks by a store). Those who sleep learn of the unlocking by an asymmetric barrier
-//! (see `sleep`).
-
-#[cfg(not(relativist_loom))]
-use relativist_rcu::{heavy_barrier, light_barrier};
+//! Locking and unlocking take one atomic read-modify-write each; the resizer, which has many heads to unlock, does it by stores.
 
 use super::Link;
 use super::hash::{Hash, Scale};
 use crate::mutation;
-#[cfg(not(relativist_loom))]
-use crate::sync::AtomicUsize;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release, fence_after_exchange};
+#[cfg(not(relativist_loom))]
+use crate::sync::{AtomicUsize, full_fence};
 use relativist_rcu::prefetch::prefetch;
 
 /// What a [`Head`] holds. Pointers keep their provenance, so this is a tagged pointer.
@@ -224,10 +220,9 @@ impl Head {
     }
 
     /// Sets what the head holds from now on, and unlocks it, for the resizer: what it does is nothing that its own lookups could miss,
-    /// so they need not wait for it as in `unlock`.
+    /// so they need not wait for it as in `unlock`. Who sleeps meanwhile is woken by [`Head::wake_waiters_of`].
     pub(super) fn unlock_resized(&self, word: Word) {
         self.store(word.without(Word::LOCKED));
-        self.wake_waiters();
     }
 
     /// Replaces what a head holds whose lock the caller holds and keeps.
@@ -280,11 +275,11 @@ impl Head {
 
     /// Sleeps while the head is locked.
     fn sleep(&self) {
-        // Relaxed: ordered by the barrier.
+        // Relaxed: ordered by the fence.
         SLEEPERS.0.fetch_add(1, Relaxed);
-        // Pairs with the light one in `wake_waiters`: either that thread sees that somebody sleeps, or `park` sees its unlocking. (In
-        // between, `park` and `unpark_all` take turns.)
-        heavy_barrier();
+        // Pairs with the exchange in `unlock` and the fence in `wake_waiters_of`: either that thread sees that somebody sleeps, or
+        // `park` sees its unlocking. (In between, `park` and `unpark_all` take turns.)
+        full_fence();
         let key = std::ptr::from_ref(self).addr();
         let still = || self.load().is_locked();
         let token = parking_lot_core::DEFAULT_PARK_TOKEN;
@@ -295,14 +290,22 @@ impl Head {
         SLEEPERS.0.fetch_sub(1, Relaxed);
     }
 
-    /// Called after unlocking.
+    /// Called after unlocking by an exchange.
     #[inline(always)]
     fn wake_waiters(&self) {
-        // Pairs with the heavy one in `sleep`.
-        light_barrier();
-        // Relaxed: ordered by the barrier.
+        // Relaxed: comes after the exchange, which is a full barrier; pairs with the fence in `sleep`.
         if SLEEPERS.0.load(Relaxed) != 0 {
             self.wake_all();
+        }
+    }
+
+    /// Wakes those who sleep until one of these heads is unlocked, which all are by now.
+    pub(super) fn wake_waiters_of(heads: &[Head]) {
+        // Pairs with the one in `sleep`.
+        full_fence();
+        // Relaxed: ordered by the fence.
+        if SLEEPERS.0.load(Relaxed) != 0 {
+            heads.iter().for_each(Head::wake_all);
         }
     }
 
@@ -321,6 +324,8 @@ impl Head {
     }
 
     fn wake_waiters(&self) {}
+
+    pub(super) fn wake_waiters_of(_: &[Head]) {}
 }
 
 #[cfg(all(test, not(relativist_loom)))]

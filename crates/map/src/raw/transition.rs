@@ -129,12 +129,15 @@ fn for_each_group(
     let batches = coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor));
     for (number, (coarse, fine)) in batches.enumerate() {
         let first = number * batch * per_group;
-        bring_near(chained, first..first + coarse.len() * per_group, &walks);
+        let buckets = first..first + coarse.len() * per_group;
+        bring_near(chained, buckets.clone(), &walks);
         // About to be written, all of them.
         [coarse, fine]
             .iter()
             .for_each(|heads| heads.iter().step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head)));
         coarse.iter().zip(fine.chunks_exact(factor)).for_each(|(head, fines)| step(head, fines));
+        // It is these that the steps lock.
+        Head::wake_waiters_of(&chained.all()[buckets]);
     }
 }
 

@@ -8,5 +8,7 @@ cd "$(dirname "$0")/.."
 # With the flags and the folder of ci/mutation.sh, which so has nothing to build anew.
 export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_mutation --cfg relativist_loom"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/mutation-loom"
-cargo test --locked --release --package relativist-rcu --lib --test loom
-cargo test --locked --release --package relativist --test loom
+# Both crates at a time, or else what they share would be built for each.
+both=(--locked --release --package relativist-rcu --package relativist)
+cargo test "${both[@]}" --lib loom_tests
+cargo test "${both[@]}" --test loom

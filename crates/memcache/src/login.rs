@@ -9,7 +9,7 @@ use crate::number;
 use crate::words::Words;
 
 /// The longest value of a login.
-const MAX_LOGIN: u32 = 16384;
+pub(crate) const MAX_LOGIN: u32 = 16384;
 /// With fewer bytes a line is not yet looked at.
 const FEWEST_BYTES: usize = 4;
 /// A shorter line, its end included, cannot be a login.

@@ -279,6 +279,11 @@ impl Options {
                 "the login by text (-Y) needs the text protocol (-B)"
             }
             _ if self.enable_sasl && self.protocol == Binding::Ascii => "SASL (-S) needs the binary protocol (-B)",
+            _ if self.enable_sasl
+                && self.listen.iter().any(|address| !matches!(address.binding, None | Some(Binding::Binary))) =>
+            {
+                "SASL (-S) needs the binary protocol (-l proto[...])"
+            }
             _ => return Ok(()),
         };
         Err(StartError::Usage(problem.into()))

@@ -84,6 +84,16 @@ fn counting_pads_and_grows() {
     assert_eq!(engine.count(b"n", Direction::Up, 1), Err(CountError::NotANumber));
 }
 
+/// More than a format's width can say.
+#[test]
+fn counting_pads_to_any_length() {
+    let (engine, _) = engine();
+    let padded = |number: &str| format!("{number}{}", " ".repeat(70_000 - number.len()));
+    store(&engine, Mode::Set, "n", &padded("1"));
+    assert_eq!(engine.count(b"n", Direction::Up, 41), Ok(42));
+    assert!(get(&engine, "n").unwrap() == padded("42"));
+}
+
 #[test]
 fn an_expired_item_is_absent_for_every_command() {
     let (engine, clock) = engine();

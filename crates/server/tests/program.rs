@@ -97,6 +97,7 @@ fn mistakes_get_a_message_and_memcacheds_exit_status() {
         ("-o nonsense=1", 1, "Illegal suboption \"nonsense\""),
         ("-o hashpower", 1, "Missing hashpower argument"),
         ("-I 2k -m 1 -Z", 64, "TLS"),
+        ("-S -l proto[negotiating]:127.0.0.1", 64, "SASL (-S) needs the binary protocol"),
         ("-Y /nonexistent/users", 71, "/nonexistent/users"),
         ("-p -1 -l 192.0.2.1", 71, "192.0.2.1"),
         ("-s /nonexistent/socket", 71, "/nonexistent/socket"),

@@ -2,6 +2,7 @@
 
 use super::{HEADER, Opcode, REQUEST_MAGIC, Status};
 use crate::decode::Limits;
+use crate::login::MAX_LOGIN;
 use crate::words::MAX_KEY;
 
 /// A longer body is refused unseen.
@@ -161,6 +162,9 @@ impl Decoder {
             return reject(Status::UnknownCommand, true);
         }
         if !opcode.layout().admits(lengths.key, lengths.extras, lengths.value()) || lengths.key > MAX_KEY {
+            return reject(Status::InvalidArguments, true);
+        }
+        if opcode.is_login() && lengths.value() > MAX_LOGIN as usize {
             return reject(Status::InvalidArguments, true);
         }
         let (extras, key) = front.split_at(lengths.extras.into());

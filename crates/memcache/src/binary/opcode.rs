@@ -105,6 +105,11 @@ impl Opcode {
         matches!(self, Opcode::Version | Opcode::SaslList | Opcode::SaslAuth | Opcode::SaslStep)
     }
 
+    /// Whether its value belongs to a login.
+    pub(super) fn is_login(self) -> bool {
+        matches!(self, Opcode::SaslAuth | Opcode::SaslStep)
+    }
+
     pub(super) fn layout(self) -> Layout {
         let (key, extras, may_have_value): (_, &'static [u8], _) = match self {
             Opcode::Get | Opcode::GetKey | Opcode::Delete => (Some(true), &[0], false),

@@ -132,6 +132,15 @@ impl Block {
         left
     }
 
+    /// [`Block::bury`] for the items of a table that is torn down, while its heap may be, too, on another thread.
+    ///
+    /// # Safety
+    /// An item of this size was alive, and nobody uses it, or needs to know that it is gone.
+    pub(super) unsafe fn settle_last(self, size: usize) {
+        // SAFETY: the caller's promise; the block is not touched after it.
+        unsafe { self.settle(size) };
+    }
+
     /// The block of the item at `address`.
     ///
     /// # Safety
@@ -355,21 +364,34 @@ pub(super) fn footprint(bytes: usize) -> usize {
     bytes.next_multiple_of(ITEM_ALIGN)
 }
 
-/// Maps so many bytes at a multiple of [`ALIGN`].
-fn map_aligned(length: usize) -> Option<NonNull<u8>> {
-    let whole = length + ALIGN;
+fn map(length: usize) -> Option<NonNull<u8>> {
     let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
-    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(whole)?, protection, MapFlags::MAP_PRIVATE) };
-    let start = start.ok()?.cast::<u8>();
+    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(length)?, protection, MapFlags::MAP_PRIVATE) };
+    Some(start.ok()?.cast())
+}
+
+/// Maps so many bytes at a multiple of [`ALIGN`].
+fn map_aligned(length: usize) -> Option<NonNull<u8>> {
+    // The kernel puts one mapping beside the other, so that this succeeds mostly, and makes one of both: it limits their number.
+    let exact = map(length)?;
+    if exact.align_offset(ALIGN) == 0 {
+        return Some(exact);
+    }
+    // SAFETY: mapped a moment ago, with nothing in it.
+    unsafe { munmap(exact.cast(), length).ok()? };
+    let whole = length + ALIGN;
+    let start = map(whole)?;
     let before = start.align_offset(ALIGN);
     let after = ALIGN - before;
     // SAFETY: within the mapping, and all of it but the part in the middle goes, where nothing is yet.
     unsafe {
         let middle = start.add(before);
-        for (part, length) in [(start, before), (middle.add(length), after)] {
-            if length > 0 {
-                munmap(part.cast(), length).ok()?;
+        for (part, rest) in [(start, before), (middle.add(length), after)] {
+            if rest > 0 && munmap(part.cast(), rest).is_err() {
+                // More mappings than the kernel allows. What is left of this one goes.
+                let _ = munmap(start.cast(), whole);
+                return None;
             }
         }
         Some(middle)

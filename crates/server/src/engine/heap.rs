@@ -23,7 +23,7 @@
 use super::block::{ALIGN, Block, HEADER, Place, footprint};
 use super::policy::{self, CLASSES};
 use crossbeam_utils::CachePadded;
-use relativist_rcu::GracePeriod;
+use relativist_rcu::{GracePeriod, wait_for_readers};
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::ptr::NonNull;
@@ -482,6 +482,8 @@ impl Central {
 
 impl Drop for Heap {
     fn drop(&mut self) {
+        // The table's resizer may still look at items that are gone.
+        wait_for_readers();
         let open =
             self.stripes.iter_mut().flat_map(|stripe| mem::take(get_mut(&mut stripe.open)).into_iter().flatten());
         let central = get_mut(&mut self.central);

@@ -409,7 +409,9 @@ impl<'a> Recipe<'a> {
             Value::Appended(bytes) => [present, bytes],
             Value::Prepended(bytes) => [bytes, present],
             Value::Number(number) => {
-                *text = format!("{number:<width$}", width = present.len());
+                // Padded by hand: a format has an upper limit of its own for the width.
+                *text = number.to_string();
+                text.extend(std::iter::repeat_n(' ', present.len().saturating_sub(text.len())));
                 [text.as_bytes(), b""]
             }
         };
@@ -503,12 +505,12 @@ impl Drop for Draft<'_> {
 /// Lets go of an item that was in a table when that was torn down.
 ///
 /// # Safety
-/// `link` is the link of an item to which nobody refers any more, and the heap is gone.
+/// `link` is the link of an item to which nobody refers any more, and the heap is gone or going.
 pub(super) unsafe fn dispose(link: NonNull<Link>) {
     // SAFETY: the item is there until it is buried.
     let item: ItemRef<'_> = unsafe { ItemRef::of_link(link) };
     // SAFETY: the table was the last to refer to it.
-    unsafe { item.block().bury(item.footprint()) };
+    unsafe { item.block().settle_last(item.footprint()) };
 }
 
 /// # Safety

@@ -234,13 +234,16 @@ impl Relativistic {
 
     /// Runs `attempt`, and again for as long as what it lacks can be made room for.
     fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, OutOfMemory>) -> Result<R, OutOfMemory> {
+        /// Others may be faster to take the room that was made; but if the system has no memory, there is none.
+        const ATTEMPTS: usize = 100;
         self.evict_ahead();
-        loop {
+        for _ in 1..ATTEMPTS {
             match attempt() {
                 Err(full) if self.make_room(full.requested) => (),
                 outcome => return outcome,
             }
         }
+        attempt()
     }
 
     /// Unlinks the item under `key` if it is dead.

@@ -23,6 +23,9 @@ use std::sync::atomic::Ordering;
 /// Blocks in which something expires every second are swept for it every so many seconds.
 const EXPIRY_INTERVAL: u32 = 5;
 
+/// After so many blocks were swept for one item, large ones are no longer spared.
+const MERCY: usize = 32;
+
 /// What became of an item whose block was swept.
 #[derive(Eq, PartialEq)]
 enum Fate {
@@ -39,11 +42,12 @@ impl Relativistic {
     /// enough memory waits for them. Others may take the room before the caller does.
     pub(super) fn make_room(&self, bytes: usize) -> bool {
         // A limit, so that a system without memory does not keep us here, nor blocks of which nothing may go.
-        for _ in 0..if self.evicts { 10_000 } else { 100 } {
+        for turn in 0..if self.evicts { 10_000 } else { 100 } {
             match self.heap.shortage(bytes, self.evicts, self.table_charge()) {
                 None => return false,
                 Some(Remedy::None) => return true,
-                Some(Remedy::Sweep(victim)) => self.sweep(victim),
+                // Large items that were visited stay where they are, and free nothing. There may be thousands of them.
+                Some(Remedy::Sweep(victim)) => self.sweep(victim, turn < MERCY),
                 Some(Remedy::Wait(grace)) => grace.wait(),
             }
         }
@@ -53,11 +57,12 @@ impl Relativistic {
     /// Evicts a block if few are free, so that nobody has to wait for readers.
     pub(super) fn evict_ahead(&self) {
         if let Some(victim) = self.heap.victim_ahead(self.evicts) {
-            self.sweep(victim);
+            self.sweep(victim, true);
         }
     }
 
-    fn sweep(&self, victim: Victim) {
+    /// Sweeps a block. Without mercy large items that were visited go, too, if the block is to be evicted.
+    fn sweep(&self, victim: Victim, has_mercy: bool) {
         let Victim { block, purpose } = victim;
         let now = self.begin();
         if purpose == Purpose::Expire {
@@ -66,7 +71,7 @@ impl Relativistic {
         let mut stays = false;
         // SAFETY: a victim is closed and without drafts, and ours until it is released or put back.
         for item in unsafe { block.items() } {
-            stays |= self.sweep_item(item, purpose, now) == Fate::Stays;
+            stays |= self.sweep_item(item, purpose, has_mercy, now) == Fate::Stays;
         }
         match purpose {
             _ if !stays => self.heap.release(block),
@@ -78,7 +83,7 @@ impl Relativistic {
         }
     }
 
-    fn sweep_item(&self, item: ItemRef<'_>, purpose: Purpose, now: u32) -> Fate {
+    fn sweep_item(&self, item: ItemRef<'_>, purpose: Purpose, has_mercy: bool, now: u32) -> Fate {
         if item.is_gone() {
             return Fate::Gone;
         }
@@ -86,6 +91,7 @@ impl Relativistic {
         let (visits, was_visited) = item.heat();
         let future = match purpose {
             _ if !is_alive => None,
+            Purpose::Evict if !has_mercy && self.heap.is_large(item.footprint()) => None,
             Purpose::Evict => policy::verdict(visits, was_visited),
             Purpose::Compact | Purpose::Expire => Some(visits + u8::from(was_visited && visits < policy::MOST_VISITS)),
         };
@@ -145,11 +151,11 @@ impl Relativistic {
             while let Some(from) = next {
                 let (victim, after) = self.heap.next_expired(queue, from, is_due);
                 next = after;
-                victim.into_iter().for_each(|victim| self.sweep(victim));
+                victim.into_iter().for_each(|victim| self.sweep(victim, true));
             }
         }
         while let Some(victim) = self.heap.next_dead() {
-            self.sweep(victim);
+            self.sweep(victim, true);
         }
     }
 }

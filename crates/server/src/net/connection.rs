@@ -105,6 +105,8 @@ impl Connection {
             subscription: None,
             codec: match binding {
                 _ if requires_text_login => Codec::Login(LoginDecoder::default()),
+                // Whatever the listener says: the text protocol knows nothing of SASL.
+                _ if requires_sasl => Codec::Binary(binary::Decoder::new(limits)),
                 Binding::Auto => Codec::Undecided,
                 Binding::Ascii => Codec::Text(Decoder::new(limits)),
                 Binding::Binary => Codec::Binary(binary::Decoder::new(limits)),

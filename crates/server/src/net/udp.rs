@@ -12,7 +12,7 @@ use crate::stats::Counters;
 use crossbeam_utils::CachePadded;
 use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token, Waker};
-use relativist_memcache::{Decoded, Decoder, Protocol, binary};
+use relativist_memcache::{Decoded, Decoder, Protocol, RequestError, binary};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
@@ -177,6 +177,13 @@ fn answer_text<E: Engine>(
                 // Nobody can watch by datagram, stop the server, or close what is no connection.
                 Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
             },
+            // The answer of another server, perhaps, to a request that was forged to come from here. That one would take ours for a
+            // request in turn, without end. (Commands are in lower case, answers are not, or are numbers, and get one that isn't.)
+            Decoded::Reject { consumed, rejection }
+                if rejection.error == RequestError::UnknownCommand && requests[0].is_ascii_uppercase() =>
+            {
+                consumed
+            }
             Decoded::Reject { consumed, rejection } => {
                 executor.reject(&requests[..consumed], &rejection, out);
                 consumed

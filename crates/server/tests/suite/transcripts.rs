@@ -55,5 +55,5 @@ transcripts! {
     stats_minimal: "stats-minimal", 4;
     stats_prefix: "stats-prefix", 4;
     stats_sizes: "stats-sizes", 11;
-    udp: "udp", 18;
+    udp: "udp", 19;
 }

@@ -97,7 +97,6 @@
 //! * **T3** Operations on a key are linearizable. (An update in transition changes the newer array's entry first, see
 //!   `raw/group.rs`: who comes by the older one began before the newer was published, and may count as having come before.) That
 //!   includes real time: when an update has returned, every lookup that begins finds it done, as unlocking is a full barrier.
-//!   (The resizer's need not be: it updates nothing.)
 //! * **T4** An update waits for updates of its bucket or group, and for the resizer's and a rename's steps on it: never for readers, but for
 //!   the bound on deferred work. (A rename waits for readers, and for other renames and resizes.)
 //! * **T5** A transition by any power of two waits for readers once in its midst. The array left behind by growing is freed

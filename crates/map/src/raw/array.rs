@@ -214,8 +214,8 @@ impl<'a> Array<'a> {
     /// processor can ask memory for at once.
     pub(super) const BATCH: usize = 64;
 
-    /// Brings the links of some buckets, those with heads that are wanted, into the cache, for who is about to visit them all. Links lie anywhere in memory, and each step
-    /// along a chain waits for the one before: so chains are walked side by side.
+    /// Brings the links of some buckets, those with heads that are wanted, into the cache, for who is about to visit them all. Links
+    /// lie anywhere in memory, and each step along a chain waits for the one before: so chains are walked side by side.
     ///
     /// # Safety
     ///

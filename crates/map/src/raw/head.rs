@@ -13,7 +13,7 @@
 //!   head right as well. On a fine head: the lock of the coarse head stands in for this one, which can't be locked.
 //! * *locked:* one updater is at work. Readers don't care. Until it unlocks, nobody else writes to the head.
 //!
-//! Locking and unlocking take one atomic read-modify-write each; the resizer, which has many heads to unlock, does it by stores.
+//! Locking and unlocking take one atomic read-modify-write each.
 
 use super::Link;
 use super::hash::{Hash, Scale};
@@ -219,12 +219,6 @@ impl Head {
         !word.is_locked() && self.0.compare_exchange(word.0, word.with_transition().0, AcqRel, Relaxed).is_ok()
     }
 
-    /// Sets what the head holds from now on, and unlocks it, for the resizer: what it does is nothing that its own lookups could miss,
-    /// so they need not wait for it as in `unlock`. Who sleeps meanwhile is woken by [`Head::wake_waiters_of`].
-    pub(super) fn unlock_resized(&self, word: Word) {
-        self.store(word.without(Word::LOCKED));
-    }
-
     /// Replaces what a head holds whose lock the caller holds and keeps.
     pub(super) fn set_locked(&self, word: Word) {
         self.store(word.with(Word::LOCKED));
@@ -277,7 +271,7 @@ impl Head {
     fn sleep(&self) {
         // Relaxed: ordered by the fence.
         SLEEPERS.0.fetch_add(1, Relaxed);
-        // Pairs with the exchange in `unlock` and the fence in `wake_waiters_of`: either that thread sees that somebody sleeps, or
+        // Pairs with the exchange in `unlock`: either that thread sees that somebody sleeps, or
         // `park` sees its unlocking. (In between, `park` and `unpark_all` take turns.)
         full_fence();
         let key = std::ptr::from_ref(self).addr();
@@ -299,16 +293,6 @@ impl Head {
         }
     }
 
-    /// Wakes those who sleep until one of these heads is unlocked, which all are by now.
-    pub(super) fn wake_waiters_of(heads: &[Head]) {
-        // Pairs with the one in `sleep`.
-        full_fence();
-        // Relaxed: ordered by the fence.
-        if SLEEPERS.0.load(Relaxed) != 0 {
-            heads.iter().for_each(Head::wake_all);
-        }
-    }
-
     #[cold]
     fn wake_all(&self) {
         let key = std::ptr::from_ref(self).addr();
@@ -324,8 +308,6 @@ impl Head {
     }
 
     fn wake_waiters(&self) {}
-
-    pub(super) fn wake_waiters_of(_: &[Head]) {}
 }
 
 #[cfg(all(test, not(relativist_loom)))]

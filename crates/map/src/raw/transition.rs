@@ -130,14 +130,12 @@ fn for_each_group(
     for (number, (coarse, fine)) in batches.enumerate() {
         let first = number * batch * per_group;
         let buckets = first..first + coarse.len() * per_group;
-        bring_near(chained, buckets.clone(), &walks);
+        bring_near(chained, buckets, &walks);
         // About to be written, all of them.
         [coarse, fine]
             .iter()
             .for_each(|heads| heads.iter().step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head)));
         coarse.iter().zip(fine.chunks_exact(factor)).for_each(|(head, fines)| step(head, fines));
-        // It is these that the steps lock.
-        Head::wake_waiters_of(&chained.all()[buckets]);
     }
 }
 
@@ -171,7 +169,7 @@ fn fill(coarse: &Head, fines: &[Head], scale: Scale) {
     let word = if mutation::is("fill-unlocked") { coarse.load() } else { coarse.lock() };
     fill_by_chain(word.first(), fines, scale);
     // The mark tells updaters that the fine heads are there to be kept right.
-    coarse.unlock_resized(if mutation::is("unmarked-coarse") { word } else { word.with_transition() });
+    coarse.unlock(if mutation::is("unmarked-coarse") { word } else { word.with_transition() });
 }
 
 fn fill_by_chain(first: *mut Link, fines: &[Head], scale: Scale) {
@@ -199,7 +197,7 @@ fn cut(coarse: &Head, fines: &[Head], scale: Scale, haste: bool) {
     if !mutation::is("clear-before-cut") {
         fines.iter().for_each(|fine| fine.store(fine.load().without_transition()));
     }
-    coarse.unlock_resized(Word::moved());
+    coarse.unlock(Word::moved());
 }
 
 fn cut_chain(first: *mut Link, fines: &[Head], scale: Scale) {
@@ -251,7 +249,7 @@ fn join(coarse: &Head, fines: &[Head], scale: Scale) {
     coarse.store(joined);
     for fine in fines {
         let word = fine.load();
-        fine.unlock_resized(if mutation::is("unmarked-fine") { word } else { word.with_transition() });
+        fine.unlock(if mutation::is("unmarked-fine") { word } else { word.with_transition() });
     }
 }
 

@@ -12,19 +12,17 @@ crates="rcu map tables"
 # Link-time optimisation costs minutes here, and brings nothing.
 export CARGO_PROFILE_RELEASE_LTO=off
 
-# build NAME FLAGS [TARGET...]: the test binaries of RCU and the map, or those named, listed as "crate binary path" in $target/mutation-NAME.list.
+# build NAME FLAGS TARGET...: test binaries, listed as "crate binary path" in $target/mutation-NAME.list.
 build() {
-  local targets=(--package relativist-rcu --package relativist --lib --tests)
-  [ $# -eq 2 ] || targets=("${@:3}")
   RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
-    "${targets[@]}" --message-format json 2>"$target/mutation-$1.log" |
+    "${@:3}" --message-format json 2>"$target/mutation-$1.log" |
     sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(rcu|map|tables)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
     awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
 mkdir -p "$target"
 build plain "--cfg relativist_mutation" --package relativist-rcu --package relativist --package relativist-tables --lib --tests
-build loom "--cfg relativist_mutation --cfg relativist_loom"
+build loom "--cfg relativist_mutation --cfg relativist_loom" --package relativist-rcu --package relativist --lib --test loom
 build shuttle "--cfg relativist_mutation --cfg relativist_loom --cfg relativist_shuttle" --package relativist --test shuttle
 
 # executable CRATE BINARY: its path. `loom`, `loom-lib` and `shuttle` are of builds of their own.

@@ -11,7 +11,8 @@ if ! dpkg-query -W "${packages[@]}" >/dev/null 2>&1; then
   $sudo apt-get install -y -qq "${packages[@]}" >/dev/null
 fi
 build=(--locked --package relativist-workbench --features "liburcu,tbb,cuckoo")
-cargo test "${build[@]}"
+cargo test "${build[@]}" --lib
+cargo build "${build[@]}"
 
 program=${CARGO_TARGET_DIR:-target}/debug/relativist
 # All tables take their memory from mimalloc: it has to define malloc for the whole program.

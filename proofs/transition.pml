@@ -6,6 +6,7 @@
  *   -DSHRINK          fine to coarse
  *   -DGROW -DSHRINK   one after the other
  *   -DFACTOR=n        fine buckets per coarse one, 2 or 4
+ *   -DSOLE            with two fine buckets, residents in one of them only: the summary of the coarse head may tell all that growing has to know
  *
  * A fine bucket has two places, a place one key and two nodes (one to replace the other). Two places are occupied by residents,
  * which nobody removes; one of two others has an updater (with -DUPDATERS=2 both), which inserts if its key is absent, and
@@ -15,7 +16,7 @@
  * waits for ever (T4); what is reclaimed is not looked at (T8); at the end the table has what it should, by any head.
  *
  * Each wait can be left out, and then one of these fails: SKIP_GROW_WAIT, SKIP_SHRINK_WAIT, SKIP_PREVIOUS_WAIT,
- * SKIP_RETIRE_WAIT, SKIP_NODE_WAIT. So can be the order of two stores: OLDER_FIRST.
+ * SKIP_RETIRE_WAIT, SKIP_NODE_WAIT. So can be other steps: OLDER_FIRST, MARK_UNSEEN, CUT_NOTHING, PARTIAL_SUMMARY, STALE_ENTRY.
  */
 #ifndef FACTOR
 #define FACTOR 4
@@ -25,6 +26,11 @@
 #define RESIDENT_2 5
 #define UPDATED_1 2 /* alone in its fine bucket */
 #define UPDATED_2 4 /* first of its fine bucket */
+#elif defined(SOLE)
+#define RESIDENT_1 2
+#define RESIDENT_2 2
+#define UPDATED_1 0 /* in the other one */
+#define UPDATED_2 3 /* in the same */
 #else
 #define RESIDENT_1 1
 #define RESIDENT_2 3
@@ -178,7 +184,7 @@ inline set_next(node, to) {
 }
 
 proctype updater(byte me; byte place) {
-  byte a, partner, coarse, fine, before, found, after, link;
+  byte a, partner, coarse, fine, entry, before, found, after, link;
   bit inserts;
   Word word, fine_word;
   enter(me);
@@ -205,10 +211,20 @@ look:
     fi
   fi;
 
-  /* Under the lock nobody else changes the chain: one step. (Group::search) */
+  /* Under the lock nobody else changes the chain: one step. (Group::search) While the group grows, the fine heads are entries, too. */
   d_step {
     before = NIL;
     found = word.first;
+    entry = (fine != NIL
+#ifndef STALE_ENTRY
+      && word.transition
+#endif
+      -> BUCKET(place) : 0);
+    do
+    :: entry > 0 && array[fine].head[entry - 1].first == NIL -> entry--
+    :: entry > 0 && array[fine].head[entry - 1].first != NIL -> found = array[fine].head[entry - 1].first; break
+    :: else -> break
+    od;
     do
     :: found != NIL && PLACE(found) < place -> assert(!freed[found]); before = found; found = next[found]
     :: else -> break
@@ -217,7 +233,10 @@ look:
     :: found == NIL || PLACE(found) > place -> after = found; found = NIL; inserts = 1; link = place
     :: else -> assert(!freed[found]); after = next[found]; inserts = 0; link = OTHER(found)
     fi;
-    assert(found == history[place].node[0])
+    assert(found == history[place].node[0]);
+    /* Where no bit is set up to the own one, the place is the first. */
+    assert(word.summary & (2 * SUMMARY_BIT(coarse, place) - 1) || (before == NIL && found == NIL));
+    entry = 0
   };
   if
   :: !inserts -> link = after /* remove */
@@ -279,49 +298,116 @@ look:
   fi
 }
 
-inline grow(c, f) {
-  acquire(array[c].head[0], word);
-  /* Nobody looks at the fine heads before the coarse one is marked, so these stores may be one step. */
-  d_step {
-    bucket = 0;
-    do
-    :: bucket < FACTOR ->
-      array[f].head[bucket].first = NIL; array[f].head[bucket].summary = 0; array[f].head[bucket].transition = 1;
-      bucket++
-    :: else -> break
-    od;
-    link = word.first;
-    do
-    :: link != NIL ->
-      bucket = BUCKET(PLACE(link));
+inline empty_all(f) {
+  bucket = 0;
+  do
+  :: bucket < FACTOR ->
+    array[f].head[bucket].first = NIL; array[f].head[bucket].summary = 0; array[f].head[bucket].transition = 1;
+    bucket++
+  :: else -> break
+  od
+}
+
+/* The fine bucket that all links go to, if the summary tells, or else NIL; any for no links. */
+inline find_sole_part() {
+  bucket = 0;
+  do
+  :: bucket < FACTOR && word.summary & ~(1 << bucket) -> bucket++
+  :: else -> break
+  od;
+  bucket = (bucket == FACTOR -> NIL : bucket)
+}
+
+/* Nobody looks at the fine heads before the coarse one is marked, so stores to them may be one step. */
+inline fill(c, f) {
+  d_step { empty_all(f) };
+  d_step { copy(word, array[c].head[0]); find_sole_part() };
+  if
+  :: bucket != NIL ->
+    d_step { /* The places of the links are not known: all bits. */
+      array[f].head[bucket].first = word.first;
+      array[f].head[bucket].summary = (word.summary -> 3 : 0)
+    };
+    d_step {
       if
-      :: array[f].head[bucket].first == NIL -> array[f].head[bucket].first = link
-      :: else
-      fi;
-      array[f].head[bucket].summary = array[f].head[bucket].summary | SUMMARY_BIT(f, PLACE(link));
-      link = next[link]
-    :: else -> break
-    od;
-    word.transition = 1
-  };
-  store(array[c].head[0], word, 0);
+#ifndef MARK_UNSEEN
+      :: !word.locked && !array[c].head[0].locked && word.first == array[c].head[0].first && word.summary == array[c].head[0].summary ->
+#else
+      :: !array[c].head[0].locked ->
+#endif
+        array[c].head[0].transition = 1
+      :: else -> bucket = NIL
+      fi
+    }
+  :: else
+  fi;
+  if
+  :: bucket == NIL ->
+    d_step { empty_all(f) };
+    acquire(array[c].head[0], word);
+    d_step {
+      link = word.first;
+      do
+      :: link != NIL ->
+        bucket = BUCKET(PLACE(link));
+        if
+        :: array[f].head[bucket].first == NIL -> array[f].head[bucket].first = link
+        :: else
+        fi;
+        array[f].head[bucket].summary = array[f].head[bucket].summary | SUMMARY_BIT(f, PLACE(link));
+        link = next[link]
+      :: else -> break
+      od;
+      word.transition = 1
+    };
+    store(array[c].head[0], word, 0)
+  :: else
+  fi
+}
+
+/* Parts the chain, and makes the summaries exact, each by one store. */
+inline cut(f) {
+  link = word.first;
+  last = NIL;
+  bits = 0;
+  do
+  :: link != NIL ->
+    if
+    :: last != NIL && BUCKET(PLACE(last)) != BUCKET(PLACE(link)) ->
+      next[last] = NIL;
+      array[f].head[BUCKET(PLACE(last))].summary = bits;
+      bits = 0
+    :: else
+    fi;
+    d_step { bits = bits | SUMMARY_BIT(f, PLACE(link)); last = link; link = next[link] };
+#ifdef PARTIAL_SUMMARY
+    array[f].head[BUCKET(PLACE(last))].summary = bits
+#endif
+  :: else -> break
+  od;
+  if
+  :: last != NIL -> array[f].head[BUCKET(PLACE(last))].summary = bits
+  :: else
+  fi
+}
+
+inline grow(c, f) {
+  fill(c, f);
   published = f;
 #ifndef SKIP_GROW_WAIT
   start_grace_period(RESIZE);
   HAS_PASSED(RESIZE);
 #endif
   acquire(array[c].head[0], word);
-  link = word.first;
-  last = NIL;
-  do
-  :: link != NIL ->
-    if
-    :: last != NIL && BUCKET(PLACE(last)) != BUCKET(PLACE(link)) -> next[last] = NIL
-    :: else
-    fi;
-    d_step { last = link; link = next[link] }
-  :: else -> break
-  od;
+  d_step { find_sole_part() };
+  if
+#ifndef CUT_NOTHING
+  :: bucket != NIL -> skip /* in haste */
+#else
+  :: skip
+#endif
+  :: cut(f)
+  fi;
   bucket = 0;
   do
   :: bucket < FACTOR -> array[f].head[bucket].transition = 0; bucket++
@@ -372,7 +458,7 @@ inline shrink(f, c) {
 bit retired;
 
 proctype resizer() {
-  byte link, last, bucket;
+  byte link, last, bucket, bits;
   Word word;
 #ifdef GROW
   grow(0, 1);

@@ -1,8 +1,36 @@
-//! Messages to the operator, on stderr.
+//! Messages to the operator, by `tracing`: whoever runs the server decides where they go. The program has them written to
+//! stderr ([`to_stderr`]); a library that nobody listens to is silent.
 
+use clap::ValueEnum;
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
+use tracing_subscriber::filter::LevelFilter;
+
+/// The form of messages on stderr.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum Format {
+    /// A line of text
+    #[default]
+    Text,
+    /// An object of JSON in a line
+    Json,
+}
+
+/// Has the messages of this process written to stderr from now on. A stderr that is gone is no reason to stop serving.
+pub fn to_stderr(format: Format) {
+    let builder = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(LevelFilter::TRACE)
+        .with_ansi(false)
+        .log_internal_errors(false);
+    // Who has set another destination before keeps it.
+    let _ = match format {
+        // Whoever keeps lines of text keeps the time with them: the journal, for one.
+        Format::Text => builder.without_time().try_init(),
+        Format::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
 
 /// From which verbosity (the number of `-v`) on a message is wanted.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -18,7 +46,26 @@ pub enum Level {
     Internal = 3,
 }
 
-/// Writes messages up to a level that can be changed at any time.
+impl Level {
+    fn tell(self, message: fmt::Arguments<'_>) {
+        match self {
+            Level::Warning => tracing::warn!(target: TARGET, "{message}"),
+            Level::Trouble => tracing::info!(target: TARGET, "{message}"),
+            Level::Connection => tracing::debug!(target: TARGET, "{message}"),
+            Level::Internal => tracing::trace!(target: TARGET, "{message}"),
+        }
+    }
+}
+
+/// Where messages come from.
+const TARGET: &str = "relativistd";
+
+/// Tells why the process ends.
+pub fn fatal(error: &dyn std::error::Error) {
+    tracing::error!(target: TARGET, "{error}");
+}
+
+/// Tells messages up to a level that can be changed at any time.
 #[derive(Debug)]
 pub struct Log {
     verbosity: AtomicU8,
@@ -42,11 +89,10 @@ impl Log {
         self.verbosity.store(verbosity, Ordering::Relaxed);
     }
 
-    /// Writes a message if it is wanted.
+    /// Tells a message if it is wanted.
     pub fn say(&self, level: Level, message: fmt::Arguments<'_>) {
         if level as u8 <= self.verbosity() {
-            // A stderr that is gone is no reason to stop serving, and there is nobody else to tell.
-            let _ = writeln!(io::stderr().lock(), "relativistd: {message}");
+            level.tell(message);
         }
     }
 }

@@ -4,7 +4,7 @@ use mimalloc::MiMalloc;
 use relativistd::engine::{Engine, GlobalLock};
 use relativistd::options::EngineKind;
 use relativistd::process::{PidFile, Readiness, Side, daemonize};
-use relativistd::{Options, Reloader, Server, StartError, Stopper, options};
+use relativistd::{Options, Reloader, Server, StartError, Stopper, log, options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
@@ -24,21 +24,28 @@ fn main() -> ExitCode {
             return options::exit_status(&message).into();
         }
     };
-    if options.license {
-        let _ = io::stdout().write_all(include_bytes!("../../../LICENSE-MIT"));
-        return ExitCode::SUCCESS;
-    }
-    match run(&options) {
-        Ok(status) => status,
-        Err(error) => {
-            // The exit status tells as much if stderr is gone.
-            let _ = writeln!(io::stderr().lock(), "relativistd: {error}");
-            error.exit_status().into()
-        }
-    }
+    log::to_stderr(options.log_format);
+    run(&options).unwrap_or_else(|error| {
+        log::fatal(&error);
+        error.exit_status().into()
+    })
 }
 
+/// Does what the options ask for, which need not be to serve.
 fn run(options: &Options) -> Result<ExitCode, StartError> {
+    // What is printed to a closed pipe is nobody's loss.
+    if options.license {
+        let _ = io::stdout().write_all(include_bytes!("../../../LICENSE-MIT"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(kind) = options.generate {
+        let _ = kind.write(&mut io::stdout());
+        return Ok(ExitCode::SUCCESS);
+    }
+    options.check()?;
+    if options.only_check {
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut readiness = None;
     if options.daemon {
         match daemonize().map_err(|error| StartError::System("cannot go into the background".into(), error))? {

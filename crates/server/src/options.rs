@@ -4,14 +4,18 @@
 //! A cache open to the network is both a leak and an amplifier. `-l '*'` listens everywhere.
 
 mod address;
+mod config;
 mod extended;
+mod generate;
 
 pub use address::{Address, Host};
 pub use extended::Extended;
+pub use generate::Generated;
 
 use crate::error::StartError;
+use crate::log::Format;
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -100,6 +104,18 @@ pub struct Options {
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
 
+    /// File with more options in TOML: the long names are its keys. The command line wins
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Only check the options, those of --config included
+    #[arg(long = "check")]
+    pub only_check: bool,
+
+    /// Form of the messages on stderr
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    pub log_format: Format,
+
     /// Print the license
     #[arg(short = 'i', long)]
     pub license: bool,
@@ -121,7 +137,7 @@ pub struct Options {
     pub enable_largepages: bool,
 
     /// Count commands by prefix of the key, up to this character (stats detail)
-    #[arg(short = 'D', value_name = "CHAR", value_parser = parse_delimiter)]
+    #[arg(short = 'D', long, value_name = "CHAR", value_parser = parse_delimiter)]
     pub delimiter: Option<u8>,
 
     /// Worker threads
@@ -195,6 +211,10 @@ pub struct Options {
     /// Offer the command `debugtime`, by which tests move the clock
     #[arg(long, hide = true)]
     pub debug_time: bool,
+
+    /// Print what is made of these definitions for packages
+    #[arg(long, value_name = "KIND", value_enum, hide = true)]
+    pub generate: Option<Generated>,
 }
 
 /// What follows the list of options in the help.
@@ -240,14 +260,20 @@ impl Binding {
 }
 
 impl Options {
-    /// Parses a command line, program name first.
+    /// Parses a command line, program name first, and the file that its `--config` names.
     ///
     /// # Errors
-    /// What clap finds wrong with it, or a request for help or version, which is an error of its own kind.
+    /// What clap finds wrong with it, or a request for help or version, which is an error of its own kind; and what is wrong
+    /// with the file.
     pub fn parse_from_args<T: Into<OsString> + Clone>(
         args: impl IntoIterator<Item = T>,
     ) -> Result<Options, clap::Error> {
-        let mut options = Options::try_parse_from(args)?;
+        let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+        let mut matches = Options::command().try_get_matches_from(&args)?;
+        if let Some(file) = matches.get_one::<PathBuf>("config") {
+            matches = Options::command().try_get_matches_from(config::join(file, &args, &matches)?)?;
+        }
+        let mut options = Options::from_arg_matches(&matches)?;
         for word in &options.extended_words {
             let invalid = |problem| Options::command().error(ErrorKind::InvalidValue, problem);
             options.extended.apply(word).map_err(invalid)?;

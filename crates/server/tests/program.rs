@@ -110,6 +110,23 @@ fn mistakes_get_a_message_and_memcacheds_exit_status() {
 }
 
 #[test]
+fn check_tells_what_is_wrong_and_does_not_serve() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"port = -1\nthreads = 0\n").unwrap();
+    let path = file.path().display();
+    for (flags, status, message) in [
+        ("--check -p -1".into(), 0, ""),
+        ("--check -f 1".into(), 64, "factor"),
+        (format!("--check --config {path}"), 1, ":2: invalid value '0' for '--threads <N>'"),
+    ] {
+        let output = run(&flags);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{flags}: {stderr}");
+        assert!(stderr.contains(message), "{flags}: {stderr}");
+    }
+}
+
+#[test]
 fn an_unknown_user_is_an_error_for_root() {
     if !nix::unistd::Uid::effective().is_root() {
         return; // others cannot become anybody, and -u is ignored
@@ -199,5 +216,18 @@ fn verbosity_tells_of_connections() {
     let daemon = Daemon::start(program().args(["-p", "-1", "-vv"]).env("MEMCACHED_PORT_FILENAME", &file));
     ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
     let (_, stderr) = daemon.end(Signal::SIGTERM);
-    assert!(stderr.contains("connection accepted") && stderr.contains("connection closed"), "{stderr}");
+    assert!(
+        stderr.contains("DEBUG relativistd: connection accepted") && stderr.contains("connection closed"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn messages_can_be_json() {
+    let output = run("-p -1 -l 192.0.2.1 --log-format json");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<serde_json::Value> = stderr.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let last = lines.last().expect("a message");
+    assert_eq!(last["level"], "ERROR");
+    assert!(last["message"].as_str().unwrap().contains("cannot listen on 192.0.2.1"), "{last}");
 }

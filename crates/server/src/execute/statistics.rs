@@ -140,7 +140,7 @@ impl<E: Engine> Executor<'_, E> {
             (None, _) | (_, None) => b"CLIENT_ERROR bad command line\r\n",
             (Some(Some(class @ 0..=63)), Some(Some(limit))) => {
                 let dump = Dump::cache(if limit == 0 { usize::MAX } else { limit as usize });
-                return self.dump(Box::new(if class == CLASS.into() { dump } else { dump.emptied() }), out);
+                return self.dump(Box::new(if class == u32::from(CLASS) { dump } else { dump.emptied() }), out);
             }
             (Some(Some(_)), Some(Some(_))) => b"CLIENT_ERROR Illegal slab id\r\n",
             _ => b"CLIENT_ERROR bad command line format\r\n",

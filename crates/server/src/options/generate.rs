@@ -1,0 +1,96 @@
+//! What is made of the definition of the options: the man page, and completions for shells. They are committed in `doc/`, for
+//! packages to install.
+
+use super::{AFTER_HELP, Options};
+use clap::{CommandFactory, ValueEnum};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use std::io::{self, Write};
+
+/// What can be made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Generated {
+    /// The page of the manual, for man(1).
+    Man,
+    /// Completions for bash.
+    Bash,
+    /// Completions for zsh.
+    Zsh,
+    /// Completions for fish.
+    Fish,
+}
+
+/// What the definition of the options does not know.
+const MAN_TAIL: &str = "\
+.SH EXIT STATUS
+0 after an orderly end, 1 for what cannot be parsed, 64 for options that contradict each other, 67 for an unknown user, 70 when a
+thread failed, 71 when the operating system refused something.
+.SH SEE ALSO
+.BR memcached (1),
+whose options, protocols and statistics these are
+";
+
+impl Generated {
+    /// Writes it to `out`.
+    ///
+    /// # Errors
+    /// When `out` does not take it.
+    pub fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        let shell = match self {
+            Generated::Man => return write_man_page(out),
+            Generated::Bash => Shell::Bash,
+            Generated::Zsh => Shell::Zsh,
+            Generated::Fish => Shell::Fish,
+        };
+        let mut command = Options::command();
+        let name = command.get_name().to_owned();
+        // By way of memory, because it panics if it cannot write.
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut command, name, &mut script);
+        out.write_all(&script)
+    }
+}
+
+fn write_man_page(out: &mut dyn Write) -> io::Result<()> {
+    let page = Man::new(Options::command()).source(concat!("relativistd ", env!("CARGO_PKG_VERSION")));
+    page.render_title(out)?;
+    page.render_name_section(out)?;
+    page.render_synopsis_section(out)?;
+    page.render_description_section(out)?;
+    page.render_options_section(out)?;
+    // Not by clap's section, which fills the lines.
+    write!(out, ".SH EXTENDED OPTIONS, ENVIRONMENT, SIGNALS\n.nf\n{}\n.fi\n", AFTER_HELP.replace('-', "\\-"))?;
+    out.write_all(MAN_TAIL.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generated(kind: Generated) -> String {
+        let mut text = Vec::new();
+        kind.write(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn what_is_committed_is_up_to_date() {
+        for (kind, name, committed) in [
+            (Generated::Man, "man", include_str!("../../doc/relativistd.1")),
+            (Generated::Bash, "bash", include_str!("../../doc/relativistd.bash")),
+            (Generated::Zsh, "zsh", include_str!("../../doc/_relativistd")),
+            (Generated::Fish, "fish", include_str!("../../doc/relativistd.fish")),
+        ] {
+            assert!(generated(kind) == committed, "write it again: relativistd --generate {name}");
+        }
+    }
+
+    #[test]
+    fn the_man_page_has_every_option_that_the_help_has() {
+        let page = generated(Generated::Man);
+        for arg in Options::command().get_arguments().filter(|arg| !arg.is_hide_set()) {
+            let name = format!("\\-\\-{}", arg.get_long().expect("every option has a long name").replace('-', "\\-"));
+            assert!(page.contains(&name), "{name} is missing");
+        }
+    }
+}

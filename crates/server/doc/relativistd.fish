@@ -11,6 +11,7 @@ complete -c relativistd -s c -l conn-limit -d 'Connections at a time' -r
 complete -c relativistd -l config -d 'File with more options in TOML: the long names are its keys. The command line wins' -r -F
 complete -c relativistd -l log-format -d 'Form of the messages on stderr' -r -f -a "text\t'A line of text'
 json\t'An object of JSON in a line'"
+complete -c relativistd -l admin -d 'Offer metrics, a health check and a status page by HTTP there: PORT of the loopback interface, or IP:PORT' -r
 complete -c relativistd -s P -l pidfile -d 'File to write the process id to' -r -F
 complete -c relativistd -s f -l slab-growth-factor -d 'Growth of slab classes; without effect: there are none' -r
 complete -c relativistd -s n -l slab-min-size -d 'Smallest slab class; without effect' -r
@@ -23,7 +24,7 @@ ascii\t'Text only'
 binary\t'Binary only'"
 complete -c relativistd -s I -l max-item-size -d 'Largest item, key included; k and m stand for KiB and MiB' -r
 complete -c relativistd -s Y -l auth-file -d 'Require a login by one of the users in this file, a line user:password each; text protocol only' -r -F
-complete -c relativistd -s e -l memory-file -d 'File to keep items in over a restart: not offered, an error' -r -F
+complete -c relativistd -s e -l snapshot -d 'File to keep items in over a restart: read at the start, written at the end and on SIGUSR2' -r -F
 complete -c relativistd -s N -l napi-ids -d 'Receive queues of the network card to spread connections by; without effect' -r
 complete -c relativistd -s o -l extended -d 'More options, see below' -r
 complete -c relativistd -l generate -d 'Print what is made of these definitions for packages' -r -f -a "man\t'The page of the manual, for man(1)'

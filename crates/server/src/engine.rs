@@ -82,6 +82,9 @@ pub trait Engine: Send + Sync + 'static {
     /// replaces one that is still to come. A moment before the engine was created drops nothing.
     fn flush(&self, exptime: i32);
 
+    /// What has to be known, besides the items, to go on with them elsewhere.
+    fn sequence(&self) -> Sequence;
+
     /// Sets what items, table and all that waits to be freed may occupy together. What is too much goes as items come. False if that
     /// cannot be.
     fn set_limit(&self, bytes: usize) -> bool;
@@ -375,6 +378,15 @@ impl From<OutOfMemory> for CountError {
     fn from(_: OutOfMemory) -> CountError {
         CountError::OutOfMemory
     }
+}
+
+/// Where an engine stands in the order of its stores.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sequence {
+    /// The last unique drawn.
+    pub last_unique: u64,
+    /// The second of a flush that is still to come.
+    pub pending_flush: Option<u32>,
 }
 
 /// How much is stored.

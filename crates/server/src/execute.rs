@@ -25,6 +25,7 @@ use crate::auth::Users;
 use crate::clock::Ticker;
 use crate::engine::Engine;
 use crate::gate::Gate;
+use crate::latency::{Kind, Latencies};
 use crate::log::Log;
 use crate::options::{Options, PROTOCOL_VERSION};
 use crate::stats::{Counters, Registry};
@@ -107,17 +108,21 @@ pub struct Executor<'s, E> {
     output_limit: usize,
     /// Whether somebody wants to know what happens to items.
     is_observed: bool,
+    /// Where to note how long commands take, in a turn that is sampled.
+    latencies: Option<&'s Latencies>,
 }
 
 impl<'s, E: Engine> Executor<'s, E> {
     /// An executor that counts on `counters`, and pauses when the output has reached `output_limit` bytes.
     pub fn new(service: &'s Service<E>, counters: &'s Counters, output_limit: usize) -> Executor<'s, E> {
         let is_observed = service.watch.is_watched() || service.prefixes.is_counting();
-        Executor { service, counters, output_limit, is_observed }
+        let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());
+        Executor { service, counters, output_limit, is_observed, latencies }
     }
 
     /// Executes a command of the text protocol and appends the reply to `out`.
     pub fn execute<'b>(&self, session: &Session, command: Command<'b>, out: &mut Vec<u8>) -> Outcome<'b> {
+        let _timing = self.latencies.map(|latencies| latencies.time(Kind::from(&command)));
         match command {
             Command::Get { keys, with_unique } => {
                 return self.fetch(session, Fetch::get(with_unique), keys, out);

@@ -27,20 +27,23 @@
 //! Layers, each knowing only those below it: `net` moves bytes, [`execute`] turns commands into replies, [`engine`] stores.
 //! The wire format is the crate `relativist-memcache`, the table the crate `relativist`.
 
+mod admin;
 pub mod auth;
 pub mod clock;
 pub mod engine;
 mod error;
 pub mod execute;
 pub mod gate;
+pub mod latency;
 pub mod log;
 mod net;
 pub mod options;
 pub mod process;
 mod server;
+mod snapshot;
 pub mod stats;
 
 pub use error::StartError;
 pub use net::Stopper;
 pub use options::Options;
-pub use server::{Reloader, Server};
+pub use server::{Reloader, Saver, Server};

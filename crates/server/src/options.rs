@@ -17,6 +17,7 @@ use crate::log::Format;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// The protocol version that the server answers `version` with, because clients choose their dialect by it.
@@ -116,6 +117,10 @@ pub struct Options {
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub log_format: Format,
 
+    /// Offer metrics, a health check and a status page by HTTP there: PORT of the loopback interface, or IP:PORT
+    #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
+    pub admin: Option<SocketAddr>,
+
     /// Print the license
     #[arg(short = 'i', long)]
     pub license: bool,
@@ -188,9 +193,9 @@ pub struct Options {
     #[arg(short = 'Y', long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
 
-    /// File to keep items in over a restart: not offered, an error
-    #[arg(short = 'e', long, value_name = "FILE", hide = true)]
-    pub memory_file: Option<PathBuf>,
+    /// File to keep items in over a restart: read at the start, written at the end and on SIGUSR2
+    #[arg(short = 'e', long, alias = "memory-file", value_name = "FILE")]
+    pub snapshot: Option<PathBuf>,
 
     /// Encrypt connections: not offered, an error
     #[arg(short = 'Z', long = "enable-ssl", hide = true)]
@@ -234,7 +239,8 @@ Without effect, because they tune what this server does not have:
   resp_obj_mem_limit=MB, read_buf_mem_limit=MB, drop_privileges, modern, no_modern
 
 Environment: MEMCACHED_PORT_FILENAME names a file to write the ports to, MEMCACHED_SASL_PWDB one with users for -S.
-Signals: SIGINT and SIGTERM stop the server, SIGUSR1 does it gracefully, SIGHUP makes it read the users again.";
+Signals: SIGINT and SIGTERM stop the server, SIGUSR1 does it gracefully, SIGHUP makes it read the users again,
+SIGUSR2 write the snapshot (-e).";
 
 /// Which protocols a connection may speak.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
@@ -296,7 +302,6 @@ impl Options {
                 "the factor (-f) must be greater than 1"
             }
             _ if self.enable_ssl || self.listen.iter().any(|address| address.wants_tls) => "TLS (-Z) is not offered",
-            _ if self.memory_file.is_some() => "warm restart (-e) is not offered",
             _ if self.auth_file.is_some() && self.enable_sasl => {
                 "there can be logins by text (-Y) or SASL (-S), not by both"
             }
@@ -388,6 +393,11 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
+fn parse_admin(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| "neither PORT nor IP:PORT".into())
+}
+
 fn parse_size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
@@ -462,6 +472,7 @@ mod tests {
             "r -m 0",
             "r -c 0",
             "r -l a:b",
+            "r --admin localhost:1",
             "r --nonsense",
             "r -Q",
             "r stray",
@@ -487,7 +498,6 @@ mod tests {
             "r -f 1",
             "r -Z",
             "r -l btls:a",
-            "r -e /file",
             "r -Y /file -S",
             "r -Y /file -U 1",
             "r -Y /file -B binary",

@@ -1,5 +1,6 @@
 //! A whole server: engine, execution and network put together.
 
+use crate::admin::Admin;
 use crate::auth::Users;
 use crate::clock::Ticker;
 use crate::engine::{Engine, Relativistic};
@@ -12,11 +13,12 @@ use crate::net::{
 };
 use crate::options::{Address, Options};
 use crate::process;
+use crate::snapshot::Snapshot;
 use crate::stats::Registry;
 use mio::net::UdpSocket;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -39,6 +41,8 @@ pub struct Server<E> {
     service: Arc<Service<E>>,
     acceptor: Acceptor<E>,
     udp: Vec<UdpSocket>,
+    admin: Option<Admin>,
+    snapshot: Option<Arc<Snapshot>>,
 }
 
 impl Server<Relativistic> {
@@ -61,6 +65,7 @@ impl<E: Engine> Server<E> {
         let log = Log::new(options.verbose);
         process::allow_connections(options.conn_limit.into(), &log);
         let (listeners, udp) = (listen(options)?, listen_udp(options)?);
+        let admin = options.admin.map(|address| listen_admin(address, &log)).transpose()?;
         // What only root may do comes before.
         process::set_limits(options, &log)?;
         process::drop_privileges(options.user.as_deref(), &log)?;
@@ -72,8 +77,14 @@ impl<E: Engine> Server<E> {
         }
         let users = users(options, &log)?;
         let ticker = Ticker::new();
-        let engine = Relativistic::new(Arc::clone(ticker.clock()), options.memory_bytes(), options.max_key_and_value())
-            .map_err(|_| StartError::NoMemory)?;
+        let empty =
+            || Relativistic::new(Arc::clone(ticker.clock()), options.memory_bytes(), options.max_key_and_value());
+        let snapshot = options.snapshot.as_ref().map(|path| snapshot_at(path)).transpose()?;
+        let engine = match &snapshot {
+            Some(snapshot) => snapshot.restore(empty, &log),
+            None => empty(),
+        }
+        .map_err(|_| StartError::NoMemory)?;
         let engine = wrap(if options.disable_evictions { engine.without_eviction() } else { engine });
         let threads = usize::from(options.threads);
         let connections = Connections::default();
@@ -86,7 +97,7 @@ impl<E: Engine> Server<E> {
             started: ticker.clock().now(),
             ticker,
             // One more for the accepting thread, and one for datagrams.
-            counters: Registry::new(threads + 2),
+            counters: Registry::new(threads + 2, admin.is_some()),
             gate: Gate::new(options.conn_limit as usize),
             log,
             port: tcp_addresses.first().map_or(0, SocketAddr::port),
@@ -99,12 +110,17 @@ impl<E: Engine> Server<E> {
         });
         let acceptor = Acceptor::new(Arc::clone(&service), threads, listeners)
             .map_err(|error| StartError::System("cannot watch the listening sockets".into(), error))?;
-        Ok(Server { service, acceptor, udp })
+        Ok(Server { service, acceptor, udp, admin, snapshot: snapshot.map(Arc::new) })
     }
 
     /// The TCP addresses that are listened on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.acceptor.listeners().iter().filter_map(Listener::tcp_address).collect()
+    }
+
+    /// Where metrics and the status page are, if they are offered.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().and_then(Admin::address)
     }
 
     /// A handle to stop the server with.
@@ -121,12 +137,27 @@ impl<E: Engine> Server<E> {
         Reloader(Box::new(move || reload(&service)))
     }
 
-    /// Serves until stopped, then closes all connections and frees all items.
+    /// A handle to have the snapshot written while the server serves.
+    pub fn saver(&self) -> Saver {
+        let (service, snapshot) = (Arc::clone(&self.service), self.snapshot.clone());
+        Saver(Box::new(move || match &snapshot {
+            None => {
+                service.log.say(Level::Warning, format_args!("there is no snapshot to write: --snapshot names no file"))
+            }
+            Some(snapshot) => {
+                if let Err(error) = save(snapshot, &service) {
+                    service.log.say(Level::Warning, format_args!("{error}"));
+                }
+            }
+        }))
+    }
+
+    /// Serves until stopped, then closes all connections, writes the snapshot, and frees all items.
     ///
     /// # Errors
-    /// When the operating system denies threads or events, or a thread panicked.
+    /// When the operating system denies threads or events, a thread panicked, or the snapshot cannot be written.
     pub fn run(self) -> Result<(), StartError> {
-        let Server { service, acceptor, udp } = self;
+        let Server { service, acceptor, udp, admin, snapshot } = self;
         let mut handles = Vec::new();
         let mut threads = Vec::new();
         let mut udp_handle = None;
@@ -142,8 +173,10 @@ impl<E: Engine> Server<E> {
             handles.push(handle);
             threads.push(join);
         }
-        let keeper =
-            Keeper::start(&service).map_err(|error| StartError::System("cannot start a thread".into(), error))?;
+        let cannot_start = |error| StartError::System("cannot start a thread".into(), error);
+        let keeper = Keeper::start(&service).map_err(cannot_start)?;
+        let admin = admin.map(|admin| admin.start(&service, acceptor.stopper()));
+        let admin = admin.transpose().map_err(cannot_start)?;
         service.log.say(Level::Internal, format_args!("serving with {} threads", threads.len()));
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
@@ -152,6 +185,10 @@ impl<E: Engine> Server<E> {
             outcome = outcome.and(wait_for(thread));
         }
         outcome = outcome.and(keeper.stop());
+        drop(admin);
+        if let (Some(snapshot), Ok(())) = (snapshot, &outcome) {
+            outcome = save(&snapshot, &service);
+        }
         drop(service);
         relativist_rcu::barrier();
         outcome
@@ -166,6 +203,30 @@ impl Reloader {
     pub fn reload(&self) {
         (self.0)();
     }
+}
+
+/// Has the snapshot written.
+pub struct Saver(Box<dyn Fn() + Send>);
+
+impl Saver {
+    /// Writes it. If that fails the one before is still there, and the log says so.
+    pub fn save(&self) {
+        (self.0)();
+    }
+}
+
+fn save<E: Engine>(snapshot: &Snapshot, service: &Service<E>) -> Result<(), StartError> {
+    let path = snapshot.path().display();
+    let items = snapshot
+        .write(&service.engine)
+        .map_err(|error| StartError::System(format!("cannot write the snapshot {path}"), error))?;
+    service.log.say(Level::Trouble, format_args!("{items} items written to {path}"));
+    Ok(())
+}
+
+fn snapshot_at(path: &Path) -> Result<Snapshot, StartError> {
+    Snapshot::new(path.to_owned())
+        .map_err(|error| StartError::System(format!("cannot keep a snapshot at {}", path.display()), error))
 }
 
 fn reload<E>(service: &Service<E>) {
@@ -256,6 +317,15 @@ fn listen(options: &Options) -> Result<Vec<Listener>, StartError> {
         return Ok(Vec::new());
     };
     bind_all(options, port, |address| bind_tcp(address, port, options))
+}
+
+fn listen_admin(address: SocketAddr, log: &Log) -> Result<Admin, StartError> {
+    let admin = Admin::bind(address)
+        .map_err(|error| StartError::System(format!("cannot listen on {address} (--admin)"), error))?;
+    if !address.ip().is_loopback() {
+        log.say(Level::Warning, format_args!("the statistics at {address} (--admin) are open to whoever can connect"));
+    }
+    Ok(admin)
 }
 
 fn listen_udp(options: &Options) -> Result<Vec<UdpSocket>, StartError> {

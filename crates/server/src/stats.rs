@@ -3,6 +3,7 @@
 //! Every worker has a [`Counters`] of its own. Reading adds them up; that is rare and may be slow. `stats reset` must not
 //! write counters of other threads either: it remembers the sums of that moment, and later ones are told relative to it.
 
+use crate::latency::{Distribution, Kind, Latencies};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,24 +24,26 @@ impl Counter {
         self.add(1);
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         // Relaxed: as in `add`.
         self.0.load(Ordering::Relaxed)
     }
 }
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($(#[doc = $doc:literal] $name:ident,)*) => {
         /// The counters of one thread.
         #[derive(Debug, Default)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: Counter,)*
+            $(#[doc = $doc] pub $name: Counter,)*
+            /// How long commands took, if somebody monitors that.
+            pub latencies: Option<Box<Latencies>>,
         }
 
         /// Sums over all threads at some moment.
         #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
         pub struct Totals {
-            $($(#[$doc])* pub $name: u64,)*
+            $(#[doc = $doc] pub $name: u64,)*
         }
 
         impl Totals {
@@ -50,6 +53,11 @@ macro_rules! counters {
 
             fn exclude(&mut self, earlier: &Totals) {
                 $(self.$name = self.$name.wrapping_sub(earlier.$name);)*
+            }
+
+            /// Name, meaning and value of each.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                [$((stringify!($name), $doc.trim_ascii(), self.$name),)*].into_iter()
             }
         }
     };
@@ -129,9 +137,11 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Counters for `threads` threads.
-    pub fn new(threads: usize) -> Registry {
-        Registry { threads: (0..threads).map(|_| Arc::default()).collect(), baseline: Mutex::default() }
+    /// Counters for `threads` threads, and `with_latencies` how long their commands take.
+    pub fn new(threads: usize, with_latencies: bool) -> Registry {
+        let counters = || Counters { latencies: with_latencies.then(Box::default), ..Counters::default() };
+        let threads = (0..threads).map(|_| Arc::new(CachePadded::new(counters()))).collect();
+        Registry { threads, baseline: Mutex::default() }
     }
 
     /// The counters of one thread, which nobody else may count on.
@@ -154,7 +164,13 @@ impl Registry {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.since_start();
     }
 
-    fn since_start(&self) -> Totals {
+    /// How long commands of this kind have taken since the start.
+    pub fn latencies(&self, kind: Kind) -> Distribution {
+        Distribution::of(kind, self.threads.iter().filter_map(|counters| counters.latencies.as_deref()))
+    }
+
+    /// The sums since the start, whatever was reset.
+    pub fn since_start(&self) -> Totals {
         let mut totals = Totals::default();
         for counters in &self.threads {
             totals.include(counters);
@@ -169,7 +185,7 @@ mod tests {
 
     #[test]
     fn totals_add_up_threads_since_the_reset() {
-        let registry = Registry::new(2);
+        let registry = Registry::new(2, false);
         registry.of_thread(0).cmd_get.add(3);
         registry.of_thread(1).cmd_get.bump();
         assert_eq!(registry.totals().cmd_get, 4);

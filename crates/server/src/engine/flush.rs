@@ -58,6 +58,12 @@ impl Flush {
         self.draw_line(last_unique);
     }
 
+    /// The second of a flush that is still to come.
+    pub(super) fn pending(&self) -> Option<u32> {
+        // Relaxed: a number that is told, and nothing else.
+        Some(self.due.load(Ordering::Relaxed)).filter(|second| *second != NONE_PENDING)
+    }
+
     /// Flushes at `second` what will have been stored before it. Replaces a pending flush.
     pub(super) fn at(&self, second: u32) {
         self.set_due(second.min(NONE_PENDING - 1));

@@ -4,7 +4,7 @@
 //! Everything else is the same, items and eviction included, so that what differs is the lock. A value is copied to the client's
 //! output while the lock is held.
 
-use super::{Change, Engine, Hit, Lookup, New, OutOfMemory, Present, Relativistic, TableStats, Usage};
+use super::{Change, Engine, Hit, Lookup, New, OutOfMemory, Present, Relativistic, Sequence, TableStats, Usage};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The engine over a table that one thread at a time uses.
@@ -68,6 +68,10 @@ impl Engine for GlobalLock {
     fn flush(&self, exptime: i32) {
         let (engine, _locked) = self.locked();
         engine.flush(exptime);
+    }
+
+    fn sequence(&self) -> Sequence {
+        self.engine.sequence()
     }
 
     fn set_limit(&self, bytes: usize) -> bool {

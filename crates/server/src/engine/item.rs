@@ -89,7 +89,17 @@ impl Marks {
     /// Its key was given in base64, and is told that way.
     pub const ENCODED_KEY: Marks = Marks(1 << 3);
     /// Its unique was given by a client, and stands behind the value.
-    const GIVEN_UNIQUE: Marks = Marks(1 << 4);
+    pub(crate) const GIVEN_UNIQUE: Marks = Marks(1 << 4);
+
+    /// From a byte that was kept.
+    pub(crate) fn from_bits(bits: u8) -> Marks {
+        Marks(bits)
+    }
+
+    /// A byte to keep.
+    pub(crate) fn to_bits(self) -> u8 {
+        self.0
+    }
 
     /// Whether any of `marks` is among these.
     pub fn has(self, marks: Marks) -> bool {

@@ -19,7 +19,7 @@ use super::flush::Flush;
 use super::hash::KeyHasher;
 use super::heap::{Heap, OutOfMemory};
 use super::item::{self, Draft, ItemRef, Recipe};
-use super::{Change, Engine, Hit, Lookup, New, Present, TableStats, Usage};
+use super::{Change, Engine, Hit, Lookup, New, Present, Sequence, TableStats, Usage};
 use crate::clock::Clock;
 use crossbeam_utils::CachePadded;
 use relativist::raw::{Entry, Hash, Link, Table};
@@ -94,6 +94,14 @@ impl Relativistic {
             swept_line: AtomicU64::new(0),
             last_unique: CachePadded::new(AtomicU64::new(NEVER_DRAWN)),
         })
+    }
+
+    /// Goes on after an engine of which `last_unique` was told: what is stored from now on has larger uniques than all that it
+    /// gave, even if it gave a few hundred million more.
+    pub(crate) fn resume_after(&self, last_unique: u64) {
+        const MARGIN: u64 = 1 << 28;
+        // Relaxed: as in `next_number`.
+        self.last_unique.fetch_max(last_unique.saturating_add(MARGIN), Ordering::Relaxed);
     }
 
     /// The same engine, refusing new items instead of evicting others.
@@ -338,6 +346,11 @@ impl Engine for Relativistic {
                 visit(item.hit(now));
             }
         })
+    }
+
+    fn sequence(&self) -> Sequence {
+        // Relaxed: as in `next_number`.
+        Sequence { last_unique: self.last_unique.load(Ordering::Relaxed), pending_flush: self.flush.pending() }
     }
 
     fn set_limit(&self, bytes: usize) -> bool {

@@ -23,6 +23,7 @@ impl<E: Engine> Executor<'_, E> {
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) -> Outcome<'static> {
+        let _timing = self.latencies.map(|latencies| latencies.time(request.opcode.into()));
         match request.opcode {
             Opcode::Get | Opcode::GetKey => self.binary_get(session, request, out),
             Opcode::Touch | Opcode::GetAndTouch | Opcode::GetAndTouchKey => self.binary_touch(session, request, out),

@@ -37,10 +37,16 @@ pub struct Stopper {
 impl Stopper {
     /// Makes the server close its connections and return. May be called more than once.
     pub fn stop(&self) {
-        // Release: pairs with the Acquire in `Acceptor::run`, so that what the caller did before is seen after.
+        // Release: pairs with the Acquire in `is_stopped`, so that what the caller did before is seen after.
         self.is_stopped.store(true, Ordering::Release);
         // If the acceptor cannot be woken it wakes by itself for the next tick of the clock.
         let _ = self.waker.wake();
+    }
+
+    /// Whether somebody has stopped the server.
+    pub(crate) fn is_stopped(&self) -> bool {
+        // Acquire: pairs with the Release in `stop`.
+        self.is_stopped.load(Ordering::Acquire)
     }
 }
 
@@ -87,8 +93,7 @@ impl<E> Acceptor<E> {
         let mut turn = workers.iter().cycle();
         let mut may_be_more = false;
         let mut is_full = false;
-        // Acquire: pairs with the Release in `Stopper::stop`.
-        while !self.stopper.is_stopped.load(Ordering::Acquire) {
+        while !self.stopper.is_stopped() {
             let timeout = match (is_full, may_be_more) {
                 (true, _) => FULL,
                 (false, true) => Duration::ZERO,

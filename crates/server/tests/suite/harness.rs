@@ -12,6 +12,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// A running server; stopped, and checked to have stopped well, when dropped.
 pub struct Running {
     pub address: SocketAddr,
+    /// Where `--admin` is, if it was among the flags.
+    pub admin: Option<SocketAddr>,
     stopper: Stopper,
     thread: Option<JoinHandle<Result<(), StartError>>>,
 }
@@ -22,9 +24,9 @@ impl Running {
         let line = format!("relativistd -p -1 {flags}");
         let options = Options::parse_from_args(line.split_whitespace()).expect("good flags");
         let server = Server::bind(&options).expect("a free port");
-        let (address, stopper) = (server.addresses()[0], server.stopper());
+        let (address, admin, stopper) = (server.addresses()[0], server.admin_address(), server.stopper());
         let thread = Some(thread::spawn(|| server.run()));
-        Running { address, stopper, thread }
+        Running { address, admin, stopper, thread }
     }
 
     pub fn connect(&self) -> Client {

@@ -1,5 +1,6 @@
 //! Tests of whole servers, each in this process, over real sockets.
 
+mod admin;
 mod client;
 mod connections;
 mod harness;

@@ -66,7 +66,7 @@ impl<E: Engine> Executor<'_, E> {
         absent_features(report, tuning.slab_automove_freeratio);
         stats! { report,
             num_napi_ids: options.napi_ids,
-            memory_file: "(null)",
+            memory_file: options.snapshot.as_ref().map_or("(null)".into(), |path| path.display().to_string()),
             client_flags_size: size_of::<u32>(),
         }
     }

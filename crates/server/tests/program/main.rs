@@ -1,5 +1,7 @@
 //! The program: its command line, its signals, its exit statuses.
 
+mod snapshot;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;

@@ -1,0 +1,173 @@
+//! What `--admin` offers to operators, by HTTP: metrics for Prometheus, statistics in JSON, a health check, and a status page that
+//! shows them live.
+//!
+//! It is for a browser and a few scrapers, so it is plain: a thread that accepts, at most [`VISITORS`] others that answer one request
+//! each and close, all within [`http::PATIENCE`]. Requests are bounded, nothing can be changed by them, and no key or value is ever told.
+//! Ten times a second the accepting thread also looks at the size of the table, because resizes are over in milliseconds.
+
+mod history;
+mod http;
+mod metrics;
+mod report;
+
+use crate::engine::{Engine, TableStats, Usage};
+use crate::execute::Service;
+use crate::gate::{Gate, Pass};
+use crate::log::Level;
+use crate::net::Stopper;
+use history::{History, Moment};
+use http::{Request, Response};
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token};
+use report::Look;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Requests answered at a time.
+const VISITORS: usize = 8;
+
+/// How often the table is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The page, in which everything is that it needs.
+const STATUS_PAGE: &str = include_str!("admin/status.html");
+
+/// A bound listener.
+pub(crate) struct Admin(TcpListener);
+
+/// A running server of operators; dropping it stops it.
+pub(crate) struct AdminHandle {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the answers are made of.
+struct Panel<E> {
+    service: Arc<Service<E>>,
+    stopper: Stopper,
+    started: Instant,
+    history: Mutex<History>,
+    look: Mutex<Option<Look>>,
+}
+
+impl Admin {
+    /// Listens on `address`.
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<Admin> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Admin(TcpListener::from_std(listener)))
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.0.local_addr().ok()
+    }
+
+    /// Serves in a thread of its own. `stopper` says when the server is about to end.
+    pub(crate) fn start<E: Engine>(self, service: &Arc<Service<E>>, stopper: Stopper) -> io::Result<AdminHandle> {
+        let (stop, stopped) = mpsc::channel();
+        let panel = Panel {
+            service: Arc::clone(service),
+            stopper,
+            started: Instant::now(),
+            history: Mutex::default(),
+            look: Mutex::default(),
+        };
+        let poll = Poll::new()?;
+        let thread = thread::Builder::new().name("admin".into()).spawn(move || {
+            if let Err(error) = serve(self.0, poll, &panel, &stopped) {
+                panel.service.log.say(Level::Warning, format_args!("--admin is out of service: {error}"));
+            }
+        })?;
+        Ok(AdminHandle { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for AdminHandle {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of this thread is no reason to end differently: the cache has served all the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Accepts until stopped, and waits for those who are being answered.
+fn serve<E: Engine>(
+    mut listener: TcpListener,
+    mut poll: Poll,
+    panel: &Panel<E>,
+    stopped: &Receiver<()>,
+) -> io::Result<()> {
+    let gate = Gate::new(VISITORS);
+    let mut events = Events::with_capacity(1);
+    poll.registry().register(&mut listener, Token(0), Interest::READABLE)?;
+    thread::scope(|scope| {
+        while stopped.try_recv() != Err(TryRecvError::Disconnected) {
+            match poll.poll(&mut events, Some(TICK)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => panel.note_size(),
+            }
+            // All who wait: their coming is told only once. Errors pass, as those do for lack of descriptors.
+            while let Ok((stream, _)) = listener.accept() {
+                // Who finds no place is sent away without a word, as there may be many of them.
+                let Some(pass) = gate.admit() else { continue };
+                let visitor = move || panel.receive(TcpStream::from(stream), pass);
+                if let Err(error) = thread::Builder::new().name("admin-visitor".into()).spawn_scoped(scope, visitor) {
+                    panel.service.log.say(Level::Warning, format_args!("--admin cannot answer: {error}"));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+impl<E: Engine> Panel<E> {
+    fn note_size(&self) {
+        let Usage { items, buckets, is_resizing, .. } = self.service.engine.usage();
+        let moment = Moment { at: self.milliseconds(), items, buckets, is_resizing };
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).note(moment);
+    }
+
+    fn milliseconds(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    fn receive(&self, stream: TcpStream, _pass: Pass) {
+        // Who does not ask or listen is not answered.
+        let _ = http::answer(stream, |request| self.respond(request));
+    }
+
+    fn respond(&self, request: Request<'_>) -> Response {
+        match request.path {
+            "/" => Response::ok("text/html; charset=utf-8", STATUS_PAGE),
+            "/stats.json" => Response::ok("application/json", report::json(self).to_string()),
+            "/metrics" => Response::ok("text/plain; version=0.0.4; charset=utf-8", metrics::text(self)),
+            "/healthz" if self.stopper.is_stopped() => Response::unavailable("stopping\n"),
+            "/healthz" => Response::ok("text/plain; charset=utf-8", "ok\n"),
+            _ => Response::not_found(),
+        }
+    }
+
+    /// A look at every bucket, not long ago.
+    fn look(&self) -> Look {
+        let mut last = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(look) if look.is_fresh() => look.clone(),
+            _ => last.insert(Look::take(|| self.service.engine.table())).clone(),
+        }
+    }
+}
+
+impl Look {
+    fn take(look: impl FnOnce() -> TableStats) -> Look {
+        let start = Instant::now();
+        let stats = look();
+        Look { stats, taken: Instant::now(), took: start.elapsed() }
+    }
+}

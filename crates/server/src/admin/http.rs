@@ -1,0 +1,164 @@
+//! As much of HTTP/1.1 as a page and a scraper need: one request without a body for one response.
+
+use std::borrow::Cow;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+/// A visitor has so long to ask, and to take the answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The longest request.
+const LONGEST_HEAD: usize = 8 << 10;
+
+/// The most headers in it.
+const MOST_HEADERS: usize = 64;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Request<'h> {
+    /// Without a query.
+    pub(super) path: &'h str,
+    /// Whether only the head of the response is wanted.
+    is_head: bool,
+}
+
+/// What is answered.
+#[derive(Debug)]
+pub(super) struct Response {
+    status: &'static str,
+    content_type: &'static str,
+    body: Cow<'static, str>,
+}
+
+impl Response {
+    pub(super) fn ok(content_type: &'static str, body: impl Into<Cow<'static, str>>) -> Response {
+        Response { status: "200 OK", content_type, body: body.into() }
+    }
+
+    pub(super) fn not_found() -> Response {
+        Response::plain("404 Not Found", "there are /, /healthz, /metrics and /stats.json\n")
+    }
+
+    pub(super) fn unavailable(why: &'static str) -> Response {
+        Response::plain("503 Service Unavailable", why)
+    }
+
+    fn plain(status: &'static str, text: &'static str) -> Response {
+        Response { status, content_type: "text/plain; charset=utf-8", body: text.into() }
+    }
+
+    fn write(&self, is_head: bool, out: &mut impl Write) -> io::Result<()> {
+        let Response { status, content_type, body } = self;
+        // The page is all that it needs, so it may load nothing and be framed by nobody.
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+             Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline'; \
+             script-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\r\n",
+            body.len()
+        );
+        let body = if is_head { "" } else { body };
+        out.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())
+    }
+}
+
+/// What can be said of the bytes that have come so far.
+enum Progress<'h> {
+    Incomplete,
+    Complete(Request<'h>),
+    Refused(Response),
+}
+
+fn parse(bytes: &[u8]) -> Progress<'_> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(_)) => (),
+        Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Progress::Incomplete,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Progress::Refused(Response::plain(
+                "431 Request Header Fields Too Large",
+                "the request is too long\n",
+            ));
+        }
+        Err(_) => return Progress::Refused(Response::plain("400 Bad Request", "this is not HTTP\n")),
+    }
+    let target = request.path.unwrap_or_default();
+    let path = target.split_once('?').map_or(target, |(path, _)| path);
+    match request.method {
+        Some(method @ ("GET" | "HEAD")) => Progress::Complete(Request { path, is_head: method == "HEAD" }),
+        _ => Progress::Refused(Response::plain("405 Method Not Allowed", "there is only GET and HEAD\n")),
+    }
+}
+
+/// Reads a request and answers it.
+///
+/// # Errors
+/// When the visitor is gone or too slow.
+pub(super) fn answer(mut stream: TcpStream, respond: impl FnOnce(Request<'_>) -> Response) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    let end = Instant::now() + PATIENCE;
+    let mut head = Vec::new();
+    let (response, is_head) = loop {
+        match parse(&head) {
+            Progress::Complete(request) => break (respond(request), request.is_head),
+            Progress::Refused(response) => break (response, false),
+            Progress::Incomplete => read_some(&mut stream, &mut head, end)?,
+        }
+    };
+    stream.set_write_timeout(Some(PATIENCE))?;
+    response.write(is_head, &mut stream)?;
+    stream.shutdown(Shutdown::Write)
+}
+
+fn read_some(stream: &mut TcpStream, head: &mut Vec<u8>, end: Instant) -> io::Result<()> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    stream.set_read_timeout(Some(left))?;
+    let mut room = [0; 1024];
+    let most = room.len().min(LONGEST_HEAD - head.len());
+    match stream.read(&mut room[..most]) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(count) => {
+            head.extend_from_slice(&room[..count]);
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(request: &[u8]) -> &'static str {
+        match parse(request) {
+            Progress::Incomplete => "incomplete",
+            Progress::Complete(_) => "complete",
+            Progress::Refused(response) => response.status,
+        }
+    }
+
+    #[test]
+    fn requests_are_bounded_and_read_only() {
+        assert_eq!(status(b"GET / HTTP/1.1\r\nHost: a\r\n"), "incomplete");
+        assert_eq!(status(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), "complete");
+        assert_eq!(status(b"POST / HTTP/1.1\r\n\r\n"), "405 Method Not Allowed");
+        assert_eq!(status(b"get stats\r\n\0"), "400 Bad Request");
+        let endless = [b"GET /".as_slice(), &[b'a'; LONGEST_HEAD]].concat();
+        assert_eq!(status(&endless[..LONGEST_HEAD - 1]), "incomplete");
+        assert_eq!(status(&endless[..LONGEST_HEAD]), "431 Request Header Fields Too Large");
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MOST_HEADERS + 1));
+        assert_eq!(status(many.as_bytes()), "431 Request Header Fields Too Large");
+    }
+
+    #[test]
+    fn queries_mean_nothing() {
+        let Progress::Complete(request) = parse(b"HEAD /metrics?a=b HTTP/1.0\r\n\r\n") else { panic!("not complete") };
+        assert_eq!(request, Request { path: "/metrics", is_head: true });
+    }
+}

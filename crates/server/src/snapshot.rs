@@ -1,0 +1,148 @@
+//! Items in a file, so that a server that is started again begins warm (`--snapshot`).
+//!
+//! A snapshot is written to a file beside the old one, forced to the disk, and then renamed over it: whenever the writer is
+//! killed or the disk is full, there is the old one or the new one, whole. Reading trusts nothing: a file that is torn, foreign or
+//! changed is refused, and the cache starts empty.
+//!
+//! What is written while clients go on (SIGUSR2) has each item that was there all the time, as it was at some moment
+//! meanwhile. Items keep value, flags, expiry, and what the meta protocol knows of them; their uniques are new, and larger than all that
+//! clients may remember, unless a client has given them.
+
+mod format;
+
+use crate::engine::{Engine, OutOfMemory, Relativistic};
+use crate::log::{Level, Log};
+use format::{Refusal, Summary};
+use nix::unistd::{AccessFlags, access};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// The file of the snapshots.
+#[derive(Debug)]
+pub struct Snapshot {
+    path: PathBuf,
+    /// Held by who writes.
+    writing: Mutex<()>,
+}
+
+impl Snapshot {
+    /// Snapshots at `path`.
+    ///
+    /// # Errors
+    /// When the folder does not exist or may not be written: better known now than at the end.
+    pub fn new(path: PathBuf) -> io::Result<Snapshot> {
+        access(folder(&path), AccessFlags::W_OK | AccessFlags::X_OK)?;
+        Ok(Snapshot { path, writing: Mutex::default() })
+    }
+
+    /// An engine made by `make`, with the items of the file, if there is one. An engine without items if the file is refused;
+    /// the log says why.
+    ///
+    /// # Errors
+    /// When there is no memory for an empty engine.
+    pub fn restore(
+        &self,
+        make: impl Fn() -> Result<Relativistic, OutOfMemory>,
+        log: &Log,
+    ) -> Result<Relativistic, OutOfMemory> {
+        let (engine, start, path) = (make()?, Instant::now(), self.path.display());
+        match self.read(&engine) {
+            Ok(None) => log.say(Level::Internal, format_args!("there is no snapshot {path} yet")),
+            Ok(Some(Summary { items, left_out })) => log.say(
+                Level::Trouble,
+                format_args!("{items} items from {path} in {:.1?}, {left_out} left out", start.elapsed()),
+            ),
+            Err(refusal) => {
+                log.say(Level::Warning, format_args!("the cache starts empty, because {path} is refused: {refusal}"));
+                // What was read before it was refused is not trusted either.
+                drop(engine);
+                return make();
+            }
+        }
+        Ok(engine)
+    }
+
+    fn read(&self, engine: &Relativistic) -> Result<Option<Summary>, Refusal> {
+        let file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let length = file.metadata()?.len();
+        format::read(io::BufReader::new(file), length, engine).map(Some)
+    }
+
+    /// Writes the items of `engine`, and returns how many they are. Who comes while another writes waits.
+    ///
+    /// # Errors
+    /// When the file cannot be written. The snapshot that was there before still is.
+    pub fn write(&self, engine: &impl Engine) -> io::Result<u64> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        replace(&self.path, |file| format::write(file, engine))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Puts what `write` writes in the place of the file at `path`, all at once.
+fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+    let mut draft = OsString::from(path);
+    draft.push(".new");
+    // One that was killed may have left its draft.
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => (),
+    }
+    // Values are for nobody else's eyes.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let written = write(&mut file).and_then(|result| file.sync_all().map(|()| result));
+    let renamed = written.and_then(|result| fs::rename(&draft, path).map(|()| result));
+    if renamed.is_err() {
+        // The disk may be full: what is of no use should not stay. The first error is the one to tell.
+        let _ = fs::remove_file(&draft);
+    }
+    let result = renamed?;
+    // The rename itself has to survive a loss of power.
+    File::open(folder(path))?.sync_all()?;
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_writer_that_fails_leaves_the_old_file_and_no_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("snapshot");
+        fs::write(&path, "old").unwrap();
+        fs::write(folder.path().join("snapshot.new"), "left by one that was killed").unwrap();
+        let failure = replace(&path, |file| {
+            file.write_all(b"ne")?;
+            Err::<(), _>(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(failure.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        replace(&path, |file| file.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_noticed_early() {
+        assert!(Snapshot::new("/nonexistent/snapshot".into()).is_err());
+        assert!(Snapshot::new("snapshot".into()).is_ok(), "here");
+    }
+}

@@ -1,0 +1,384 @@
+//! The bytes of a snapshot. Numbers are little-endian.
+//!
+//! ```text
+//! file  = header frame* end
+//! header = magic (8 bytes) | version u32 | last unique u64 | second of a pending flush u32, or 0 | CRC-32 of all that u32
+//! frame = length u32, not 0 | CRC-32 of the payload u32 | payload: items
+//! item  = key length u8 | marks u8 | flags u32 | expiry u32, or 0 | given unique u64, if the marks say so | value length u32 | key | value
+//! end   = 0 u32 | CRC-32 of the number u32 | number of items u64
+//! ```
+//!
+//! Frames are of about [`FRAME`] bytes, so that neither side has to hold more than that and one item in memory.
+
+use crate::engine::{Engine, Expiry, Hit, MAX_KEY, Marks, New, Relativistic, Value};
+use std::fmt;
+use std::io::{self, Read, Write};
+
+const MAGIC: [u8; 8] = *b"\x89RELSNAP";
+const VERSION: u32 = 1;
+const FRAME: usize = 64 << 10;
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Summary {
+    /// Items that are in the engine now.
+    pub(super) items: u64,
+    /// Items that have expired, are larger than is allowed now, or found no room.
+    pub(super) left_out: u64,
+}
+
+/// Why a file is not read.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The operating system does not let us.
+    Unreadable(io::Error),
+    /// It is something else.
+    Foreign,
+    /// It is from another version of this program.
+    Version(u32),
+    /// It ends too early, or goes on after its end.
+    Torn,
+    /// It is not what was written.
+    Corrupt,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Unreadable(error) => write!(f, "{error}"),
+            Refusal::Foreign => f.write_str("it is not a snapshot"),
+            Refusal::Version(version) => write!(f, "it has version {version} of the format, not {VERSION}"),
+            Refusal::Torn => f.write_str("it is torn: its length is not what it was when it was written"),
+            Refusal::Corrupt => f.write_str("it is damaged: a checksum is wrong"),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Refusal {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Refusal::Torn,
+            _ => Refusal::Unreadable(error),
+        }
+    }
+}
+
+/// Writes all items of `engine`, and returns how many they are.
+pub(super) fn write(out: &mut impl Write, engine: &impl Engine) -> io::Result<u64> {
+    let sequence = engine.sequence();
+    let mut header = MAGIC.to_vec();
+    header.extend_from_slice(&VERSION.to_le_bytes());
+    header.extend_from_slice(&sequence.last_unique.to_le_bytes());
+    header.extend_from_slice(&sequence.pending_flush.unwrap_or(0).to_le_bytes());
+    header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
+    out.write_all(&header)?;
+
+    let (mut payload, mut items, mut cursor) = (Vec::new(), 0u64, Some(0));
+    while let Some(from) = cursor {
+        cursor = engine.scan(from, |hit| {
+            append(&mut payload, &hit);
+            items += 1;
+        });
+        if payload.len() >= FRAME || cursor.is_none() && !payload.is_empty() {
+            let length = u32::try_from(payload.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+            write_frame(out, length, &payload)?;
+            payload.clear();
+        }
+    }
+    write_frame(out, 0, &items.to_le_bytes())?;
+    Ok(items)
+}
+
+fn write_frame(out: &mut impl Write, length: u32, payload: &[u8]) -> io::Result<()> {
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(&crc32fast::hash(payload).to_le_bytes())?;
+    out.write_all(payload)
+}
+
+fn append(payload: &mut Vec<u8>, hit: &Hit<'_>) {
+    payload.push(hit.key.len() as u8);
+    payload.push(hit.marks.to_bits());
+    payload.extend_from_slice(&hit.flags.to_le_bytes());
+    payload.extend_from_slice(&hit.expiry.to_bits().to_le_bytes());
+    if hit.marks.has(Marks::GIVEN_UNIQUE) {
+        payload.extend_from_slice(&hit.unique.to_le_bytes());
+    }
+    // Values are at most a gigabyte.
+    payload.extend_from_slice(&(hit.value.len() as u32).to_le_bytes());
+    payload.extend_from_slice(hit.key);
+    payload.extend_from_slice(hit.value);
+}
+
+/// Reads a file of `length` bytes into `engine`, which is empty. If it is refused, some of it may be in there.
+pub(super) fn read(source: impl Read, length: u64, engine: &Relativistic) -> Result<Summary, Refusal> {
+    let mut source = Source { source, left: length };
+    let header = source.bytes(28)?;
+    let (content, checksum) = header.split_at(24);
+    let mut fields = Fields(&content[MAGIC.len()..]);
+    let (version, last_unique, flush) = (fields.u32()?, fields.u64()?, fields.u32()?);
+    match () {
+        () if !content.starts_with(&MAGIC) => return Err(Refusal::Foreign),
+        () if crc32fast::hash(content).to_le_bytes() != checksum => return Err(Refusal::Corrupt),
+        () if version != VERSION => return Err(Refusal::Version(version)),
+        () => (),
+    }
+    // Before there are items: they get uniques that no client knows.
+    engine.resume_after(last_unique);
+    let is_flushed = flush != 0 && flush <= engine.now();
+    let mut summary = Summary { items: 0, left_out: 0 };
+    while let Some(payload) = source.frame()? {
+        let mut fields = Fields(&payload);
+        while !fields.0.is_empty() {
+            let is_in = fields.item(|key, new| !is_flushed && put(engine, key, &new))?;
+            *(if is_in { &mut summary.items } else { &mut summary.left_out }) += 1;
+        }
+    }
+    let end = source.checked(8)?;
+    if Fields(&end).u64()? != summary.items + summary.left_out {
+        return Err(Refusal::Corrupt);
+    }
+    if source.left != 0 {
+        return Err(Refusal::Torn);
+    }
+    if flush != 0 && !is_flushed {
+        engine.flush(i32::try_from(flush).unwrap_or(i32::MAX));
+    }
+    Ok(summary)
+}
+
+/// Stores an item. False if it is none any more, or there is no place for it.
+fn put(engine: &Relativistic, key: &[u8], new: &New<'_>) -> bool {
+    let Value::Whole(value) = new.value else { return false };
+    !new.expiry.has_passed(engine.now())
+        && key.len() + value.len() <= engine.max_item()
+        && engine.put(key, new, |_| (true, ()), |_| ()).is_ok()
+}
+
+/// A file that ends where it says.
+struct Source<R> {
+    source: R,
+    /// Bytes.
+    left: u64,
+}
+
+impl<R: Read> Source<R> {
+    fn bytes(&mut self, count: u32) -> Result<Vec<u8>, Refusal> {
+        // Before there is memory for them: a length may be anything.
+        self.left = self.left.checked_sub(count.into()).ok_or(Refusal::Torn)?;
+        let mut bytes = vec![0; count as usize];
+        self.source.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The payload of the next frame; none at the end.
+    fn frame(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
+        match Fields(&self.bytes(4)?).u32()? {
+            0 => Ok(None),
+            length => self.checked(length).map(Some),
+        }
+    }
+
+    fn checked(&mut self, count: u32) -> Result<Vec<u8>, Refusal> {
+        let checksum = Fields(&self.bytes(4)?).u32()?;
+        let payload = self.bytes(count)?;
+        if crc32fast::hash(&payload) == checksum { Ok(payload) } else { Err(Refusal::Corrupt) }
+    }
+}
+
+/// Bytes that are taken apart.
+struct Fields<'b>(&'b [u8]);
+
+impl<'b> Fields<'b> {
+    fn take(&mut self, count: usize) -> Result<&'b [u8], Refusal> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Refusal::Corrupt)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        Ok(self.take(N)?.try_into().expect("so many were taken"))
+    }
+
+    fn u32(&mut self) -> Result<u32, Refusal> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Refusal> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn item<T>(&mut self, take: impl FnOnce(&[u8], New<'_>) -> T) -> Result<T, Refusal> {
+        let [key_len, marks] = self.array()?;
+        let (flags, expiry) = (self.u32()?, Expiry::from_bits(self.u32()?));
+        let marks = Marks::from_bits(marks);
+        let unique = marks.has(Marks::GIVEN_UNIQUE).then(|| self.u64()).transpose()?;
+        let value_len = self.u32()?;
+        let (key, value) = (self.take(key_len.into())?, self.take(value_len as usize)?);
+        if !(1..=MAX_KEY).contains(&key.len()) {
+            return Err(Refusal::Corrupt);
+        }
+        Ok(take(key, New { flags, expiry, value: Value::Whole(value), unique, marks }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::engine::{Content, Mode, Store};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    const NOW: u32 = 1_800_000_000;
+
+    fn engine(clock: &Arc<Clock>) -> Relativistic {
+        Relativistic::new(Arc::clone(clock), 16 << 20, 1 << 20).unwrap()
+    }
+
+    fn set(engine: &Relativistic, key: &[u8], flags: u32, exptime: i32, value: &[u8]) {
+        assert_eq!(engine.store(Mode::Set, key, Content { flags, exptime, value }), Store::Stored);
+    }
+
+    /// A few items of all sorts.
+    fn varied(clock: &Arc<Clock>) -> Relativistic {
+        let engine = engine(clock);
+        set(&engine, b"plain", 0, 0, b"value");
+        set(&engine, b"empty", 7, 0, b"");
+        set(&engine, b"flags and expiry", u32::MAX, 100, b"x");
+        set(&engine, &[b'k'; MAX_KEY], 0, 0, b"the longest key");
+        let given = New {
+            unique: Some(u64::MAX),
+            marks: Marks::STALE | Marks::ENCODED_KEY,
+            ..New::plain(3, Value::Whole(b"v"))
+        };
+        engine.put(b"\0given\xff", &given, |_| (true, ()), |_| ()).unwrap();
+        engine
+    }
+
+    fn snapshot(engine: &Relativistic) -> Vec<u8> {
+        let mut file = Vec::new();
+        let items = write(&mut file, engine).unwrap();
+        assert_eq!(items, contents(engine).len() as u64);
+        file
+    }
+
+    fn restored(file: &[u8], clock: &Arc<Clock>) -> Result<(Relativistic, Summary), Refusal> {
+        let engine = engine(clock);
+        let summary = read(file, file.len() as u64, &engine)?;
+        Ok((engine, summary))
+    }
+
+    /// All that outlives a restart, by key.
+    type Contents = BTreeMap<Vec<u8>, (u32, Expiry, Marks, Vec<u8>)>;
+
+    fn contents(engine: &Relativistic) -> Contents {
+        let (mut all, mut cursor) = (BTreeMap::new(), Some(0));
+        while let Some(from) = cursor {
+            cursor = engine.scan(from, |hit| {
+                all.insert(hit.key.to_vec(), (hit.flags, hit.expiry, hit.marks, hit.value.to_vec()));
+            });
+        }
+        all
+    }
+
+    fn unique(engine: &Relativistic, key: &[u8]) -> u64 {
+        let mut unique = 0;
+        engine.peek(key, |hit| unique = hit.unique);
+        unique
+    }
+
+    #[test]
+    fn items_come_back_as_they_were() {
+        let clock = Arc::new(Clock::new(NOW));
+        let before = varied(&clock);
+        let (after, summary) = restored(&snapshot(&before), &clock).unwrap();
+        assert_eq!(contents(&after), contents(&before));
+        assert_eq!(summary, Summary { items: 5, left_out: 0 });
+        assert_eq!(unique(&after, b"\0given\xff"), u64::MAX);
+        assert!(unique(&after, b"plain") > before.sequence().last_unique, "no client knows it from before");
+    }
+
+    #[test]
+    fn many_frames_and_large_values() {
+        let clock = Arc::new(Clock::new(NOW));
+        let before = engine(&clock);
+        (0..3_000)
+            .for_each(|n: u32| set(&before, format!("key {n}").as_bytes(), n, 0, &vec![n as u8; n as usize % 300]));
+        set(&before, b"large", 0, 0, &vec![b'x'; 1 << 19]);
+        let file = snapshot(&before);
+        assert!(file.len() > 5 * FRAME);
+        let (after, _) = restored(&file, &clock).unwrap();
+        assert_eq!(contents(&after), contents(&before));
+    }
+
+    #[test]
+    fn no_part_of_a_file_is_taken_for_the_whole() {
+        let clock = Arc::new(Clock::new(NOW));
+        let file = snapshot(&varied(&clock));
+        for length in 0..file.len() {
+            let refusal = restored(&file[..length], &clock).map(|(_, summary)| summary).expect_err("a part");
+            assert!(matches!(refusal, Refusal::Torn), "{length}: {refusal}");
+        }
+        let longer = [file.as_slice(), b"\0"].concat();
+        assert!(matches!(restored(&longer, &clock), Err(Refusal::Torn)));
+    }
+
+    #[test]
+    fn no_changed_byte_goes_unnoticed() {
+        let clock = Arc::new(Clock::new(NOW));
+        let mut file = snapshot(&varied(&clock));
+        for at in 0..file.len() {
+            file[at] ^= 0x20;
+            assert!(restored(&file, &clock).is_err(), "{at}");
+            file[at] ^= 0x20;
+        }
+        assert!(matches!(restored(&[b'x'; 100], &clock), Err(Refusal::Foreign)));
+    }
+
+    #[test]
+    fn other_versions_are_told() {
+        let clock = Arc::new(Clock::new(NOW));
+        let mut file = snapshot(&engine(&clock));
+        file[8] = 9;
+        let checksum = crc32fast::hash(&file[..24]).to_le_bytes();
+        file[24..28].copy_from_slice(&checksum);
+        let refusal = restored(&file, &clock).map(|(_, summary)| summary).unwrap_err();
+        assert_eq!(refusal.to_string(), "it has version 9 of the format, not 1");
+    }
+
+    #[test]
+    fn what_expires_meanwhile_stays_out() {
+        let clock = Arc::new(Clock::new(NOW));
+        let file = snapshot(&varied(&clock));
+        clock.set(NOW + 99);
+        assert_eq!(restored(&file, &clock).unwrap().1.left_out, 0);
+        clock.set(NOW + 100);
+        let (after, summary) = restored(&file, &clock).unwrap();
+        assert_eq!(summary, Summary { items: 4, left_out: 1 });
+        assert!(!contents(&after).contains_key(b"flags and expiry".as_slice()));
+    }
+
+    #[test]
+    fn a_flush_to_come_still_comes() {
+        let clock = Arc::new(Clock::new(NOW));
+        let before = varied(&clock);
+        before.flush(50);
+        let file = snapshot(&before);
+        let (after, _) = restored(&file, &clock).unwrap();
+        assert_eq!(contents(&after).len(), 5);
+        clock.set(NOW + 50);
+        assert_eq!(contents(&after).len(), 0, "it came in the new process");
+        assert_eq!(restored(&file, &clock).unwrap().1, Summary { items: 0, left_out: 5 }, "or between the two");
+    }
+
+    #[test]
+    fn what_has_no_place_any_more_is_left_out() {
+        let clock = Arc::new(Clock::new(NOW));
+        let before = engine(&clock);
+        set(&before, b"small", 0, 0, b"x");
+        set(&before, b"large", 0, 0, &[0; 5_000]);
+        let file = snapshot(&before);
+        let after = Relativistic::new(Arc::clone(&clock), 16 << 20, 4_000).unwrap();
+        assert_eq!(read(file.as_slice(), file.len() as u64, &after).unwrap(), Summary { items: 1, left_out: 1 });
+    }
+}

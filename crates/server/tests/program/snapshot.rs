@@ -1,0 +1,156 @@
+//! Restarts with `--snapshot`.
+
+use super::{Daemon, poll, ports, program, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Items that a snapshot of a few frames has.
+const ITEMS: usize = 5_000;
+
+/// A server that keeps its items at `file`, and its port.
+fn start(file: &Path, command: &mut Command) -> (Daemon, u16) {
+    let port_file = file.with_extension("port");
+    let _ = fs::remove_file(&port_file);
+    command.args(["-p", "-1", "-t", "1", "-v", "-e"]).arg(file).env("MEMCACHED_PORT_FILENAME", &port_file);
+    let daemon = Daemon::start(command);
+    let port = ports(&port_file)[0];
+    (daemon, port)
+}
+
+fn converse(port: u16, requests: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut answers = String::new();
+    stream.write_all(requests.as_bytes()).unwrap();
+    stream.write_all(b"quit\r\n").unwrap();
+    stream.read_to_string(&mut answers).unwrap();
+    answers
+}
+
+/// Stores this value under all keys.
+fn fill(port: u16, value: &str) {
+    let sets: String = (0..ITEMS).map(|n| format!("set {n} 0 0 {} noreply\r\n{value}\r\n", value.len())).collect();
+    assert_eq!(converse(port, &format!("{sets}mn\r\n")), "MN\r\n");
+}
+
+/// The value that is under all keys.
+fn value(port: u16) -> String {
+    let all = converse(port, &(0..ITEMS).map(|n| format!("mg {n} v\r\n")).collect::<String>());
+    let mut values = all.lines().skip(1).step_by(2);
+    let first = values.next().expect("there are items").to_owned();
+    assert!(values.all(|value| value == first), "values of two snapshots");
+    assert_eq!(all.lines().filter(|line| line.starts_with("VA ")).count(), ITEMS);
+    first
+}
+
+#[test]
+fn every_orderly_end_keeps_the_items() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("items");
+    let (daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "set a 7 0 2\r\n00\r\nset gone 0 -1 1\r\nx\r\n"), "STORED\r\nSTORED\r\n");
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+    for (signal, number) in [(Signal::SIGINT, "01"), (Signal::SIGUSR1, "02"), (Signal::SIGTERM, "03")] {
+        let (daemon, port) = start(&file, &mut program());
+        assert_eq!(converse(port, "incr a 1\r\nget gone\r\n"), format!("{}\r\nEND\r\n", &number[1..]));
+        let (status, stderr) = daemon.end(signal);
+        assert_eq!(status, Some(0), "{signal}: {stderr}");
+        assert!(stderr.contains("1 items from ") && stderr.contains("1 items written to "), "{stderr}");
+    }
+    let (_daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "get a\r\n"), "VALUE a 7 2\r\n3 \r\nEND\r\n");
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn killing_the_writer_leaves_one_snapshot_or_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, draft) = (folder.path().join("items"), folder.path().join("items.new"));
+    let text = |round: usize| format!("{round}").repeat(200);
+    let (daemon, port) = start(&file, &mut program());
+    fill(port, &text(0));
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+    let (length, mut last) = (fs::metadata(&file).unwrap().len(), 0);
+    for round in 1..=5 {
+        let (daemon, port) = start(&file, &mut program());
+        assert_eq!(value(port), text(last));
+        fill(port, &text(round));
+        let before = fs::metadata(&file).unwrap().ino();
+        kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
+        // At another moment in each round, unless the writer is faster.
+        let most = length * (round as u64 - 1) / 5;
+        while fs::metadata(&file).unwrap().ino() == before
+            && fs::metadata(&draft).map_or(true, |draft| draft.len() < most)
+        {
+            std::hint::spin_loop();
+        }
+        daemon.end(Signal::SIGKILL);
+        let (daemon, port) = start(&file, &mut program());
+        let now = value(port);
+        last = if now == text(round) { round } else { last };
+        assert_eq!(now, text(last));
+        daemon.end(Signal::SIGKILL);
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_snapshot_and_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("items");
+    let (daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "set 0 0 0 3\r\nold\r\n"), "STORED\r\n");
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+
+    // A limit on the size of files looks like a full disk to who ignores the signal.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_relativistd")]);
+    limited.stderr(std::process::Stdio::piped());
+    let (daemon, port) = start(&file, &mut limited);
+    fill(port, &"new".repeat(100));
+    kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
+    assert_eq!(value(port), "new".repeat(100), "it serves on");
+    let (status, stderr) = daemon.end(Signal::SIGTERM);
+    assert_eq!(status, Some(71), "{stderr}");
+    assert!(stderr.contains("cannot write the snapshot"), "{stderr}");
+
+    let (_daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "get 0 1\r\n"), "VALUE 0 0 3\r\nold\r\nEND\r\n");
+    assert!(!file.with_extension("new").exists());
+}
+
+#[test]
+fn a_foreign_file_is_refused_and_the_cache_starts_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("items");
+    fs::write(&file, "set a 0 0 1\r\nx\r\n and more that is not a snapshot").unwrap();
+    let (daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "get a\r\n"), "END\r\n");
+    let (_, stderr) = daemon.end(Signal::SIGKILL);
+    assert!(stderr.contains("the cache starts empty") && stderr.contains("it is not a snapshot"), "{stderr}");
+    assert_eq!(run("-p -1 -e /nonexistent/items").status.code(), Some(71));
+}
+
+#[test]
+fn without_a_file_the_request_for_a_snapshot_is_answered_by_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let port_file = folder.path().join("port");
+    let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
+    let port = ports(&port_file)[0];
+    // Signals are obeyed soon after the port is told, at the latest when there is an answer.
+    assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
+    kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
+    let mut stderr = String::new();
+    let mut daemon = daemon;
+    poll("warning", || {
+        let mut some = [0; 256];
+        let count = daemon.0.stderr.as_mut().unwrap().read(&mut some).unwrap();
+        stderr.push_str(&String::from_utf8_lossy(&some[..count]));
+        stderr.contains("there is no snapshot to write").then_some(())
+    });
+    assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
+}

@@ -18,6 +18,7 @@ complete -c relativistd -s n -l slab-min-size -d 'Smallest slab class; without e
 complete -c relativistd -s D -l delimiter -d 'Count commands by prefix of the key, up to this character (stats detail)' -r
 complete -c relativistd -s t -l threads -d 'Worker threads' -r
 complete -c relativistd -s R -l max-reqs-per-event -d 'Requests that a connection may have executed in a row while others wait' -r
+complete -c relativistd -l drain -d 'Seconds for which SIGTERM and SIGUSR1 let open connections go on while new ones are refused; a second signal ends that' -r
 complete -c relativistd -s b -l listen-backlog -d 'Connections that the kernel completes before they are accepted' -r
 complete -c relativistd -s B -l protocol -d 'Protocol to speak' -r -f -a "auto\t'The first byte tells'
 ascii\t'Text only'

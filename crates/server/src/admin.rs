@@ -148,7 +148,7 @@ impl<E: Engine> Panel<E> {
             "/" => Response::ok("text/html; charset=utf-8", STATUS_PAGE),
             "/stats.json" => Response::ok("application/json", report::json(self).to_string()),
             "/metrics" => Response::ok("text/plain; version=0.0.4; charset=utf-8", metrics::text(self)),
-            "/healthz" if self.stopper.is_stopped() => Response::unavailable("stopping\n"),
+            "/healthz" if self.stopper.is_stopping() => Response::unavailable("stopping\n"),
             "/healthz" => Response::ok("text/plain; charset=utf-8", "ok\n"),
             _ => Response::not_found(),
         }

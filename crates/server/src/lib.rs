@@ -42,6 +42,7 @@ pub mod process;
 mod server;
 mod snapshot;
 pub mod stats;
+pub mod systemd;
 
 pub use error::StartError;
 pub use net::Stopper;

@@ -4,7 +4,7 @@ use mimalloc::MiMalloc;
 use relativistd::engine::{Engine, GlobalLock};
 use relativistd::options::EngineKind;
 use relativistd::process::{PidFile, Readiness, Side, daemonize};
-use relativistd::{Options, Reloader, Saver, Server, StartError, Stopper, log, options};
+use relativistd::{Options, Reloader, Saver, Server, StartError, Stopper, log, options, systemd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
@@ -63,13 +63,14 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
 fn serve<E: Engine>(server: Server<E>, options: &Options, readiness: Option<Readiness>) -> Result<(), StartError> {
     let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
     obey_signals(server.stopper(), server.reloader(), server.saver())?;
+    systemd::tell_ready();
     if let Some(readiness) = readiness {
         readiness.announce(options.verbose > 0);
     }
     server.run()
 }
 
-/// Lets the first SIGINT, SIGTERM or SIGUSR1 stop the server, SIGHUP make it read its users again, and SIGUSR2 write its
+/// Lets SIGTERM and SIGUSR1 stop the server when it is drained, or at once the second time, as SIGINT does; SIGHUP make it read its users again, and SIGUSR2 write its
 /// snapshot. The threads wait for signals until the process ends: one for what takes no time, one for the snapshot.
 fn obey_signals(stopper: Stopper, reloader: Reloader, saver: Saver) -> Result<(), StartError> {
     let watch = |signals: &[i32]| {
@@ -82,11 +83,9 @@ fn obey_signals(stopper: Stopper, reloader: Reloader, saver: Saver) -> Result<()
         for signal in &mut signals {
             match signal {
                 SIGHUP => reloader.reload(),
-                SIGUSR1 => {
-                    let _ = writeln!(io::stderr().lock(), "Gracefully stopping");
-                    stopper.stop();
-                }
-                _ => stopper.stop(),
+                SIGINT => stopper.stop(),
+                _ if stopper.is_stopping() => stopper.stop(),
+                _ => stopper.drain(),
             }
         }
     });

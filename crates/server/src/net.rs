@@ -19,6 +19,6 @@ mod worker;
 
 pub(crate) use acceptor::Acceptor;
 pub use acceptor::Stopper;
-pub(crate) use listener::{Listener, bind_tcp, bind_unix, write_port_file};
+pub(crate) use listener::{Listener, adopt, bind_tcp, bind_unix, write_port_file};
 pub(crate) use udp::{UdpServer, bind_udp};
 pub(crate) use worker::{Worker, WorkerHandle};

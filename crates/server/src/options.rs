@@ -157,6 +157,10 @@ pub struct Options {
     #[arg(short = 'C', long)]
     pub disable_cas: bool,
 
+    /// Seconds for which SIGTERM and SIGUSR1 let open connections go on while new ones are refused; a second signal ends that
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub drain: u32,
+
     /// Connections that the kernel completes before they are accepted
     #[arg(short = 'b', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
     pub listen_backlog: i32,

@@ -9,13 +9,15 @@ use crate::execute::{Connections, Prefixes, Service, Tuning, Watch};
 use crate::gate::Gate;
 use crate::log::{Level, Log};
 use crate::net::{
-    Acceptor, Listener, Stopper, UdpServer, Worker, WorkerHandle, bind_tcp, bind_udp, bind_unix, write_port_file,
+    Acceptor, Listener, Stopper, UdpServer, Worker, WorkerHandle, adopt, bind_tcp, bind_udp, bind_unix, write_port_file,
 };
 use crate::options::{Address, Options};
 use crate::process;
 use crate::snapshot::Snapshot;
 use crate::stats::Registry;
+use crate::systemd;
 use mio::net::UdpSocket;
+use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -64,7 +66,12 @@ impl<E: Engine> Server<E> {
         options.check()?;
         let log = Log::new(options.verbose);
         process::allow_connections(options.conn_limit.into(), &log);
-        let (listeners, udp) = (listen(options)?, listen_udp(options)?);
+        let adopted = systemd::sockets()?;
+        let (listeners, udp) = if adopted.is_empty() {
+            (listen(options)?, listen_udp(options)?)
+        } else {
+            (adopt_all(adopted, options)?, Vec::new())
+        };
         let admin = options.admin.map(|address| listen_admin(address, &log)).transpose()?;
         // What only root may do comes before.
         process::set_limits(options, &log)?;
@@ -180,6 +187,7 @@ impl<E: Engine> Server<E> {
         service.log.say(Level::Internal, format_args!("serving with {} threads", threads.len()));
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
+        systemd::tell_stopping();
         drop(udp_handle);
         for thread in threads {
             outcome = outcome.and(wait_for(thread));
@@ -302,6 +310,13 @@ fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
         Ok(outcome) => outcome.map_err(|error| StartError::System("a worker thread failed".into(), error)),
         Err(_panic) => Err(StartError::Crashed),
     }
+}
+
+/// Listeners on sockets that were opened for us, in place of those that the options name.
+fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Listener>, StartError> {
+    let adopt = |socket| adopt(socket, options);
+    let cannot = |error| StartError::System("cannot use a socket of systemd (LISTEN_FDS)".into(), error);
+    sockets.into_iter().map(adopt).collect::<io::Result<_>>().map_err(cannot)
 }
 
 fn listen(options: &Options) -> Result<Vec<Listener>, StartError> {

@@ -13,40 +13,62 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use relativist_memcache::reply;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 const EVENTS: usize = 64;
 
 /// Connections accepted from a listener before the clock, the other listeners and a stop get their turn.
 const ACCEPTS: usize = 64;
 
-/// How soon to look whether a connection has left that makes room for one that waits.
+/// How soon to look whether a connection has left that makes room for one that waits, or was the last.
 const FULL: Duration = Duration::from_millis(10);
 
 /// What the waker's events carry; listeners carry their index.
 const WAKER: Token = Token(usize::MAX);
 
+/// In the order in which they follow each other.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum Phase {
+    Draining = 1,
+    Stopped = 2,
+}
+
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
 pub struct Stopper {
-    is_stopped: Arc<AtomicBool>,
+    /// The latest [`Phase`] that was asked for; before any, 0.
+    phase: Arc<AtomicU8>,
     waker: Arc<Waker>,
 }
 
 impl Stopper {
     /// Makes the server close its connections and return. May be called more than once.
     pub fn stop(&self) {
-        // Release: pairs with the Acquire in `is_stopped`, so that what the caller did before is seen after.
-        self.is_stopped.store(true, Ordering::Release);
+        self.ask_for(Phase::Stopped);
+    }
+
+    /// Makes the server accept no more connections, and stop when all are closed, or after the time that `--drain` says.
+    pub fn drain(&self) {
+        self.ask_for(Phase::Draining);
+    }
+
+    /// Whether the server was asked to stop, or to stop when it is drained.
+    pub fn is_stopping(&self) -> bool {
+        self.has_come(Phase::Draining)
+    }
+
+    fn ask_for(&self, phase: Phase) {
+        // Release: pairs with the Acquire in `has_come`, so that what the caller did before is seen after.
+        self.phase.fetch_max(phase as u8, Ordering::Release);
         // If the acceptor cannot be woken it wakes by itself for the next tick of the clock.
         let _ = self.waker.wake();
     }
 
-    /// Whether somebody has stopped the server.
-    pub(crate) fn is_stopped(&self) -> bool {
-        // Acquire: pairs with the Release in `stop`.
-        self.is_stopped.load(Ordering::Acquire)
+    fn has_come(&self, phase: Phase) -> bool {
+        // Acquire: pairs with the Release in `ask_for`.
+        self.phase.load(Ordering::Acquire) >= phase as u8
     }
 }
 
@@ -71,7 +93,7 @@ impl<E> Acceptor<E> {
             poll.registry().register(listener.source(), Token(index), Interest::READABLE)?;
         }
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let stopper = Stopper { is_stopped: Arc::default(), waker };
+        let stopper = Stopper { phase: Arc::default(), waker };
         let counters = service.counters.of_thread(thread);
         Ok(Acceptor { poll, listeners, service, counters, stopper })
     }
@@ -84,7 +106,7 @@ impl<E> Acceptor<E> {
         self.stopper.clone()
     }
 
-    /// Deals connections out to `workers` until stopped. The workers stop when it returns, for their handles are dropped.
+    /// Deals connections out to `workers` until stopped, and drained if it is to be. The workers stop when it returns, for their handles are dropped.
     ///
     /// # Errors
     /// When the kernel reports no more events.
@@ -93,7 +115,7 @@ impl<E> Acceptor<E> {
         let mut turn = workers.iter().cycle();
         let mut may_be_more = false;
         let mut is_full = false;
-        while !self.stopper.is_stopped() {
+        while !self.stopper.is_stopping() {
             let timeout = match (is_full, may_be_more) {
                 (true, _) => FULL,
                 (false, true) => Duration::ZERO,
@@ -113,6 +135,20 @@ impl<E> Acceptor<E> {
             }
             for listener in &self.listeners {
                 may_be_more |= self.accept_some(listener, &mut turn)?;
+            }
+        }
+        self.drain(&mut events)
+    }
+
+    /// Lets open connections go on for a while, but accepts no more.
+    fn drain(mut self, events: &mut Events) -> io::Result<()> {
+        // Closing them ends their registration, and whoever connects is refused from now on.
+        self.listeners.clear();
+        let end = Instant::now() + Duration::from_secs(self.service.options.drain.into());
+        while !self.stopper.has_come(Phase::Stopped) && self.service.gate.inside() > 0 && Instant::now() < end {
+            match self.poll.poll(events, Some(FULL)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => self.service.ticker.tick(),
             }
         }
         Ok(())

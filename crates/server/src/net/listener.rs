@@ -116,6 +116,24 @@ pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) 
     })
 }
 
+/// A listener on a socket that somebody else has opened and bound.
+pub(crate) fn adopt(socket: Socket, options: &Options) -> io::Result<Listener> {
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "not a TCP or Unix socket that listens");
+    if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
+        return Err(wrong());
+    }
+    socket.set_nonblocking(true)?;
+    let socket = match socket.domain()? {
+        Domain::IPV4 | Domain::IPV6 => ListeningSocket::Tcp(TcpListener::from_std(socket.into())),
+        Domain::UNIX => {
+            let path = socket.local_addr()?.as_pathname().map_or("".into(), |path| path.to_string_lossy().into());
+            ListeningSocket::Unix(UnixListener::from_std(OwnedFd::from(socket).into()), path)
+        }
+        _ => return Err(wrong()),
+    };
+    Ok(Listener { socket, binding: options.binding_protocol() })
+}
+
 /// What all sockets for the network have in common.
 pub(super) fn prepare(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     if address.is_ipv6() {

@@ -1,6 +1,7 @@
 //! The program: its command line, its signals, its exit statuses.
 
 mod snapshot;
+mod systemd;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

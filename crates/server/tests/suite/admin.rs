@@ -13,7 +13,7 @@ fn visit(server: &Running) -> TcpStream {
 }
 
 /// Status and body of the answer to this request.
-fn ask(server: &Running, request: &str) -> (u16, String) {
+pub fn ask(server: &Running, request: &str) -> (u16, String) {
     let mut stream = visit(server);
     // Who is refused early may not be read to the end.
     let _ = stream.write_all(request.as_bytes());

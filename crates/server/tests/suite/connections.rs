@@ -3,8 +3,35 @@
 use crate::harness::{Client, Running};
 use std::fmt::Write as _;
 use std::io::BufRead as _;
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::thread;
+
+#[test]
+fn draining_lets_clients_finish_and_no_more_come() {
+    let mut server = Running::start("-t 1 --drain 600 --admin 0");
+    let mut client = server.connect();
+    client.ask("mn\r\n", "MN\r\n");
+    server.drain();
+    // A connection may still be made by the kernel until the listener is closed, but is not served for long then.
+    while TcpStream::connect(server.address).is_ok() {
+        std::thread::yield_now();
+    }
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    assert_eq!(crate::admin::ask(&server, "GET /healthz HTTP/1.1\r\n\r\n"), (503, "stopping\n".into()));
+    drop(client);
+    server.wait().expect("it stops when the last client has left");
+}
+
+#[test]
+fn a_drain_can_be_cut_short() {
+    let mut server = Running::start("-t 1 --drain 600");
+    let mut client = server.connect();
+    client.ask("mn\r\n", "MN\r\n");
+    server.drain();
+    client.ask("mn\r\n", "MN\r\n");
+    server.stop().expect("it was running").expect("it stops");
+    client.expect_close();
+}
 
 #[test]
 fn a_conversation_survives_any_split() {

@@ -37,10 +37,20 @@ impl Running {
         Client(stream)
     }
 
+    /// Has the server stop when it is drained.
+    pub fn drain(&self) {
+        self.stopper.drain();
+    }
+
     /// Stops the server and returns how it ended.
     pub fn stop(&mut self) -> Option<Result<(), StartError>> {
         self.stopper.stop();
-        self.thread.take().map(|thread| thread.join().expect("the server does not panic"))
+        self.thread.is_some().then(|| self.wait())
+    }
+
+    /// Waits for the server to end by itself.
+    pub fn wait(&mut self) -> Result<(), StartError> {
+        self.thread.take().expect("it was not waited for before").join().expect("the server does not panic")
     }
 }
 

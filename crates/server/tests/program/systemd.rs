@@ -1,0 +1,70 @@
+//! What systemd and the server say to each other.
+
+use super::{Daemon, ask_version};
+use nix::sys::signal::Signal;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The program with this socket handed to it as systemd would.
+fn activated(socket: OwnedFd, flags: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 </dev/null"]);
+    command.arg(env!("CARGO_BIN_EXE_relativistd")).args(flags);
+    command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn the_committed_unit_and_configuration_are_good() {
+    let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/doc");
+    let unit = std::fs::read_to_string(format!("{documents}/systemd/relativistd.service")).unwrap();
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
+    let (path, flags) = line.split_once(' ').unwrap();
+    assert_eq!(path, "/usr/bin/relativistd");
+    let output = super::run(&format!("--check {}", flags.replace("/etc/", &format!("{documents}/"))));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn sockets_that_were_opened_for_it_are_served() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Its own address would be an error.
+    let daemon = Daemon::start(&mut activated(listener.into(), &["-l", "192.0.2.1"]));
+    ask_version(&mut TcpStream::connect(address).unwrap());
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+    assert!(TcpStream::connect(address).is_err(), "nobody else has it open");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let _daemon = Daemon::start(&mut activated(UnixListener::bind(&path).unwrap().into(), &[]));
+    ask_version(&mut UnixStream::connect(&path).unwrap());
+}
+
+#[test]
+fn a_socket_of_another_kind_is_an_error() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let output = activated(socket.into(), &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(71));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not a TCP or Unix socket that listens"));
+}
+
+#[test]
+fn it_tells_when_it_serves_and_when_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let told = || {
+        let mut message = [0; 256];
+        let count = manager.recv(&mut message).expect("a message in time");
+        String::from_utf8_lossy(&message[..count]).trim().to_owned()
+    };
+    let daemon = Daemon::start(super::program().args(["-p", "-1"]).env("NOTIFY_SOCKET", &path));
+    assert_eq!(told(), "READY=1");
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+    assert_eq!(told(), "STOPPING=1");
+}

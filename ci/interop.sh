@@ -1,23 +1,10 @@
 #!/usr/bin/env bash
 # Unmodified clients against relativistd, in all protocols: five libraries for Python, two for Node, one for Go, and libmemcached's
-# conformance tool. What is not there is installed: the tool from Debian's packages, libraries below the target folder.
+# conformance tool.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-clients=$(realpath -m "${CARGO_TARGET_DIR:-target}")/interop
-python=$clients/python/bin/python
-
-if ! command -v memccapable >/dev/null; then
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-  $sudo apt-get update -qq
-  $sudo apt-get install -y -qq libmemcached-tools >/dev/null
-fi
-if ! cmp -s ci/interop/requirements.txt "$clients/requirements.txt"; then
-  python3 -m venv --clear "$clients/python"
-  "$python" -m pip install -q --disable-pip-version-check -r ci/interop/requirements.txt
-  mkdir -p "$clients/node"
-  npm install --silent --no-audit --no-fund --prefix "$clients/node" memjs@1.3.2 memcached@2.2.2
-  cp ci/interop/requirements.txt "$clients/requirements.txt"
-fi
+source ci/clients.sh
+debian memccapable libmemcached-tools
 cargo build --release --locked
 source ci/server.sh
 

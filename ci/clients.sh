@@ -1,0 +1,21 @@
+# Sourced by the scripts that need clients of other people: sets $clients, the folder in which they are, and $python. What is not there
+# is installed: tools from Debian's packages, libraries below the target folder.
+clients=$(realpath -m "${CARGO_TARGET_DIR:-target}")/interop
+python=$clients/python/bin/python
+
+# debian COMMAND PACKAGE: makes sure that there is the command.
+debian() {
+  command -v "$1" >/dev/null && return
+  local sudo
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq
+  $sudo apt-get install -y -qq "$2" >/dev/null
+}
+
+if ! cmp -s ci/interop/requirements.txt "$clients/requirements.txt"; then
+  python3 -m venv --clear "$clients/python"
+  "$python" -m pip install -q --disable-pip-version-check -r ci/interop/requirements.txt
+  mkdir -p "$clients/node"
+  npm install --silent --no-audit --no-fund --prefix "$clients/node" memjs@1.3.2 memcached@2.2.2
+  cp ci/interop/requirements.txt "$clients/requirements.txt"
+fi

@@ -1,0 +1,234 @@
+"""Three servers, and clients that spread keys over them by ketama hashing. One server is killed and brought back under load.
+
+No client may ever see a wrong value, and only the keys of the killed server may fail or be missing. That holds where keys stay with
+their server while it is away: clients and proxy are told to eject nobody (see docs/src/scale-out.md).
+"""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pylibmc
+from pymemcache.client.base import Client
+from pymemcache.client.hash import HashClient
+from uhashring import HashRing
+
+PROGRAM = sys.argv[1]
+SERVERS = 3
+VICTIM = 1
+KEYS = 150
+OPERATIONS = 2_000
+PATIENCE = 20
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for_port(port):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    raise SystemExit(f"nobody listens on port {port}")
+
+
+class Server:
+    def __init__(self):
+        self.port = free_port()
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([PROGRAM, "-p", str(self.port), "-t", "1"])
+        wait_for_port(self.port)
+
+    def end(self, how):
+        self.process.send_signal(how)
+        self.process.wait()
+
+    def holds(self, key):
+        client = Client(("127.0.0.1", self.port), timeout=PATIENCE)
+        try:
+            return client.get(key) is not None
+        finally:
+            client.close()
+
+
+class Proxy:
+    """twemproxy, which is Debian's nutcracker."""
+
+    def __init__(self, folder, ports):
+        self.port = free_port()
+        servers = "".join(f"    - 127.0.0.1:{port}:1\n" for port in ports)
+        config = Path(folder, "nutcracker.yml")
+        config.write_text(
+            f"pool:\n  listen: 127.0.0.1:{self.port}\n  hash: md5\n  distribution: ketama\n  timeout: 2000\n"
+            f"  auto_eject_hosts: false\n  servers:\n{servers}"
+        )
+        log = Path(folder, "nutcracker.log")
+        self.process = subprocess.Popen(["nutcracker", "-c", config, "-o", log, "-s", str(free_port())])
+        wait_for_port(self.port)
+
+
+def proxied(proxy):
+    return Client(("127.0.0.1", proxy.port), timeout=PATIENCE, default_noreply=False)
+
+
+def by_pymemcache(ports):
+    # It would take a server that fails off the ring after so many attempts.
+    never = 10**9
+    return HashClient(
+        [f"127.0.0.1:{port}" for port in ports],
+        hasher=lambda: HashRing(hash_fn="ketama"),
+        retry_attempts=never,
+        retry_timeout=0.1,
+        timeout=PATIENCE,
+        default_noreply=False,
+    )
+
+
+def by_pylibmc(ports):
+    behaviors = {"ketama": True, "tcp_nodelay": True, "retry_timeout": 1, "receive_timeout": PATIENCE * 10**6}
+    return pylibmc.Client([f"127.0.0.1:{port}" for port in ports], behaviors=behaviors)
+
+
+class Load:
+    """What one client stores and expects. Nobody else stores under its keys."""
+
+    def __init__(self, name, client, servers):
+        self.name, self.client = name, client
+        self.random = random.Random(name)
+        self.keys = [f"{name}-{number}" for number in range(KEYS)]
+        self.possible = {}
+        self.version = 0
+        self.failures = self.misses = self.operations = 0
+        self.is_victim_away = False
+        for key in self.keys:
+            self.store(key, {None})
+        self.endangered = {key for key in self.keys if servers[VICTIM].holds(key)}
+        held = sum(server.holds(key) for server in servers for key in self.keys)
+        if held != KEYS or not 0 < len(self.endangered) < KEYS:
+            raise SystemExit(f"{name}: keys are not spread over the servers, one for each")
+
+    def attempt(self, key, what):
+        """The result, or None if there is none; only keys of the victim may have none, while it is away or just back."""
+        try:
+            return what()
+        except Exception as error:
+            if key not in self.endangered:
+                raise SystemExit(f"{self.name}: {key} is not on the server that was killed, but fails: {error!r}")
+            self.failures += 1
+            return None
+
+    def store(self, key, before=None):
+        self.version += 1
+        value = f"{key}: {self.version}"
+        if before is not None:
+            self.possible[key], self.endangered = before, set()
+        if self.attempt(key, lambda: self.client.set(key, value)):
+            self.possible[key] = {value}
+            return True
+        if key not in self.endangered:
+            raise SystemExit(f"{self.name}: {key} is not on the server that was killed, but is not stored")
+        self.possible[key] = self.possible[key] | {value}
+        return False
+
+    def fetch(self, key):
+        value = self.attempt(key, lambda: self.client.get(key))
+        value = value.decode() if isinstance(value, bytes) else value
+        if value is None and key in self.endangered:
+            self.misses += 1
+        elif value not in self.possible[key]:
+            raise SystemExit(f"{self.name}: {key} has the wrong value {value!r}, not one of {self.possible[key]!r}")
+        return value
+
+    def run(self):
+        for _ in range(OPERATIONS):
+            key = self.random.choice(self.keys)
+            if self.random.random() < 0.3:
+                self.store(key)
+            else:
+                self.fetch(key)
+            self.operations += 1
+
+    def recover(self):
+        """Until all keys are stored and found again."""
+        end = time.monotonic() + PATIENCE
+        left = set(self.endangered)
+        while left:
+            if time.monotonic() > end:
+                raise SystemExit(f"{self.name}: {len(left)} keys of the server that is back still fail")
+            left = {key for key in left if not (self.store(key) and self.fetch(key))}
+            # Clients wait before they try a server again.
+            time.sleep(0.01)
+        if self.endangered and not self.failures:
+            raise SystemExit(f"{self.name}: no operation failed while the server was away")
+        self.endangered = set()
+
+
+def all_at_once(jobs, meanwhile=lambda: None):
+    """Runs the jobs in a thread each. The first failure ends the session."""
+    failures = []
+
+    def guarded(job):
+        try:
+            job()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    meanwhile()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def session(folder):
+    servers = [Server() for _ in range(SERVERS)]
+    proxy = None
+    try:
+        ports = [server.port for server in servers]
+        proxy = Proxy(folder, ports)
+        clients = {"twemproxy": proxied(proxy), "pymemcache": by_pymemcache(ports), "pylibmc": by_pylibmc(ports)}
+        loads = [Load(name, client, servers) for name, client in clients.items()]
+
+        def kill_in_the_midst():
+            # The first is enough: the others are at work as well. It ends in any case.
+            while all(load.operations < OPERATIONS // 4 for load in loads) and threading.active_count() > 1:
+                time.sleep(0.001)
+            servers[VICTIM].end(signal.SIGKILL)
+
+        all_at_once([load.run for load in loads], kill_in_the_midst)
+        all_at_once([load.run for load in loads])
+        all_at_once([load.run for load in loads], servers[VICTIM].start)
+        all_at_once([load.recover for load in loads])
+        failures = {load.name: (load.failures, load.misses) for load in loads}
+        all_at_once([load.run for load in loads])
+        for load in loads:
+            if failures[load.name] != (load.failures, load.misses):
+                raise SystemExit(f"{load.name}: not everything works after the server came back")
+            print(f"cluster: {load.name}: {load.operations} operations, {load.failures} failed, {load.misses} missed")
+    finally:
+        if proxy:
+            proxy.process.terminate()
+            proxy.process.wait()
+        for server in servers:
+            server.end(signal.SIGTERM)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    session(folder)

@@ -10,7 +10,7 @@ mod http;
 mod metrics;
 mod report;
 
-use crate::engine::{Engine, TableStats, Usage};
+use crate::engine::{Engine, Usage};
 use crate::execute::Service;
 use crate::gate::{Gate, Pass};
 use crate::log::Level;
@@ -161,13 +161,5 @@ impl<E: Engine> Panel<E> {
             Some(look) if look.is_fresh() => look.clone(),
             _ => last.insert(Look::take(|| self.service.engine.table())).clone(),
         }
-    }
-}
-
-impl Look {
-    fn take(look: impl FnOnce() -> TableStats) -> Look {
-        let start = Instant::now();
-        let stats = look();
-        Look { stats, taken: Instant::now(), took: start.elapsed() }
     }
 }

@@ -40,6 +40,7 @@ mod net;
 pub mod options;
 pub mod process;
 mod server;
+pub mod signals;
 mod snapshot;
 pub mod stats;
 pub mod systemd;

@@ -4,12 +4,9 @@ use mimalloc::MiMalloc;
 use relativistd::engine::{Engine, GlobalLock};
 use relativistd::options::EngineKind;
 use relativistd::process::{PidFile, Readiness, Side, daemonize};
-use relativistd::{Options, Reloader, Saver, Server, StartError, Stopper, log, options, systemd};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
+use relativistd::{Options, Server, StartError, log, options, signals, systemd};
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::thread;
 
 /// For what connections need; items lie in memory of the engine's own.
 #[global_allocator]
@@ -62,32 +59,10 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
 
 fn serve<E: Engine>(server: Server<E>, options: &Options, readiness: Option<Readiness>) -> Result<(), StartError> {
     let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
-    obey_signals(server.stopper(), server.reloader(), server.saver())?;
+    signals::obey(server.stopper(), server.reloader(), server.saver())?;
     systemd::tell_ready();
     if let Some(readiness) = readiness {
         readiness.announce(options.verbose > 0);
     }
     server.run()
-}
-
-/// Lets SIGTERM and SIGUSR1 stop the server when it is drained, or at once the second time, as SIGINT does; SIGHUP make it read its users again, and SIGUSR2 write its
-/// snapshot. The threads wait for signals until the process ends: one for what takes no time, one for the snapshot.
-fn obey_signals(stopper: Stopper, reloader: Reloader, saver: Saver) -> Result<(), StartError> {
-    let watch = |signals: &[i32]| {
-        Signals::new(signals).map_err(|error| StartError::System("cannot watch for signals".into(), error))
-    };
-    let mut signals = watch(&[SIGINT, SIGTERM, SIGUSR1, SIGHUP])?;
-    let mut requests = watch(&[SIGUSR2])?;
-    thread::spawn(move || requests.forever().for_each(|_| saver.save()));
-    thread::spawn(move || {
-        for signal in &mut signals {
-            match signal {
-                SIGHUP => reloader.reload(),
-                SIGINT => stopper.stop(),
-                _ if stopper.is_stopping() => stopper.stop(),
-                _ => stopper.drain(),
-            }
-        }
-    });
-    Ok(())
 }

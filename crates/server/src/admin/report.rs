@@ -22,6 +22,12 @@ pub(super) struct Look {
 }
 
 impl Look {
+    pub(super) fn take(look: impl FnOnce() -> TableStats) -> Look {
+        let start = Instant::now();
+        let stats = look();
+        Look { stats, taken: Instant::now(), took: start.elapsed() }
+    }
+
     /// Whether it is too early for another.
     pub(super) fn is_fresh(&self) -> bool {
         self.taken.elapsed() < LEAST_AGE.max(self.took * SHARE)

@@ -8,7 +8,7 @@
 //! end   = 0 u32 | CRC-32 of the number u32 | number of items u64
 //! ```
 //!
-//! Frames are of about [`FRAME`] bytes, so that neither side has to hold more than that and one item in memory.
+//! Frames are of about [`FRAME`] bytes or one larger item, so that neither side has to hold much more in memory.
 
 use crate::engine::{Engine, Expiry, Hit, MAX_KEY, Marks, New, Relativistic, Value};
 use std::fmt;
@@ -73,40 +73,74 @@ pub(super) fn write(out: &mut impl Write, engine: &impl Engine) -> io::Result<u6
     header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
     out.write_all(&header)?;
 
-    let (mut payload, mut items, mut cursor) = (Vec::new(), 0u64, Some(0));
+    let mut writer = Writer { out, payload: Vec::new(), items: 0 };
+    let (mut large, mut cursor) = (Vec::new(), Some(0));
     while let Some(from) = cursor {
-        cursor = engine.scan(from, |hit| {
-            append(&mut payload, &hit);
-            items += 1;
+        cursor = engine.scan(from, |hit| match hit.value.len() {
+            ..FRAME => writer.add(&hit),
+            // One at a time: a scan shows many, which together may be too much.
+            _ => large.push(hit.key.to_vec()),
         });
-        if payload.len() >= FRAME || cursor.is_none() && !payload.is_empty() {
-            let length = u32::try_from(payload.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-            write_frame(out, length, &payload)?;
-            payload.clear();
+        for key in large.drain(..) {
+            engine.peek(&key, |hit| writer.add(&hit));
+            writer.write_full_frame()?;
         }
+        writer.write_full_frame()?;
     }
-    write_frame(out, 0, &items.to_le_bytes())?;
-    Ok(items)
+    writer.end()
 }
 
-fn write_frame(out: &mut impl Write, length: u32, payload: &[u8]) -> io::Result<()> {
-    out.write_all(&length.to_le_bytes())?;
-    out.write_all(&crc32fast::hash(payload).to_le_bytes())?;
-    out.write_all(payload)
+struct Writer<'o, W> {
+    out: &'o mut W,
+    /// Of the next frame.
+    payload: Vec<u8>,
+    items: u64,
 }
 
-fn append(payload: &mut Vec<u8>, hit: &Hit<'_>) {
-    payload.push(hit.key.len() as u8);
-    payload.push(hit.marks.to_bits());
-    payload.extend_from_slice(&hit.flags.to_le_bytes());
-    payload.extend_from_slice(&hit.expiry.to_bits().to_le_bytes());
-    if hit.marks.has(Marks::GIVEN_UNIQUE) {
-        payload.extend_from_slice(&hit.unique.to_le_bytes());
+impl<W: Write> Writer<'_, W> {
+    /// Adds an item. Nothing is written: whoever shows it waits for nobody meanwhile.
+    fn add(&mut self, hit: &Hit<'_>) {
+        let payload = &mut self.payload;
+        payload.push(hit.key.len() as u8);
+        payload.push(hit.marks.to_bits());
+        payload.extend_from_slice(&hit.flags.to_le_bytes());
+        payload.extend_from_slice(&hit.expiry.to_bits().to_le_bytes());
+        if hit.marks.has(Marks::GIVEN_UNIQUE) {
+            payload.extend_from_slice(&hit.unique.to_le_bytes());
+        }
+        // Values are at most a gigabyte.
+        payload.extend_from_slice(&(hit.value.len() as u32).to_le_bytes());
+        payload.extend_from_slice(hit.key);
+        payload.extend_from_slice(hit.value);
+        self.items += 1;
     }
-    // Values are at most a gigabyte.
-    payload.extend_from_slice(&(hit.value.len() as u32).to_le_bytes());
-    payload.extend_from_slice(hit.key);
-    payload.extend_from_slice(hit.value);
+
+    fn write_full_frame(&mut self) -> io::Result<()> {
+        if self.payload.len() < FRAME { Ok(()) } else { self.write_frame() }
+    }
+
+    fn write_frame(&mut self) -> io::Result<()> {
+        let length = u32::try_from(self.payload.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        self.write_checked(length)
+    }
+
+    /// Writes what is in the payload, after `length` and its checksum.
+    fn write_checked(&mut self, length: u32) -> io::Result<()> {
+        self.out.write_all(&length.to_le_bytes())?;
+        self.out.write_all(&crc32fast::hash(&self.payload).to_le_bytes())?;
+        self.out.write_all(&self.payload)?;
+        self.payload.clear();
+        Ok(())
+    }
+
+    fn end(mut self) -> io::Result<u64> {
+        if !self.payload.is_empty() {
+            self.write_frame()?;
+        }
+        self.payload.extend_from_slice(&self.items.to_le_bytes());
+        self.write_checked(0)?;
+        Ok(self.items)
+    }
 }
 
 /// Reads a file of `length` bytes into `engine`, which is empty. If it is refused, some of it may be in there.

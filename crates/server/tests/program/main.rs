@@ -163,6 +163,34 @@ fn signals_end_it_cleanly() {
 }
 
 #[test]
+fn who_comes_when_there_are_no_descriptors_waits_until_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ports");
+    let daemon = Daemon::start(program().args(["-p", "-1", "-t", "1"]).env("MEMCACHED_PORT_FILENAME", &file));
+    let port = ports(&file)[0];
+    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+    ask_version(&mut connect());
+    // Not before it runs: it would raise the limit.
+    let limit = Command::new("prlimit").arg("--nofile=32:32").args(["--pid", &daemon.0.id().to_string()]).status();
+    assert!(limit.expect("util-linux is there").success());
+    let mut streams: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
+    let mut last = streams.pop().unwrap();
+    last.write_all(b"version\r\nquit\r\n").unwrap();
+    let mut first = streams.swap_remove(0);
+    ask_version(&mut first);
+    last.set_nonblocking(true).unwrap();
+    assert_eq!(last.peek(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "it has to wait");
+    last.set_nonblocking(false).unwrap();
+    drop(streams);
+    let mut answer = String::new();
+    last.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "VERSION 1.6.45\r\n");
+    let (status, stderr) = daemon.end(Signal::SIGTERM);
+    assert_eq!(status, Some(0));
+    assert!(stderr.contains("cannot accept a connection"), "{stderr}");
+}
+
+#[test]
 fn several_addresses_are_listened_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ports");

@@ -31,11 +31,11 @@ impl Counter {
 }
 
 macro_rules! counters {
-    ($(#[doc = $doc:literal] $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
         /// The counters of one thread.
         #[derive(Debug, Default)]
         pub struct Counters {
-            $(#[doc = $doc] pub $name: Counter,)*
+            $($(#[doc = $doc])+ pub $name: Counter,)*
             /// How long commands took, if somebody monitors that.
             pub latencies: Option<Box<Latencies>>,
         }
@@ -43,7 +43,7 @@ macro_rules! counters {
         /// Sums over all threads at some moment.
         #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
         pub struct Totals {
-            $(#[doc = $doc] pub $name: u64,)*
+            $($(#[doc = $doc])+ pub $name: u64,)*
         }
 
         impl Totals {
@@ -57,7 +57,7 @@ macro_rules! counters {
 
             /// Name, meaning and value of each.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-                [$((stringify!($name), $doc.trim_ascii(), self.$name),)*].into_iter()
+                [$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)*].into_iter()
             }
         }
     };

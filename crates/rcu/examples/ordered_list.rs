@@ -1,0 +1,243 @@
+//! A second structure built by the rules of relativistic programming: a sorted list whose items move while others walk it.
+//!
+//! Think of the rules of a firewall, walked from the first to the last. To give a rule another place takes two writes, one that links a copy
+//! where it belongs, and one that unlinks the original. No walk may miss the rule meanwhile. (One that is under way may see it twice.)
+//! What has to lie between the two writes depends on where they are, seen by a reader on its way (Triplett, McKenney and
+//! Walpole, USENIX ATC 2011, section 8):
+//!
+//! * *The second write comes earlier* on the way: the item moves towards the tail. Who sees the original gone has yet to come to the copy, which
+//!   was linked before. To publish it, by a Release store, is enough.
+//! * *The second write comes later:* the item moves towards the head. A reader between the two has passed the place of the copy before it
+//!   was there, and would find the original gone. So the writer waits for readers first.
+//!
+//! The program tries all ways in which a reader can pass the two writes, and then lets threads walk while items move.
+//!
+//! ```sh
+//! cargo run -p relativist-rcu --example ordered_list
+//! ```
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+
+use relativist_rcu::{Guard, barrier, defer_raw, is_reading, read, wait_for_readers};
+
+/// Items in the order of their places.
+///
+/// Walks are wait-free. Updates exclude each other, and one that moves an item towards the head waits for readers while it holds the
+/// mutex: a reader must not update, then.
+struct OrderedList<T> {
+    head: Link<T>,
+    writer: Mutex<()>,
+}
+
+type Link<T> = AtomicPtr<Node<T>>;
+
+struct Node<T> {
+    place: u64,
+    item: T,
+    next: Link<T>,
+}
+
+impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
+    fn new() -> Self {
+        Self { head: AtomicPtr::default(), writer: Mutex::new(()) }
+    }
+
+    /// Walks from the first to the last. An item that is in the list throughout is seen, wherever it moves meanwhile.
+    fn iter<'g>(&'g self, _guard: &'g Guard) -> Walk<'g, T> {
+        Walk { link: &self.head }
+    }
+
+    /// Inserts an item, behind others of the same place.
+    fn insert(&self, place: u64, item: T) {
+        let writer = self.lock();
+        self.link(&writer, place, item);
+    }
+
+    /// Removes the first item that is it; false if there is none.
+    fn remove(&self, is_it: impl Fn(&T) -> bool) -> bool {
+        let writer = self.lock();
+        let found = self.link_to(&writer, |node| is_it(&node.item)).load(Relaxed);
+        let Some(node) = NonNull::new(found) else { return false };
+        self.unlink(&writer, node);
+        true
+    }
+
+    /// Gives the first item that is it another place; false if there is none.
+    fn move_to(&self, is_it: impl Fn(&T) -> bool, place: u64) -> bool {
+        self.move_in_two_writes(&self.lock(), is_it, place, wait_for_readers)
+    }
+
+    /// The same, where `wait` lets readers pass.
+    fn move_in_two_writes(
+        &self,
+        writer: &MutexGuard<'_, ()>,
+        is_it: impl Fn(&T) -> bool,
+        place: u64,
+        wait: impl FnOnce(),
+    ) -> bool {
+        let found = self.link_to(writer, |node| is_it(&node.item)).load(Relaxed);
+        let Some(original) = NonNull::new(found) else { return false };
+        // SAFETY: in the list, and we hold the mutex.
+        let Node { place: before, item, .. } = unsafe { original.as_ref() };
+        self.link(writer, place, item.clone());
+        if place < *before {
+            wait();
+        }
+        self.unlink(writer, original);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        assert!(!is_reading(), "who holds the mutex may be waiting for this reader");
+        self.writer.lock().expect("nobody panics under the mutex")
+    }
+
+    /// The link that leads to the first such node, or the last link.
+    fn link_to<'l>(&'l self, _writer: &'l MutexGuard<'_, ()>, is_it: impl Fn(&Node<T>) -> bool) -> &'l Link<T> {
+        let mut link = &self.head;
+        // Relaxed, here and wherever links are read under the mutex: they are changed under it only.
+        // SAFETY: nodes in the list are not retired without the mutex, which the caller holds.
+        while let Some(node) = unsafe { link.load(Relaxed).as_ref() } {
+            if is_it(node) {
+                break;
+            }
+            link = &node.next;
+        }
+        link
+    }
+
+    fn link(&self, writer: &MutexGuard<'_, ()>, place: u64, item: T) {
+        let link = self.link_to(writer, |node| node.place > place);
+        let node = Node { place, item, next: AtomicPtr::new(link.load(Relaxed)) };
+        // Release: pairs with the Acquire in `Walk::next`: the node is seen whole, and so is every write before it.
+        link.store(Box::into_raw(Box::new(node)), Release);
+    }
+
+    /// Takes a node out of the list, in which it is, and frees it after a grace period. It goes on leading readers that stand on it.
+    fn unlink(&self, writer: &MutexGuard<'_, ()>, node: NonNull<Node<T>>) {
+        let link = self.link_to(writer, |other| std::ptr::eq(other, node.as_ptr()));
+        // SAFETY: in the list, and we hold the mutex.
+        let next = unsafe { node.as_ref() }.next.load(Relaxed);
+        // Release: pairs with the Acquire in `Walk::next`: who finds the original gone will find the copy further on.
+        link.store(next, Release);
+        // SAFETY: no link leads to it any more; it came from a box, and `T: Send + 'static` may be dropped on any thread.
+        unsafe { defer_raw(node.cast(), size_of::<Node<T>>(), free::<T>) };
+    }
+}
+
+/// # Safety
+///
+/// It is a node from a box, nobody uses it, and nobody else frees it.
+unsafe fn free<T>(node: NonNull<()>) {
+    // SAFETY: as the caller vouches.
+    drop(unsafe { Box::from_raw(node.cast::<Node<T>>().as_ptr()) });
+}
+
+impl<T> Drop for OrderedList<T> {
+    fn drop(&mut self) {
+        let mut next = std::mem::replace(self.head.get_mut(), null_mut());
+        while !next.is_null() {
+            // SAFETY: nodes come from boxes, and walks borrow the list: nobody is left.
+            next = *unsafe { Box::from_raw(next) }.next.get_mut();
+        }
+    }
+}
+
+/// A reader on its way.
+struct Walk<'g, T> {
+    link: &'g Link<T>,
+}
+
+impl<'g, T> Iterator for Walk<'g, T> {
+    type Item = (u64, &'g T);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // Acquire: pairs with the Release in `link` and `unlink`.
+        // SAFETY: nodes are freed a grace period after they were unlinked, and the guard that lives for `'g` was taken before.
+        let node = unsafe { self.link.load(Acquire).as_ref() }?;
+        self.link = &node.next;
+        Some((node.place, &node.item))
+    }
+}
+
+/// How many ways there are for a reader to pass the two writes by which the item at `from` moves to `to`, and in how many of them it
+/// misses the item: it takes so many steps before the first write, so many between the two, and the rest after the second. With
+/// `waits`, the writer does not write again before the reader has come to the end.
+fn ways(from: u64, to: u64, waits: bool) -> (usize, usize) {
+    const LENGTH: usize = 8;
+    let (mut all, mut missed) = (0, 0);
+    for before in 0..=LENGTH {
+        for between in 0..=LENGTH {
+            let list = OrderedList::new();
+            (0..LENGTH as u64).for_each(|place| list.insert(10 * place, place));
+            let writer = list.lock();
+            let guard = read();
+            let mut walk = list.iter(&guard);
+            let mut seen: Vec<u64> = walk.by_ref().take(before).map(|(_, item)| *item).collect();
+            let steps = if waits { usize::MAX } else { between };
+            let pass = || seen.extend(walk.by_ref().take(steps).map(|(_, item)| *item));
+            assert!(list.move_in_two_writes(&writer, |item| *item == from, 10 * to + 5, pass));
+            seen.extend(walk.map(|(_, item)| *item));
+            all += 1;
+            missed += usize::from(!seen.contains(&from));
+            assert!((0..LENGTH as u64).all(|item| item == from || seen.contains(&item)), "the others stay");
+        }
+    }
+    (all, missed)
+}
+
+/// Two threads walk, one inserts and removes, while items move to and fro.
+fn walk_while_items_move() {
+    const ITEMS: u64 = 16;
+    const MOVES: u64 = 2000;
+    let list = OrderedList::new();
+    let alive = Arc::new(());
+    (0..ITEMS).for_each(|number| list.insert(10 * number, (number, Arc::clone(&alive))));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                // Relaxed: when to end orders nothing.
+                while !done.load(Relaxed) {
+                    let guard = read();
+                    let walk: Vec<_> = list.iter(&guard).map(|(place, (number, _))| (place, *number)).collect();
+                    assert!(walk.is_sorted_by_key(|(place, _)| *place), "{walk:?}");
+                    assert!((0..ITEMS).all(|item| walk.iter().any(|(_, number)| *number == item)), "{walk:?}");
+                }
+            });
+        }
+        scope.spawn(|| {
+            for n in 0..MOVES {
+                list.insert(n % 200, (ITEMS + n, Arc::clone(&alive)));
+                assert!(list.remove(|(number, _)| *number == ITEMS + n));
+            }
+        });
+        for n in 0..MOVES {
+            assert!(list.move_to(|(number, _)| *number == n % ITEMS, n * 37 % 200));
+        }
+        // Relaxed: as above.
+        done.store(true, Relaxed);
+    });
+    barrier();
+    assert_eq!(Arc::strong_count(&alive) as u64, ITEMS + 1, "copies and what was removed have been freed");
+}
+
+fn main() {
+    let (all, missed) = ways(2, 5, false);
+    println!("towards the tail, published: missed in {missed} of {all} ways");
+    assert_eq!(missed, 0);
+    let (all, missed) = ways(5, 2, false);
+    println!("towards the head, published: missed in {missed} of {all} ways");
+    assert!(missed > 0, "this is what the wait is for");
+    let (all, missed) = ways(5, 2, true);
+    println!("towards the head, waiting for readers: missed in {missed} of {all} ways");
+    assert_eq!(missed, 0);
+    walk_while_items_move();
+    println!("no walk has missed an item while threads moved them");
+}

@@ -100,13 +100,7 @@ impl<H: TableHasher> Table for Unzip<H> {
 
 impl<H: TableHasher> Resize for Unzip<H> {
     fn resize_to(&self, buckets: usize) {
-        self.locks.assert_enough(buckets);
-        let _resizing = self.resizer.lock();
-        match self.buckets() {
-            now if buckets < now => self.shrink(buckets),
-            now if buckets > now => self.expand(buckets),
-            _ => {}
-        }
+        self.resize_to_watched(buckets, |_| ());
     }
 
     fn buckets(&self) -> usize {
@@ -120,8 +114,49 @@ impl<H: TableHasher> Resize for Unzip<H> {
     }
 }
 
+/// A resizer's wait for readers, to who watches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It is about to begin.
+    Begins,
+    /// Those who were reading then have left.
+    Ended,
+}
+
+impl<H: TableHasher> Unzip<H> {
+    /// [`Resize::resize_to`], stopping at each wait for readers to let the caller look at the table.
+    ///
+    /// # Panics
+    /// As [`Resize::resize_to`].
+    pub fn resize_to_watched(&self, buckets: usize, mut watch: impl FnMut(Wait)) {
+        self.locks.assert_enough(buckets);
+        let _resizing = self.resizer.lock();
+        match self.buckets() {
+            now if buckets < now => self.shrink(buckets, &mut watch),
+            now if buckets > now => self.expand(buckets, &mut watch),
+            _ => {}
+        }
+    }
+
+    /// The keys to which each bucket's head leads, in the order of the chains: those of other buckets, too, where a chain is imprecise.
+    pub fn chains(&self) -> Vec<Vec<u64>> {
+        let guard = read();
+        // SAFETY: nodes are retired by RCU.
+        let keys = |head| unsafe { links(head) }.map(|(_, node)| node.key).collect();
+        // SAFETY: there always is an array.
+        unsafe { self.current.get(&guard) }.heads().iter().map(keys).collect()
+    }
+}
+
 impl<H> Unzip<H> {
-    fn shrink(&self, buckets: usize) {
+    /// The wait has a `name`, by which it can be left out.
+    fn wait_for_readers(&self, name: &str, watch: &mut dyn FnMut(Wait)) {
+        watch(Wait::Begins);
+        self.resizer.wait_for_readers(name);
+        watch(Wait::Ended);
+    }
+
+    fn shrink(&self, buckets: usize, watch: &mut dyn FnMut(Wait)) {
         let smaller = self.allocate(buckets);
         let all = self.locks.lock_all();
         let before = self.current.pointer();
@@ -144,13 +179,13 @@ impl<H> Unzip<H> {
         unsafe { self.current.set(Box::into_raw(smaller)) };
         drop(all);
         // Nobody is led to the larger array any more.
-        self.resizer.wait_for_readers("unzip-skip-shrink-wait");
+        self.wait_for_readers("unzip-skip-shrink-wait", watch);
         self.resizer.subtract_bytes(larger.bytes());
         // SAFETY: it came from a box, has been replaced, and readers, updates among them, have left it.
         drop(unsafe { Box::from_raw(before) });
     }
 
-    fn expand(&self, buckets: usize) {
+    fn expand(&self, buckets: usize, watch: &mut dyn FnMut(Wait)) {
         let larger = self.allocate(buckets);
         let all = self.locks.lock_all();
         let before = self.current.pointer();
@@ -169,11 +204,11 @@ impl<H> Unzip<H> {
         unsafe { self.current.set(Box::into_raw(larger)) };
         drop(all);
         // Readers who came by the smaller array are to find all of the chain (Z2).
-        self.resizer.wait_for_readers("unzip-skip-publish-wait");
+        self.wait_for_readers("unzip-skip-publish-wait", watch);
         // SAFETY: the heads lead to the first nodes of each child (Z1), and we wait.
         while unsafe { pass(&self.locks, smaller.heads(), buckets) } {
             // Those who stood on a run when it was the second are to leave it before its end is changed (Z2).
-            self.resizer.wait_for_readers("unzip-skip-pass-wait");
+            self.wait_for_readers("unzip-skip-pass-wait", watch);
         }
         // SAFETY: as below.
         unsafe { self.before.set(null_mut()) };

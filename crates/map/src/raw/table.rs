@@ -244,6 +244,27 @@ impl Table {
         stats
     }
 
+    /// The links to which each bucket's head leads, in the order of the chains: what a lookup may have to pass. Beside a resize chains may be
+    /// *imprecise* (ATC 2011, section 4) and run on into links of other buckets. For pictures and diagnoses: costs as much as all
+    /// chains are long.
+    ///
+    /// Links stay alive as long as the guard.
+    ///
+    /// ```
+    /// use relativist::Resizing;
+    /// use relativist::raw::Table;
+    /// use relativist_rcu::read;
+    ///
+    /// let table = Table::new(4, Resizing::Manual, |_| ())?;
+    /// assert_eq!(table.chains(&read()), vec![vec![]; 4]);
+    /// # Ok::<(), relativist::AllocError>(())
+    /// ```
+    pub fn chains(&self, guard: &Guard) -> Vec<Vec<NonNull<Link>>> {
+        // SAFETY: found in this section.
+        let chain = |head: &Head| unsafe { links_from(head.load().first()) }.map(|(link, _)| link).collect();
+        self.core.array(guard).all().iter().map(chain).collect()
+    }
+
     #[inline]
     pub(super) fn count_inserted(&self, guard: &Guard) {
         // Room that was reserved is not taken back while it fills.

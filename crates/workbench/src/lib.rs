@@ -17,6 +17,8 @@
 //! | [`machine`], [`report`], [`fonts`] | what was measured on, tables on stdout, samples in JSON |
 //! | [`options`] | options shared by subcommands |
 
+#[cfg(doctest)]
+mod book;
 pub mod compare;
 pub mod contest;
 pub mod entries;

@@ -1,0 +1,137 @@
+"""Checks the book: commands, links, statistics. See docs.sh, which runs it: docs.py FOLDER_OF_PROGRAMS [--write]."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "docs/src").glob("*.md"))
+OTHERS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")]
+PORT = "11211"
+
+# What a server says only to root.
+WARNING = re.compile(r"^relativistd: running as root;.*\n", re.M)
+# A block of commands, and what they print if a block of text follows at once.
+BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.M | re.S)
+
+# Optimizing takes minutes, so programs are those that `cargo test` has built: an installation only has to be possible.
+# What is run from the checkout is run there, or all of it would be built again.
+PRELUDE = """\
+set -euo pipefail
+cargo() {
+  case "$*" in
+    install*) [ -f "${*: -1}/src/main.rs" ] || { echo "no program in ${*: -1}" >&2; return 1; } ;;
+    run*--package*) (cd "$CHECKOUT"; command cargo "$@") ;;
+    *) CARGO_TARGET_DIR=$PWD/../target command cargo "$@" ;;
+  esac
+}
+# Servers are stopped by the pages that start them; this is for pages that fail.
+trap 'for file in *.pid; do [ ! -e "$file" ] || kill "$(cat "$file" 2>/dev/null)" 2>/dev/null || true; done' EXIT
+"""
+
+
+def main(programs, write):
+    problems = [problem for page in PAGES for problem in run(page, programs, write)]
+    problems += [problem for page in PAGES + OTHERS for problem in dead_links(page)]
+    problems += missing_pages() + undescribed_statistics(programs)
+    for problem in problems:
+        print(f"docs: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def run(page, programs, write):
+    """Runs the commands of a page, one block after the other in one shell, at a root of links to the checkout's."""
+    text = page.read_text()
+    blocks = list(BLOCK.finditer(text))
+    if not blocks:
+        return []
+    port = free_port()
+    with tempfile.TemporaryDirectory() as outputs:
+        folder = Path(outputs) / "checkout"
+        folder.mkdir()
+        for entry in ROOT.iterdir():
+            os.symlink(entry, folder / entry.name)
+        script = PRELUDE
+        for number, block in enumerate(blocks):
+            commands = re.sub(rf"\b{PORT}\b", port, block[1])
+            script += f"{{\n{commands}}} >{outputs}/{number} 2>&1\n"
+        environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "CHECKOUT": str(ROOT), "CARGO_NET_OFFLINE": "true"}
+        status = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL).returncode
+        printed = [Path(outputs) / str(number) for number in range(len(blocks))]
+        printed = [cleaned(file.read_text(), port) if file.exists() else None for file in printed]
+    if status != 0:
+        last = max(number for number, output in enumerate(printed) if output is not None)
+        return [f"{page.name}: status {status} of\n{blocks[last][1]}which printed\n{printed[last]}"]
+    wrong = [(block, output) for block, output in zip(blocks, printed) if block[2] not in (None, output)]
+    if write:
+        for block, output in reversed(wrong):
+            text = text[: block.start(2)] + output + text[block.end(2) :]
+        page.write_text(text)
+        return []
+    return [f"{page.name}: {block[1]}prints\n{output}instead of\n{block[2]}" for block, output in wrong]
+
+
+def cleaned(output, port):
+    return WARNING.sub("", output.replace("\r\n", "\n").replace(port, PORT))
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+def dead_links(page):
+    """Relative links to files or headings that are not there."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists():
+            yield f"{page.name}: {target} is not there"
+        elif anchor and anchor not in headings(file):
+            yield f"{page.name}: no heading for {target}"
+
+
+def headings(file):
+    titles = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def missing_pages():
+    summary = (ROOT / "docs/src/SUMMARY.md").read_text()
+    listed = set(re.findall(r"\(([\w-]+\.md)\)", summary))
+    return [f"SUMMARY.md lacks {page.name}" for page in PAGES if page.name not in listed | {"SUMMARY.md"}]
+
+
+def undescribed_statistics(programs):
+    """What a server tells that the page on statistics doesn't describe, or the other way round."""
+    described = set(re.findall(r"^\| `([^`]+)`", (ROOT / "docs/src/stats.md").read_text(), re.M))
+    with tempfile.TemporaryDirectory() as folder:
+        path, pid = f"{folder}/socket", Path(folder) / "pid"
+        options = ["-d", "-s", path, "-P", str(pid), "-D", ":", "-o", "idle_timeout=60"]
+        subprocess.run([f"{programs}/relativistd", *options], check=True, stderr=subprocess.DEVNULL)
+        try:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+                client.sendall(b"set a:b 0 0 1\r\nx\r\n")
+                for group in ("", " settings", " items", " slabs", " sizes", " conns", " table"):
+                    client.sendall(f"stats{group}\r\n".encode())
+                client.sendall(b"quit\r\n")
+                answer = b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+        finally:
+            os.kill(int(pid.read_text()), 15)
+    names = re.findall(r"^STAT (\S+)", answer, re.M)
+    told = {re.sub(r"(^|:)\d+:", r"\1N:", re.sub(r"^chains_of_\d+", "chains_of_N", name)) for name in names}
+    return [f"stats.md lacks {name}" for name in sorted(told - described)] + [
+        f"stats.md describes {name}, which the server doesn't tell" for name in sorted(described - told)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], "--write" in sys.argv))

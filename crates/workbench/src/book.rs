@@ -1,0 +1,15 @@
+//! The Rust snippets of the book and of the README, as doctests: `cargo test --doc -p relativist-workbench`.
+
+macro_rules! pages {
+    ($($name:ident: $file:literal,)*) => {
+        $(#[doc = include_str!(concat!("../../../", $file))] mod $name {})*
+    };
+}
+
+pages! {
+    readme: "README.md",
+    from_other_maps: "docs/src/from-other-maps.md",
+    resizing: "docs/src/resizing.md",
+    tune: "docs/src/tune.md",
+    tutorial_map: "docs/src/tutorial-map.md",
+}

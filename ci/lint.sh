@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+# What would be published is complete, as far as that shows without building it once more.
+cargo package --quiet --locked --no-verify --allow-dirty -p relativist-rcu -p relativist -p relativist-memcache -p relativistd
 
 # none WHY PATTERN PATH...: fails when a source file below the paths has a line that matches, or when a path is gone.
 none() {

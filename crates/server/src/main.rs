@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<ExitCode, StartError> {
     // What is printed to a closed pipe is nobody's loss.
     if options.license {
-        let _ = io::stdout().write_all(include_bytes!("../../../LICENSE-MIT"));
+        let _ = io::stdout().write_all(include_bytes!("../LICENSE-MIT"));
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(kind) = options.generate {

@@ -14,7 +14,7 @@ OTHERS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING
 PORT = "11211"
 
 # What a server says only to root.
-WARNING = re.compile(r"^relativistd: running as root;.*\n", re.M)
+WARNING = re.compile(r"^ WARN relativistd: running as root;.*\n", re.M)
 # A block of commands, and what they print if a block of text follows at once.
 BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.M | re.S)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The workbench with its rivals in C and C++: their adapters against std's map, and a smoke of every work.
+# The workbench with its rivals in C and C++: their adapters against std's map, and a smoke of every work. And with locks that are counted,
+# here and in the other crates.
 # Installs them from Debian's packages if they are not there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,9 +11,12 @@ if ! dpkg-query -W "${packages[@]}" >/dev/null 2>&1; then
   $sudo apt-get update -qq
   $sudo apt-get install -y -qq "${packages[@]}" >/dev/null
 fi
-build=(--locked --package relativist-workbench --features "liburcu,tbb,cuckoo")
+build=(--locked --package relativist-workbench --features "liburcu,tbb,cuckoo,contention")
 cargo test "${build[@]}" --lib
 cargo build "${build[@]}"
+counting=(--locked --features contention)
+cargo test "${counting[@]}" --package relativist-rcu --package relativist --package relativist-tables --lib contention
+cargo test "${counting[@]}" --package relativistd --test suite contention
 
 program=${CARGO_TARGET_DIR:-target}/debug/relativist
 # All tables take their memory from mimalloc: it has to define malloc for the whole program.
@@ -25,3 +29,8 @@ for rival in cds_lfht tbb::concurrent_hash_map libcuckoo; do
   [ "$count" -ge 18 ] || { echo "rivals: $rival is in $count tables only" >&2; exit 1; }
 done
 echo "rivals: all took part"
+
+output=$("$program" resize --table mutex,relativist --resizer --readers 1 --entries 64 --shift1 3 --shift2 5 --seconds 0.01 --runs 1 2>/dev/null)
+for lock in mutex map_resizer; do
+  grep -E "^\\| .* \\| +$lock \\|" <<<"$output" >/dev/null || { echo "rivals: resize tells nothing of $lock" >&2; exit 1; }
+done

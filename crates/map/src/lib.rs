@@ -91,6 +91,8 @@
 //!
 //! * `serde`: `Serialize` and `Deserialize` for maps and sets.
 //! * `rayon`: `par_iter` on handles, and `collect` and `par_extend` into maps and sets.
+//! * `contention`: counts how contended the locks of buckets and resizers are, see [`relativist_rcu::contention`]. For measurements: it
+//!   makes updates slower.
 
 mod access;
 mod atomic;

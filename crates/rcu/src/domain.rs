@@ -1,6 +1,7 @@
 //! The process-wide domain: the grace-period counter, and who drives grace periods. [`crate::design`] has the argument.
 
 use crate::barrier::{Barrier, choose, heavy};
+use crate::contention::Site;
 use crate::mutation;
 use crate::registry::{Registry, Slot};
 use crate::sync::atomic::{
@@ -13,6 +14,8 @@ global! {
     /// The one domain of this process.
     fn domain() -> Domain = Domain::new();
 }
+
+static DRIVER: Site = Site::new("rcu_driver");
 
 /// The state behind every function of this crate.
 pub(crate) struct Domain {
@@ -163,6 +166,7 @@ impl Domain {
     pub(crate) fn try_drive(&self) -> Option<Driver<'_>> {
         // Acquire: pairs with the Release in `Driver::drop`, for `scanning`.
         let free = self.driving.compare_exchange(false, true, Acquire, Relaxed).is_ok();
+        DRIVER.count_try(free);
         (free || mutation::is("no-driver-lock")).then(|| Driver(self))
     }
 

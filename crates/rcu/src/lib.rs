@@ -74,6 +74,7 @@
 //! The argument why a grace period is one, and the numbered guarantees that the tests cite, are in [`design`].
 
 mod barrier;
+pub mod contention;
 mod defer;
 pub mod design;
 mod domain;

@@ -12,6 +12,7 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
+use crate::contention::Site;
 use crate::defer::Reclaiming;
 use crate::domain::domain;
 use crate::guard::thread_token;
@@ -88,6 +89,8 @@ struct Sealed {
     end: u64,
     ticket: u64,
 }
+
+static CONSUMER: Site = Site::new("rcu_queue");
 
 pub(crate) struct Queue {
     /// The chunk being filled; the producer's alone.
@@ -232,6 +235,7 @@ impl Queue {
     fn try_lock(&self) -> Option<Consumer<'_>> {
         // Acquire: pairs with the Release in `Consumer::drop`.
         let taken = self.consumer.compare_exchange(Self::FREE, thread_token(), Acquire, Relaxed);
+        CONSUMER.count_try(taken.is_ok());
         (taken.is_ok() || mutation::is("no-drain-lock")).then(|| Consumer(self))
     }
 

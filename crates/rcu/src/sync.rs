@@ -8,6 +8,10 @@ pub(crate) use std::{
     thread::yield_now,
 };
 
+/// Statistics order nothing, so loom needn't explore them.
+#[cfg(feature = "contention")]
+pub(crate) use std::sync::atomic as statistics;
+
 /// Shuttle runs one thread at a time and shows memory as it is, so cells are as good as any.
 #[cfg(relativist_shuttle)]
 pub(crate) use {

@@ -2,6 +2,7 @@
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
+use relativist_rcu::contention::Site;
 
 /// The locks of a table's buckets: as many as the table had buckets when it was made (and not more than that are of use), each on a line of
 /// its own.
@@ -11,6 +12,8 @@ use parking_lot::{Mutex, MutexGuard};
 /// size, and so have all buckets that a resize joins or parts: nobody has to find out which of two arrays' locks counts.
 #[derive(Debug)]
 pub(crate) struct Locks<T = ()>(Box<[CachePadded<Mutex<T>>]>);
+
+static LOCKS: Site = Site::new("table_bucket");
 
 /// With more locks than this, threads of any machine rarely meet.
 const MOST: usize = 1024;
@@ -26,12 +29,12 @@ impl<T> Locks<T> {
     /// Locks the bucket of `hash` in every array. Takes a bucket's number as well: it is the low bits of a hash.
     #[inline]
     pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
-        self.0[hash as usize & (self.0.len() - 1)].lock()
+        lock(&LOCKS, &self.0[hash as usize & (self.0.len() - 1)])
     }
 
     /// Locks all buckets, in the order of their numbers; others hold one lock at a time.
     pub(crate) fn lock_all(&self) -> Vec<MutexGuard<'_, T>> {
-        self.0.iter().map(|lock| lock.lock()).collect()
+        self.0.iter().map(|mutex| lock(&LOCKS, mutex)).collect()
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -42,5 +45,46 @@ impl<T> Locks<T> {
     pub(crate) fn assert_enough(&self, buckets: usize) {
         assert!(buckets.is_power_of_two(), "{buckets} is not a power of two");
         assert!(buckets >= self.0.len(), "the table was made with more buckets than {buckets}");
+    }
+}
+
+/// Locks a mutex, and counts that.
+#[inline(always)]
+pub(crate) fn lock<'m, T>(site: &'static Site, mutex: &'m Mutex<T>) -> MutexGuard<'m, T> {
+    site.acquire(|| mutex.try_lock(), || mutex.lock())
+}
+
+#[cfg(all(test, feature = "contention"))]
+mod tests {
+    use std::hash::{BuildHasherDefault, DefaultHasher};
+
+    use relativist_rcu::contention::counts;
+
+    use crate::Resize;
+
+    type Hasher = BuildHasherDefault<DefaultHasher>;
+
+    /// Does everything once, and checks that the locks of these sites were taken.
+    fn use_table<T: Resize>(sites: [&str; 2]) {
+        let before = counts();
+        let table = T::with_buckets(4);
+        assert!(table.insert(1, 2));
+        assert_eq!(table.get(1), Some(2));
+        assert_eq!(table.remove(1), Some(2));
+        table.resize_to(8);
+        for site in sites {
+            let taken = |count: &relativist_rcu::contention::Counts| count.since(&before).acquisitions > 0;
+            assert!(counts().iter().any(|count| count.site == site && taken(count)), "{}: {site}", T::NAME);
+        }
+    }
+
+    #[test]
+    fn contention_is_counted_at_all_sites() {
+        use_table::<crate::rwlock::RwLocked<Hasher>>(["rwlock_read", "rwlock_write"]);
+        use_table::<crate::rwlock::StdRwLocked<Hasher>>(["std_rwlock_read", "std_rwlock_write"]);
+        use_table::<crate::mutex::Mutexed<Hasher>>(["mutex", "table_resizer"]);
+        use_table::<crate::striped::Striped<Hasher>>(["stripe", "table_resizer"]);
+        use_table::<crate::unzip::Unzip<Hasher>>(["table_bucket", "table_resizer"]);
+        use_table::<crate::sorted::Sorted<Hasher>>(["map_bucket", "map_resizer"]);
     }
 }

@@ -6,8 +6,13 @@
 
 use std::ops::{Deref, DerefMut};
 
+use relativist_rcu::contention::Site;
+
+use crate::locks::lock;
 use crate::owned::Chains;
 use crate::rwlock::{Lock, Locked};
+
+static MUTEX: Site = Site::new("mutex");
 
 /// One table behind one mutex.
 pub type Mutexed<H> = Locked<parking_lot::Mutex<Chains>, H>;
@@ -21,11 +26,11 @@ impl<T: Send + Sync + 'static> Lock<T> for parking_lot::Mutex<T> {
 
     #[inline(always)]
     fn read(&self) -> impl Deref<Target = T> {
-        self.lock()
+        lock(&MUTEX, self)
     }
 
     #[inline(always)]
     fn write(&self) -> impl DerefMut<Target = T> {
-        self.lock()
+        lock(&MUTEX, self)
     }
 }

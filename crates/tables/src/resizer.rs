@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
+use relativist_rcu::contention::Site;
 
+use crate::locks::lock;
 use crate::mutation;
 
 /// What resizes have cost since the table was made.
@@ -16,6 +18,8 @@ pub struct Costs {
     /// The most that this has been.
     pub peak_bytes: usize,
 }
+
+static RESIZER: Site = Site::new("table_resizer");
 
 /// Excludes resizers from each other. On a line of its own in each table: lookups don't feel its changes.
 #[derive(Debug, Default)]
@@ -37,7 +41,7 @@ impl Resizer {
     /// Waits for other resizers, and checks that this one may wait for readers.
     pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
         assert!(!relativist_rcu::is_reading(), "resizing waits for readers, and so can't be done by one");
-        self.mutex.lock()
+        lock(&RESIZER, &self.mutex)
     }
 
     /// Waits for readers; the wait has a `name`, by which it can be left out.

@@ -12,10 +12,16 @@ use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
+use relativist_rcu::contention::Site;
 
 use crate::owned::Chains;
 use crate::resizer::Resizer;
 use crate::{Costs, Resize, Table, TableHasher};
+
+static READ: Site = Site::new("rwlock_read");
+static WRITE: Site = Site::new("rwlock_write");
+static STD_READ: Site = Site::new("std_rwlock_read");
+static STD_WRITE: Site = Site::new("std_rwlock_write");
 
 /// A lock that may let readers share what it protects.
 pub trait Lock<T>: Send + Sync + 'static {
@@ -41,12 +47,12 @@ impl<T: Send + Sync + 'static> Lock<T> for std::sync::RwLock<T> {
 
     #[inline(always)]
     fn read(&self) -> impl Deref<Target = T> {
-        self.read().unwrap_or_else(PoisonError::into_inner)
+        STD_READ.acquire(|| self.try_read().ok(), || self.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     #[inline(always)]
     fn write(&self) -> impl DerefMut<Target = T> {
-        self.write().unwrap_or_else(PoisonError::into_inner)
+        STD_WRITE.acquire(|| self.try_write().ok(), || self.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -59,12 +65,12 @@ impl<T: Send + Sync + 'static> Lock<T> for parking_lot::RwLock<T> {
 
     #[inline(always)]
     fn read(&self) -> impl Deref<Target = T> {
-        self.read()
+        READ.acquire(|| self.try_read(), || self.read())
     }
 
     #[inline(always)]
     fn write(&self) -> impl DerefMut<Target = T> {
-        self.write()
+        WRITE.acquire(|| self.try_write(), || self.write())
     }
 }
 

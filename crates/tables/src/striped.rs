@@ -11,10 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
+use relativist_rcu::contention::Site;
 
+use crate::locks::lock;
 use crate::owned::Chains;
 use crate::resizer::Resizer;
 use crate::{Costs, Resize, Table, TableHasher};
+
+static STRIPE: Site = Site::new("stripe");
 
 /// The most stripes.
 const STRIPES: usize = 64;
@@ -52,17 +56,17 @@ impl<H: TableHasher> Table for Striped<H> {
     #[inline(always)]
     fn get(&self, key: u64) -> Option<u64> {
         let (stripe, hash) = self.stripe(key);
-        stripe.lock().get(hash, key)
+        lock(&STRIPE, stripe).get(hash, key)
     }
 
     fn insert(&self, key: u64, value: u64) -> bool {
         let (stripe, hash) = self.stripe(key);
-        stripe.lock().insert(hash, key, value)
+        lock(&STRIPE, stripe).insert(hash, key, value)
     }
 
     fn remove(&self, key: u64) -> Option<u64> {
         let (stripe, hash) = self.stripe(key);
-        stripe.lock().remove(hash, key)
+        lock(&STRIPE, stripe).remove(hash, key)
     }
 }
 
@@ -74,7 +78,7 @@ impl<H: TableHasher> Resize for Striped<H> {
             return;
         }
         for stripe in &self.stripes {
-            let mut chains = stripe.lock();
+            let mut chains = lock(&STRIPE, stripe);
             let before = chains.bytes();
             chains.resize(buckets / self.stripes.len());
             self.resizer.add_bytes(chains.bytes());

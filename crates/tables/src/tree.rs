@@ -17,6 +17,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::Table;
 use crate::locks::Locks;
+use crate::rwlock::Lock;
 
 /// The standard library's B-tree behind a reader-writer lock.
 #[derive(Debug)]
@@ -31,11 +32,11 @@ impl Table for Tree {
     }
 
     fn get(&self, key: u64) -> Option<u64> {
-        self.0.read().get(&key).copied()
+        Lock::read(&*self.0).get(&key).copied()
     }
 
     fn insert(&self, key: u64, value: u64) -> bool {
-        match self.0.write().entry(key) {
+        match Lock::write(&*self.0).entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(value);
                 true
@@ -45,7 +46,7 @@ impl Table for Tree {
     }
 
     fn remove(&self, key: u64) -> Option<u64> {
-        self.0.write().remove(&key)
+        Lock::write(&*self.0).remove(&key)
     }
 }
 

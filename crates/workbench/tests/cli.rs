@@ -93,6 +93,22 @@ fn resize_without_a_resizer_has_two_cases_and_no_ratio() {
 }
 
 #[test]
+fn resize_tells_which_locks_were_taken_if_that_is_counted() {
+    let line = "resize --table mutex,relativist --entries 64 --shift1 3 --shift2 5 --readers 1 --resizer --seconds 0.01 --runs 1";
+    let (text, document) = measure(line);
+    let counted = cfg!(feature = "contention");
+    assert_eq!(text.contains("Locks, with the warm-up"), counted);
+    for sample in document["results"]["samples"].as_array().unwrap() {
+        let locks = sample["locks"].as_array().map_or(&[][..], Vec::as_slice);
+        let taken =
+            |site: &str| locks.iter().any(|lock| lock["site"] == site && lock["acquisitions"].as_u64() > Some(0));
+        assert_eq!(taken("mutex"), counted && sample["table"] == "mutex", "{sample}");
+        let is_resized = sample["case"]["kind"] == "continuous";
+        assert_eq!(taken("map_resizer"), counted && is_resized && sample["table"] == "relativist", "{sample}");
+    }
+}
+
+#[test]
 fn resize_measures_any_table_with_any_number_of_readers() {
     let line =
         "resize --entries 64 --shift1 5 --shift2 3 --readers 1,2 --resizer --seconds 0.02 --runs 1 --keys shuffled";

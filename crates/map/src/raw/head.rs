@@ -21,6 +21,7 @@ use crate::mutation;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release, fence_after_exchange};
 #[cfg(not(relativist_loom))]
 use crate::sync::{AtomicUsize, full_fence};
+use relativist_rcu::contention::Site;
 use relativist_rcu::prefetch::prefetch;
 
 /// What a [`Head`] holds. Pointers keep their provenance, so this is a tagged pointer.
@@ -141,6 +142,9 @@ impl Word {
     }
 }
 
+/// The locks of heads.
+static BUCKET: Site = Site::new("map_bucket");
+
 /// A bucket's head.
 #[repr(transparent)]
 pub(super) struct Head(AtomicPtr<Link>);
@@ -175,7 +179,11 @@ impl Head {
         let word = self.load();
         // The exchange below waits for all that comes before it, and holds up all that comes after.
         prefetch(word.first());
-        (!word.in_transition() && !word.is_locked() && self.try_lock(word)).then_some(word)
+        let is_locked = !word.in_transition() && !word.is_locked() && self.try_lock(word);
+        if is_locked {
+            BUCKET.attempt().succeeds();
+        }
+        is_locked.then_some(word)
     }
 
     /// Locks a head that is not in transition, and returns what it held; `None` when it is.
@@ -194,16 +202,19 @@ impl Head {
 
     fn lock_unless(&self, refused: impl Fn(Word) -> bool) -> Option<Word> {
         let mut spins = 0;
+        let mut attempt = BUCKET.attempt();
         loop {
             let word = self.load();
             if refused(word) {
                 return None;
             }
             if word.is_locked() {
+                attempt.finds_it_held();
                 self.wait(&mut spins);
                 continue;
             }
             if self.try_lock(word) {
+                attempt.succeeds();
                 return Some(word);
             }
         }
@@ -350,6 +361,30 @@ mod tests {
                 assert_eq!(announced, needed.len(), "{summary:#b} in {factor} parts: no more than needed");
             }
         }
+    }
+
+    #[cfg(feature = "contention")]
+    #[test]
+    fn contention_is_counted() {
+        use relativist_rcu::contention::{Counts, counts};
+
+        let counts = || counts().into_iter().find(|counts| counts.site == BUCKET.name());
+        let head = Head(AtomicPtr::new(Word::EMPTY.0));
+        let word = head.try_lock_if_settled().expect("nobody has it");
+        let before = counts().expect("a bucket was locked");
+        std::thread::scope(|scope| {
+            scope.spawn(|| head.unlock(head.lock()));
+            // It waits when it has found the head locked.
+            for _ in 0..100_000_000 {
+                if counts().is_some_and(|now| now.contended > before.contended) {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            head.unlock(word);
+        });
+        let Counts { acquisitions, contended, .. } = counts().unwrap().since(&[before]);
+        assert!(acquisitions >= 1 && contended >= 1);
     }
 
     #[test]

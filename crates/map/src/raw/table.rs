@@ -4,6 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
+use relativist_rcu::contention::Site;
 use relativist_rcu::{GracePeriod, Guard, active_barrier, is_reading, read};
 
 use super::array::{AllocError, Array, AtomicArray};
@@ -88,6 +89,9 @@ pub(crate) struct Core {
     resizer: Mutex<Resizer>,
     pub(super) counts: Counts,
 }
+
+/// The mutexes of resizers and renames.
+static RESIZER: Site = Site::new("map_resizer");
 
 /// The right to resize and to rename, and what a resize has to know of the last one.
 pub(super) struct Resizer {
@@ -312,8 +316,14 @@ impl Core {
     }
 
     pub(super) fn lock_resizer(&self) -> MutexGuard<'_, Resizer> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
+        let try_lock = || {
+            let _turn = self.turn.try_lock().ok()?;
+            self.resizer.try_lock().ok()
+        };
+        RESIZER.acquire(try_lock, || {
+            let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
+        })
     }
 
     fn wanted(&self) -> Option<usize> {

@@ -5,8 +5,11 @@
 //! A delayed flush cannot know its line in advance: it waits as *due*, and the first command that finds its second come
 //! draws the line before it does anything else.
 
+use relativist_rcu::contention::Site;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+static FLUSH: Site = Site::new("flush");
 
 /// `due` when no flush is pending: a second that never comes.
 const NONE_PENDING: u32 = u32::MAX;
@@ -45,7 +48,7 @@ impl Flush {
 
     #[cold]
     fn execute_due(&self, now: u32, last_unique: &AtomicU64) {
-        let _writing = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = FLUSH.lock(&self.writers);
         // Relaxed: only holders of the mutex write it. Another thread may have been faster.
         if self.due.load(Ordering::Relaxed) <= now {
             self.draw_line(last_unique);
@@ -54,7 +57,7 @@ impl Flush {
 
     /// Flushes everything stored before now. Replaces a pending flush.
     pub(super) fn now(&self, last_unique: &AtomicU64) {
-        let _writing = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = FLUSH.lock(&self.writers);
         self.draw_line(last_unique);
     }
 
@@ -75,7 +78,7 @@ impl Flush {
     }
 
     fn set_due(&self, second: u32) {
-        let _writing = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = FLUSH.lock(&self.writers);
         // Release: pairs with the Acquire in `catch_up`, for uniformity; nothing was written before it.
         self.due.store(second, Ordering::Release);
     }

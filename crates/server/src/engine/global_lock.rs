@@ -5,7 +5,10 @@
 //! output while the lock is held.
 
 use super::{Change, Engine, Hit, Lookup, New, OutOfMemory, Present, Relativistic, Sequence, TableStats, Usage};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use relativist_rcu::contention::Site;
+use std::sync::{Mutex, MutexGuard};
+
+static GLOBAL: Site = Site::new("global_lock");
 
 /// The engine over a table that one thread at a time uses.
 pub struct GlobalLock {
@@ -20,7 +23,7 @@ impl GlobalLock {
     }
 
     fn locked(&self) -> (&Relativistic, MutexGuard<'_, ()>) {
-        (&self.engine, self.lock.lock().unwrap_or_else(PoisonError::into_inner))
+        (&self.engine, GLOBAL.lock(&self.lock))
     }
 }
 

@@ -23,6 +23,7 @@
 use super::block::{ALIGN, Block, HEADER, Place, footprint};
 use super::policy::{self, CLASSES};
 use crossbeam_utils::CachePadded;
+use relativist_rcu::contention::Site;
 use relativist_rcu::{GracePeriod, wait_for_readers};
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -30,6 +31,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
+
+static CENTRAL: Site = Site::new("heap_central");
+static STRIPE: Site = Site::new("heap_stripe");
 
 /// The smallest blocks, those of tiny heaps. Their beginnings lie as far apart as those of larger ones.
 const SMALLEST_BLOCK: usize = 1 << 12;
@@ -179,7 +183,7 @@ impl Heap {
 
     /// The lock of all. Nobody waits under it for anything but other holders. Taken after a stripe's.
     fn central(&self) -> MutexGuard<'_, Central> {
-        lock(&self.central)
+        CENTRAL.lock(&self.central)
     }
 
     /// Room for an item of `bytes`, with a draft on its block. Evicts nothing and waits for nobody, so it may be called under a bucket's
@@ -202,7 +206,7 @@ impl Heap {
             self.note_low(&central);
             return place.ok_or(full);
         }
-        let mut open = lock(&self.stripe().open);
+        let mut open = STRIPE.lock(&self.stripe().open);
         if let Some(place) = open[class].and_then(|block| block.take(size)) {
             return Ok(place);
         }
@@ -230,7 +234,7 @@ impl Heap {
         let size = footprint(bytes);
         // SAFETY: the draft keeps the block.
         let block = unsafe { Block::of(place) };
-        let open = lock(&self.stripe().open);
+        let open = STRIPE.lock(&self.stripe().open);
         let is_undone = open.contains(&Some(block)) && block.untake(place, size);
         drop(open);
         if !is_undone {
@@ -313,7 +317,7 @@ impl Heap {
     pub(super) fn close_all(&self, wanted: impl Fn(Block) -> bool) -> bool {
         let mut any = false;
         for stripe in &self.stripes {
-            let mut open = lock(&stripe.open);
+            let mut open = STRIPE.lock(&stripe.open);
             for slot in open.iter_mut() {
                 if let Some(block) = slot.take_if(|block| wanted(*block)) {
                     block.cut();
@@ -496,10 +500,6 @@ impl Drop for Heap {
             unsafe { block.disown() };
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {

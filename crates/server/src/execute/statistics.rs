@@ -1,8 +1,8 @@
 //! The `stats` command.
 //!
 //! Names, order and types are memcached's. What counts things that this server does not have is zero: pages that move between
-//! slab classes, segments of an LRU, objects that hold replies. There is one size class, in which all items are. The
-//! group `table` is our own: it looks at every bucket.
+//! slab classes, segments of an LRU, objects that hold replies. There is one size class, in which all items are. Two
+//! groups are our own: `table` looks at every bucket, and `contention` tells how contended locks are, if the feature is on.
 
 use super::observe::CLASS;
 use super::{Dump, Executor, Outcome};
@@ -13,6 +13,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{Words, number, reply};
+use relativist_rcu::contention::{self, Counts};
 use std::fmt::Display;
 
 /// Size of a page of memcached's, in which `stats slabs` tells memory.
@@ -86,6 +87,7 @@ impl<E: Engine> Executor<'_, E> {
             Some(b"sizes") => report.stat("sizes_status", "disabled"),
             Some(b"conns") => self.conns(report),
             Some(b"table") => self.table(report),
+            Some(b"contention") => locks(report),
             Some(b"reset") => self.reset_stats(),
             Some(b"detail") => return self.detail(args.next(), report),
             Some(_) => return false,
@@ -363,6 +365,17 @@ impl<E: Engine> Executor<'_, E> {
         for (length, buckets) in table.chain_lengths.iter().enumerate() {
             report.stat(format_args!("chains_of_{length}"), buckets);
         }
+    }
+}
+
+fn locks(report: &mut Report<'_>) {
+    if !contention::ENABLED {
+        report.stat("contention_status", "disabled");
+    }
+    for Counts { site, acquisitions, contended, waited } in contention::counts() {
+        report.stat(format_args!("{site}:acquisitions"), acquisitions);
+        report.stat(format_args!("{site}:contended"), contended);
+        report.stat(format_args!("{site}:waited_us"), waited.as_micros());
     }
 }
 

@@ -105,6 +105,25 @@ fn wait_until(client: &mut Client, is_wanted: impl Fn(u64) -> bool) {
 }
 
 #[test]
+fn contention_is_told_by_kind_of_lock_if_it_is_counted() {
+    let server = Running::start("-t 1");
+    let mut client = server.connect();
+    client.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n");
+    let before: HashMap<String, String> = stats(&mut client, "contention").into_iter().collect();
+    if !relativist_rcu::contention::ENABLED {
+        assert_eq!(before["contention_status"], "disabled");
+        return;
+    }
+    for site in ["heap_central", "heap_stripe", "map_bucket"] {
+        assert!(before[&format!("{site}:acquisitions")] != "0", "{site}");
+        assert!(before.contains_key(&format!("{site}:contended")) && before.contains_key(&format!("{site}:waited_us")));
+    }
+    client.ask("set b 0 0 1\r\n1\r\n", "STORED\r\n");
+    let site = "map_bucket:acquisitions";
+    assert!(number(&mut client, "contention", site) > before[site].parse().unwrap());
+}
+
+#[test]
 fn settings_tell_the_configuration() {
     let server = Running::start("-t 2 -m 100 -c 50");
     let mut client = server.connect();

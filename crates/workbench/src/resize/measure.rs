@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
+use relativist_rcu::contention::{self, Counts};
 use serde::{Deserialize, Serialize};
 
 use super::roster::{Name, Sizing};
@@ -109,6 +110,37 @@ pub struct Sample {
     pub peak_bucket_bytes: usize,
     /// The smallest share of its time that a reader was on a CPU, where the system tells.
     pub cpu_share: Option<f64>,
+    /// The locks that were asked for, warm-up included, if that is counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<LockCounts>,
+}
+
+/// How contended the locks of a kind were.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockCounts {
+    /// The kind.
+    pub site: String,
+    /// How often one was taken.
+    pub acquisitions: u64,
+    /// How often it was found to be held by somebody else.
+    pub contended: u64,
+    /// Seconds that all threads together have waited for locks.
+    pub waited: f64,
+}
+
+impl LockCounts {
+    /// What was counted since then, of the locks that were asked for.
+    fn since(before: &[Counts]) -> Vec<Self> {
+        let counts = contention::counts().into_iter().map(|counts| counts.since(before));
+        let asked_for = counts.filter(|counts| counts.acquisitions + counts.contended > 0);
+        let named = |Counts { site, acquisitions, contended, waited }| Self {
+            site: site.to_owned(),
+            acquisitions,
+            contended,
+            waited: waited.as_secs_f64(),
+        };
+        asked_for.map(named).collect()
+    }
 }
 
 /// Resizes in one direction.
@@ -242,6 +274,7 @@ fn measure(
     let resizing = matches!(case, Case::Continuous { .. });
     let window = Window::new(Duration::from_secs_f64(setting.seconds));
     let threads = readers + usize::from(resizing || setting.spinner);
+    let before = contention::counts();
     let works = work(cpus, threads, window, |thread| -> Box<dyn FnMut() -> u64 + '_> {
         if thread < readers {
             let keys = Indices::new(0..setting.entries, seed(run, thread));
@@ -277,6 +310,7 @@ fn measure(
         entry_bytes: table.entry_bytes().map(|bytes| bytes as u64 * setting.entries),
         peak_bucket_bytes: table.costs().peak_bytes,
         cpu_share: least_cpu_share(reading),
+        locks: LockCounts::since(&before),
     })
 }
 

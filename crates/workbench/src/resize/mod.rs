@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::options::{HashFunction, parse_count, parse_seconds};
 use crate::report::{Report, cells, count, significant, table};
-use crate::resize::measure::{Case, Filled, Keys, Sample, Setting};
+use crate::resize::measure::{Case, Filled, Keys, LockCounts, Sample, Setting};
 use crate::resize::roster::Name;
 use crate::rounds::{order, progress};
 use crate::stats::{Summary, ratios};
@@ -292,6 +292,7 @@ fn describe(parameters: &Parameters, results: &Results) -> Result<String> {
     let header = ["table", "readers", "case", "median", "min", "max", "spread", "resizes/s"];
     text.push_str(&table(&header, rows));
     text.push_str(&describe_latencies(&results.samples));
+    text.push_str(&describe_locks(&results.samples));
     if !results.comparisons.is_empty() {
         writeln!(text, "\nContinuous resizing over the slower fixed size:\n")?;
         let rows = results.comparisons.iter().map(|comparison| {
@@ -335,6 +336,36 @@ fn describe_latencies(samples: &[Sample]) -> String {
     format!("\nLatencies of single lookups, and memory:\n\n{}", table(&header, rows))
 }
 
+/// How contended the locks of each case were: sums over runs. Empty where that is not counted.
+fn describe_locks(samples: &[Sample]) -> String {
+    let of_site = |sample: &Sample| {
+        let kind = (sample.table, sample.readers, sample.case.name());
+        sample.locks.iter().map(|locks| (kind.clone(), locks.clone())).collect::<Vec<_>>()
+    };
+    let counts: Vec<_> = samples.iter().flat_map(of_site).collect();
+    if counts.is_empty() {
+        return String::new();
+    }
+    let groups = grouped(&counts, |(kind, locks)| (kind.clone(), locks.site.clone()));
+    let rows = groups.iter().map(|(((name, readers, case), site), group)| {
+        let sum = |value: fn(&LockCounts) -> u64| group.iter().map(|(_, locks)| value(locks)).sum::<u64>();
+        let (acquisitions, contended) = (sum(|locks| locks.acquisitions), sum(|locks| locks.contended));
+        let asked = acquisitions.max(contended).max(1);
+        vec![
+            name.label(),
+            readers.to_string(),
+            case.clone(),
+            site.clone(),
+            count(acquisitions),
+            count(contended),
+            format!("{} %", significant(contended as f64 / asked as f64 * 100.0)),
+            significant(group.iter().map(|(_, locks)| locks.waited).sum::<f64>() * 1e3),
+        ]
+    });
+    let header = ["table", "readers", "case", "lock", "taken", "contended", "share", "waited ms"];
+    format!("\nLocks, with the warm-up, all runs together:\n\n{}", table(&header, rows))
+}
+
 /// What resizes take, by direction: means over all of them.
 fn describe_resizes(samples: &[Sample], hasher: HashFunction) -> String {
     let resized: Vec<Sample> = samples.iter().filter(|sample| sample.expand.count > 0).cloned().collect();
@@ -359,8 +390,8 @@ fn describe_resizes(samples: &[Sample], hasher: HashFunction) -> String {
 }
 
 /// Samples that are alike by `key`, in the order of their first.
-pub fn grouped<K: PartialEq>(samples: &[Sample], key: impl Fn(&Sample) -> K) -> Vec<(K, Vec<&Sample>)> {
-    let mut groups: Vec<(K, Vec<&Sample>)> = Vec::new();
+pub fn grouped<S, K: PartialEq>(samples: &[S], key: impl Fn(&S) -> K) -> Vec<(K, Vec<&S>)> {
+    let mut groups: Vec<(K, Vec<&S>)> = Vec::new();
     for sample in samples {
         let key = key(sample);
         match groups.iter_mut().find(|(known, _)| *known == key) {
@@ -482,6 +513,7 @@ mod tests {
             entry_bytes: None,
             peak_bucket_bytes: 0,
             cpu_share: None,
+            locks: Vec::new(),
         }
     }
 

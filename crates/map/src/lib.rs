@@ -105,7 +105,6 @@ pub mod design;
 mod iter;
 mod many;
 mod map;
-mod mutation;
 mod node;
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -135,6 +134,7 @@ pub use parallel::ParIter;
 pub use pinned::Pinned;
 pub use policy::{Policy, PolicyError, Resizing};
 pub use raw::AllocError;
+use relativist_rcu::mutation;
 pub use relativist_rcu::{Guard, read};
 pub use rename::RenameError;
 pub use set::{HashSet, PinnedSet};

@@ -81,8 +81,10 @@ mod domain;
 mod fork;
 mod grace;
 mod guard;
-mod mutation;
-/// Not part of the interface: shared with `relativist`.
+/// Not part of the interface: shared with the other crates.
+#[doc(hidden)]
+pub mod mutation;
+/// Likewise.
 #[doc(hidden)]
 pub mod prefetch;
 mod published;

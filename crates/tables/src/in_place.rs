@@ -65,6 +65,12 @@ impl<H> InPlace<H> {
         unsafe { self.region.link(hash as usize & (buckets - 1)) }
     }
 
+    /// The buckets' memory as it is now.
+    pub fn memory(&self) -> *const [u8] {
+        let bytes = self.buckets.load(Acquire) * size_of::<Link>();
+        std::ptr::slice_from_raw_parts(self.region.links.as_ptr().cast(), bytes)
+    }
+
     fn set_buckets(&self, buckets: usize) {
         // Release: pairs with the Acquire in `head`.
         self.buckets.store(buckets, Release);
@@ -294,5 +300,96 @@ impl Drop for Region {
         // SAFETY: the mapping made in `reserve`; nobody uses it any more.
         let unmapped = unsafe { munmap(self.links.as_ptr().cast(), self.capacity * size_of::<Link>()) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use relativist_rcu::{Guard, grace_periods};
+
+    use super::*;
+
+    type Tested = InPlace<BuildHasherDefault<DefaultHasher>>;
+
+    /// Fewer than fill a page, and so many that all others can be released.
+    const FEW: usize = 4;
+    const MANY: usize = 1 << 12;
+
+    /// Some key of this bucket among `MANY`.
+    fn key_of(table: &Tested, bucket: u64) -> u64 {
+        (0..).find(|&key| table.hasher.hash_one(key) % MANY as u64 == bucket).expect("there are many keys")
+    }
+
+    /// Waits until `is_so`, as long as it takes others to get there if nothing holds them up.
+    fn wait_for(is_so: impl Fn() -> bool) -> bool {
+        (0..50_000).any(|_| {
+            thread::yield_now();
+            is_so()
+        })
+    }
+
+    /// Lets a reader look at the table in the midst of a resize: `look` begins when the resizer has begun its first wait, so that this wait
+    /// is not for it, but the second is. It gets a function that waits for the resize to end, if it does.
+    fn read_between<R>(table: &Tested, buckets: usize, look: impl FnOnce(&Guard, &dyn Fn()) -> R + Send) -> R
+    where
+        R: Send,
+    {
+        let resized = &AtomicBool::new(false);
+        let earlier = read();
+        let begun = grace_periods();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                table.resize_to(buckets);
+                // Relaxed: a signal only.
+                resized.store(true, Relaxed);
+            });
+            // Another test's grace period may be mistaken for the resizer's: then the look comes too early to find anything, and passes.
+            while grace_periods() == begun {
+                thread::yield_now();
+            }
+            let (looks, begins) = mpsc::channel();
+            let reader = scope.spawn(move || {
+                let guard = read();
+                looks.send(()).expect("it is waited for");
+                look(&guard, &|| _ = wait_for(|| resized.load(Relaxed)))
+            });
+            begins.recv().expect("the reader comes");
+            drop(earlier);
+            reader.join().expect("the reader ends well")
+        })
+    }
+
+    #[test]
+    fn buckets_are_released_when_their_readers_have_left() {
+        let table = Tested::with_buckets(FEW);
+        table.resize_to(MANY);
+        let last = MANY as u64 - 1;
+        let is_empty = read_between(&table, FEW, |_, resize_ends| {
+            let head = table.head(last);
+            resize_ends();
+            head.load(Acquire).is_null()
+        });
+        assert!(is_empty);
+    }
+
+    #[test]
+    fn buckets_lead_to_all_entries_until_their_readers_have_left() {
+        let table = Tested::with_buckets(FEW);
+        // The second is before the first in the chain of bucket 0, but will be of another bucket.
+        let keys = [0, FEW as u64].map(|bucket| key_of(&table, bucket));
+        keys.iter().for_each(|&key| assert!(table.insert(key, !key)));
+        let found = read_between(&table, MANY, |guard, resize_ends| {
+            let head = table.head(table.hasher.hash_one(keys[1]));
+            resize_ends();
+            // SAFETY: nodes are retired by RCU.
+            unsafe { chain::get(head, keys[1], guard) }
+        });
+        assert_eq!(found, Some(!keys[1]));
+        assert_eq!(keys.map(|key| table.get(key)), keys.map(|key| Some(!key)));
     }
 }

@@ -40,12 +40,10 @@ mod array;
 mod chain;
 pub mod ddds;
 pub mod dual_chain;
-
 pub mod fixed;
 #[cfg(target_os = "linux")]
 pub mod in_place;
 mod locks;
-mod mutation;
 pub mod mutex;
 mod owned;
 mod rcu;
@@ -53,7 +51,6 @@ mod resizer;
 pub mod rwlock;
 pub mod sorted;
 pub mod split_ordered;
-
 pub mod striped;
 pub mod tree;
 pub mod unzip;
@@ -61,6 +58,7 @@ mod zip;
 
 use std::hash::BuildHasher;
 
+use relativist_rcu::mutation;
 pub use resizer::Costs;
 
 /// A hash function, the same for all tables of a comparison.

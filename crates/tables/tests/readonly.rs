@@ -18,6 +18,7 @@ use relativist_tables::Table;
 use relativist_tables::ddds::Ddds;
 use relativist_tables::dual_chain::DualChain;
 use relativist_tables::fixed::Fixed;
+use relativist_tables::in_place::InPlace;
 use relativist_tables::mutex::Mutexed;
 use relativist_tables::rwlock::RwLocked;
 use relativist_tables::sorted::Sorted;
@@ -69,6 +70,11 @@ const KEYS: u64 = 1000;
 
 /// Makes a table in the arena, protects it, and looks all keys up, and as many absent ones.
 fn look_up<T: Table>() {
+    look_up_in::<T>(|_| {});
+}
+
+/// The same for a table with memory of its own, which `protect` protects.
+fn look_up_in<T: Table>(protect: impl Fn(&T)) {
     // This thread's place in the registry is to be elsewhere.
     drop(relativist_rcu::read());
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
@@ -83,9 +89,16 @@ fn look_up<T: Table>() {
     relativist_rcu::barrier();
     // SAFETY: our own mapping. Who writes there now is found out.
     unsafe { mprotect(pages, ARENA, MprotectFlags::READ) }.unwrap();
+    protect(table);
     let found = (0..2 * KEYS).filter(|&key| table.get(key) == Some(!key)).count() as u64;
     // Without destructors, which would write.
     std::process::exit(i32::from(found != KEYS));
+}
+
+fn protect_buckets(table: &InPlace<FixedState>) {
+    let memory = table.memory();
+    // SAFETY: a mapping of the table's. Who writes there now is found out.
+    unsafe { mprotect(memory.cast_mut().cast(), memory.len(), MprotectFlags::READ) }.unwrap();
 }
 
 /// In a process that was started by `run`: looks up in the table that it is named.
@@ -93,6 +106,12 @@ fn look_up<T: Table>() {
 fn child() {
     match std::env::var("RELATIVIST_READONLY").as_deref() {
         Ok("unzip") => look_up::<Unzip<FixedState>>(),
+        Ok("in-place") => look_up_in::<InPlace<FixedState>>(protect_buckets),
+        Ok("in-place, written to") => look_up_in::<InPlace<FixedState>>(|table| {
+            protect_buckets(table);
+            // SAFETY: memory of the table's that is a bucket, and nobody comes to look at it: writing is the end.
+            unsafe { table.memory().cast::<u8>().cast_mut().write_volatile(0) };
+        }),
         Ok("sorted") => look_up::<Sorted<FixedState>>(),
         Ok("split-ordered") => look_up::<SplitOrdered<FixedState>>(),
         Ok("dual-chain") => look_up::<DualChain<FixedState>>(),
@@ -113,7 +132,7 @@ fn run(table: &str) -> ExitStatus {
 
 #[test]
 fn lookups_under_rcu_write_nothing_that_is_shared() {
-    for table in ["unzip", "sorted", "split-ordered", "dual-chain", "ddds", "fixed"] {
+    for table in ["unzip", "in-place", "sorted", "split-ordered", "dual-chain", "ddds", "fixed"] {
         let status = run(table);
         assert!(status.success(), "{table}: {status}");
     }
@@ -123,7 +142,7 @@ fn lookups_under_rcu_write_nothing_that_is_shared() {
 #[test]
 fn lookups_under_locks_write() {
     const SIGSEGV: i32 = 11;
-    for table in ["rwlock", "mutex", "striped"] {
+    for table in ["rwlock", "mutex", "striped", "in-place, written to"] {
         assert_eq!(run(table).signal(), Some(SIGSEGV), "{table}");
     }
 }

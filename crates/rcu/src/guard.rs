@@ -91,6 +91,32 @@ impl Guard {
         Self { slot, _not_send: PhantomData }
     }
 
+    /// A guard that was given to [`std::mem::forget`], and whose section therefore goes on: for those who can't keep it, such as
+    /// interfaces to other languages. `None` outside of sections.
+    ///
+    /// Forgotten again ([`std::mem::ManuallyDrop`]), it may be used any number of times meanwhile.
+    ///
+    /// ```
+    /// use relativist_rcu::{Guard, read};
+    ///
+    /// std::mem::forget(read());
+    /// // SAFETY: forgotten above.
+    /// let guard = unsafe { Guard::of_forgotten() };
+    /// assert!(guard.is_some());
+    /// drop(guard);
+    /// // SAFETY: there is none.
+    /// assert!(unsafe { Guard::of_forgotten() }.is_none());
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// If the calling thread is in a section, then it has forgotten a guard that was not taken back before, or was forgotten again.
+    #[inline]
+    pub unsafe fn of_forgotten() -> Option<Self> {
+        let slot = SLOT.with(Cell::get);
+        slot.is_reading().then(|| Self::of(slot))
+    }
+
     /// Leaves the section and enters a new one, so that a long loop doesn't stall grace periods. References taken before
     /// can't be used after it: it borrows the guard mutably. Does nothing of use while another guard of the thread lives.
     pub fn renew(&mut self) {

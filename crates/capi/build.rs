@@ -1,0 +1,7 @@
+//! Gives the shared library its name, by which programs find it: they go with all of the same major version.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let major = std::env::var("CARGO_PKG_VERSION_MAJOR").unwrap_or_default();
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,librelativist.so.{major}");
+}

@@ -128,9 +128,11 @@ struct relativist_table *relativist_table_new(size_t buckets,
                                               bool automatic);
 
 /**
- * Frees a table, but not the objects in it: see relativist_clear. NULL is allowed.
+ * Frees an empty table. NULL is allowed.
  *
- * Requires: nobody uses it any more. Objects that were in it may be freed at once.
+ * Aborts when there is something in it: the background thread may be at work on it even now. See relativist_clear.
+ *
+ * Requires: nobody uses it any more.
  */
 void relativist_table_free(struct relativist_table *table);
 

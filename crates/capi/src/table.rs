@@ -63,19 +63,22 @@ unsafe fn matching(matches: Match, key: *const c_void) -> impl FnMut(NonNull<raw
 #[unsafe(no_mangle)]
 pub extern "C" fn relativist_table_new(buckets: usize, automatic: bool) -> *mut Table {
     let resizing = if automatic { Resizing::Automatic } else { Resizing::Manual };
-    // Links that are left when it is freed are the caller's.
+    // None is left when it is freed.
     let table = raw::Table::new(buckets, resizing, |_| {});
     table.map_or(null_mut(), |table| Box::into_raw(Box::new(Table(table))))
 }
 
-/// Frees a table, but not the objects in it: see relativist_clear. NULL is allowed.
+/// Frees an empty table. NULL is allowed.
 ///
-/// Requires: nobody uses it any more. Objects that were in it may be freed at once.
+/// Aborts when there is something in it: the background thread may be at work on it even now. See relativist_clear.
+///
+/// Requires: nobody uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_table_free(table: *mut Table) {
     if !table.is_null() {
         // SAFETY: from `relativist_table_new`, and nobody uses it, says the caller.
-        drop(unsafe { Box::from_raw(table) });
+        let table = unsafe { Box::from_raw(table) };
+        assert!(table.0.is_empty(), "relativist_table_free of a table that is not empty");
     }
 }
 

@@ -291,6 +291,14 @@ static void match_by_nothing(void)
     relativist_lookup(new_table(4, false), 1, NULL, NULL);
 }
 
+static void free_what_is_not_empty(void)
+{
+    struct relativist_table *table = new_table(4, false);
+
+    relativist_add(table, &make(1, 1)->link);
+    relativist_table_free(table);
+}
+
 static void replace_by_another_hash(void)
 {
     struct relativist_table *table = new_table(4, false);
@@ -352,6 +360,7 @@ static void misuse_aborts(void)
     aborts(wait_inside, "inside a read section");
     aborts(add_nothing, "a link that is NULL");
     aborts(match_by_nothing, "a match function that is NULL");
+    aborts(free_what_is_not_empty, "not empty");
     aborts(replace_by_another_hash, "hash");
     aborts(update_in_match, "must not update the same table");
 }

@@ -14,8 +14,10 @@
 //!
 //! Items lie in blocks of the engine's own memory (`heap`), within a hard limit. What to evict says [`policy`].
 
+mod arena;
 mod arithmetic;
 mod block;
+mod central;
 mod expiry;
 mod flush;
 mod global_lock;
@@ -33,6 +35,8 @@ pub use heap::OutOfMemory;
 pub use item::{ITEM_OVERHEAD, MAX_KEY, Marks};
 pub use relativist::Stats as TableStats;
 pub use relativistic::Relativistic;
+
+use std::ops::AddAssign;
 
 /// What a server needs of its storage.
 ///
@@ -97,6 +101,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Sums that are cheap to tell.
     fn usage(&self) -> Usage;
+
+    /// Lets [`Usage::sweeps`] start from zero.
+    fn reset_sweeps(&self);
 
     /// A look at every bucket; takes time in proportion to the table.
     fn table(&self) -> TableStats;
@@ -406,6 +413,57 @@ pub struct Usage {
     pub heap_bytes: usize,
     /// What table and memory for items together may not exceed.
     pub limit: usize,
-    /// Items evicted.
+    /// What was done to make room.
+    pub sweeps: Sweeps,
+}
+
+/// What became of items whose blocks were swept. (Of others that have expired, or were flushed, who meets them is told.)
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Sweeps {
+    /// Blocks swept.
+    pub blocks: u64,
+    /// Items that had to make room.
     pub evictions: u64,
+    /// Of these, how many nobody had ever fetched,
+    pub evicted_unfetched: u64,
+    /// how many somebody had wanted since they were last looked at,
+    pub evicted_active: u64,
+    /// and how many would have expired one day.
+    pub evicted_nonzero: u64,
+    /// Seconds since the last access to one of the last evicted, as [`Hit::idle`].
+    pub evicted_time: u32,
+    /// Items that had expired or were flushed, found when room was needed.
+    pub reclaimed: u64,
+    /// The same, found in the background.
+    pub crawler_reclaimed: u64,
+    /// Of both, how many had expired and nobody had ever fetched.
+    pub expired_unfetched: u64,
+    /// Items looked at in the background.
+    pub crawled: u64,
+}
+
+impl AddAssign for Sweeps {
+    fn add_assign(&mut self, other: Sweeps) {
+        if other.evictions > 0 {
+            self.evicted_time = other.evicted_time;
+        }
+        self.blocks += other.blocks;
+        self.evictions += other.evictions;
+        self.evicted_unfetched += other.evicted_unfetched;
+        self.evicted_active += other.evicted_active;
+        self.evicted_nonzero += other.evicted_nonzero;
+        self.reclaimed += other.reclaimed;
+        self.crawler_reclaimed += other.crawler_reclaimed;
+        self.expired_unfetched += other.expired_unfetched;
+        self.crawled += other.crawled;
+    }
+}
+
+/// Somebody who may want to know what is evicted.
+pub trait Witness: Send + Sync {
+    /// Whether he does, now. Asked once per block.
+    fn is_watching(&self) -> bool;
+
+    /// An item had to make room. Called without locks of the engine, by a thread that has better things to do.
+    fn evicted(&self, hit: Hit<'_>);
 }

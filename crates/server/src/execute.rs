@@ -63,7 +63,7 @@ pub struct Service<E> {
     /// Who may log in; none if everybody may do everything.
     pub users: Option<Users>,
     /// Who watches.
-    pub watch: Watch,
+    pub watch: Arc<Watch>,
     /// Counts by prefix of the key.
     pub prefixes: Prefixes,
     /// Who is connected.

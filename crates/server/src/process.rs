@@ -41,8 +41,10 @@ pub(crate) fn set_limits(options: &Options, log: &Log) -> Result<(), StartError>
         setrlimit(Resource::RLIMIT_CORE, hard, hard)
             .map_err(|error| StartError::System("cannot allow core files (-r)".into(), error.into()))?;
     }
+    // What is used for the first time, not what is mapped: that is more than `-m` allows to be used.
+    let on_fault = MlockAllFlags::from_bits_retain(nix::libc::MCL_ONFAULT);
     if options.lock_memory
-        && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
+        && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault)
     {
         log.say(Level::Warning, format_args!("cannot keep memory out of swap (-k): {error}"));
     }

@@ -92,6 +92,8 @@ impl<E: Engine> Server<E> {
             None => empty(),
         }
         .map_err(|_| StartError::NoMemory)?;
+        let watch = Arc::new(Watch::new(options.extended.watcher_logbuf_size as usize * 1024));
+        let engine = engine.with_witness(Arc::clone(&watch) as _);
         let engine = wrap(if options.disable_evictions { engine.without_eviction() } else { engine });
         let threads = usize::from(options.threads);
         let connections = Connections::default();
@@ -110,7 +112,7 @@ impl<E: Engine> Server<E> {
             port: tcp_addresses.first().map_or(0, SocketAddr::port),
             tuning: Tuning::new(&options.extended),
             users,
-            watch: Watch::new(options.extended.watcher_logbuf_size as usize * 1024),
+            watch,
             prefixes: Prefixes::new(options.delimiter.unwrap_or(DEFAULT_DELIMITER), options.delimiter.is_some()),
             connections,
             options: options.clone(),

@@ -1,8 +1,13 @@
 //! The memory limit, with eviction and without.
 
 use relativistd::clock::Clock;
-use relativistd::engine::{Content, CountError, Direction, Engine, ITEM_OVERHEAD, Lookup, Mode, Relativistic, Store};
-use std::sync::Arc;
+use relativistd::engine::{
+    Content, CountError, Direction, Engine, Hit, ITEM_OVERHEAD, Lookup, Marks, Mode, New, Present, Relativistic, Store,
+    Sweeps, Value, Witness,
+};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 const NOW: u32 = 1_700_000_000;
 const MAX_VALUE: usize = 4 << 20;
@@ -34,9 +39,10 @@ fn key(index: usize) -> String {
 
 /// Stores numbered items until one is refused or evicted, and returns how many there are.
 fn fill(engine: &Relativistic, value: &[u8]) -> usize {
-    let before = engine.usage().evictions;
-    let is_full =
-        |index: &usize| set(engine, &key(*index), value) == Store::OutOfMemory || engine.usage().evictions > before;
+    let before = engine.usage().sweeps.evictions;
+    let is_full = |index: &usize| {
+        set(engine, &key(*index), value) == Store::OutOfMemory || engine.usage().sweeps.evictions > before
+    };
     (0..).find(is_full).unwrap()
 }
 
@@ -66,7 +72,96 @@ fn without_eviction_what_does_not_fit_is_refused() {
     }
     assert_eq!(set(&engine, &key(0), &vec![b'l'; 300_000]), Store::Stored);
     assert!((count / 2..count).all(|index| has(&engine, &key(index))));
-    assert_eq!(engine.usage().evictions, 0);
+    assert_eq!(engine.usage().sweeps.evictions, 0);
+}
+
+/// Full, without eviction: to find out once more that there is no room takes no search, as long as little has died.
+#[test]
+fn refusals_are_cheap() {
+    let (engine, _) = engine(4 << 20);
+    let engine = engine.without_eviction();
+    let count = fill(&engine, &[b'v'; 200]);
+    for index in (0..count).step_by(10) {
+        engine.delete(key(index).as_bytes());
+    }
+    let (before, tries) = (engine.usage().sweeps.blocks, 10_000);
+    let is_refused = |index: &usize| {
+        let value = vec![b'n'; [100, 3_000, 50_000, 1_000_000][index % 4]];
+        let content = Content { flags: 0, exptime: 0, value: &value };
+        engine.store(Mode::Add, format!("new{index}").as_bytes(), content) == Store::OutOfMemory
+    };
+    let refused = (0..tries).filter(is_refused).count();
+    assert!(refused > tries / 2, "only {refused} were refused");
+    let swept = engine.usage().sweeps.blocks - before;
+    assert!(swept < 100, "{swept} blocks were swept in vain");
+}
+
+/// Nearly all of the memory for one item, where all else is wanted, and much of it was overwritten: what it costs is in proportion to
+/// its size.
+#[test]
+fn a_huge_item_evicts_what_it_needs() {
+    let (engine, _) = engine(16 << 20);
+    let count = fill(&engine, &[b'v'; 100]);
+    for _ in 0..10 {
+        assert!((1..count).filter(|&index| has(&engine, &key(index))).count() > count / 2);
+        engine.maintain();
+        fill_some(&engine, count);
+    }
+    let before = engine.usage().sweeps;
+    assert_eq!(set(&engine, "huge", &vec![b'h'; 14 << 20]), Store::Stored);
+    assert!(has(&engine, "huge"));
+    let swept = engine.usage().sweeps.blocks - before.blocks;
+    assert!(swept < 600, "{swept} blocks of 64 KiB were swept for 14 MiB");
+    // And back again.
+    assert!(fill(&engine, &[b'w'; 100]) < count);
+    for index in 0..count {
+        assert_eq!(set(&engine, &key(index), &[b'x'; 100]), Store::Stored);
+    }
+    assert!(engine.usage().items > count / 2);
+}
+
+/// Overwrites a third of the items, here and there.
+fn fill_some(engine: &Relativistic, count: usize) {
+    for index in (0..count).step_by(3) {
+        assert_eq!(set(engine, &key(index), &[b'o'; 100]), Store::Stored);
+    }
+}
+
+/// Each thread has in hand, at times, what another one would like to evict.
+#[test]
+fn threads_that_need_all_of_the_memory_at_once_all_get_it() {
+    let (engine, _) = engine(1 << 20);
+    thread::scope(|scope| {
+        for name in 0..8 {
+            let engine = &engine;
+            scope.spawn(move || {
+                let value = vec![b'v'; if name % 2 == 0 { 100_000 } else { 400_000 }];
+                for index in 0..100 {
+                    assert_eq!(set(engine, &format!("{name}-{index}"), &value), Store::Stored);
+                }
+            });
+        }
+    });
+}
+
+/// Mappings are few: the system allows 65530.
+#[test]
+fn items_of_all_sizes_share_mappings() {
+    let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+    let (engine, _) = engine(64 << 20);
+    let before = mappings();
+    for index in 0..3_000 {
+        set(&engine, &key(index), &vec![b'v'; 18_000]);
+    }
+    // Every other one is given back.
+    for index in (0..3_000).step_by(2) {
+        engine.delete(key(index).as_bytes());
+    }
+    (0..20).for_each(|_| engine.maintain());
+    let usage = engine.usage();
+    assert!(usage.items >= 1_500 && usage.heap_bytes < 40 << 20, "{usage:?}");
+    // Other tests of this process map some, too.
+    assert!(mappings() < before + 500, "{} mappings, {before} before", mappings());
 }
 
 #[test]
@@ -89,7 +184,7 @@ fn overwriting_what_fits_evicts_nothing() {
         }
     }
     assert!((0..count).all(|index| has(&engine, &key(index))));
-    assert_eq!((engine.usage().evictions, engine.usage().items), (0, count));
+    assert_eq!((engine.usage().sweeps.evictions, engine.usage().items), (0, count));
 }
 
 /// Whatever sizes came before, those that come now find room for as many as ever; of large ones, which the policy likes less, for
@@ -115,7 +210,7 @@ fn what_is_wanted_stays() {
         set(&engine, &key(index), &[b'v'; 100]);
         assert!(index == 0 || has(&engine, &key(0)), "evicted after {index}");
     }
-    assert!(engine.usage().evictions > 10_000);
+    assert!(engine.usage().sweeps.evictions > 10_000);
     assert!(!has(&engine, &key(1)));
 }
 
@@ -126,17 +221,21 @@ fn a_lower_limit_holds_from_the_next_store_on() {
     engine.set_limit(2 << 20);
     set_fitting(&engine, count);
     let usage = engine.usage();
-    assert!(usage.heap_bytes + usage.table_bytes <= 2 << 20, "{usage:?}");
+    assert!(usage.items > 5_000, "{usage:?}");
     engine.set_limit(8 << 20);
-    assert!(fill(&engine, &[b'w'; 100]) > count * 9 / 10);
+    fill(&engine, &[b'w'; 100]);
+    assert!(engine.usage().items > count * 9 / 10, "{usage:?} {:?}", engine.usage());
 }
 
-/// Stores until the limit is kept: a store finds room in an open block for a while.
+/// Stores until the limit is kept. That takes some: what is over it waits for the readers of other tests, too.
 fn set_fitting(engine: &Relativistic, from: usize) {
-    for index in from..from + 1000 {
+    let is_kept = |index: usize| {
         let content = Content { flags: 0, exptime: 0, value: &[b'v'; 100] };
-        assert_eq!(engine.store(Mode::Set, key(index).as_bytes(), content), Store::Stored);
-    }
+        assert_eq!(engine.store(Mode::Set, key(from + index % 1000).as_bytes(), content), Store::Stored);
+        let usage = engine.usage();
+        usage.heap_bytes + usage.table_bytes <= usage.limit
+    };
+    assert!((0..1_000_000).any(is_kept), "{:?}", engine.usage());
 }
 
 #[test]
@@ -155,7 +254,7 @@ fn what_has_expired_is_freed_without_being_met() {
     clock.set(NOW + 110);
     engine.maintain();
     let usage = engine.usage();
-    assert_eq!((usage.items, usage.evictions), (1000, 0));
+    assert_eq!((usage.items, usage.sweeps.evictions), (1000, 0));
     assert_eq!(usage.item_bytes, 1000 * 144);
     assert!((0..10_000).step_by(10).all(|index| has(&engine, &key(index))));
 }
@@ -176,16 +275,103 @@ fn what_is_touched_expires_when_it_was_told() {
     assert!(has(&engine, &key(2)));
 }
 
+/// Whoever notices first that a flush is due: the background, or a command.
 #[test]
 fn what_was_flushed_is_freed_without_being_met() {
-    let (engine, clock) = engine(8 << 20);
-    fill(&engine, &[b'v'; 100]);
-    engine.flush(5);
+    for is_command_first in [false, true] {
+        let (engine, clock) = engine(8 << 20);
+        fill(&engine, &[b'v'; 100]);
+        engine.flush(5);
+        engine.maintain();
+        assert!(engine.usage().items > 0);
+        clock.set(NOW + 5);
+        if is_command_first {
+            set(&engine, "k", b"v");
+            engine.delete(b"k");
+        }
+        engine.maintain();
+        assert_eq!((engine.usage().items, engine.usage().item_bytes), (0, 0));
+        // One second each.
+        (0..10).for_each(|_| engine.maintain());
+        let usage = engine.usage();
+        assert!(usage.heap_bytes < usage.limit / 8, "the system has got it back: {usage:?}");
+    }
+}
+
+/// A block that the background can't sweep, because an item in it is not finished, is swept the next time.
+#[test]
+fn what_was_flushed_beside_an_item_in_the_making_is_freed() {
+    let (engine, _) = engine(8 << 20);
+    (0..10).for_each(|index| _ = set(&engine, &key(index), b"v"));
+    let flush = |_: Present<'_>| {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                engine.flush(0);
+                engine.maintain();
+            });
+        });
+        (true, ())
+    };
+    engine.put(b"new", &New::plain(0, Value::Whole(b"v")), flush, |_| ()).unwrap();
+    assert!(has(&engine, "new"));
     engine.maintain();
-    assert!(engine.usage().items > 0);
-    clock.set(NOW + 5);
+    assert_eq!(engine.usage().items, 1, "the others were flushed");
+}
+
+/// Remembers who had to go.
+#[derive(Default)]
+struct Mourner(Mutex<Vec<String>>);
+
+impl Witness for Mourner {
+    fn is_watching(&self) -> bool {
+        true
+    }
+
+    fn evicted(&self, hit: Hit<'_>) {
+        assert!(!hit.marks.has(Marks::FETCHED) || hit.value == b"fetched", "{hit:?}");
+        self.0.lock().unwrap().push(String::from_utf8(hit.key.to_vec()).unwrap());
+    }
+}
+
+#[test]
+fn what_sweeps_do_is_counted_and_told() {
+    let (engine, clock) = engine(1 << 20);
+    let mourner = Arc::new(Mourner::default());
+    let engine = engine.with_witness(Arc::clone(&mourner) as Arc<dyn Witness>);
+    for index in 0..3 {
+        set_until(&engine, &format!("expires{index}"), &[b'v'; 100], 10);
+    }
+    has(&engine, "expires0");
+    clock.set(NOW + 10);
     engine.maintain();
-    assert_eq!((engine.usage().items, engine.usage().item_bytes), (0, 0));
+    let sweeps = engine.usage().sweeps;
+    assert_eq!((sweeps.crawler_reclaimed, sweeps.expired_unfetched, sweeps.reclaimed), (3, 2, 0));
+    assert!(sweeps.crawled >= 3);
+
+    let names: HashSet<String> = (0..20_000).map(key).collect();
+    for (index, name) in names.iter().enumerate() {
+        set_until(&engine, name, b"fetched", (index % 2 * 1000) as i32);
+        if index % 4 == 0 {
+            assert!(has(&engine, name));
+        }
+    }
+    let sweeps = engine.usage().sweeps;
+    let gone = mourner.0.lock().unwrap().clone();
+    assert!(sweeps.evictions > 1000 && sweeps.evictions == gone.len() as u64, "{sweeps:?}");
+    let distinct: HashSet<String> = gone.into_iter().collect();
+    assert!(distinct.len() as u64 == sweeps.evictions && distinct.is_subset(&names));
+    assert!(distinct.iter().all(|name| !has(&engine, name)));
+    assert!(sweeps.evicted_unfetched > 0 && sweeps.evicted_unfetched <= sweeps.evictions);
+    assert!(sweeps.evicted_nonzero > 0 && sweeps.evicted_nonzero < sweeps.evictions);
+
+    // What has expired by now is not evicted, but reclaimed.
+    clock.set(NOW + 2000);
+    for index in 0..20_000 {
+        set(&engine, &format!("new{index}"), b"v");
+    }
+    assert!(engine.usage().sweeps.reclaimed > 1000, "{:?}", engine.usage());
+    engine.reset_sweeps();
+    assert_eq!(engine.usage().sweeps, Sweeps::default());
 }
 
 /// A second's few items, closed together with what expires among them, do not keep a block each.
@@ -201,6 +387,6 @@ fn blocks_that_are_hardly_filled_are_put_together() {
         engine.maintain();
     }
     let usage = engine.usage();
-    assert_eq!(usage.evictions, 0, "{usage:?}");
+    assert_eq!(usage.sweeps.evictions, 0, "{usage:?}");
     assert!(usage.items >= 10_000, "{usage:?}");
 }

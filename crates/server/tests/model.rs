@@ -179,7 +179,7 @@ fn run<E: Engine>(seed: u64, wrap: impl FnOnce(Relativistic) -> E) {
     let mut model = Model { engine, clock, items: HashMap::new(), random: Random(seed) };
     (0..60_000).for_each(|_| model.step());
     let usage = model.engine.usage();
-    assert!(usage.evictions > 300, "the limit was hardly reached: {usage:?}");
+    assert!(usage.sweeps.evictions > 300, "the limit was hardly reached: {usage:?}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub(super) fn text<E: Engine>(panel: &Panel<E>) -> String {
     text.gauge("table_buckets", "Buckets of the hash table.", usage.buckets);
     text.gauge("table_bytes", "Bytes of the hash table.", usage.table_bytes);
     text.gauge("table_is_resizing", "1 while the hash table is resized.", u8::from(usage.is_resizing));
-    text.counter("evictions_total", "Items evicted.", usage.evictions);
+    text.counter("evictions_total", "Items evicted.", usage.sweeps.evictions);
     for (name, help, value) in service.counters.since_start().each() {
         let name = name.strip_prefix("total_").unwrap_or(name);
         text.counter(&format!("{name}_total"), help, value);

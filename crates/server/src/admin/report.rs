@@ -49,7 +49,7 @@ pub(super) fn json<E: Engine>(panel: &Panel<E>) -> Value {
         "threads": service.options.threads,
         "connections": { "current": service.gate.inside(), "limit": service.gate.limit() },
         "items": usage.items,
-        "evictions": usage.evictions,
+        "evictions": usage.sweeps.evictions,
         "memory": {
             "limit": usage.limit,
             "items": usage.item_bytes,

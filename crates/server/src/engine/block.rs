@@ -1,9 +1,9 @@
-//! Blocks: the pieces of memory that items lie in, each a mapping of its own.
+//! Blocks: the pieces of memory that items lie in.
 //!
-//! A block begins at a multiple of [`ALIGN`], and so do all items' first bytes less than that behind it: the block of an item is
+//! A block begins at a multiple of [`SLOT`], and all items' first bytes are less than that behind it: the block of an item is
 //! found by its address. Items are put one behind the other and never move; a block is given to new ones as a whole, after a grace
-//! period, or given back to the system. So there is nothing to fragment: an ordinary block holds items of any size,
-//! and a large item has a block to its measure, for which the system finds the pages.
+//! period, or given back to the system. So there is nothing to fragment but addresses, of which there are plenty: an ordinary block
+//! holds items of any size, and a large item has a block to its measure, to the page.
 //!
 //! **Who may do what.** While a block is open, one thread at a time puts items in, holding its stripe's lock. Whoever makes an
 //! item there holds the block by a *draft*, until the item is linked or given up. A closed block without drafts has all its items
@@ -11,20 +11,16 @@
 //! and the heap's own claim. It frees the block of the last item where the heap is gone before the table, which happens when a
 //! resize outlives the engine.
 
+use super::arena::{self, SLOT};
 use super::expiry::Expiry;
 use super::item::ItemRef;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
-/// Where blocks begin, and the capacity of most.
-pub(super) const ALIGN: usize = 1 << 16;
 
 /// Alignment of items, as of their links.
 const ITEM_ALIGN: usize = 8;
 
-/// What is mapped comes in these.
+/// What a block occupies comes in these.
 const PAGE: usize = 4096;
 
 /// Bytes at the start of a block that items can't have.
@@ -48,6 +44,8 @@ struct Header {
     /// Place in its queue, and the level when it was closed. Written under the lock of the queues.
     number: AtomicU64,
     stamp: AtomicU64,
+    /// No item has a lower number.
+    first_number: AtomicU64,
     /// No item expires before this second.
     first_expiry: AtomicU32,
     class: AtomicU8,
@@ -79,16 +77,18 @@ pub(super) struct Block(NonNull<Header>);
 unsafe impl Send for Block {}
 
 impl Block {
-    /// Bytes to map for a block that has room for `bytes` of items.
+    /// Bytes of a block that has room for `bytes` of items.
     pub(super) fn capacity_for(bytes: usize) -> usize {
         (HEADER + bytes).next_multiple_of(PAGE)
     }
 
-    /// A new block of `capacity` bytes, a multiple of the page size; `None` if the system has no memory.
-    pub(super) fn map(capacity: usize) -> Option<Block> {
-        let start = map_aligned(capacity)?;
+    /// A new block of `capacity` bytes, a multiple of the page size.
+    ///
+    /// # Safety
+    /// `start` was taken from an arena, for so many bytes, and nobody else has it.
+    pub(super) unsafe fn create(start: NonNull<u8>, capacity: usize) -> Block {
         let header = start.cast::<Header>();
-        // SAFETY: fresh memory, aligned to more than the header needs, and larger.
+        // SAFETY: the caller's memory, aligned to more than the header needs, and larger.
         unsafe {
             header.write(Header {
                 capacity,
@@ -97,6 +97,7 @@ impl Block {
                 drafts: AtomicUsize::new(0),
                 number: AtomicU64::new(0),
                 stamp: AtomicU64::new(0),
+                first_number: AtomicU64::new(u64::MAX),
                 first_expiry: AtomicU32::new(NEVER),
                 class: AtomicU8::new(0),
                 place: AtomicU8::new(Place::Taken as u8),
@@ -104,32 +105,33 @@ impl Block {
                 is_cut: AtomicBool::new(false),
             });
         }
-        Some(Block(header))
+        Block(header)
     }
 
-    /// Gives up the heap's claim: the memory goes when the last item does, which is now if there is none.
+    /// Lets the system have its memory, and returns its address, which is no block any more.
+    ///
+    /// # Safety
+    /// Nothing in it is alive, and the caller alone has it.
+    pub(super) unsafe fn discard(self) -> NonNull<u8> {
+        // SAFETY: the caller's promise; a block is a run of an arena.
+        unsafe { arena::discard(self.0.cast(), self.capacity()) };
+        self.0.cast()
+    }
+
+    /// Gives up the heap's claim. If that was the last, the caller has the block's memory now, where no block is any more; otherwise it goes
+    /// when the last item does.
     ///
     /// # Safety
     /// The caller is the last to have the block, but for items that are not dead, and no reader looks at dead ones.
-    pub(super) unsafe fn disown(self) {
-        // SAFETY: the claim is the caller's.
-        unsafe { self.settle(CLAIM) };
+    pub(super) unsafe fn disown(self) -> Option<(NonNull<u8>, usize)> {
+        let capacity = self.capacity();
+        (self.settle(CLAIM) == 0).then_some((self.0.cast(), capacity))
     }
 
-    /// Counts `bytes` less as owed, says what is left, and frees the block when nothing is.
-    ///
-    /// # Safety
-    /// They were owed, and the caller does not use the block any more if nothing is left.
-    unsafe fn settle(self, bytes: usize) -> usize {
-        let capacity = self.capacity();
+    /// Counts `bytes` less as owed, and says what is left: if nothing is, the block is the caller's.
+    fn settle(self, bytes: usize) -> usize {
         // SeqCst: see `bury`. Also Release and Acquire: whoever frees the block does it after all others are done.
-        let left = self.header().owed.fetch_sub(bytes, Ordering::SeqCst) - bytes;
-        if left == 0 {
-            // SAFETY: mapped with this length, and nothing is left that uses it.
-            let unmapped = unsafe { munmap(self.0.cast(), capacity) };
-            debug_assert!(unmapped.is_ok());
-        }
-        left
+        self.header().owed.fetch_sub(bytes, Ordering::SeqCst) - bytes
     }
 
     /// [`Block::bury`] for the items of a table that is torn down, while its heap may be, too, on another thread.
@@ -137,8 +139,11 @@ impl Block {
     /// # Safety
     /// An item of this size was alive, and nobody uses it, or needs to know that it is gone.
     pub(super) unsafe fn settle_last(self, size: usize) {
-        // SAFETY: the caller's promise; the block is not touched after it.
-        unsafe { self.settle(size) };
+        let capacity = self.capacity();
+        if self.settle(size) == 0 {
+            // SAFETY: the heap has given it up, and nothing is left that uses it.
+            unsafe { arena::unmap(self.0.cast(), capacity) };
+        }
     }
 
     /// The block of the item at `address`.
@@ -147,7 +152,7 @@ impl Block {
     /// There is an item, whose memory is not given back while the block is used.
     pub(super) unsafe fn of(address: NonNull<u8>) -> Block {
         // Blocks begin at multiples of this, and items within less of their beginning.
-        let start = address.as_ptr().map_addr(|address| address & !(ALIGN - 1));
+        let start = address.as_ptr().map_addr(|address| address & !(SLOT - 1));
         // SAFETY: the block's address is not null.
         Block(unsafe { NonNull::new_unchecked(start.cast()) })
     }
@@ -168,6 +173,7 @@ impl Block {
         // Relaxed, all: the caller alone has it; others get to know it by locks.
         header.used.store(HEADER, Ordering::Relaxed);
         header.owed.store(CLAIM, Ordering::Relaxed);
+        header.first_number.store(u64::MAX, Ordering::Relaxed);
         header.first_expiry.store(NEVER, Ordering::Relaxed);
         header.class.store(class as u8, Ordering::Relaxed);
         header.is_closed.store(false, Ordering::Relaxed);
@@ -227,20 +233,16 @@ impl Block {
         self.header().drafts.load(Ordering::Acquire) > 0
     }
 
-    /// An item of `size` bytes is dead. Says whether so much of the block is that it should be [sparse](Place::Sparse).
+    /// An item of `size` bytes is dead. Says whether so much of the block is that it should be [sparse](Place::Sparse), if it isn't.
     ///
     /// # Safety
     /// It was alive, and the block is not given back before the caller is done: the caller is in the read section in which it unlinked
-    /// the item, or has a draft on the block, or the heap is gone.
+    /// the item, or has a draft on the block, or sweeps it.
     pub(super) unsafe fn bury(self, size: usize) -> bool {
-        // SAFETY: the caller's promise; nothing is left if it was the last item of a heap that is gone.
-        let owed = unsafe { self.settle(size) };
+        let owed = self.settle(size);
         // SeqCst, there and here, with those in `close` and `is_sparse`: either we find it closed, or who closes it finds the
-        // item dead.
-        owed > 0
-            && self.has_dead(owed)
-            && self.header().is_closed.load(Ordering::SeqCst)
-            && matches!(self.place(), Place::Open | Place::Queue)
+        // item dead. Who sweeps it may put it back without having seen this, so only what is sparse already needs no word.
+        self.has_dead(owed) && self.header().is_closed.load(Ordering::SeqCst) && self.place() != Place::Sparse
     }
 
     /// To be called before a block is closed that is not full.
@@ -275,12 +277,6 @@ impl Block {
         (end - HEADER).saturating_sub(owed & !CLAIM) >= header.capacity / 4
     }
 
-    /// Whether nothing in it is alive.
-    pub(super) fn is_dead(self) -> bool {
-        // Relaxed: what is dead stays so, and who sees it late looks again.
-        self.header().owed.load(Ordering::Relaxed) == CLAIM
-    }
-
     pub(super) fn place(self) -> Place {
         // Relaxed: changed under the lock of the queues; others look to save themselves the way there.
         match self.header().place.load(Ordering::Relaxed) {
@@ -309,31 +305,47 @@ impl Block {
         self.header().stamp.load(Ordering::Relaxed)
     }
 
+    /// An item in it has this number.
+    pub(super) fn note_number(self, number: u64) {
+        let first = &self.header().first_number;
+        // Relaxed, both: by who has a draft on the block or sweeps it, which hands it on.
+        if number < first.load(Ordering::Relaxed) {
+            first.fetch_min(number, Ordering::Relaxed);
+        }
+    }
+
     /// An item in it has got this expiry.
     pub(super) fn note_expiry(self, expiry: Expiry) {
         let first = &self.header().first_expiry;
         let second = expiry.to_bits();
-        // Relaxed, both: the number stands for itself. It was noted after the item's, so who resets it first misses none.
-        if expiry != Expiry::NEVER && second < first.load(Ordering::Relaxed) {
-            first.fetch_min(second, Ordering::Relaxed);
+        // SeqCst: see `forget`.
+        if expiry != Expiry::NEVER && second < first.load(Ordering::SeqCst) {
+            first.fetch_min(second, Ordering::SeqCst);
         }
     }
 
-    /// Whether something may have expired at `now`.
-    pub(super) fn has_expired(self, now: u32) -> bool {
-        // Relaxed: as in `note_expiry`.
-        self.header().first_expiry.load(Ordering::Relaxed) <= now
+    /// Whether the background should sweep it at `now`: something may have expired, or was stored before the flush that drew `line`, or
+    /// nothing in it is alive.
+    pub(super) fn is_due(self, now: u32, line: u64) -> bool {
+        let header = self.header();
+        // Relaxed, all: hints. Who sees them late looks again.
+        header.first_expiry.load(Ordering::Relaxed) <= now
+            || header.first_number.load(Ordering::Relaxed) <= line
+            || header.owed.load(Ordering::Relaxed) == CLAIM
     }
 
-    /// Forgets what was noted: who walks over all items notes it anew.
-    pub(super) fn forget_expiry(self) {
-        // AcqRel: the items are looked at after it.
-        self.header().first_expiry.swap(NEVER, Ordering::AcqRel);
+    /// Forgets what was noted: who walks over all items notes it anew. By who sweeps the block.
+    pub(super) fn forget(self) {
+        // Relaxed: numbers don't change, so nobody else notes any.
+        self.header().first_number.store(u64::MAX, Ordering::Relaxed);
+        // SeqCst, with the load in `note_expiry`, and the store and load of an item's expiry around them: who changes an expiry finds that
+        // this was forgotten, and notes it; or else it was changed before this, and who walks over the items finds that.
+        self.header().first_expiry.store(NEVER, Ordering::SeqCst);
     }
 
     /// Puts off looking for expired items until `second`.
     pub(super) fn put_off_expiry(self, second: u32) {
-        // Relaxed: as in `note_expiry`; what is lost to a concurrent note comes `second` late.
+        // Relaxed: a hint; what is lost to a concurrent note comes `second` late.
         let _ = self
             .header()
             .first_expiry
@@ -362,38 +374,4 @@ impl Block {
 /// What an item of so many bytes occupies.
 pub(super) fn footprint(bytes: usize) -> usize {
     bytes.next_multiple_of(ITEM_ALIGN)
-}
-
-fn map(length: usize) -> Option<NonNull<u8>> {
-    let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
-    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(length)?, protection, MapFlags::MAP_PRIVATE) };
-    Some(start.ok()?.cast())
-}
-
-/// Maps so many bytes at a multiple of [`ALIGN`].
-fn map_aligned(length: usize) -> Option<NonNull<u8>> {
-    // The kernel puts one mapping beside the other, so that this succeeds mostly, and makes one of both: it limits their number.
-    let exact = map(length)?;
-    if exact.align_offset(ALIGN) == 0 {
-        return Some(exact);
-    }
-    // SAFETY: mapped a moment ago, with nothing in it.
-    unsafe { munmap(exact.cast(), length).ok()? };
-    let whole = length + ALIGN;
-    let start = map(whole)?;
-    let before = start.align_offset(ALIGN);
-    let after = ALIGN - before;
-    // SAFETY: within the mapping, and all of it but the part in the middle goes, where nothing is yet.
-    unsafe {
-        let middle = start.add(before);
-        for (part, rest) in [(start, before), (middle.add(length), after)] {
-            if rest > 0 && munmap(part.cast(), rest).is_err() {
-                // More mappings than the kernel allows. What is left of this one goes.
-                let _ = munmap(start.cast(), whole);
-                return None;
-            }
-        }
-        Some(middle)
-    }
 }

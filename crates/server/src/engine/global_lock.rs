@@ -94,6 +94,10 @@ impl Engine for GlobalLock {
         self.engine.usage()
     }
 
+    fn reset_sweeps(&self) {
+        self.engine.reset_sweeps();
+    }
+
     fn table(&self) -> TableStats {
         self.engine.table()
     }

@@ -3,16 +3,16 @@
 //! **Putting in.** Threads are spread over *stripes*, each with an open block per class. To make room for an item moves an end forward,
 //! under a lock that is the thread's own as long as there are not more threads than stripes. A full block is closed and goes to the
 //! queue of its class, and a free one takes its place: that is the one visit to the lock of all, once in some hundreds of items. An
-//! item too large to share a block has one to its measure.
+//! item too large to share a block has one to its measure, and pays for that visit itself.
 //!
 //! **The limit** counts what is mapped, to the page: blocks open, queued, free, and waiting for readers, and the bytes that
 //! the table takes. So items removed and not yet given back are in it, and what the system sees of the process is what is counted.
-//! A block is mapped only when it fits.
+//! A block is created only when it fits.
 //!
 //! **Taking back.** A block to be evicted is taken out of its queue, so it has one sweeper. When all that was in it is unlinked, it
 //! waits for a grace period, because readers may still look at its items, and is free. A few are kept waiting or free ahead
 //! ([`Heap::victim_ahead`]), so that who needs one finds it, and what moves on finds room. Nobody waits for readers here: see
-//! [`Heap::shortage`].
+//! [`Heap::remedy`]. What stays free goes back to the system.
 //!
 //! **Why blocks and not size classes.** In slabs, items can be evicted one by one, but memory that one class has is lost for others
 //! until someone empties a page of it, and sizes are rounded (memcached's factor of 1.25 loses 10 % on average). Blocks are all alike, so no
@@ -20,17 +20,21 @@
 //! What it costs: what moves on is copied (0.6 to 0.75 bytes per byte stored on the trace in [`policy`]), and what is overwritten
 //! is dead until its block is swept. A block is swept early when a quarter of it is dead.
 
-use super::block::{ALIGN, Block, HEADER, Place, footprint};
+use super::Sweeps;
+use super::arena::SLOT;
+use super::block::{Block, HEADER, footprint};
+use super::central::{Central, KEPT, Source, Victim};
 use super::policy::{self, CLASSES};
 use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
 use relativist_rcu::{GracePeriod, wait_for_readers};
-use std::collections::{BTreeMap, VecDeque};
 use std::mem;
+use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::available_parallelism;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, available_parallelism};
+use std::time::Duration;
 
 static CENTRAL: Site = Site::new("heap_central");
 static STRIPE: Site = Site::new("heap_stripe");
@@ -41,8 +45,8 @@ const SMALLEST_BLOCK: usize = 1 << 12;
 /// Blocks that a heap should have at least, its limit permitting.
 const FEWEST_BLOCKS: usize = 64;
 
-/// Free blocks that are left to who moves items on.
-const KEPT: usize = 2;
+/// How long to wait at a time for others to be done. Mostly they tell.
+const SHORT_WAIT: Duration = Duration::from_millis(1);
 
 /// No room: the budget is used up, or the system has nothing left.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,11 +59,16 @@ pub struct OutOfMemory {
 pub(super) struct Heap {
     /// Of an ordinary block.
     capacity: usize,
+    /// As many as a power of two.
     stripes: Box<[CachePadded<Stripe>]>,
     /// Few blocks are free or about to be: whoever comes by should evict one.
     is_low: AtomicBool,
     limit: AtomicUsize,
     central: Mutex<Central>,
+    /// Somebody has put back a block that he had in hand.
+    returned: Condvar,
+    /// Held by who has a claim.
+    claimant: Mutex<()>,
 }
 
 /// What some threads share.
@@ -69,77 +78,77 @@ struct Stripe {
     linked: AtomicIsize,
 }
 
-/// All that is not open.
-struct Central {
-    /// By number. Blocks of a class come one after the other.
-    queues: [BTreeMap<u64, Block>; CLASSES],
-    /// Blocks of which much is dead.
-    sparse: BTreeMap<u64, Block>,
-    /// Swept, in the order of their grace periods.
-    waiting: VecDeque<(GracePeriod, Block)>,
-    free: Vec<Block>,
-    /// The last block's number, and the priority of the last one evicted.
-    number: u64,
-    level: u64,
-    /// Bytes mapped.
-    mapped: usize,
-    /// Bytes of the table, as last told.
-    table: usize,
-    /// Capacity of ordinary blocks.
-    capacity: usize,
-}
-
-/// A block to be swept, and for what.
-pub(super) struct Victim {
-    pub(super) block: Block,
-    pub(super) purpose: Purpose,
-}
-
-/// Why a block is swept.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Purpose {
-    /// Its turn has come: what has earned it moves on, the rest goes.
-    Evict,
-    /// Much of it is dead: the rest moves on.
-    Compact,
-    /// Something may have expired: the rest stays.
-    Expire,
+/// What somebody does to make room for an item, from its beginning to its end.
+pub(super) struct Search {
+    /// Bytes of the block that is needed.
+    need: usize,
+    is_large: bool,
+    /// Remedies tried, and blocks swept.
+    turns: usize,
+    swept: usize,
+    /// The last block that was swept is as full as before.
+    is_stuck: bool,
+    has_closed_all: bool,
 }
 
 /// What can be done about a lack of room.
 pub(super) enum Remedy {
-    /// There is room.
-    None,
+    /// To try again: there is room, or was a moment ago.
+    Attempt,
     /// To sweep this block.
     Sweep(Victim),
     /// To wait for readers: enough memory waits for them, and more of it would wait longer.
     Wait(GracePeriod),
+    /// To wait for other threads: they have in hand all that could be swept, or resize the table.
+    Retry,
+    /// Nothing.
+    Hopeless,
+}
+
+/// The right to all that becomes free, up to some bytes. One thread has it at a time.
+pub(super) struct Claim<'h> {
+    heap: &'h Heap,
+    _turn: MutexGuard<'h, ()>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.heap.central().set_claim(None);
+    }
+}
+
+impl Search {
+    /// Blocks that are swept with mercy. An item has as much taken from others as it needs, and some blocks more: then it is enough that
+    /// what was wanted moves on, and all goes that is in the way. So what a store costs is in proportion to its size.
+    const MERCY: usize = 32;
+
+    fn most(&self, capacity: usize) -> usize {
+        Search::MERCY + self.need / capacity
+    }
+
+    /// The victim was swept; says whether its memory waits for readers now.
+    pub(super) fn note_swept(&mut self, is_released: bool) {
+        self.swept += 1;
+        self.is_stuck = !is_released;
+    }
 }
 
 impl Heap {
     /// A heap that maps `limit` bytes at most.
     pub(super) fn new(limit: usize) -> Heap {
-        let capacity = (limit / FEWEST_BLOCKS).clamp(SMALLEST_BLOCK, ALIGN) & !(SMALLEST_BLOCK - 1);
+        let capacity = (limit / FEWEST_BLOCKS).clamp(SMALLEST_BLOCK, SLOT) & !(SMALLEST_BLOCK - 1);
         // Twice as many as processors, so that threads rarely share; few where their open blocks would be much of the memory.
         let threads = available_parallelism().map_or(8, |threads| 2 * threads.get());
-        let stripes = threads.min(limit / capacity / 64).clamp(1, 64);
+        let stripes = 1 << threads.min(limit / capacity / 64).clamp(1, 64).ilog2();
         let stripe = || Stripe { open: Mutex::new([None; CLASSES]), linked: AtomicIsize::new(0) };
         Heap {
             capacity,
             stripes: (0..stripes).map(|_| CachePadded::new(stripe())).collect(),
             is_low: AtomicBool::new(false),
             limit: AtomicUsize::new(limit),
-            central: Mutex::new(Central {
-                queues: [const { BTreeMap::new() }; CLASSES],
-                sparse: BTreeMap::new(),
-                waiting: VecDeque::new(),
-                free: Vec::new(),
-                number: 0,
-                level: 0,
-                mapped: 0,
-                table: 0,
-                capacity,
-            }),
+            central: Mutex::new(Central::new(capacity, limit)),
+            returned: Condvar::new(),
+            claimant: Mutex::new(()),
         }
     }
 
@@ -151,6 +160,7 @@ impl Heap {
     /// Sets the limit. What is over it goes as items come.
     pub(super) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
+        self.central().set_limit(limit);
         self.is_low.store(true, Ordering::Relaxed);
     }
 
@@ -163,7 +173,17 @@ impl Heap {
 
     /// Bytes mapped for items: linked, dead, waiting for readers, and not yet any.
     pub(super) fn mapped(&self) -> usize {
-        self.central().mapped
+        self.central().mapped()
+    }
+
+    /// What sweeps have done.
+    pub(super) fn sweeps(&self) -> Sweeps {
+        self.central().sweeps
+    }
+
+    /// Counts sweeps from zero.
+    pub(super) fn reset_sweeps(&self) {
+        self.central().sweeps = Sweeps::default();
     }
 
     /// Counts an item of `bytes` as linked.
@@ -178,10 +198,10 @@ impl Heap {
     }
 
     fn stripe(&self) -> &Stripe {
-        &self.stripes[relativist_rcu::read().thread_index() % self.stripes.len()]
+        &self.stripes[relativist_rcu::read().thread_index() & (self.stripes.len() - 1)]
     }
 
-    /// The lock of all. Nobody waits under it for anything but other holders. Taken after a stripe's.
+    /// The lock of all. Nobody waits under it for anything but other holders, nor calls the system. Taken after a stripe's.
     fn central(&self) -> MutexGuard<'_, Central> {
         CENTRAL.lock(&self.central)
     }
@@ -200,33 +220,95 @@ impl Heap {
         let size = footprint(bytes);
         let class = policy::class(size);
         if self.is_large(size) {
-            let mut central = self.central();
-            central.table = table();
-            let place = central.open_large(size, class, self.limit());
-            self.note_low(&central);
-            return place.ok_or(full);
+            let block = self.obtain(Block::capacity_for(size), 0, table()).ok_or(full)?;
+            block.open(class);
+            let place = block.take(size).ok_or(full);
+            self.central().close(block);
+            return place;
         }
-        let mut open = STRIPE.lock(&self.stripe().open);
-        if let Some(place) = open[class].and_then(|block| block.take(size)) {
+        let stripe = self.stripe();
+        if let Some(place) = STRIPE.lock(&stripe.open)[class].and_then(|block| block.take(size)) {
             return Ok(place);
         }
-        let mut central = self.central();
-        central.table = table();
-        let kept = if is_moving { 0 } else { KEPT };
-        let fresh = central.take_free(kept, self.limit());
-        self.note_low(&central);
-        let fresh = fresh.ok_or(full)?;
-        if let Some(block) = open[class].replace(fresh) {
-            central.close(block);
+        // Not under the lock: it may take long.
+        let fresh = self.obtain(self.capacity, if is_moving { 0 } else { KEPT }, table()).ok_or(full)?;
+        let mut open = STRIPE.lock(&stripe.open);
+        if let Some(place) = open[class].and_then(|block| block.take(size)) {
+            // Another thread of the stripe was faster.
+            self.central().put_free(fresh);
+            return Ok(place);
         }
-        drop(central);
         fresh.open(class);
+        if let Some(block) = open[class].replace(fresh) {
+            self.central().close(block);
+        }
         fresh.take(size).ok_or(full)
     }
 
     /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a quarter of one unused.
     pub(super) fn is_large(&self, size: usize) -> bool {
         size > (self.capacity - HEADER) / 4
+    }
+
+    /// A block that nobody else has, if there is room; `kept` free ordinary ones stay.
+    fn obtain(&self, capacity: usize, kept: usize, table: usize) -> Option<Block> {
+        self.harvest();
+        loop {
+            let mut central = self.central();
+            central.set_table(table);
+            let source = central.source(capacity, kept);
+            self.note_low(&central);
+            drop(central);
+            match source {
+                Source::Block(block) => {
+                    // SAFETY: it was free: swept, and its grace period has passed.
+                    unsafe { block.scribble() };
+                    return Some(block);
+                }
+                // SAFETY: the arena has just handed it out, for so many bytes.
+                Source::Address(start) => return Some(unsafe { Block::create(start, capacity) }),
+                Source::After(surplus) => self.give_back(surplus),
+                Source::Nowhere => return None,
+            }
+        }
+    }
+
+    /// Frees what has waited for readers long enough.
+    fn harvest(&self) {
+        let mut next = self.central().next_grace();
+        // To ask may cost a barrier on all processors: not under the lock.
+        while let Some(grace) = next.filter(GracePeriod::has_passed) {
+            next = self.central().harvest(grace);
+        }
+    }
+
+    /// Gives free blocks, which are in the caller's hands, back to the system.
+    fn give_back(&self, blocks: Vec<Block>) {
+        let discard = |block: Block| {
+            let capacity = block.capacity();
+            // SAFETY: it was free, so nothing in it is alive, and it is in our hands.
+            (unsafe { block.discard() }, capacity)
+        };
+        let runs: Vec<_> = blocks.into_iter().map(discard).collect();
+        self.put_down(|central| central.given_back(runs));
+    }
+
+    /// Puts down what was in the caller's hands, and tells those who wait for it.
+    fn put_down(&self, put: impl FnOnce(&mut Central)) {
+        let mut central = self.central();
+        put(&mut central);
+        self.note_low(&central);
+        if central.waiters > 0 {
+            self.returned.notify_all();
+        }
+    }
+
+    /// Waits for somebody to put down what he has in hand, not for long.
+    pub(super) fn wait_for_others(&self) {
+        let mut central = self.central();
+        central.waiters += 1;
+        let woken = self.returned.wait_timeout(central, SHORT_WAIT);
+        woken.unwrap_or_else(PoisonError::into_inner).0.waiters -= 1;
     }
 
     /// Gives back room that was not used; the item there has been written, as far as its lengths.
@@ -237,250 +319,169 @@ impl Heap {
         let open = STRIPE.lock(&self.stripe().open);
         let is_undone = open.contains(&Some(block)) && block.untake(place, size);
         drop(open);
-        if !is_undone {
-            // SAFETY: the draft keeps the block; the item was never alive for others.
-            unsafe { self.bury(block, size) };
+        // SAFETY: the draft keeps the block; the item was never alive for others.
+        if !is_undone && unsafe { block.bury(size) } {
+            self.note_sparse(block);
         }
         block.finish_draft();
     }
 
-    /// An item of `size` bytes in the block is dead.
-    ///
-    /// # Safety
-    /// As for [`Block::bury`].
-    pub(super) unsafe fn bury(&self, block: Block, size: usize) {
-        // SAFETY: the caller's promise.
-        if unsafe { block.bury(size) } {
-            self.central().move_to_sparse(block);
-        }
+    /// Much of the block is dead, as [`Block::bury`] has said.
+    pub(super) fn note_sparse(&self, block: Block) {
+        self.central().move_to_sparse(block);
     }
 
     /// A block to evict ahead of need, if few are free or about to be.
     pub(super) fn victim_ahead(&self, evicts: bool) -> Option<Victim> {
         // Relaxed, both: a hint. One of those who find it set goes on.
         let is_hinted = self.is_low.load(Ordering::Relaxed) && self.is_low.swap(false, Ordering::Relaxed);
-        let mut central = is_hinted.then(|| self.central())?;
-        self.has_few(&central).then(|| central.victim(evicts)).flatten()
+        is_hinted.then(|| self.act_on_hint(evicts)).flatten()
+    }
+
+    #[cold]
+    fn act_on_hint(&self, evicts: bool) -> Option<Victim> {
+        self.harvest();
+        let mut central = self.central();
+        let excess = central.over_limit();
+        let is_useless = !evicts && central.is_refused(self.capacity, self.linked());
+        let victim = (!is_useless && central.has_few(self.wanted())).then(|| central.victim(evicts, false)).flatten();
+        self.note_low(&central);
+        drop(central);
+        if !excess.is_empty() {
+            self.give_back(excess);
+        }
+        victim
     }
 
     fn note_low(&self, central: &Central) {
-        if self.has_few(central) {
+        if central.is_over_limit() || central.has_few(self.wanted()) {
             // Relaxed: as in `victim_ahead`.
             self.is_low.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether fewer blocks than might be needed soon are free, wait for readers, or can still be mapped.
-    fn has_few(&self, central: &Central) -> bool {
-        let wanted = (KEPT + self.stripes.len()).min(1 + self.limit() / self.capacity / 16);
-        let taken = central.mapped + central.table;
-        let room = self.limit().saturating_sub(taken) / self.capacity;
-        taken > self.limit() || central.free.len() + central.waiting.len() + room < wanted
+    /// Bytes that might be needed soon.
+    fn wanted(&self) -> usize {
+        (KEPT + self.stripes.len()).min(1 + self.limit() / self.capacity / 16) * self.capacity
     }
 
-    /// What to do so that an item of `bytes` finds room; `None` if nothing can be done. With `evicts` unset only what is dead is taken back.
-    pub(super) fn shortage(&self, bytes: usize, evicts: bool, table: usize) -> Option<Remedy> {
+    /// Gives back to the system half of what nobody has used since the last call. Waits for readers.
+    pub(super) fn trim(&self) {
+        let last = self.central().last_grace();
+        last.into_iter().for_each(|grace| grace.wait());
+        self.harvest();
+        let idle = self.central().idle(self.wanted());
+        if !idle.is_empty() {
+            self.give_back(idle);
+        }
+    }
+
+    /// Begins to make room for an item of `bytes`.
+    pub(super) fn search(&self, bytes: usize) -> Search {
         let size = footprint(bytes);
         let is_large = self.is_large(size);
         let need = if is_large { Block::capacity_for(size) } else { self.capacity };
-        let mut central = self.central();
-        central.table = table;
-        if need + table > self.limit() {
-            return None;
-        }
-        central.harvest(self.limit());
-        // An ordinary block has to be there beside those that are kept. They may be given back for a large one.
-        let kept = if is_large { 0 } else { KEPT };
-        let free = central.free.len().saturating_sub(kept) * self.capacity;
-        let have = (self.limit() + free).saturating_sub(central.mapped + central.table);
-        if need <= have {
-            return Some(Remedy::None);
-        }
-        let waiting: usize = central.waiting.iter().map(|(_, block)| block.capacity()).sum();
-        if need <= (self.limit() + free + waiting).saturating_sub(central.mapped + central.table) {
-            return central.waiting.front().map(|&(grace, _)| Remedy::Wait(grace));
-        }
-        if let Some(victim) = central.victim(evicts) {
-            return Some(Remedy::Sweep(victim));
-        }
-        drop(central);
-        // All that is left is open, perhaps.
-        if self.close_all(|_| true) {
-            let mut central = self.central();
-            return central.victim(evicts).map(Remedy::Sweep);
-        }
-        let central = self.central();
-        central.waiting.front().map(|&(grace, _)| Remedy::Wait(grace))
+        Search { need, is_large, turns: 0, swept: 0, is_stuck: false, has_closed_all: false }
     }
 
-    /// Closes all open blocks that `wanted` says yes to; says whether there were any with items.
-    pub(super) fn close_all(&self, wanted: impl Fn(Block) -> bool) -> bool {
-        let mut any = false;
+    /// Sets room for an item of `bytes` aside for the calling thread. Waits for others that have a claim.
+    pub(super) fn claim(&self, bytes: usize) -> Claim<'_> {
+        let turn = lock(&self.claimant);
+        self.central().set_claim(Some((thread::current().id(), self.search(bytes).need)));
+        Claim { heap: self, _turn: turn }
+    }
+
+    /// What to do next to make room. Without `evicts` only what is dead is taken back. `table` is what the table takes, and while it is
+    /// resized.
+    pub(super) fn remedy(&self, search: &mut Search, evicts: bool, table: RangeInclusive<usize>) -> Remedy {
+        let (need, table, resized) = (search.need, *table.start(), *table.end());
+        // A table from which much is evicted shrinks.
+        if need + if evicts { table } else { resized } > self.limit() {
+            return Remedy::Hopeless;
+        }
+        self.harvest();
+        let mut central = self.central();
+        central.set_table(resized);
+        // An ordinary block has to be there beside those that are kept. They may be given back for a large one.
+        let room = central.room(if search.is_large { 0 } else { KEPT });
+        search.turns += 1;
+        let most = search.most(self.capacity);
+        // When there is still no room after many turns, others take what we free. May the caller have more luck.
+        if need <= room || search.turns > 4 * most {
+            return Remedy::Attempt;
+        }
+        let is_patient = need <= room + central.waiting_bytes() || search.is_stuck;
+        if is_patient && let Some(grace) = central.next_grace() {
+            search.is_stuck = false;
+            return Remedy::Wait(grace);
+        }
+        if !evicts && central.is_refused(need, self.linked()) {
+            return Remedy::Hopeless;
+        }
+        if !evicts && search.is_stuck {
+            central.refuse(need, self.linked());
+            return Remedy::Hopeless;
+        }
+        let is_urgent = search.swept > most;
+        if let Some(victim) = central.victim(evicts, is_urgent) {
+            return Remedy::Sweep(victim);
+        }
+        if !mem::replace(&mut search.has_closed_all, true) {
+            drop(central);
+            // All that is left is open, perhaps.
+            self.close_all(|_| true);
+            central = self.central();
+            if let Some(victim) = central.victim(evicts, is_urgent) {
+                return Remedy::Sweep(victim);
+            }
+        }
+        if let Some(grace) = central.next_grace() {
+            return Remedy::Wait(grace);
+        }
+        if evicts || central.in_hands > 0 {
+            return Remedy::Retry;
+        }
+        central.refuse(need, self.linked());
+        Remedy::Hopeless
+    }
+
+    /// Closes all open blocks that `wanted` says yes to.
+    pub(super) fn close_all(&self, wanted: impl Fn(Block) -> bool) {
         for stripe in &self.stripes {
             let mut open = STRIPE.lock(&stripe.open);
             for slot in open.iter_mut() {
                 if let Some(block) = slot.take_if(|block| wanted(*block)) {
                     block.cut();
                     self.central().close(block);
-                    any = true;
                 }
             }
         }
-        any
     }
 
     /// A swept block in which nothing is alive. It waits for readers.
-    pub(super) fn release(&self, block: Block) {
-        let mut central = self.central();
-        central.waiting.push_back((GracePeriod::start(), block));
-        self.note_low(&central);
+    pub(super) fn release(&self, block: Block, sweeps: Sweeps) {
+        self.put_down(|central| {
+            central.sweeps += sweeps;
+            central.put_waiting(block);
+        });
     }
 
     /// A swept block in which something stays: at its old place in the queue, or as if it had just been closed.
-    pub(super) fn put_back(&self, block: Block, is_renewed: bool) {
-        let mut central = self.central();
-        if is_renewed {
-            central.close(block);
-        } else {
-            central.enqueue(block);
-        }
+    pub(super) fn put_back(&self, block: Block, is_renewed: bool, sweeps: Sweeps) {
+        self.put_down(|central| {
+            central.sweeps += sweeps;
+            central.put_back(block, is_renewed);
+        });
     }
 
-    /// The queues of [`Heap::next_expired`].
-    pub(super) const QUEUES: usize = CLASSES + 1;
-
-    /// The next block of a queue, from number `from` on, that `is_due` says yes to, to be swept for what has expired in it, and where
-    /// to go on. Looks at a limited number of them.
-    pub(super) fn next_expired(
+    /// [`Central::next_due`].
+    pub(super) fn next_due(
         &self,
         queue: usize,
         from: u64,
         is_due: impl Fn(Block) -> bool,
     ) -> (Option<Victim>, Option<u64>) {
-        const AT_ONCE: usize = 256;
-        let mut central = self.central();
-        let Central { queues, sparse, .. } = &mut *central;
-        let queue = queues.get_mut(queue).unwrap_or(sparse);
-        let due = queue.range(from..).take(AT_ONCE).find(|&(_, &block)| is_due(block) && !block.has_drafts());
-        let Some((&number, &block)) = due else {
-            let rest = queue.range(from..).nth(AT_ONCE).map(|(&number, _)| number);
-            return (None, rest);
-        };
-        queue.remove(&number);
-        block.set_place(Place::Taken);
-        (Some(Victim { block, purpose: Purpose::Expire }), Some(number + 1))
-    }
-
-    /// A block of which nothing is alive, to be taken back now.
-    pub(super) fn next_dead(&self) -> Option<Victim> {
-        let mut central = self.central();
-        let (&number, &block) = central.sparse.iter().find(|(_, block)| block.is_dead() && !block.has_drafts())?;
-        central.sparse.remove(&number);
-        block.set_place(Place::Taken);
-        Some(Victim { block, purpose: Purpose::Compact })
-    }
-}
-
-impl Central {
-    /// A free block, if more than `kept` are, or a new one, if it fits.
-    fn take_free(&mut self, kept: usize, limit: usize) -> Option<Block> {
-        self.harvest(limit);
-        if self.free.len() > kept {
-            return self.free.pop();
-        }
-        self.map(self.capacity, limit)
-    }
-
-    fn open_large(&mut self, size: usize, class: usize, limit: usize) -> Option<NonNull<u8>> {
-        let capacity = Block::capacity_for(size);
-        self.harvest(limit);
-        while self.mapped + self.table + capacity > limit {
-            let block = self.free.pop()?;
-            self.unmap(block);
-        }
-        let block = self.map(capacity, limit)?;
-        block.open(class);
-        let place = block.take(size);
-        self.close(block);
-        place
-    }
-
-    fn map(&mut self, capacity: usize, limit: usize) -> Option<Block> {
-        if self.mapped + self.table + capacity > limit {
-            return None;
-        }
-        let block = Block::map(capacity)?;
-        self.mapped += capacity;
-        Some(block)
-    }
-
-    fn unmap(&mut self, block: Block) {
-        self.mapped -= block.capacity();
-        // SAFETY: it was free, so nobody has it and nothing in it is alive; its grace period has passed.
-        unsafe { block.disown() };
-    }
-
-    /// Frees what has waited long enough, and gives back to the system what is over the limit or too large to be used again.
-    fn harvest(&mut self, limit: usize) {
-        while let Some((_, block)) = self.waiting.pop_front_if(|(grace, _)| grace.has_passed()) {
-            if block.capacity() != self.capacity || self.mapped + self.table > limit {
-                self.unmap(block);
-            } else {
-                // SAFETY: swept, and its grace period has passed.
-                unsafe { block.scribble() };
-                self.free.push(block);
-            }
-        }
-        while self.mapped + self.table > limit
-            && let Some(block) = self.free.pop()
-        {
-            self.unmap(block);
-        }
-    }
-
-    /// Closes an open block, or one that is to be as if it just had been.
-    fn close(&mut self, block: Block) {
-        self.number += 1;
-        block.close(self.number, self.level);
-        self.enqueue(block);
-    }
-
-    fn enqueue(&mut self, block: Block) {
-        if block.is_sparse() {
-            block.set_place(Place::Sparse);
-            self.sparse.insert(block.number(), block);
-        } else {
-            block.set_place(Place::Queue);
-            self.queues[block.class()].insert(block.number(), block);
-        }
-    }
-
-    fn move_to_sparse(&mut self, block: Block) {
-        // Somebody may have been faster, or have taken it.
-        if block.place() == Place::Queue && self.queues[block.class()].remove(&block.number()).is_some() {
-            block.set_place(Place::Sparse);
-            self.sparse.insert(block.number(), block);
-        }
-    }
-
-    /// Takes the block that should go next.
-    fn victim(&mut self, evicts: bool) -> Option<Victim> {
-        let sparse = self.sparse.values().copied().find(|block| !block.has_drafts());
-        if let Some(block) = sparse {
-            self.sparse.remove(&block.number());
-            block.set_place(Place::Taken);
-            return Some(Victim { block, purpose: Purpose::Compact });
-        }
-        if !evicts {
-            return None;
-        }
-        let oldest = |queue: &BTreeMap<u64, Block>| queue.values().copied().find(|block| !block.has_drafts());
-        let priority = |block: &Block| block.stamp() + policy::worth(block.class());
-        let block = self.queues.iter().filter_map(oldest).min_by_key(priority)?;
-        self.queues[block.class()].remove(&block.number());
-        self.level = self.level.max(priority(&block));
-        block.set_place(Place::Taken);
-        Some(Victim { block, purpose: Purpose::Evict })
+        self.central().next_due(queue, from, is_due)
     }
 }
 
@@ -490,15 +491,7 @@ impl Drop for Heap {
         wait_for_readers();
         let open =
             self.stripes.iter_mut().flat_map(|stripe| mem::take(get_mut(&mut stripe.open)).into_iter().flatten());
-        let central = get_mut(&mut self.central);
-        let queued = mem::take(&mut central.queues).into_iter().flat_map(BTreeMap::into_values);
-        let sparse = mem::take(&mut central.sparse).into_values();
-        let waiting = mem::take(&mut central.waiting).into_iter().map(|(_, block)| block);
-        let free = mem::take(&mut central.free).into_iter();
-        for block in open.chain(queued).chain(sparse).chain(waiting).chain(free) {
-            // SAFETY: the engine is gone, so nobody looks at items but its table, which buries those it has.
-            unsafe { block.disown() };
-        }
+        get_mut(&mut self.central).tear_down(open);
     }
 }
 

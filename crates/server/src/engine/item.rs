@@ -260,14 +260,16 @@ impl<'a> ItemRef<'a> {
 
     /// The bucket lock is held.
     pub(super) fn set_expiry(self, expiry: Expiry) {
-        // Relaxed: as in `expiry`.
-        self.header().expiry.store(expiry.to_bits(), Ordering::Relaxed);
+        // SeqCst: see `Block::forget`.
+        self.header().expiry.store(expiry.to_bits(), Ordering::SeqCst);
         self.block().note_expiry(expiry);
     }
 
-    /// Tells its block when it expires.
-    pub(super) fn note_expiry(self) {
-        self.block().note_expiry(self.expiry());
+    /// Tells its block when it expires, and its number.
+    pub(super) fn note_in_block(self) {
+        self.block().note_number(self.number());
+        // SeqCst: see `Block::forget`.
+        self.block().note_expiry(Expiry::from_bits(self.header().expiry.load(Ordering::SeqCst)));
     }
 
     /// Notes that somebody wanted it. Writes once between two looks of the eviction.
@@ -294,7 +296,9 @@ impl<'a> ItemRef<'a> {
 
     /// Whether it has left the table for certain.
     pub(super) fn is_gone(self) -> bool {
-        self.state() & GONE != 0
+        // Acquire: pairs with the Release in `die`. The grace period that the sweep of its block begins later must come after the
+        // unlinking: readers that it does not wait for would find the item otherwise.
+        self.header().state.load(Ordering::Acquire) & GONE != 0
     }
 
     /// Counts it as dead, after it was unlinked.
@@ -302,11 +306,29 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// The caller has unlinked it, in the read section that still lasts.
     pub(super) unsafe fn bury(self, heap: &Heap) {
-        // Relaxed: who sees it late looks into the table.
-        self.header().state.fetch_or(GONE, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        if unsafe { self.die(heap) } {
+            heap.note_sparse(self.block());
+        }
+    }
+
+    /// The same, by who sweeps its block, and knows what is dead there.
+    ///
+    /// # Safety
+    /// As for [`bury`](Self::bury).
+    pub(super) unsafe fn bury_swept(self, heap: &Heap) {
+        // SAFETY: the caller's promise.
+        unsafe { self.die(heap) };
+    }
+
+    /// # Safety
+    /// As for [`bury`](Self::bury).
+    unsafe fn die(self, heap: &Heap) -> bool {
+        // Release: pairs with the Acquire in `is_gone`.
+        self.header().state.fetch_or(GONE, Ordering::Release);
         heap.count_unlinked(self.footprint());
         // SAFETY: alive until now.
-        unsafe { heap.bury(self.block(), self.footprint()) };
+        unsafe { self.block().bury(self.footprint()) }
     }
 
     /// Notes an access at `now`, if the one noted is old or was the store. Writes nothing otherwise.
@@ -348,9 +370,11 @@ impl<'a> ItemRef<'a> {
         Recipe {
             hash: self.hash(),
             key: self.key(),
+            key_len: self.header().key_len,
             flags: self.flags(),
             expiry: self.expiry(),
             value: [self.value(), b""],
+            value_len: self.value_len() as u32,
             unique: self.given_unique(),
             marks: self.marks(),
             // Relaxed: as in `note_access_always`.
@@ -389,15 +413,18 @@ impl Options {
     }
 }
 
-/// What goes into a new item: [`New`], with its value spelled out.
+/// What goes into a new item: [`New`], with its value spelled out. Its lengths are known to fit, so that nothing can go wrong once
+/// there is memory for it.
 #[derive(Clone, Copy)]
 pub(super) struct Recipe<'a> {
     hash: Hash,
     key: &'a [u8],
+    key_len: u8,
     flags: u32,
     expiry: Expiry,
     /// The value, in two pieces that are joined: either may be empty.
     value: [&'a [u8]; 2],
+    value_len: u32,
     unique: Option<u64>,
     marks: Marks,
     now: u32,
@@ -405,6 +432,9 @@ pub(super) struct Recipe<'a> {
 
 impl<'a> Recipe<'a> {
     /// The recipe for `new` under `key`, in the place of an item with the value `present`. `text` is room for a number.
+    ///
+    /// # Panics
+    /// If the key or the value is longer than an item can say.
     pub(super) fn new(
         hash: Hash,
         key: &'a [u8],
@@ -426,21 +456,24 @@ impl<'a> Recipe<'a> {
             }
         };
         let &New { flags, expiry, unique, marks, .. } = new;
-        Recipe { hash, key, flags, expiry, value, unique, marks, now }
+        Recipe::sized(Recipe { hash, key, key_len: 0, flags, expiry, value, value_len: 0, unique, marks, now })
+    }
+
+    /// Fills in the lengths.
+    fn sized(self) -> Recipe<'a> {
+        let key_len = u8::try_from(self.key.len()).expect("keys are at most 250 bytes");
+        let value_len = u32::try_from(self.value[0].len() + self.value[1].len()).expect("values are below 4 GiB");
+        Recipe { key_len, value_len, ..self }
     }
 
     fn options(&self) -> Options {
         let has_unique = self.unique.is_some();
-        Options { is_long: self.value_len() > u16::MAX.into(), has_flags: self.flags != 0, has_unique }
+        Options { is_long: self.value_len > u16::MAX.into(), has_flags: self.flags != 0, has_unique }
     }
 
     /// Bytes of the item.
     fn size(&self) -> usize {
-        size_for(self.options(), self.key.len(), self.value_len())
-    }
-
-    fn value_len(&self) -> usize {
-        self.value[0].len() + self.value[1].len()
+        size_for(self.options(), self.key.len(), self.value_len as usize)
     }
 }
 
@@ -457,13 +490,7 @@ impl<'h> Draft<'h> {
         heap: &'h Heap,
         table: impl FnOnce() -> usize,
     ) -> Result<Draft<'h>, OutOfMemory> {
-        let place = heap.allocate(recipe.size(), false, table)?;
-        // SAFETY: fresh memory of this size, aligned for items.
-        unsafe { write(place, recipe) };
-        // SAFETY: written just now; allocated while the draft is there.
-        let item = unsafe { ItemRef::at(place) };
-        item.block().note_expiry(recipe.expiry);
-        Ok(Draft { item, heap })
+        Draft::make(recipe, heap, false, table)
     }
 
     /// A copy of `item`, to take its place.
@@ -472,14 +499,24 @@ impl<'h> Draft<'h> {
         heap: &'h Heap,
         table: impl FnOnce() -> usize,
     ) -> Result<Draft<'h>, OutOfMemory> {
-        let recipe = item.recipe();
-        let place = heap.allocate(recipe.size(), true, table)?;
-        // SAFETY: as in `new`.
-        let copy = unsafe {
-            write(place, &recipe);
+        Draft::make(&item.recipe(), heap, true, table)
+    }
+
+    fn make(
+        recipe: &Recipe<'_>,
+        heap: &'h Heap,
+        is_moving: bool,
+        table: impl FnOnce() -> usize,
+    ) -> Result<Draft<'h>, OutOfMemory> {
+        let place = heap.allocate(recipe.size(), is_moving, table)?;
+        // From here to the end nothing panics: a block with an item that was begun and not written could never be swept.
+        // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the draft is there.
+        let item: ItemRef<'_> = unsafe {
+            write(place, recipe);
             ItemRef::at(place)
         };
-        Ok(Draft { item: copy, heap })
+        item.block().note_expiry(recipe.expiry);
+        Ok(Draft { item, heap })
     }
 
     /// Takes over from `item`, of which this is a copy, what may have changed since, and gives it `visits`. The bucket lock is held.
@@ -495,6 +532,7 @@ impl<'h> Draft<'h> {
     pub(super) fn link(self, number: u64, link: impl FnOnce(NonNull<Link>)) -> NonNull<Link> {
         let Draft { item, heap } = self;
         std::mem::forget(self);
+        item.block().note_number(number);
         // SAFETY: the draft owned the item, so nobody else refers to it.
         unsafe { (*item.item.as_ptr()).number = [number as u16, (number >> 16) as u16, (number >> 32) as u16] };
         heap.count_linked(item.footprint());
@@ -526,7 +564,7 @@ pub(super) unsafe fn dispose(link: NonNull<Link>) {
 /// # Safety
 /// `place` is memory of the recipe's size, aligned for items, to which nobody else refers.
 unsafe fn write(place: NonNull<u8>, recipe: &Recipe<'_>) {
-    let (options, length) = (recipe.options(), u32::try_from(recipe.value_len()).expect("values are far below 4 GiB"));
+    let (options, length) = (recipe.options(), recipe.value_len);
     let given = recipe.unique.map(u64::to_ne_bytes);
     let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
     let marks = if given.is_empty() { recipe.marks } else { recipe.marks | Marks::GIVEN_UNIQUE };
@@ -545,7 +583,7 @@ unsafe fn write(place: NonNull<u8>, recipe: &Recipe<'_>) {
         (&raw mut (*item).number).write([0; 3]);
         (&raw mut (*item).value_len).write(low);
         (&raw mut (*item).expiry).write(AtomicU32::new(recipe.expiry.to_bits()));
-        (&raw mut (*item).key_len).write(u8::try_from(recipe.key.len()).expect("keys are at most 250 bytes"));
+        (&raw mut (*item).key_len).write(recipe.key_len);
         (&raw mut (*item).accessed).write(AtomicU16::new(recipe.now as u16));
         (&raw mut (*item).marks).write(AtomicU8::new(marks.0));
         (&raw mut (*item).state).write(AtomicU8::new(options.to_state()));
@@ -570,8 +608,8 @@ mod tests {
     use super::*;
 
     fn recipe<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> Recipe<'a> {
-        let (unique, marks) = (None, Marks::ENCODED_KEY);
-        Recipe { hash: Hash::new(1), key, flags: 7, expiry: Expiry::NEVER, value, unique, marks, now: 100 }
+        let (hash, expiry, unique, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
+        Recipe { hash, key, key_len: 0, flags: 7, expiry, value, value_len: 0, unique, marks, now: 100 }.sized()
     }
 
     fn draft<'h>(recipe: &Recipe<'_>, heap: &'h Heap) -> Draft<'h> {

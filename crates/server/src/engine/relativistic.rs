@@ -19,7 +19,7 @@ use super::flush::Flush;
 use super::hash::KeyHasher;
 use super::heap::{Heap, OutOfMemory};
 use super::item::{self, Draft, ItemRef, Recipe};
-use super::{Change, Engine, Hit, Lookup, New, Present, Sequence, TableStats, Usage};
+use super::{Change, Engine, Hit, Lookup, New, Present, Sequence, TableStats, Usage, Witness};
 use crate::clock::Clock;
 use crossbeam_utils::CachePadded;
 use relativist::raw::{Entry, Hash, Link, Table};
@@ -55,10 +55,9 @@ pub struct Relativistic {
     max_item: usize,
     pub(super) heap: Heap,
     pub(super) evicts: bool,
-    pub(super) evictions: CachePadded<AtomicU64>,
     pub(super) flush: Flush,
-    /// The line up to which flushed items were freed.
-    pub(super) swept_line: AtomicU64,
+    /// Who wants to know what is evicted.
+    pub(super) witness: Option<Arc<dyn Witness>>,
     last_unique: CachePadded<AtomicU64>,
 }
 
@@ -89,9 +88,8 @@ impl Relativistic {
             max_item,
             heap: Heap::new(limit),
             evicts: true,
-            evictions: CachePadded::new(AtomicU64::new(0)),
             flush: Flush::new(),
-            swept_line: AtomicU64::new(0),
+            witness: None,
             last_unique: CachePadded::new(AtomicU64::new(NEVER_DRAWN)),
         })
     }
@@ -108,6 +106,12 @@ impl Relativistic {
     #[must_use]
     pub fn without_eviction(self) -> Relativistic {
         Relativistic { evicts: false, ..self }
+    }
+
+    /// The same engine, telling `witness` what it evicts.
+    #[must_use]
+    pub fn with_witness(self, witness: Arc<dyn Witness>) -> Relativistic {
+        Relativistic { witness: Some(witness), ..self }
     }
 
     /// The second in which the calling command runs. Executes a flush that has come due by then.
@@ -242,12 +246,19 @@ impl Relativistic {
 
     /// Runs `attempt`, and again for as long as what it lacks can be made room for.
     fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, OutOfMemory>) -> Result<R, OutOfMemory> {
-        /// Others may be faster to take the room that was made; but if the system has no memory, there is none.
-        const ATTEMPTS: usize = 100;
+        /// Others may be faster to take the room that was made, but not for ever: see [`Heap::claim`].
+        const PATIENCE: usize = 8;
+        /// If the system has no memory, there is none.
+        const ATTEMPTS: usize = 4 * PATIENCE;
         self.evict_ahead();
-        for _ in 1..ATTEMPTS {
+        let mut claim = None;
+        for turn in 1..ATTEMPTS {
             match attempt() {
-                Err(full) if self.make_room(full.requested) => (),
+                Err(full) if self.make_room(full.requested) => {
+                    if turn >= PATIENCE {
+                        claim.get_or_insert_with(|| self.heap.claim(full.requested));
+                    }
+                }
                 outcome => return outcome,
             }
         }
@@ -260,7 +271,7 @@ impl Relativistic {
         self.change(key, &relativist_rcu::read(), |_, _, _| (Step::Keep, ()));
     }
 
-    fn table_bytes(&self) -> usize {
+    pub(super) fn table_bytes(&self) -> usize {
         self.table.buckets() * size_of::<usize>()
     }
 
@@ -361,6 +372,7 @@ impl Engine for Relativistic {
     fn maintain(&self) {
         self.sweep_expired(self.begin());
         self.evict_ahead();
+        self.heap.trim();
     }
 
     fn max_item(&self) -> usize {
@@ -387,9 +399,12 @@ impl Engine for Relativistic {
             is_resizing: self.table.is_resizing(),
             heap_bytes: self.heap.mapped(),
             limit: self.heap.limit(),
-            // Relaxed: a statistic.
-            evictions: self.evictions.load(Ordering::Relaxed),
+            sweeps: self.heap.sweeps(),
         }
+    }
+
+    fn reset_sweeps(&self) {
+        self.heap.reset_sweeps();
     }
 
     fn table(&self) -> TableStats {

@@ -11,20 +11,18 @@
 //!
 //! Nobody holds a lock or is in a read section when he sweeps or waits.
 
-use super::Lookup;
 use super::block::Block;
-use super::heap::{Heap, Purpose, Remedy, Victim};
+use super::central::{Central, Purpose, Victim};
+use super::expiry::Expiry;
+use super::heap::Remedy;
 use super::item::{Draft, ItemRef};
 use super::policy;
 use super::relativistic::Relativistic;
+use super::{Lookup, Marks, Sweeps};
 use relativist::raw::Entry;
-use std::sync::atomic::Ordering;
 
 /// Blocks in which something expires every second are swept for it every so many seconds.
 const EXPIRY_INTERVAL: u32 = 5;
-
-/// After so many blocks were swept for one item, large ones are no longer spared.
-const MERCY: usize = 32;
 
 /// What became of an item whose block was swept.
 #[derive(Eq, PartialEq)]
@@ -37,82 +35,116 @@ enum Fate {
     Stays,
 }
 
+/// The sweep of one block.
+struct Sweep<'e> {
+    engine: &'e Relativistic,
+    purpose: Purpose,
+    now: u32,
+    is_watched: bool,
+    counts: Sweeps,
+}
+
 impl Relativistic {
     /// Makes room for an item of `bytes`, or finds that there can't be any. Blocks: evicts a block or some, and waits for readers where
-    /// enough memory waits for them. Others may take the room before the caller does.
+    /// enough memory waits for them. The work is in proportion to `bytes`. Others may take the room before the caller does.
     pub(super) fn make_room(&self, bytes: usize) -> bool {
-        // A limit, so that a system without memory does not keep us here, nor blocks of which nothing may go.
-        for turn in 0..if self.evicts { 10_000 } else { 100 } {
-            match self.heap.shortage(bytes, self.evicts, self.table_charge()) {
-                None => return false,
-                Some(Remedy::None) => return true,
-                // Large items that were visited stay where they are, and free nothing. There may be thousands of them.
-                Some(Remedy::Sweep(victim)) => self.sweep(victim, turn < MERCY),
-                Some(Remedy::Wait(grace)) => grace.wait(),
+        let mut search = self.heap.search(bytes);
+        loop {
+            match self.heap.remedy(&mut search, self.evicts, self.table_bytes()..=self.table_charge()) {
+                Remedy::Attempt => return true,
+                Remedy::Hopeless => return false,
+                Remedy::Sweep(victim) => search.note_swept(self.sweep(victim)),
+                Remedy::Wait(grace) => grace.wait(),
+                Remedy::Retry => self.heap.wait_for_others(),
             }
         }
-        false
     }
 
     /// Evicts a block if few are free, so that nobody has to wait for readers.
     pub(super) fn evict_ahead(&self) {
         if let Some(victim) = self.heap.victim_ahead(self.evicts) {
-            self.sweep(victim, true);
+            self.sweep(victim);
         }
     }
 
-    /// Sweeps a block. Without mercy large items that were visited go, too, if the block is to be evicted.
-    fn sweep(&self, victim: Victim, has_mercy: bool) {
+    /// Sweeps a block; says whether it is empty now.
+    fn sweep(&self, victim: Victim) -> bool {
         let Victim { block, purpose } = victim;
         let now = self.begin();
+        let is_watched = self.witness.as_ref().is_some_and(|witness| witness.is_watching());
+        let counts = Sweeps { blocks: 1, ..Sweeps::default() };
+        let mut sweep = Sweep { engine: self, purpose, now, is_watched, counts };
         if purpose == Purpose::Expire {
-            block.forget_expiry();
+            block.forget();
         }
         let mut stays = false;
         // SAFETY: a victim is closed and without drafts, and ours until it is released or put back.
         for item in unsafe { block.items() } {
-            stays |= self.sweep_item(item, purpose, has_mercy, now) == Fate::Stays;
+            stays |= sweep.item(item) == Fate::Stays;
         }
+        let counts = sweep.counts;
         match purpose {
-            _ if !stays => self.heap.release(block),
+            _ if !stays => self.heap.release(block, counts),
             Purpose::Expire => {
                 block.put_off_expiry(now + EXPIRY_INTERVAL);
-                self.heap.put_back(block, false);
+                self.heap.put_back(block, false, counts);
             }
-            _ => self.heap.put_back(block, true),
+            _ => self.heap.put_back(block, true, counts),
         }
+        !stays
     }
 
-    fn sweep_item(&self, item: ItemRef<'_>, purpose: Purpose, has_mercy: bool, now: u32) -> Fate {
+    /// Frees what has expired or was flushed, and blocks in which nothing is left alive. What it misses because somebody else has it in hand,
+    /// the next call finds: blocks know what they have.
+    pub(super) fn sweep_expired(&self, now: u32) {
+        let line = self.flush.line();
+        let is_due = |block: Block| block.is_due(now, line);
+        self.heap.close_all(is_due);
+        for queue in 0..Central::QUEUES {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let (victim, after) = self.heap.next_due(queue, from, is_due);
+                next = after;
+                victim.into_iter().for_each(|victim| _ = self.sweep(victim));
+            }
+        }
+    }
+}
+
+impl Sweep<'_> {
+    fn item(&mut self, item: ItemRef<'_>) -> Fate {
+        let &mut Sweep { engine, purpose, now, .. } = self;
+        let heap = &engine.heap;
+        self.counts.crawled += u64::from(purpose == Purpose::Expire);
         if item.is_gone() {
             return Fate::Gone;
         }
-        let is_alive = self.state(item, now) == Lookup::Hit;
+        let state = engine.state(item, now);
+        let is_alive = state == Lookup::Hit;
+        if purpose == Purpose::Expire && is_alive {
+            item.note_in_block();
+            return Fate::Stays;
+        }
         let (visits, was_visited) = item.heat();
         let future = match purpose {
             _ if !is_alive => None,
-            Purpose::Evict if !has_mercy && self.heap.is_large(item.footprint()) => None,
+            Purpose::Purge => None,
             Purpose::Evict => policy::verdict(visits, was_visited),
             Purpose::Compact | Purpose::Expire => Some(visits + u8::from(was_visited && visits < policy::MOST_VISITS)),
         };
-        if purpose == Purpose::Expire && is_alive {
-            item.note_expiry();
-            return Fate::Stays;
-        }
         // Alone in its block, it moves on with that.
         if let Some(visits) = future
-            && self.heap.is_large(item.footprint())
+            && heap.is_large(item.footprint())
         {
             item.cool(visits);
             return Fate::Stays;
         }
-        let copy =
-            future.and_then(|visits| Some((Draft::copy(item, &self.heap, || self.table_charge()).ok()?, visits)));
-        if copy.is_none() && is_alive && !self.evicts {
+        let copy = future.and_then(|visits| Some((Draft::copy(item, heap, || engine.table_charge()).ok()?, visits)));
+        if copy.is_none() && is_alive && !engine.evicts {
             return Fate::Stays;
         }
         let guard = relativist_rcu::read();
-        let Entry::Occupied(entry) = self.table.entry(item.hash(), |link| link == item.link(), &guard) else {
+        let Entry::Occupied(entry) = engine.table.entry(item.hash(), |link| link == item.link(), &guard) else {
             return Fate::Gone;
         };
         let fate = match copy {
@@ -130,32 +162,34 @@ impl Relativistic {
                 Fate::Gone
             }
         };
-        if fate == Fate::Gone && is_alive {
-            // Relaxed: a statistic.
-            self.evictions.fetch_add(1, Ordering::Relaxed);
-        }
         // SAFETY: unlinked just now, within the section of `guard`.
-        unsafe { item.bury(&self.heap) };
+        unsafe { item.bury_swept(heap) };
+        drop(guard);
+        if fate == Fate::Gone {
+            self.count(item, state);
+        }
         fate
     }
 
-    /// Frees what has expired or was flushed, and blocks in which nothing is left alive.
-    pub(super) fn sweep_expired(&self, now: u32) {
-        let line = self.flush.line();
-        // Relaxed: one thread maintains the engine; two would look twice.
-        let is_flushed = self.swept_line.swap(line, Ordering::Relaxed) != line;
-        let is_due = |block: Block| is_flushed || block.has_expired(now);
-        self.heap.close_all(is_due);
-        for queue in 0..Heap::QUEUES {
-            let mut next = Some(0);
-            while let Some(from) = next {
-                let (victim, after) = self.heap.next_expired(queue, from, is_due);
-                next = after;
-                victim.into_iter().for_each(|victim| self.sweep(victim, true));
-            }
+    /// Counts an item that has gone because of this sweep, and tells who watches. Its block is still ours.
+    fn count(&mut self, item: ItemRef<'_>, state: Lookup) {
+        let Sweep { engine, purpose, now, counts, .. } = self;
+        let hit = item.hit(*now);
+        let is_unfetched = u64::from(!hit.marks.has(Marks::FETCHED));
+        if state != Lookup::Hit {
+            *if *purpose == Purpose::Expire { &mut counts.crawler_reclaimed } else { &mut counts.reclaimed } += 1;
+            counts.expired_unfetched += if state == Lookup::Expired { is_unfetched } else { 0 };
+            return;
         }
-        while let Some(victim) = self.heap.next_dead() {
-            self.sweep(victim, true);
+        counts.evictions += 1;
+        counts.evicted_unfetched += is_unfetched;
+        counts.evicted_active += u64::from(item.heat().1);
+        counts.evicted_nonzero += u64::from(hit.expiry != Expiry::NEVER);
+        counts.evicted_time = hit.idle;
+        if self.is_watched
+            && let Some(witness) = &engine.witness
+        {
+            witness.evicted(hit);
         }
     }
 }

@@ -97,6 +97,7 @@ impl<E: Engine> Executor<'_, E> {
 
     fn reset_stats(&self) {
         self.service.counters.reset();
+        self.service.engine.reset_sweeps();
         self.service.prefixes.clear();
     }
 
@@ -226,17 +227,17 @@ impl<E: Engine> Executor<'_, E> {
             curr_items: usage.items,
             total_items: totals.total_items,
             slab_global_page_pool: 0,
-            expired_unfetched: 0,
-            evicted_unfetched: 0,
+            expired_unfetched: usage.sweeps.expired_unfetched,
+            evicted_unfetched: usage.sweeps.evicted_unfetched,
         }
         if extended.lru_maintainer {
-            report.stat("evicted_active", 0);
+            report.stat("evicted_active", usage.sweeps.evicted_active);
         }
         stats! { report,
-            evictions: usage.evictions,
-            reclaimed: 0,
-            crawler_reclaimed: 0,
-            crawler_items_checked: 0,
+            evictions: usage.sweeps.evictions,
+            reclaimed: usage.sweeps.reclaimed,
+            crawler_reclaimed: usage.sweeps.crawler_reclaimed,
+            crawler_items_checked: usage.sweeps.crawled,
             lrutail_reflocked: 0,
         }
         if extended.lru_maintainer {
@@ -283,18 +284,24 @@ impl<E: Engine> Executor<'_, E> {
             stat(name, 0);
         }
         stat("mem_requested", usage.item_bytes);
+        let totals = self.service.counters.totals();
+        let sweeps = usage.sweeps;
+        for (name, value) in [
+            ("evicted", sweeps.evictions),
+            ("evicted_nonzero", sweeps.evicted_nonzero),
+            ("evicted_time", sweeps.evicted_time.into()),
+            ("outofmemory", totals.store_no_memory),
+            ("tailrepairs", 0),
+            ("reclaimed", sweeps.reclaimed),
+            ("expired_unfetched", sweeps.expired_unfetched),
+            ("evicted_unfetched", sweeps.evicted_unfetched),
+            ("evicted_active", sweeps.evicted_active),
+            ("crawler_reclaimed", sweeps.crawler_reclaimed),
+            ("crawler_items_checked", sweeps.crawled),
+        ] {
+            stat(name, value as usize);
+        }
         for name in [
-            "evicted",
-            "evicted_nonzero",
-            "evicted_time",
-            "outofmemory",
-            "tailrepairs",
-            "reclaimed",
-            "expired_unfetched",
-            "evicted_unfetched",
-            "evicted_active",
-            "crawler_reclaimed",
-            "crawler_items_checked",
             "lrutail_reflocked",
             "moves_to_cold",
             "moves_to_warm",
@@ -305,7 +312,7 @@ impl<E: Engine> Executor<'_, E> {
         ] {
             stat(name, 0);
         }
-        stat("hits_to_cold", self.service.counters.totals().get_hits as usize);
+        stat("hits_to_cold", totals.get_hits as usize);
         stat("hits_to_temp", 0);
     }
 

@@ -3,6 +3,9 @@
 //! Nobody waits for a watcher. A line goes into the watcher's buffer if there is room, and is lost otherwise; the next one that
 //! fits tells how many were. While nobody watches, a command pays for one load of a word that is hardly ever written.
 
+use super::observe::CLASS;
+use crate::engine::{Hit, Marks, Witness};
+use relativist_memcache::encode_percent;
 use std::fmt;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -124,8 +127,13 @@ impl Watch {
 
     /// Whether anybody watches anything.
     pub fn is_watched(&self) -> bool {
+        self.topics() != 0
+    }
+
+    /// What anybody watches.
+    fn topics(&self) -> u8 {
         // Relaxed: a line more or less when somebody comes is fine.
-        self.topics.load(Ordering::Relaxed) != 0
+        self.topics.load(Ordering::Relaxed)
     }
 
     /// A new watcher; none if there are too many.
@@ -149,14 +157,13 @@ impl Watch {
     }
 
     fn note_topics(&self, watchers: &[Arc<Subscription>]) {
-        // Relaxed: as in `is_watched`.
+        // Relaxed: as in `topics`.
         self.topics.store(watchers.iter().fold(0, |all, watcher| all | watcher.topics), Ordering::Relaxed);
     }
 
     /// Tells those who watch `topic`.
     pub fn tell(&self, topic: Topic, event: fmt::Arguments<'_>) {
-        // Relaxed: as in `is_watched`.
-        if self.topics.load(Ordering::Relaxed) & topic as u8 == 0 {
+        if self.topics() & topic as u8 == 0 {
             return;
         }
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -176,6 +183,24 @@ impl Watch {
     }
 }
 
+impl Witness for Watch {
+    fn is_watching(&self) -> bool {
+        self.topics() & Topic::Evictions as u8 != 0
+    }
+
+    fn evicted(&self, hit: Hit<'_>) {
+        let fetched = if hit.marks.has(Marks::FETCHED) { "yes" } else { "no" };
+        let ttl = hit.ttl().map_or(-1, i64::from);
+        let line = format_args!(
+            "type=eviction key={} fetch={fetched} ttl={ttl} la={} clsid={CLASS} size={}",
+            encode_percent(hit.key),
+            hit.idle,
+            hit.value.len()
+        );
+        self.tell(Topic::Evictions, line);
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -183,6 +208,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Expiry;
 
     #[test]
     fn a_slow_watcher_loses_lines_and_is_told() {
@@ -202,5 +228,27 @@ mod tests {
         assert!(out.starts_with(b"skipped=2\n"));
         watch.unsubscribe(&watcher);
         assert!(!watch.is_watched());
+    }
+
+    #[test]
+    fn evictions_are_told_to_those_who_watch_them() {
+        let watch = Watch::new(1000);
+        let (flags, unique, size) = (0, 1, 100);
+        let (expiry, marks) = (Expiry::from_protocol(60, 1000), Marks::FETCHED);
+        let hit = Hit { key: b"a b", flags, unique, value: b"four", expiry, idle: 7, marks, size, now: 1000 };
+        let others = watch.subscribe(Topic::Deletions as u8).unwrap();
+        assert!(!watch.is_watching());
+        let watcher = watch.subscribe(Topic::Evictions as u8).unwrap();
+        assert!(watch.is_watching());
+        watch.evicted(hit);
+        watch.evicted(Hit { key: b"other", expiry: Expiry::NEVER, marks: Marks::NONE, ..hit });
+        let mut out = Vec::new();
+        others.take(&mut out);
+        assert!(out.is_empty());
+        watcher.take(&mut out);
+        let text = String::from_utf8(out).unwrap();
+        let events: Vec<&str> = text.lines().map(|line| line.split_once(" type=").unwrap().1).collect();
+        let first = "eviction key=a%20b fetch=yes ttl=60 la=7 clsid=1 size=4";
+        assert_eq!(events, [first, "eviction key=other fetch=no ttl=-1 la=7 clsid=1 size=4"]);
     }
 }

@@ -1,0 +1,389 @@
+//! What the heap keeps under its one lock: blocks that are not open, and what all of them take.
+//!
+//! Every function takes a few steps, or logarithmically many: no system call is made and no block's memory is touched beyond its header.
+//! What takes longer, whoever holds the lock gets as a task, to do when it is free again.
+
+use super::Sweeps;
+use super::arena::{Arena, SLOT};
+use super::block::{Block, Place};
+use super::policy::{self, CLASSES};
+use relativist_rcu::GracePeriod;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::ptr::NonNull;
+use std::thread::ThreadId;
+
+/// Free ordinary blocks that are left to who moves items on.
+pub(super) const KEPT: usize = 2;
+
+/// All that is not open.
+pub(super) struct Central {
+    /// By number. Blocks of a class come one after the other.
+    queues: [BTreeMap<u64, Block>; CLASSES],
+    /// Blocks of which much is dead.
+    sparse: BTreeMap<u64, Block>,
+    /// Swept, in the order of their grace periods, and their bytes.
+    waiting: VecDeque<(GracePeriod, Block)>,
+    waiting_bytes: usize,
+    /// To be used again, by capacity, and their bytes.
+    free: BTreeMap<usize, Vec<Block>>,
+    free_bytes: usize,
+    /// The fewest free bytes since [`Central::idle`] was last asked.
+    least_free: usize,
+    /// Blocks that somebody sweeps or gives back.
+    pub(super) in_hands: usize,
+    /// Threads that wait for [`Central::in_hands`] to change.
+    pub(super) waiters: usize,
+    /// The last block's number, and the priority of the last one evicted.
+    number: u64,
+    level: u64,
+    /// Bytes of all blocks.
+    mapped: usize,
+    /// Bytes of the table, as last told.
+    table: usize,
+    /// What all of it may be.
+    limit: usize,
+    /// Who collects room, and how much: nobody else may take that.
+    claim: Option<(ThreadId, usize)>,
+    refusal: Option<Refusal>,
+    pub(super) sweeps: Sweeps,
+    /// Capacity of ordinary blocks.
+    capacity: usize,
+    /// Addresses of blocks that fill their slots, and of others.
+    whole: Arena,
+    partial: Arena,
+}
+
+/// A lack of room about which nothing could be done, without evicting: that stays so until something dies.
+struct Refusal {
+    need: usize,
+    /// Bytes of linked items then.
+    linked: usize,
+}
+
+/// A block to be swept, and for what.
+pub(super) struct Victim {
+    pub(super) block: Block,
+    pub(super) purpose: Purpose,
+}
+
+/// Why a block is swept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Purpose {
+    /// Its turn has come: what has earned it moves on, the rest goes.
+    Evict,
+    /// Its turn has come, and too much has moved on already: all goes.
+    Purge,
+    /// Much of it is dead: the rest moves on.
+    Compact,
+    /// Something may have expired: the rest stays.
+    Expire,
+}
+
+/// Where a block for items comes from.
+pub(super) enum Source {
+    /// It is there.
+    Block(Block),
+    /// It is to be created at this address.
+    Address(NonNull<u8>),
+    /// These have to be given back to the system first.
+    After(Vec<Block>),
+    /// There is no room.
+    Nowhere,
+}
+
+impl Central {
+    pub(super) fn new(capacity: usize, limit: usize) -> Central {
+        Central {
+            queues: [const { BTreeMap::new() }; CLASSES],
+            sparse: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            free: BTreeMap::new(),
+            free_bytes: 0,
+            least_free: 0,
+            in_hands: 0,
+            waiters: 0,
+            number: 0,
+            level: 0,
+            mapped: 0,
+            table: 0,
+            limit,
+            claim: None,
+            refusal: None,
+            sweeps: Sweeps::default(),
+            capacity,
+            whole: Arena::new(true),
+            partial: Arena::new(false),
+        }
+    }
+
+    pub(super) fn mapped(&self) -> usize {
+        self.mapped
+    }
+
+    pub(super) fn set_table(&mut self, bytes: usize) {
+        self.table = bytes;
+    }
+
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+        self.refusal = None;
+    }
+
+    /// Sets aside `bytes` of what is or becomes free for `thread`.
+    pub(super) fn set_claim(&mut self, claim: Option<(ThreadId, usize)>) {
+        self.claim = claim;
+    }
+
+    /// Bytes that others than the calling thread have set aside.
+    fn claimed(&self) -> usize {
+        self.claim.filter(|&(thread, _)| thread != std::thread::current().id()).map_or(0, |(_, bytes)| bytes)
+    }
+
+    /// Bytes that new items may take without anything being swept, `kept` ordinary blocks apart.
+    pub(super) fn room(&self, kept: usize) -> usize {
+        let kept = self.free_ordinary().min(kept) * self.capacity;
+        (self.limit + self.free_bytes - kept).saturating_sub(self.taken() + self.claimed())
+    }
+
+    /// Bytes swept, for which readers have to be waited.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// The grace period of what was swept first.
+    pub(super) fn next_grace(&self) -> Option<GracePeriod> {
+        self.waiting.front().map(|&(grace, _)| grace)
+    }
+
+    /// That of what was swept last.
+    pub(super) fn last_grace(&self) -> Option<GracePeriod> {
+        self.waiting.back().map(|&(grace, _)| grace)
+    }
+
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.taken() > self.limit
+    }
+
+    fn taken(&self) -> usize {
+        self.mapped + self.table
+    }
+
+    fn free_ordinary(&self) -> usize {
+        self.free.get(&self.capacity).map_or(0, Vec::len)
+    }
+
+    /// Whether less than `wanted` bytes are free, wait for readers, or can still be mapped.
+    pub(super) fn has_few(&self, wanted: usize) -> bool {
+        self.limit + self.free_bytes + self.waiting_bytes < self.taken() + wanted
+    }
+
+    /// Where a block of `capacity` comes from; `kept` ordinary blocks stay.
+    pub(super) fn source(&mut self, capacity: usize, kept: usize) -> Source {
+        // Others than whose claim it is find less room.
+        if self.claimed() > 0 && self.room(kept) < capacity {
+            return Source::Nowhere;
+        }
+        if capacity != self.capacity || self.free_ordinary() > kept {
+            // Some pages too many are better than new ones, which the system has to make.
+            let most = if capacity == self.capacity { capacity } else { capacity + capacity / 16 };
+            if let Some((&found, _)) = self.free.range(capacity..=most).next() {
+                return self.take_free(found).map_or(Source::Nowhere, Source::Block);
+            }
+        }
+        let excess = (self.taken() + capacity).saturating_sub(self.limit);
+        if excess == 0 {
+            let Some(address) = self.arena(capacity).take(capacity) else { return Source::Nowhere };
+            self.mapped += capacity;
+            return Source::Address(address);
+        }
+        let kept = if capacity == self.capacity { self.free_ordinary() } else { 0 };
+        let spare = self.free_bytes - kept * self.capacity;
+        if spare < excess { Source::Nowhere } else { Source::After(self.surplus(excess, kept)) }
+    }
+
+    /// Free blocks of `excess` bytes and more if there are so many, `kept` ordinary ones apart. They are in the caller's hands.
+    fn surplus(&mut self, excess: usize, kept: usize) -> Vec<Block> {
+        let (mut blocks, mut bytes) = (Vec::new(), 0);
+        while bytes < excess {
+            let has_some =
+                |&(&capacity, blocks): &(&usize, &Vec<Block>)| capacity != self.capacity || blocks.len() > kept;
+            // The smallest that is enough, or the largest.
+            let enough = self.free.range(excess - bytes..).find(has_some);
+            let Some((&capacity, _)) = enough.or_else(|| self.free.iter().rev().find(has_some)) else { break };
+            blocks.extend(self.take_free(capacity));
+            bytes += capacity;
+        }
+        self.in_hands += blocks.len();
+        blocks
+    }
+
+    /// What is over the limit, as far as it is free: to be given back, and in the caller's hands.
+    pub(super) fn over_limit(&mut self) -> Vec<Block> {
+        self.surplus(self.taken().saturating_sub(self.limit), 0)
+    }
+
+    /// Half of what was free all the time since the last call, but for `wanted` bytes: to be given back, and in the caller's hands.
+    pub(super) fn idle(&mut self, wanted: usize) -> Vec<Block> {
+        let idle = self.least_free.saturating_sub(wanted).div_ceil(2);
+        let blocks = self.surplus(idle, KEPT);
+        self.least_free = self.free_bytes;
+        blocks
+    }
+
+    /// These were given back to the system: their addresses and bytes.
+    pub(super) fn given_back(&mut self, runs: impl IntoIterator<Item = (NonNull<u8>, usize)>) {
+        for (start, capacity) in runs {
+            self.arena(capacity).give_back(start, capacity);
+            self.mapped -= capacity;
+            self.in_hands -= 1;
+        }
+    }
+
+    /// Blocks that fill their slots may share huge pages. Where others did, memory would be taken that is not counted.
+    fn arena(&mut self, capacity: usize) -> &mut Arena {
+        if capacity == SLOT { &mut self.whole } else { &mut self.partial }
+    }
+
+    fn take_free(&mut self, capacity: usize) -> Option<Block> {
+        let blocks = self.free.get_mut(&capacity)?;
+        let block = blocks.pop();
+        if blocks.is_empty() {
+            self.free.remove(&capacity);
+        }
+        self.free_bytes -= block.map_or(0, Block::capacity);
+        self.least_free = self.least_free.min(self.free_bytes);
+        block
+    }
+
+    /// The block is to be used again.
+    pub(super) fn put_free(&mut self, block: Block) {
+        self.free_bytes += block.capacity();
+        self.free.entry(block.capacity()).or_default().push(block);
+    }
+
+    /// A swept block waits for readers. It was in the caller's hands.
+    pub(super) fn put_waiting(&mut self, block: Block) {
+        self.in_hands -= 1;
+        self.waiting_bytes += block.capacity();
+        self.waiting.push_back((GracePeriod::start(), block));
+    }
+
+    /// Frees what waited for no more than `passed`; returns what is waited for next.
+    pub(super) fn harvest(&mut self, passed: GracePeriod) -> Option<GracePeriod> {
+        while let Some((_, block)) = self.waiting.pop_front_if(|(grace, _)| *grace <= passed) {
+            self.waiting_bytes -= block.capacity();
+            self.put_free(block);
+        }
+        self.next_grace()
+    }
+
+    /// Closes an open block.
+    pub(super) fn close(&mut self, block: Block) {
+        self.number += 1;
+        block.close(self.number, self.level);
+        self.enqueue(block);
+    }
+
+    /// A swept block in which something stays: at its old place in the queue, or as if it had just been closed.
+    pub(super) fn put_back(&mut self, block: Block, is_renewed: bool) {
+        self.in_hands -= 1;
+        if is_renewed { self.close(block) } else { self.enqueue(block) }
+    }
+
+    fn enqueue(&mut self, block: Block) {
+        if block.is_sparse() {
+            block.set_place(Place::Sparse);
+            self.sparse.insert(block.number(), block);
+        } else {
+            block.set_place(Place::Queue);
+            self.queues[block.class()].insert(block.number(), block);
+        }
+    }
+
+    /// Much of the block is dead.
+    pub(super) fn move_to_sparse(&mut self, block: Block) {
+        // Somebody may have been faster, or have it in hand: he looks before he puts it back.
+        if block.place() == Place::Queue && self.queues[block.class()].remove(&block.number()).is_some() {
+            block.set_place(Place::Sparse);
+            self.sparse.insert(block.number(), block);
+        }
+    }
+
+    /// Takes the block that should go next: one to compact, or one to evict; only the former without `evicts`, and with `is_urgent` one to
+    /// be evicted without mercy.
+    pub(super) fn victim(&mut self, evicts: bool, is_urgent: bool) -> Option<Victim> {
+        let is_urgent = is_urgent && evicts;
+        let first = |queue: &BTreeMap<u64, Block>| queue.values().copied().find(|block| !block.has_drafts());
+        let sparse = first(&self.sparse);
+        if let Some(block) = sparse
+            && !is_urgent
+        {
+            return Some(self.take(block, Purpose::Compact));
+        }
+        if !evicts {
+            return None;
+        }
+        let priority = |block: &Block| block.stamp() + policy::worth(block.class());
+        let block = self.queues.iter().filter_map(first).min_by_key(priority).or(sparse)?;
+        self.level = self.level.max(priority(&block));
+        Some(self.take(block, if is_urgent { Purpose::Purge } else { Purpose::Evict }))
+    }
+
+    /// Takes a block out of its queue, into the caller's hands.
+    fn take(&mut self, block: Block, purpose: Purpose) -> Victim {
+        let is_sparse = block.place() == Place::Sparse;
+        let queue = if is_sparse { &mut self.sparse } else { &mut self.queues[block.class()] };
+        queue.remove(&block.number());
+        block.set_place(Place::Taken);
+        self.in_hands += 1;
+        Victim { block, purpose }
+    }
+
+    /// Queues, of blocks that are sparse and that are not.
+    pub(super) const QUEUES: usize = CLASSES + 1;
+
+    /// The next block of a queue, from number `from` on, that `is_due` says yes to, to be swept for what has expired in it, and where
+    /// to go on. Looks at a limited number of them.
+    pub(super) fn next_due(
+        &mut self,
+        queue: usize,
+        from: u64,
+        is_due: impl Fn(Block) -> bool,
+    ) -> (Option<Victim>, Option<u64>) {
+        const AT_ONCE: usize = 64;
+        let queue = self.queues.get(queue).unwrap_or(&self.sparse);
+        let mut seen = queue.range(from..).take(AT_ONCE);
+        match seen.by_ref().find(|&(_, &block)| is_due(block) && !block.has_drafts()) {
+            Some((&number, &block)) => (Some(self.take(block, Purpose::Expire)), Some(number + 1)),
+            None => (None, queue.range(from..).nth(AT_ONCE).map(|(&number, _)| number)),
+        }
+    }
+
+    /// Remembers that `need` bytes can't be had without evicting.
+    pub(super) fn refuse(&mut self, need: usize, linked: usize) {
+        self.refusal = Some(Refusal { need, linked });
+    }
+
+    /// Whether nothing has changed since as many bytes, or fewer, could not be had without evicting. A quarter of a block has to die
+    /// before it pays to look again.
+    pub(super) fn is_refused(&self, need: usize, linked: usize) -> bool {
+        let unchanged = |refusal: &Refusal| need >= refusal.need && linked + self.capacity / 4 > refusal.linked;
+        self.refusal.as_ref().is_some_and(unchanged)
+    }
+
+    /// Gives up all blocks, as far as no item is left in them, with `open` ones. No one else has any.
+    pub(super) fn tear_down(&mut self, open: impl Iterator<Item = Block>) {
+        let queued = mem::take(&mut self.queues).into_iter().flat_map(BTreeMap::into_values);
+        let sparse = mem::take(&mut self.sparse).into_values();
+        let waiting = mem::take(&mut self.waiting).into_iter().map(|(_, block)| block);
+        let free = mem::take(&mut self.free).into_values().flatten();
+        for block in open.chain(queued).chain(sparse).chain(waiting).chain(free) {
+            // SAFETY: the engine is gone, so nobody looks at items but its table, which buries those it has.
+            if let Some((start, capacity)) = unsafe { block.disown() } {
+                self.arena(capacity).give_back(start, capacity);
+            }
+        }
+    }
+}

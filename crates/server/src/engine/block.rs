@@ -29,6 +29,9 @@ pub(super) const HEADER: usize = size_of::<Header>();
 /// The heap's own claim on a block, beside the bytes of its items.
 const CLAIM: usize = 1 << 62;
 
+/// The claim of an item in the making.
+const DRAFT: usize = 1 << 40;
+
 /// `first_expiry` of a block in which nothing expires.
 const NEVER: u32 = u32::MAX;
 
@@ -37,10 +40,8 @@ struct Header {
     capacity: usize,
     /// Bytes taken, this header included. Written under the stripe's lock.
     used: AtomicUsize,
-    /// Bytes of items that are not dead, and [`CLAIM`] while the heap has the block.
+    /// Bytes of items that are not dead, [`DRAFT`] for each in the making, and [`CLAIM`] while the heap has the block.
     owed: AtomicUsize,
-    /// Items in the making.
-    drafts: AtomicUsize,
     /// Place in its queue, and the level when it was closed. Written under the lock of the queues.
     number: AtomicU64,
     stamp: AtomicU64,
@@ -73,7 +74,7 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Block(NonNull<Header>);
 
-// SAFETY: all fields that change are atomic, and the items' contents are handed over by locks and by `drafts`.
+// SAFETY: all fields that change are atomic, and the items' contents are handed over by locks and by drafts.
 unsafe impl Send for Block {}
 
 impl Block {
@@ -94,7 +95,6 @@ impl Block {
                 capacity,
                 used: AtomicUsize::new(HEADER),
                 owed: AtomicUsize::new(CLAIM),
-                drafts: AtomicUsize::new(0),
                 number: AtomicU64::new(0),
                 stamp: AtomicU64::new(0),
                 first_number: AtomicU64::new(u64::MAX),
@@ -201,8 +201,7 @@ impl Block {
             return None;
         }
         header.used.store(used + size, Ordering::Relaxed);
-        header.owed.fetch_add(size, Ordering::Relaxed);
-        header.drafts.fetch_add(1, Ordering::Relaxed);
+        header.owed.fetch_add(size + DRAFT, Ordering::Relaxed);
         // SAFETY: within the capacity.
         Some(unsafe { self.0.cast::<u8>().add(used) })
     }
@@ -224,13 +223,13 @@ impl Block {
     /// An item is linked or given up.
     pub(super) fn finish_draft(self) {
         // Release: pairs with the Acquire in `has_drafts`: the item has been written, and linked.
-        self.header().drafts.fetch_sub(1, Ordering::Release);
+        self.header().owed.fetch_sub(DRAFT, Ordering::Release);
     }
 
     /// Whether items are in the making. Once false for a closed block, it stays false.
     pub(super) fn has_drafts(self) -> bool {
         // Acquire: pairs with the Release in `finish_draft`.
-        self.header().drafts.load(Ordering::Acquire) > 0
+        self.header().owed.load(Ordering::Acquire) & !CLAIM >= DRAFT
     }
 
     /// An item of `size` bytes is dead. Says whether so much of the block is that it should be [sparse](Place::Sparse), if it isn't.
@@ -274,7 +273,7 @@ impl Block {
         // Relaxed, both: they do not change once the block is closed.
         let is_cut = header.is_cut.load(Ordering::Relaxed);
         let end = if is_cut { header.capacity } else { header.used.load(Ordering::Relaxed) };
-        (end - HEADER).saturating_sub(owed & !CLAIM) >= header.capacity / 4
+        (end - HEADER).saturating_sub(owed % DRAFT) >= header.capacity / 4
     }
 
     pub(super) fn place(self) -> Place {

@@ -126,6 +126,10 @@ impl Central {
         self.table = bytes;
     }
 
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.refusal = None;

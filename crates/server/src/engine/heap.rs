@@ -22,16 +22,16 @@
 
 use super::Sweeps;
 use super::arena::SLOT;
-use super::block::{Block, HEADER, footprint};
+use super::block::{Block, HEADER};
 use super::central::{Central, KEPT, Source, Victim};
 use super::policy::{self, CLASSES};
 use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
-use relativist_rcu::{GracePeriod, wait_for_readers};
+use relativist_rcu::{GracePeriod, Guard, wait_for_readers};
 use std::mem;
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
@@ -63,8 +63,7 @@ pub(super) struct Heap {
     stripes: Box<[CachePadded<Stripe>]>,
     /// Few blocks are free or about to be: whoever comes by should evict one.
     is_low: AtomicBool,
-    limit: AtomicUsize,
-    central: Mutex<Central>,
+    central: CachePadded<Mutex<Central>>,
     /// Somebody has put back a block that he had in hand.
     returned: Condvar,
     /// Held by who has a claim.
@@ -145,22 +144,20 @@ impl Heap {
             capacity,
             stripes: (0..stripes).map(|_| CachePadded::new(stripe())).collect(),
             is_low: AtomicBool::new(false),
-            limit: AtomicUsize::new(limit),
-            central: Mutex::new(Central::new(capacity, limit)),
+            central: CachePadded::new(Mutex::new(Central::new(capacity, limit))),
             returned: Condvar::new(),
             claimant: Mutex::new(()),
         }
     }
 
     pub(super) fn limit(&self) -> usize {
-        // Relaxed, here and in `set_limit`: a number that orders nothing.
-        self.limit.load(Ordering::Relaxed)
+        self.central().limit()
     }
 
     /// Sets the limit. What is over it goes as items come.
     pub(super) fn set_limit(&self, limit: usize) {
-        self.limit.store(limit, Ordering::Relaxed);
         self.central().set_limit(limit);
+        // Relaxed: as in `victim_ahead`.
         self.is_low.store(true, Ordering::Relaxed);
     }
 
@@ -187,18 +184,19 @@ impl Heap {
     }
 
     /// Counts an item of `bytes` as linked.
-    pub(super) fn count_linked(&self, bytes: usize) {
+    pub(super) fn count_linked(&self, bytes: usize, guard: &Guard) {
         // Relaxed: a plain sum.
-        self.stripe().linked.fetch_add(bytes.cast_signed(), Ordering::Relaxed);
+        self.stripe(guard).linked.fetch_add(bytes.cast_signed(), Ordering::Relaxed);
     }
 
     /// Counts an item of `bytes` as unlinked.
-    pub(super) fn count_unlinked(&self, bytes: usize) {
-        self.count_linked(bytes.wrapping_neg());
+    pub(super) fn count_unlinked(&self, bytes: usize, guard: &Guard) {
+        self.count_linked(bytes.wrapping_neg(), guard);
     }
 
-    fn stripe(&self) -> &Stripe {
-        &self.stripes[relativist_rcu::read().thread_index() & (self.stripes.len() - 1)]
+    /// That of the guard's thread.
+    fn stripe(&self, guard: &Guard) -> &Stripe {
+        &self.stripes[guard.thread_index() & (self.stripes.len() - 1)]
     }
 
     /// The lock of all. Nobody waits under it for anything but other holders, nor calls the system. Taken after a stripe's.
@@ -206,18 +204,17 @@ impl Heap {
         CENTRAL.lock(&self.central)
     }
 
-    /// Room for an item of `bytes`, with a draft on its block. Evicts nothing and waits for nobody, so it may be called under a bucket's
+    /// Room for an item of `size` bytes, with a draft on its block. Evicts nothing and waits for nobody, so it may be called under a bucket's
     /// lock. The item is to be written before the draft is finished.
     ///
     /// Who moves items on may have the last free blocks. What the table takes is asked for when a block is needed.
     pub(super) fn allocate(
         &self,
-        bytes: usize,
+        size: usize,
         is_moving: bool,
         table: impl FnOnce() -> usize,
     ) -> Result<NonNull<u8>, OutOfMemory> {
-        let full = OutOfMemory { requested: bytes };
-        let size = footprint(bytes);
+        let full = OutOfMemory { requested: size };
         let class = policy::class(size);
         if self.is_large(size) {
             let block = self.obtain(Block::capacity_for(size), 0, table()).ok_or(full)?;
@@ -226,7 +223,7 @@ impl Heap {
             self.central().close(block);
             return place;
         }
-        let stripe = self.stripe();
+        let stripe = self.stripe(&relativist_rcu::read());
         if let Some(place) = STRIPE.lock(&stripe.open)[class].and_then(|block| block.take(size)) {
             return Ok(place);
         }
@@ -312,11 +309,10 @@ impl Heap {
     }
 
     /// Gives back room that was not used; the item there has been written, as far as its lengths.
-    pub(super) fn abandon(&self, place: NonNull<u8>, bytes: usize) {
-        let size = footprint(bytes);
+    pub(super) fn abandon(&self, place: NonNull<u8>, size: usize) {
         // SAFETY: the draft keeps the block.
         let block = unsafe { Block::of(place) };
-        let open = STRIPE.lock(&self.stripe().open);
+        let open = STRIPE.lock(&self.stripe(&relativist_rcu::read()).open);
         let is_undone = open.contains(&Some(block)) && block.untake(place, size);
         drop(open);
         // SAFETY: the draft keeps the block; the item was never alive for others.
@@ -344,8 +340,12 @@ impl Heap {
         let mut central = self.central();
         let excess = central.over_limit();
         let is_useless = !evicts && central.is_refused(self.capacity, self.linked());
-        let victim = (!is_useless && central.has_few(self.wanted())).then(|| central.victim(evicts, false)).flatten();
-        self.note_low(&central);
+        let victim =
+            (!is_useless && central.has_few(self.wanted(&central))).then(|| central.victim(evicts, false)).flatten();
+        if evicts && central.is_over_limit() {
+            // Relaxed: as in `victim_ahead`.
+            self.is_low.store(true, Ordering::Relaxed);
+        }
         drop(central);
         if !excess.is_empty() {
             self.give_back(excess);
@@ -354,15 +354,15 @@ impl Heap {
     }
 
     fn note_low(&self, central: &Central) {
-        if central.is_over_limit() || central.has_few(self.wanted()) {
+        if central.is_over_limit() || central.has_few(self.wanted(central)) {
             // Relaxed: as in `victim_ahead`.
             self.is_low.store(true, Ordering::Relaxed);
         }
     }
 
     /// Bytes that might be needed soon.
-    fn wanted(&self) -> usize {
-        (KEPT + self.stripes.len()).min(1 + self.limit() / self.capacity / 16) * self.capacity
+    fn wanted(&self, central: &Central) -> usize {
+        (KEPT + self.stripes.len()).min(1 + central.limit() / self.capacity / 16) * self.capacity
     }
 
     /// Gives back to the system half of what nobody has used since the last call. Waits for readers.
@@ -370,24 +370,26 @@ impl Heap {
         let last = self.central().last_grace();
         last.into_iter().for_each(|grace| grace.wait());
         self.harvest();
-        let idle = self.central().idle(self.wanted());
+        let mut central = self.central();
+        let wanted = self.wanted(&central);
+        let idle = central.idle(wanted);
+        drop(central);
         if !idle.is_empty() {
             self.give_back(idle);
         }
     }
 
-    /// Begins to make room for an item of `bytes`.
-    pub(super) fn search(&self, bytes: usize) -> Search {
-        let size = footprint(bytes);
+    /// Begins to make room for an item of `size` bytes.
+    pub(super) fn search(&self, size: usize) -> Search {
         let is_large = self.is_large(size);
         let need = if is_large { Block::capacity_for(size) } else { self.capacity };
         Search { need, is_large, turns: 0, swept: 0, is_stuck: false, has_closed_all: false }
     }
 
-    /// Sets room for an item of `bytes` aside for the calling thread. Waits for others that have a claim.
-    pub(super) fn claim(&self, bytes: usize) -> Claim<'_> {
+    /// Sets room for an item of `size` bytes aside for the calling thread. Waits for others that have a claim.
+    pub(super) fn claim(&self, size: usize) -> Claim<'_> {
         let turn = lock(&self.claimant);
-        self.central().set_claim(Some((thread::current().id(), self.search(bytes).need)));
+        self.central().set_claim(Some((thread::current().id(), self.search(size).need)));
         Claim { heap: self, _turn: turn }
     }
 
@@ -395,13 +397,13 @@ impl Heap {
     /// resized.
     pub(super) fn remedy(&self, search: &mut Search, evicts: bool, table: RangeInclusive<usize>) -> Remedy {
         let (need, table, resized) = (search.need, *table.start(), *table.end());
-        // A table from which much is evicted shrinks.
-        if need + if evicts { table } else { resized } > self.limit() {
-            return Remedy::Hopeless;
-        }
         self.harvest();
         let mut central = self.central();
         central.set_table(resized);
+        // A table from which much is evicted shrinks.
+        if need + if evicts { table } else { resized } > central.limit() {
+            return Remedy::Hopeless;
+        }
         // An ordinary block has to be there beside those that are kept. They may be given back for a large one.
         let room = central.room(if search.is_large { 0 } else { KEPT });
         search.turns += 1;

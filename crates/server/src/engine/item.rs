@@ -25,6 +25,7 @@ use super::heap::{Heap, OutOfMemory};
 use super::policy::MOST_VISITS;
 use super::{Hit, New, Value};
 use relativist::raw::{Hash, Link};
+use relativist_rcu::Guard;
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ops::{BitAnd, BitOr};
@@ -182,41 +183,44 @@ impl<'a> ItemRef<'a> {
         self.header().state.load(Ordering::Relaxed)
     }
 
-    fn options(self) -> Options {
-        Options::of(self.state(), self.marks())
+    /// Where its parts are.
+    #[inline]
+    fn layout(self) -> Layout {
+        let options = Options::of(self.state(), self.marks());
+        let low = usize::from(self.header().value_len);
+        // SAFETY: the first option.
+        let high = if options.is_long { unsafe { self.bytes(0, size_of::<u16>()) } } else { &[0, 0] };
+        let high = usize::from(u16::from_ne_bytes(high.try_into().expect("two bytes were taken")));
+        Layout { options, key_len: self.header().key_len.into(), value_len: low | high << u16::BITS }
     }
 
     pub(super) fn hash(self) -> Hash {
         self.header().link.hash()
     }
 
+    #[inline]
     pub(super) fn key(self) -> &'a [u8] {
+        // Not by way of the layout: lookups ask for nothing else.
+        let start = Options::of(self.state(), Marks::NONE).size();
         // SAFETY: the key follows the options.
-        unsafe { self.bytes(self.options().size(), self.header().key_len.into()) }
+        unsafe { self.bytes(start, self.header().key_len.into()) }
     }
 
     pub(super) fn value(self) -> &'a [u8] {
+        self.value_in(self.layout())
+    }
+
+    fn value_in(self, layout: Layout) -> &'a [u8] {
         // SAFETY: the value follows the key.
-        unsafe { self.bytes(self.options().size() + usize::from(self.header().key_len), self.value_len()) }
+        unsafe { self.bytes(layout.options.size() + layout.key_len, layout.value_len) }
     }
 
-    fn value_len(self) -> usize {
-        let low = usize::from(self.header().value_len);
-        if !self.options().is_long {
-            return low;
-        }
-        // SAFETY: the first option.
-        let high = unsafe { self.bytes(0, size_of::<u16>()) };
-        low | usize::from(u16::from_ne_bytes(high.try_into().expect("two bytes were taken"))) << u16::BITS
-    }
-
-    fn flags(self) -> u32 {
-        let options = self.options();
-        if !options.has_flags {
+    fn flags_in(self, layout: Layout) -> u32 {
+        if !layout.options.has_flags {
             return 0;
         }
         // SAFETY: the last option.
-        let flags = unsafe { self.bytes(options.size() - size_of::<u32>(), size_of::<u32>()) };
+        let flags = unsafe { self.bytes(layout.options.size() - size_of::<u32>(), size_of::<u32>()) };
         u32::from_ne_bytes(flags.try_into().expect("four bytes were taken"))
     }
 
@@ -239,18 +243,13 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    fn given_unique(self) -> Option<u64> {
-        let options = self.options();
-        let start = options.size() + usize::from(self.header().key_len) + self.value_len();
-        options.has_unique.then(|| {
+    fn given_unique_in(self, layout: Layout) -> Option<u64> {
+        layout.options.has_unique.then(|| {
+            let start = layout.options.size() + layout.key_len + layout.value_len;
             // SAFETY: the options say that the item has these bytes behind the value.
             let bytes = unsafe { self.bytes(start, GIVEN_UNIQUE) };
             u64::from_ne_bytes(bytes.try_into().expect("so many were taken"))
         })
-    }
-
-    fn unique(self) -> u64 {
-        self.given_unique().unwrap_or_else(|| self.number())
     }
 
     pub(super) fn expiry(self) -> Expiry {
@@ -304,10 +303,10 @@ impl<'a> ItemRef<'a> {
     /// Counts it as dead, after it was unlinked.
     ///
     /// # Safety
-    /// The caller has unlinked it, in the read section that still lasts.
-    pub(super) unsafe fn bury(self, heap: &Heap) {
+    /// The caller has unlinked it, in the section of `guard`.
+    pub(super) unsafe fn bury(self, heap: &Heap, guard: &Guard) {
         // SAFETY: the caller's promise.
-        if unsafe { self.die(heap) } {
+        if unsafe { self.die(heap, guard) } {
             heap.note_sparse(self.block());
         }
     }
@@ -316,19 +315,20 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Safety
     /// As for [`bury`](Self::bury).
-    pub(super) unsafe fn bury_swept(self, heap: &Heap) {
+    pub(super) unsafe fn bury_swept(self, heap: &Heap, guard: &Guard) {
         // SAFETY: the caller's promise.
-        unsafe { self.die(heap) };
+        unsafe { self.die(heap, guard) };
     }
 
     /// # Safety
     /// As for [`bury`](Self::bury).
-    unsafe fn die(self, heap: &Heap) -> bool {
+    unsafe fn die(self, heap: &Heap, guard: &Guard) -> bool {
+        let size = self.footprint();
         // Release: pairs with the Acquire in `is_gone`.
         self.header().state.fetch_or(GONE, Ordering::Release);
-        heap.count_unlinked(self.footprint());
+        heap.count_unlinked(size, guard);
         // SAFETY: alive until now.
-        unsafe { self.block().bury(self.footprint()) }
+        unsafe { self.block().bury(size) }
     }
 
     /// Notes an access at `now`, if the one noted is old or was the store. Writes nothing otherwise.
@@ -351,31 +351,34 @@ impl<'a> ItemRef<'a> {
     }
 
     /// What clients see of it at `now`.
+    #[inline]
     pub(super) fn hit(self, now: u32) -> Hit<'a> {
+        let layout = self.layout();
         Hit {
             key: self.key(),
-            flags: self.flags(),
-            unique: self.unique(),
-            value: self.value(),
+            flags: self.flags_in(layout),
+            unique: self.given_unique_in(layout).unwrap_or_else(|| self.number()),
+            value: self.value_in(layout),
             expiry: self.expiry(),
             idle: self.idle(now).into(),
             marks: self.marks(),
-            size: self.footprint(),
+            size: block::footprint(layout.size()),
             now,
         }
     }
 
     /// The recipe of a copy.
     fn recipe(self) -> Recipe<'a> {
+        let layout = self.layout();
         Recipe {
             hash: self.hash(),
             key: self.key(),
             key_len: self.header().key_len,
-            flags: self.flags(),
+            flags: self.flags_in(layout),
             expiry: self.expiry(),
-            value: [self.value(), b""],
-            value_len: self.value_len() as u32,
-            unique: self.given_unique(),
+            value: [self.value_in(layout), b""],
+            value_len: layout.value_len as u32,
+            unique: self.given_unique_in(layout),
             marks: self.marks(),
             // Relaxed: as in `note_access_always`.
             now: self.header().accessed.load(Ordering::Relaxed).into(),
@@ -384,7 +387,23 @@ impl<'a> ItemRef<'a> {
 
     /// Bytes that it occupies in its block.
     pub(super) fn footprint(self) -> usize {
-        block::footprint(size_for(self.options(), self.header().key_len.into(), self.value_len()))
+        block::footprint(self.layout().size())
+    }
+}
+
+/// What an item consists of.
+#[derive(Clone, Copy)]
+struct Layout {
+    options: Options,
+    key_len: usize,
+    value_len: usize,
+}
+
+impl Layout {
+    /// Bytes of all of it.
+    fn size(&self) -> usize {
+        let unique = if self.options.has_unique { GIVEN_UNIQUE } else { 0 };
+        ITEM_OVERHEAD + self.options.size() + self.key_len + self.value_len + unique
     }
 }
 
@@ -455,31 +474,29 @@ impl<'a> Recipe<'a> {
                 [text.as_bytes(), b""]
             }
         };
+        let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes");
+        let value_len = u32::try_from(value[0].len() + value[1].len()).expect("values are below 4 GiB");
         let &New { flags, expiry, unique, marks, .. } = new;
-        Recipe::sized(Recipe { hash, key, key_len: 0, flags, expiry, value, value_len: 0, unique, marks, now })
+        Recipe { hash, key, key_len, flags, expiry, value, value_len, unique, marks, now }
     }
 
-    /// Fills in the lengths.
-    fn sized(self) -> Recipe<'a> {
-        let key_len = u8::try_from(self.key.len()).expect("keys are at most 250 bytes");
-        let value_len = u32::try_from(self.value[0].len() + self.value[1].len()).expect("values are below 4 GiB");
-        Recipe { key_len, value_len, ..self }
-    }
-
-    fn options(&self) -> Options {
-        let has_unique = self.unique.is_some();
-        Options { is_long: self.value_len > u16::MAX.into(), has_flags: self.flags != 0, has_unique }
+    fn layout(&self) -> Layout {
+        let (is_long, has_flags) = (self.value_len > u16::MAX.into(), self.flags != 0);
+        let options = Options { is_long, has_flags, has_unique: self.unique.is_some() };
+        Layout { options, key_len: self.key_len.into(), value_len: self.value_len as usize }
     }
 
     /// Bytes of the item.
     fn size(&self) -> usize {
-        size_for(self.options(), self.key.len(), self.value_len as usize)
+        self.layout().size()
     }
 }
 
 /// An item that is not in the table: owned here, given back on drop.
 pub(super) struct Draft<'h> {
     item: ItemRef<'h>,
+    /// What it occupies.
+    size: usize,
     heap: &'h Heap,
 }
 
@@ -508,7 +525,8 @@ impl<'h> Draft<'h> {
         is_moving: bool,
         table: impl FnOnce() -> usize,
     ) -> Result<Draft<'h>, OutOfMemory> {
-        let place = heap.allocate(recipe.size(), is_moving, table)?;
+        let size = block::footprint(recipe.size());
+        let place = heap.allocate(size, is_moving, table)?;
         // From here to the end nothing panics: a block with an item that was begun and not written could never be swept.
         // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the draft is there.
         let item: ItemRef<'_> = unsafe {
@@ -516,7 +534,7 @@ impl<'h> Draft<'h> {
             ItemRef::at(place)
         };
         item.block().note_expiry(recipe.expiry);
-        Ok(Draft { item, heap })
+        Ok(Draft { item, size, heap })
     }
 
     /// Takes over from `item`, of which this is a copy, what may have changed since, and gives it `visits`. The bucket lock is held.
@@ -529,15 +547,15 @@ impl<'h> Draft<'h> {
     }
 
     /// Gives the item its number and hands it to `link`, which puts it into the table.
-    pub(super) fn link(self, number: u64, link: impl FnOnce(NonNull<Link>)) -> NonNull<Link> {
-        let Draft { item, heap } = self;
+    pub(super) fn link(self, number: u64, guard: &Guard, link: impl FnOnce(NonNull<Link>)) -> NonNull<Link> {
+        let Draft { item, size, heap } = self;
         std::mem::forget(self);
-        item.block().note_number(number);
+        let block = item.block();
+        block.note_number(number);
         // SAFETY: the draft owned the item, so nobody else refers to it.
         unsafe { (*item.item.as_ptr()).number = [number as u16, (number >> 16) as u16, (number >> 32) as u16] };
-        heap.count_linked(item.footprint());
+        heap.count_linked(size, guard);
         // The block may not be swept before the item can be found in the table.
-        let block = item.block();
         link(item.link());
         block.finish_draft();
         item.link()
@@ -546,7 +564,7 @@ impl<'h> Draft<'h> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        self.heap.abandon(self.item.address(), self.item.footprint());
+        self.heap.abandon(self.item.address(), self.size);
     }
 }
 
@@ -564,7 +582,7 @@ pub(super) unsafe fn dispose(link: NonNull<Link>) {
 /// # Safety
 /// `place` is memory of the recipe's size, aligned for items, to which nobody else refers.
 unsafe fn write(place: NonNull<u8>, recipe: &Recipe<'_>) {
-    let (options, length) = (recipe.options(), recipe.value_len);
+    let (options, length) = (recipe.layout().options, recipe.value_len);
     let given = recipe.unique.map(u64::to_ne_bytes);
     let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
     let marks = if given.is_empty() { recipe.marks } else { recipe.marks | Marks::GIVEN_UNIQUE };
@@ -594,13 +612,13 @@ unsafe fn write(place: NonNull<u8>, recipe: &Recipe<'_>) {
     if options.has_flags {
         append(&recipe.flags.to_ne_bytes());
     }
-    for piece in [recipe.key, recipe.value[0], recipe.value[1], given] {
-        append(piece);
+    append(recipe.key);
+    append(recipe.value[0]);
+    for rare in [recipe.value[1], given] {
+        if !rare.is_empty() {
+            append(rare);
+        }
     }
-}
-
-fn size_for(options: Options, key: usize, value: usize) -> usize {
-    ITEM_OVERHEAD + options.size() + key + value + if options.has_unique { GIVEN_UNIQUE } else { 0 }
 }
 
 #[cfg(test)]
@@ -609,7 +627,8 @@ mod tests {
 
     fn recipe<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> Recipe<'a> {
         let (hash, expiry, unique, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
-        Recipe { hash, key, key_len: 0, flags: 7, expiry, value, value_len: 0, unique, marks, now: 100 }.sized()
+        let (key_len, value_len) = (key.len() as u8, value.concat().len() as u32);
+        Recipe { hash, key, key_len, flags: 7, expiry, value, value_len, unique, marks, now: 100 }
     }
 
     fn draft<'h>(recipe: &Recipe<'_>, heap: &'h Heap) -> Draft<'h> {
@@ -629,9 +648,9 @@ mod tests {
         {
             let draft = draft(&Recipe { flags, ..recipe(&[b'k'; MAX_KEY], value) }, &heap);
             let item = draft.item;
-            draft.link((1 << 48) - 2, |_| ());
+            draft.link((1 << 48) - 2, &relativist_rcu::read(), |_| ());
             assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
-            assert_eq!((item.hit(100).flags, item.unique()), (flags, (1 << 48) - 2));
+            assert_eq!((item.hit(100).flags, item.hit(100).unique), (flags, (1 << 48) - 2));
             assert_eq!(item.footprint(), (33 + options + 250 + value.concat().len()).next_multiple_of(8));
         }
     }
@@ -650,10 +669,10 @@ mod tests {
         let heap = Heap::new(1 << 20);
         let draft = draft(&Recipe { unique: Some(u64::MAX - 1), ..recipe(b"key", [b"value", b""]) }, &heap);
         let item = draft.item;
-        draft.link(42, |_| ());
-        assert_eq!((item.unique(), item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
+        draft.link(42, &relativist_rcu::read(), |_| ());
+        assert_eq!((item.hit(100).unique, item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
         assert_eq!(item.footprint(), heap.linked());
-        assert_eq!(Draft::copy(item, &heap, || 0).unwrap().item.unique(), u64::MAX - 1);
+        assert_eq!(Draft::copy(item, &heap, || 0).unwrap().item.hit(100).unique, u64::MAX - 1);
     }
 
     #[test]

@@ -140,6 +140,7 @@ impl Relativistic {
     /// bucket is locked while `decide` runs. A dead item is unlinked on the way.
     fn change<'e, 'g, R>(
         &'e self,
+        hash: Hash,
         key: &[u8],
         guard: &'g Guard,
         decide: impl FnOnce(Option<ItemRef<'g>>, Lookup, u32) -> (Step<'e>, R),
@@ -150,13 +151,13 @@ impl Relativistic {
             // allocated until it ends.
             unsafe { ItemRef::<'g>::of_link(link) }
         };
-        match self.table.entry(self.hash(key), has_key(key), guard) {
+        match self.table.entry(hash, has_key(key), guard) {
             Entry::Vacant(entry) => {
                 let (step, result) = decide(None, Lookup::Miss, now);
                 let Step::Put(draft) = step else { return (result, None, now) };
                 // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period
                 // passed, see `Heap::release`.
-                let link = draft.link(self.next_number(), |link| unsafe { entry.insert(link) });
+                let link = draft.link(self.next_number(), guard, |link| unsafe { entry.insert(link) });
                 (result, Some(item_of(link)), now)
             }
             Entry::Occupied(entry) => {
@@ -171,7 +172,7 @@ impl Relativistic {
                         None
                     }
                     Step::Put(draft) => {
-                        let link = draft.link(self.next_number(), |link| {
+                        let link = draft.link(self.next_number(), guard, |link| {
                             // SAFETY: as for `insert` above.
                             unsafe { entry.replace(link) };
                         });
@@ -179,7 +180,7 @@ impl Relativistic {
                     }
                 };
                 // SAFETY: unlinked just now, within the section of `guard`.
-                unsafe { item.bury(&self.heap) };
+                unsafe { item.bury(&self.heap, guard) };
                 (result, left, now)
             }
         }
@@ -192,15 +193,16 @@ impl Relativistic {
     }
 
     /// An item for `new` under `key`, in the place of one with the value `present`.
-    fn draft(&self, key: &[u8], new: &New<'_>, present: &[u8], now: u32) -> Result<Draft<'_>, OutOfMemory> {
+    fn draft(&self, hash: Hash, key: &[u8], new: &New<'_>, present: &[u8], now: u32) -> Result<Draft<'_>, OutOfMemory> {
         let mut text = String::new();
-        let recipe = Recipe::new(self.hash(key), key, new, present, &mut text, now);
+        let recipe = Recipe::new(hash, key, new, present, &mut text, now);
         Draft::new(&recipe, &self.heap, || self.table_charge())
     }
 
     /// Executes `change` on `item` as far as it concerns that alone. The bucket is locked.
     fn step(
         &self,
+        hash: Hash,
         key: &[u8],
         change: Change<'_>,
         item: Option<ItemRef<'_>>,
@@ -209,7 +211,7 @@ impl Relativistic {
         match change {
             Change::Keep => Ok(Step::Keep),
             Change::Remove => Ok(Step::Remove),
-            Change::Put(new) => Ok(Step::Put(self.draft(key, &new, item.map_or(b"", ItemRef::value), now)?)),
+            Change::Put(new) => Ok(Step::Put(self.draft(hash, key, &new, item.map_or(b"", ItemRef::value), now)?)),
             Change::Mark { expiry, add, is_access } => {
                 if let Some(item) = item {
                     expiry.into_iter().for_each(|expiry| item.set_expiry(expiry));
@@ -229,7 +231,8 @@ impl Relativistic {
     fn look(&self, key: &[u8], visit: impl FnOnce(ItemRef<'_>, u32)) -> Lookup {
         let now = self.begin();
         let guard = relativist_rcu::read();
-        let Some(link) = self.table.find(self.hash(key), has_key(key), &guard) else {
+        let hash = self.hash(key);
+        let Some(link) = self.table.find(hash, has_key(key), &guard) else {
             return Lookup::Miss;
         };
         // SAFETY: a link of an item, found inside the read section, which outlives `item`.
@@ -239,7 +242,7 @@ impl Relativistic {
             visit(item, now);
         } else {
             drop(guard);
-            self.remove_dead(key);
+            self.remove_dead(hash, key);
         }
         state
     }
@@ -267,8 +270,8 @@ impl Relativistic {
 
     /// Unlinks the item under `key` if it is dead.
     #[cold]
-    fn remove_dead(&self, key: &[u8]) {
-        self.change(key, &relativist_rcu::read(), |_, _, _| (Step::Keep, ()));
+    fn remove_dead(&self, hash: Hash, key: &[u8]) {
+        self.change(hash, key, &relativist_rcu::read(), |_, _, _| (Step::Keep, ()));
     }
 
     pub(super) fn table_bytes(&self) -> usize {
@@ -308,9 +311,10 @@ impl Engine for Relativistic {
         permit: impl FnOnce(Present<'_>) -> (bool, R),
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
-        let draft = self.with_room(|| self.draft(key, new, b"", self.clock.now()))?;
+        let hash = self.hash(key);
+        let draft = self.with_room(|| self.draft(hash, key, new, b"", self.clock.now()))?;
         let guard = relativist_rcu::read();
-        let ((is_stored, result), item, now) = self.change(key, &guard, |item, lookup, now| {
+        let ((is_stored, result), item, now) = self.change(hash, key, &guard, |item, lookup, now| {
             let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
             (if is_permitted { Step::Put(draft) } else { Step::Keep }, (is_permitted, result))
         });
@@ -328,13 +332,13 @@ impl Engine for Relativistic {
     ) -> Result<R, OutOfMemory> {
         // The lock is gone when an item is shown, but not the read section: its value can be copied at leisure. Waiting for
         // room, though, must happen outside.
-        let mut show = Some(show);
+        let (hash, mut show) = (self.hash(key), Some(show));
         self.with_room(|| {
             let guard = relativist_rcu::read();
-            let (outcome, item, now) = self.change(key, &guard, |item, lookup, now| {
+            let (outcome, item, now) = self.change(hash, key, &guard, |item, lookup, now| {
                 let hit = item.map(|item| item.hit(now));
                 let (change, result) = decide(Present { item: hit, lookup, now });
-                match self.step(key, change, item, now) {
+                match self.step(hash, key, change, item, now) {
                     Ok(step) => (step, Ok(result)),
                     Err(full) => (Step::Keep, Err(full)),
                 }

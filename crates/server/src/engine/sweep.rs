@@ -150,7 +150,7 @@ impl Sweep<'_> {
         let fate = match copy {
             Some((copy, visits)) => {
                 copy.take_over(item, visits);
-                copy.link(item.number(), |link| {
+                copy.link(item.number(), &guard, |link| {
                     // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period passed,
                     // see `Heap::release`.
                     unsafe { entry.replace(link) };
@@ -163,7 +163,7 @@ impl Sweep<'_> {
             }
         };
         // SAFETY: unlinked just now, within the section of `guard`.
-        unsafe { item.bury_swept(heap) };
+        unsafe { item.bury_swept(heap, &guard) };
         drop(guard);
         if fate == Fate::Gone {
             self.count(item, state);

@@ -464,6 +464,6 @@ pub trait Witness: Send + Sync {
     /// Whether he does, now. Asked once per block.
     fn is_watching(&self) -> bool;
 
-    /// An item had to make room. Called without locks of the engine, by a thread that has better things to do.
+    /// An item had to make room. Called by a thread that has better things to do; must not call the engine.
     fn evicted(&self, hit: Hit<'_>);
 }

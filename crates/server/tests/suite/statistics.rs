@@ -72,6 +72,29 @@ fn commands_move_the_counters() {
 }
 
 #[test]
+fn evictions_are_counted_and_watched() {
+    let server = Running::start("-t 1 -m 8");
+    let (mut client, mut watcher) = (server.connect(), server.connect());
+    watcher.ask("watch evictions\r\n", "OK\r\n");
+    let value = "v".repeat(100_000);
+    for index in 0..200 {
+        client.send(format!("set key{index} 0 1000 {}\r\n{value}\r\n", value.len()));
+        client.expect("STORED\r\n");
+    }
+    let line = String::from_utf8(watcher.read_until(b" size=100000\n")).unwrap();
+    let (_, event) = line.split_once(" type=").unwrap();
+    assert!(event.starts_with("eviction key=key") && event.contains(" fetch=no ttl="), "{line}");
+    let evictions = number(&mut client, "", "evictions");
+    assert!((100..200).contains(&evictions), "{evictions}");
+    for (group, name) in [("", "evicted_unfetched"), ("items", "items:1:evicted"), ("items", "items:1:evicted_nonzero")]
+    {
+        assert_eq!(number(&mut client, group, name), evictions, "{name}");
+    }
+    client.ask("stats reset\r\n", "RESET\r\n");
+    assert_eq!(number(&mut client, "", "evictions"), 0);
+}
+
+#[test]
 fn the_table_is_seen_growing_and_shrinking() {
     const ITEMS: usize = 20_000;
     let server = Running::start("-t 1");

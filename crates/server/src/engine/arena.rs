@@ -159,6 +159,7 @@ fn reserve(length: usize) -> Option<NonNull<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::mman::mlock;
 
     #[test]
     fn runs_are_disjoint_aligned_and_joined_again() {
@@ -188,6 +189,22 @@ mod tests {
         let again = arena.take(sizes.iter().sum()).unwrap();
         // SAFETY: the run is ours.
         assert_eq!(unsafe { again.read() }, 0, "what was discarded is zero");
+    }
+
+    /// As with `-k`, where all is locked.
+    #[test]
+    fn locked_memory_is_discarded_too() {
+        let mut arena = Arena::new(false);
+        let start = arena.take(SLOT).unwrap();
+        // SAFETY: the run is ours.
+        unsafe {
+            start.write(7);
+            mlock(start.cast(), SLOT).unwrap();
+            discard(start, SLOT);
+            assert_eq!(start.read(), 0);
+            start.write(8);
+            assert_eq!(start.read(), 8);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! **Who may do what.** While a block is open, one thread at a time puts items in, holding its stripe's lock. Whoever makes an
 //! item there holds the block by a *draft*, until the item is linked or given up. A closed block without drafts has all its items
 //! written, and gets no more; who takes it out of its queue may walk over them. `owed` counts the bytes of items that are not dead yet,
-//! and the heap's own claim. It frees the block of the last item where the heap is gone before the table, which happens when a
+//! their drafts, and the heap's own claim. It frees the block of the last item where the heap is gone before the table, which happens when a
 //! resize outlives the engine.
 
 use super::arena::{self, SLOT};

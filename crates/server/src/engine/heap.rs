@@ -38,6 +38,7 @@ use std::time::Duration;
 
 static CENTRAL: Site = Site::new("heap_central");
 static STRIPE: Site = Site::new("heap_stripe");
+static CLAIM: Site = Site::new("heap_claim");
 
 /// The smallest blocks, those of tiny heaps. Their beginnings lie as far apart as those of larger ones.
 const SMALLEST_BLOCK: usize = 1 << 12;
@@ -388,7 +389,7 @@ impl Heap {
 
     /// Sets room for an item of `size` bytes aside for the calling thread. Waits for others that have a claim.
     pub(super) fn claim(&self, size: usize) -> Claim<'_> {
-        let turn = lock(&self.claimant);
+        let turn = CLAIM.lock(&self.claimant);
         self.central().set_claim(Some((thread::current().id(), self.search(size).need)));
         Claim { heap: self, _turn: turn }
     }

@@ -9,7 +9,7 @@
 /// assert_eq!(stats.entries, 100);
 /// assert_eq!(stats.chain_lengths.iter().sum::<usize>(), stats.buckets);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// The number of buckets.
@@ -30,23 +30,12 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn new(buckets: usize) -> Self {
-        Self {
-            buckets,
-            entries: 0,
-            chain_lengths: Vec::new(),
-            longest_chain: 0,
-            grows: 0,
-            shrinks: 0,
-            grace_periods: 0,
-        }
-    }
-
     pub(crate) fn count_chain(&mut self, length: usize) {
         if length >= self.chain_lengths.len() {
             self.chain_lengths.resize(length + 1, 0);
         }
         self.chain_lengths[length] += 1;
+        self.buckets += 1;
         self.entries += length;
         self.longest_chain = self.longest_chain.max(length);
     }
@@ -58,7 +47,7 @@ mod tests {
 
     #[test]
     fn counts_buckets_by_the_length_of_their_chain() {
-        let mut stats = Stats::new(4);
+        let mut stats = Stats::default();
         [0, 3, 0, 1].into_iter().for_each(|length| stats.count_chain(length));
         assert_eq!(stats.chain_lengths, [2, 1, 0, 1]);
         assert_eq!((stats.buckets, stats.entries, stats.longest_chain), (4, 4, 3));

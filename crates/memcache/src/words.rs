@@ -76,6 +76,15 @@ impl<'b> Keys<'b> {
         };
         if are_valid { Ok(keys) } else { Err(RequestError::BadFormat) }
     }
+
+    /// The key, if there is one only.
+    #[inline]
+    #[must_use]
+    pub fn only(&self) -> Option<&'b [u8]> {
+        let mut keys = self.clone();
+        let key = keys.next();
+        key.filter(|_| keys.rest.is_empty())
+    }
 }
 
 impl<'b> Iterator for Keys<'b> {

@@ -7,6 +7,9 @@ complete -c relativistd -s u -l user -d 'User to become when started as root' -r
 complete -c relativistd -s m -l memory-limit -d 'Memory for items and table, in MiB' -r
 complete -c relativistd -l engine -d 'Who stores the items' -r -f -a "relativistic\t'Lookups take no lock'
 global-lock\t'One mutex around all of it, for comparison'"
+complete -c relativistd -l io -d 'How to do input and output' -r -f -a "auto\t'io_uring where the kernel has and allows it, epoll otherwise'
+uring\t'io_uring (Linux 6.1); containers often forbid it'
+epoll\t'epoll'"
 complete -c relativistd -s c -l conn-limit -d 'Connections at a time' -r
 complete -c relativistd -l config -d 'File with more options in TOML: the long names are its keys. The command line wins' -r -F
 complete -c relativistd -l log-format -d 'Form of the messages on stderr' -r -f -a "text\t'A line of text'

@@ -38,6 +38,9 @@ pub use relativistic::Relativistic;
 
 use std::ops::AddAssign;
 
+/// Keys that [`Engine::get_many`] looks up at a time.
+pub const MOST_AT_ONCE: usize = relativist::raw::Table::BATCH;
+
 /// What a server needs of its storage.
 ///
 /// Keys are 1 to [`MAX_KEY`] bytes. `exptime` is as in the classic protocol: 0 never, up to 30 days relative, above that a
@@ -48,6 +51,10 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Looks up `key` and shows the item to `visit` if there is one, as it was before. The item then counts as fetched.
     fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup;
+
+    /// Looks up several keys as [`get`](Engine::get) does, one after the other, and shows each item, or why there is none, to `visit`,
+    /// with the key's index. Ends when `visit` says no, or when [`MOST_AT_ONCE`] were looked up, and returns how many that were.
+    fn get_many(&self, keys: &[&[u8]], visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize;
 
     /// Looks up `key` and shows the item to `visit` if there is one; leaves no trace.
     fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup;
@@ -105,8 +112,18 @@ pub trait Engine: Send + Sync + 'static {
     /// Lets [`Usage::sweeps`] start from zero.
     fn reset_sweeps(&self);
 
+    /// A look at some buckets of the table: adds them to `stats`, and returns where to go on; none when that was all. Begins at 0.
+    fn survey(&self, stats: &mut TableStats, cursor: u64) -> Option<u64>;
+
     /// A look at every bucket; takes time in proportion to the table.
-    fn table(&self) -> TableStats;
+    fn table(&self) -> TableStats {
+        let mut stats = TableStats::default();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            cursor = self.survey(&mut stats, from);
+        }
+        stats
+    }
 
     /// Stores `content` under `key` as `mode` says.
     fn store(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {

@@ -5,8 +5,8 @@
 //! [`Session`].
 //!
 //! One command can ask for more output than a connection should hold (`get` with thousands of keys of large values, a dump
-//! of all keys). Such a command stops when the output has reached a limit, and tells where; the caller sends what there is
-//! and resumes from there.
+//! of all keys), or for more time than others should wait. Such a command stops when the output, or its work, has reached a limit, and
+//! tells where; the caller sends what there is and resumes from there.
 
 mod admin;
 mod binary;
@@ -22,6 +22,7 @@ mod tuning;
 mod watch;
 
 use crate::auth::Users;
+use crate::budget::Budget;
 use crate::clock::Ticker;
 use crate::engine::Engine;
 use crate::gate::Gate;
@@ -52,6 +53,8 @@ pub struct Service<E> {
     pub counters: Registry,
     /// The limit on connections.
     pub gate: Arc<Gate>,
+    /// The limit on their buffers.
+    pub budget: Budget,
     /// Messages to the operator.
     pub log: Log,
     /// The command line.
@@ -83,14 +86,14 @@ impl<E> Service<E> {
 pub enum Outcome<'b> {
     /// The command is done.
     Done,
-    /// The output is full. The fetch is to be resumed when it was sent.
+    /// The output is full, or others are to have their turn. The fetch is to be resumed when it was sent.
     PausedFetch {
         /// What to do with the keys that are left.
         fetch: Fetch,
         /// The first of them, where it stands in the command line.
         next: &'b [u8],
     },
-    /// The output is full. The dump is to be resumed when it was sent.
+    /// The same of a dump.
     PausedDump(Box<Dump>),
     /// The client wants the connection closed.
     Quit,
@@ -161,6 +164,11 @@ impl<'s, E: Engine> Executor<'s, E> {
     /// The present second.
     pub fn now(&self) -> u32 {
         self.service.ticker.clock().now()
+    }
+
+    /// Counts that a connection lets others go first.
+    pub fn count_yield(&self) {
+        self.counters.conn_yields.bump();
     }
 
     /// Answers a login of the text protocol. True if it succeeded.

@@ -29,6 +29,7 @@
 
 mod admin;
 pub mod auth;
+pub mod budget;
 pub mod clock;
 pub mod engine;
 mod error;

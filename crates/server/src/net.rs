@@ -5,20 +5,25 @@
 //! does not exist for Unix sockets, and could not enforce one limit on all connections.) The accepting thread also
 //! drives the clock, having nothing else to do.
 //!
-//! A worker runs one event loop over non-blocking sockets. A connection gets its turn when its socket is ready: it reads
+//! A worker runs one event loop over non-blocking sockets. A connection gets its turn when something has arrived: it receives
 //! once, executes all that arrived, and answers by one write. Then it is the next one's turn, however much more there may
-//! be to read. Datagrams have a thread of their own ([`udp`]). Every buffer is bounded: a client that does not read its answers is not read from.
+//! be to receive. How bytes come and go is a [`backend`]'s: [`epoll`] or, where the kernel has it, [`uring`]. Datagrams have a thread of
+//! their own ([`udp`]). Every buffer is bounded: a client that does not read its answers is not read from.
 
 mod acceptor;
+mod backend;
 mod buffer;
 mod connection;
+mod epoll;
 mod listener;
 mod stream;
 mod udp;
+#[cfg(target_os = "linux")]
+mod uring;
 mod worker;
 
 pub(crate) use acceptor::Acceptor;
 pub use acceptor::Stopper;
 pub(crate) use listener::{Listener, adopt, bind_tcp, bind_unix, write_port_file};
 pub(crate) use udp::{UdpServer, bind_udp};
-pub(crate) use worker::{Worker, WorkerHandle};
+pub(crate) use worker::{Io, WorkerHandle};

@@ -31,6 +31,9 @@ const MEBIBYTE: usize = 1 << 20;
 const SMALLEST_ITEM_LIMIT: usize = 1 << 10;
 const LARGEST_ITEM_LIMIT: usize = 1 << 30;
 
+/// What the buffers of all connections may hold, however small the memory for items is.
+const LEAST_BUFFERS: usize = 64 * MEBIBYTE;
+
 /// What memcached counts for an item besides key and value: items fit in here if they fit there.
 const ITEM_OVERHEAD_OF_MEMCACHED: usize = 59;
 
@@ -41,6 +44,17 @@ pub enum EngineKind {
     Relativistic,
     /// One mutex around all of it, for comparison
     GlobalLock,
+}
+
+/// How workers do input and output.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum IoKind {
+    /// io_uring where the kernel has and allows it, epoll otherwise
+    Auto,
+    /// io_uring (Linux 6.1); containers often forbid it
+    Uring,
+    /// epoll
+    Epoll,
 }
 
 /// A memcached server whose storage engine is a relativistic hash table: lookups take no lock while it grows and shrinks.
@@ -92,6 +106,10 @@ pub struct Options {
     /// Who stores the items
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineKind::Relativistic)]
     pub engine: EngineKind,
+
+    /// How to do input and output
+    #[arg(long, value_name = "IO", value_enum, default_value_t = IoKind::Auto)]
+    pub io: IoKind,
 
     /// Connections at a time
     #[arg(short = 'c', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -235,12 +253,15 @@ Options for -o (a no_ in front switches off what is on):
   lru_crawler        offer dumps of all keys [on]
   watcher_logbuf_size=KB
                      lines that a client who watches may be behind [256]
+  read_buf_mem_limit=MB
+                     what the buffers of all connections may hold, for requests and for answers; who holds most is closed
+                     when it is more [a quarter of -m, but 64 at least]
 Without effect, because they tune what this server does not have:
   hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N], slab_automove_ratio=F,
   slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST, slab_chunk_max=KB, no_chunked_items,
   lru_crawler_sleep=N, lru_crawler_tocrawl=N, lru_maintainer, hot_lru_pct=N, warm_lru_pct=N, hot_max_factor=F,
   warm_max_factor=F, temporary_ttl=N, tail_repair_time=N, inline_ascii_resp, worker_logbuf_size=KB,
-  resp_obj_mem_limit=MB, read_buf_mem_limit=MB, drop_privileges, modern, no_modern
+  resp_obj_mem_limit=MB, drop_privileges, modern, no_modern
 
 Environment: MEMCACHED_PORT_FILENAME names a file to write the ports to, MEMCACHED_SASL_PWDB one with users for -S.
 Signals: SIGINT and SIGTERM stop the server, SIGUSR1 does it gracefully, SIGHUP makes it read the users again,
@@ -332,6 +353,14 @@ impl Options {
     /// The memory limit in bytes.
     pub fn memory_bytes(&self) -> usize {
         (self.memory_limit as usize).saturating_mul(MEBIBYTE)
+    }
+
+    /// What the buffers of all connections may hold together, in bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        match self.extended.read_buf_mem_limit {
+            0 => (self.memory_bytes() / 4).max(LEAST_BUFFERS),
+            megabytes => megabytes as usize * MEBIBYTE,
+        }
     }
 
     /// The largest key and value together, in bytes.

@@ -10,16 +10,20 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Uid, User, dup2_stderr, dup2_stdin, dup2_stdout, fork, setgid, setsid, setuid};
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Descriptors needed besides one per connection: listeners, event queues, standard streams.
-pub(crate) const DESCRIPTORS_OF_OUR_OWN: u64 = 64;
+/// Descriptors needed besides one per connection: listeners, standard streams, and for each worker a queue of events and a waker.
+pub(crate) fn descriptors_of_our_own(threads: u16) -> u64 {
+    64 + 2 * u64::from(threads)
+}
 
-/// Raises the limit on open files so that `connections` can be open.
-pub(crate) fn allow_connections(connections: u64, log: &Log) {
+/// Raises the limit on open files so that all connections can be open.
+pub(crate) fn allow_connections(options: &Options, log: &Log) {
+    let connections = u64::from(options.conn_limit);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    let wanted = connections + DESCRIPTORS_OF_OUR_OWN;
+    let wanted = connections + descriptors_of_our_own(options.threads);
     if soft >= wanted {
         return;
     }
@@ -136,15 +140,15 @@ impl Drop for PidFile {
     }
 }
 
-/// Stops being root: becomes `user`. Does nothing for who is not root.
+/// Stops being root: becomes the user of `-u`, to whom the Unix socket then belongs. Does nothing for who is not root.
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
-pub(crate) fn drop_privileges(user: Option<&str>, log: &Log) -> Result<(), StartError> {
+pub(crate) fn drop_privileges(options: &Options, log: &Log) -> Result<(), StartError> {
     if !Uid::effective().is_root() {
         return Ok(());
     }
-    let Some(name) = user else {
+    let Some(name) = options.user.as_deref() else {
         log.say(Level::Warning, format_args!("running as root; -u USER makes it somebody else after start-up"));
         return Ok(());
     };
@@ -157,6 +161,10 @@ pub(crate) fn drop_privileges(user: Option<&str>, log: &Log) -> Result<(), Start
     };
     if user.uid.is_root() {
         return Ok(());
+    }
+    if let Some(path) = &options.unix_socket {
+        chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
+            .map_err(|error| StartError::System(format!("cannot give {} to {name:?}", path.display()), error))?;
     }
     become_user().map_err(|error| StartError::System(format!("cannot become user {name:?}"), error.into()))
 }

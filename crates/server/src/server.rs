@@ -2,6 +2,7 @@
 
 use crate::admin::Admin;
 use crate::auth::Users;
+use crate::budget::Budget;
 use crate::clock::Ticker;
 use crate::engine::{Engine, Relativistic};
 use crate::error::StartError;
@@ -9,7 +10,7 @@ use crate::execute::{Connections, Prefixes, Service, Tuning, Watch};
 use crate::gate::Gate;
 use crate::log::{Level, Log};
 use crate::net::{
-    Acceptor, Listener, Stopper, UdpServer, Worker, WorkerHandle, adopt, bind_tcp, bind_udp, bind_unix, write_port_file,
+    Acceptor, Io, Listener, Stopper, UdpServer, WorkerHandle, adopt, bind_tcp, bind_udp, bind_unix, write_port_file,
 };
 use crate::options::{Address, Options};
 use crate::process;
@@ -41,6 +42,7 @@ const MAINTENANCE: Duration = Duration::from_secs(1);
 /// A server that is bound to its addresses.
 pub struct Server<E> {
     service: Arc<Service<E>>,
+    io: Io,
     acceptor: Acceptor<E>,
     udp: Vec<UdpSocket>,
     admin: Option<Admin>,
@@ -65,7 +67,7 @@ impl<E: Engine> Server<E> {
     pub fn bind_with(options: &Options, wrap: impl FnOnce(Relativistic) -> E) -> Result<Server<E>, StartError> {
         options.check()?;
         let log = Log::new(options.verbose);
-        process::allow_connections(options.conn_limit.into(), &log);
+        process::allow_connections(options, &log);
         let adopted = systemd::sockets()?;
         let (listeners, udp) = if adopted.is_empty() {
             (listen(options)?, listen_udp(options)?)
@@ -75,7 +77,9 @@ impl<E: Engine> Server<E> {
         let admin = options.admin.map(|address| listen_admin(address, &log)).transpose()?;
         // What only root may do comes before.
         process::set_limits(options, &log)?;
-        process::drop_privileges(options.user.as_deref(), &log)?;
+        process::drop_privileges(options, &log)?;
+        let io = Io::choose(options.io, &log)
+            .map_err(|error| StartError::System("cannot use io_uring (--io uring)".into(), error))?;
         let tcp_addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::tcp_address).collect();
         if let Some(path) = std::env::var_os(PORT_FILE_VARIABLE) {
             let udp_addresses: Vec<SocketAddr> = udp.iter().filter_map(|socket| socket.local_addr().ok()).collect();
@@ -108,6 +112,7 @@ impl<E: Engine> Server<E> {
             // One more for the accepting thread, and one for datagrams.
             counters: Registry::new(threads + 2, admin.is_some()),
             gate: Gate::new(options.conn_limit as usize),
+            budget: Budget::new(options.buffer_bytes()),
             log,
             port: tcp_addresses.first().map_or(0, SocketAddr::port),
             tuning: Tuning::new(&options.extended),
@@ -119,7 +124,7 @@ impl<E: Engine> Server<E> {
         });
         let acceptor = Acceptor::new(Arc::clone(&service), threads, listeners)
             .map_err(|error| StartError::System("cannot watch the listening sockets".into(), error))?;
-        Ok(Server { service, acceptor, udp, admin, snapshot: snapshot.map(Arc::new) })
+        Ok(Server { service, io, acceptor, udp, admin, snapshot: snapshot.map(Arc::new) })
     }
 
     /// The TCP addresses that are listened on.
@@ -166,7 +171,7 @@ impl<E: Engine> Server<E> {
     /// # Errors
     /// When the operating system denies threads or events, a thread panicked, or the snapshot cannot be written.
     pub fn run(self) -> Result<(), StartError> {
-        let Server { service, acceptor, udp, admin, snapshot } = self;
+        let Server { service, io, acceptor, udp, admin, snapshot } = self;
         let mut handles = Vec::new();
         let mut threads = Vec::new();
         let mut udp_handle = None;
@@ -177,7 +182,7 @@ impl<E: Engine> Server<E> {
             threads.push(join);
         }
         for thread in 0..usize::from(service.options.threads) {
-            let (handle, join) = start_worker(&service, thread, acceptor.stopper())
+            let (handle, join) = start_worker(io, &service, thread, acceptor.stopper())
                 .map_err(|error| StartError::System("cannot start a worker thread".into(), error))?;
             handles.push(handle);
             threads.push(join);
@@ -186,7 +191,7 @@ impl<E: Engine> Server<E> {
         let keeper = Keeper::start(&service).map_err(cannot_start)?;
         let admin = admin.map(|admin| admin.start(&service, acceptor.stopper()));
         let admin = admin.transpose().map_err(cannot_start)?;
-        service.log.say(Level::Internal, format_args!("serving with {} threads", threads.len()));
+        service.log.say(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
         systemd::tell_stopping();
@@ -281,14 +286,15 @@ impl Drop for StopOnExit {
 type WorkerThread = JoinHandle<io::Result<()>>;
 
 fn start_worker<E: Engine>(
+    io: Io,
     service: &Arc<Service<E>>,
     thread: usize,
     stopper: Stopper,
 ) -> io::Result<(WorkerHandle, WorkerThread)> {
-    let (worker, handle) = Worker::new(Arc::clone(service), thread)?;
+    let (handle, run) = io.worker(service, thread)?;
     let join = thread::Builder::new().name(format!("worker-{thread}")).spawn(move || {
         let _stop = StopOnExit(stopper);
-        worker.run()
+        run()
     })?;
     Ok((handle, join))
 }

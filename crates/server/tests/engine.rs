@@ -2,8 +2,8 @@
 
 use relativistd::clock::Clock;
 use relativistd::engine::{
-    Change, Content, CountError, Direction, Engine, Expiry, Hit, Lookup, Marks, Mode, New, Present, Relativistic,
-    Store, TableStats, Value,
+    Change, Content, CountError, Direction, Engine, Expiry, Hit, Lookup, MOST_AT_ONCE, Marks, Mode, New, Present,
+    Relativistic, Store, TableStats, Value,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -235,6 +235,38 @@ fn a_scan_shows_every_item_once() {
 }
 
 /// A value that tells its key and version, in a length that depends on both, so that a mixture of two is noticed.
+#[test]
+fn many_keys_are_looked_up_in_order_until_enough() {
+    let (engine, clock) = engine();
+    let names: Vec<String> = (0..50).map(|n| format!("k{}", n % 47)).collect();
+    for n in (0..47).filter(|n| n % 3 != 0) {
+        let exptime = if n % 3 == 1 { 10 } else { 0 };
+        store_until(&engine, Mode::Set, &format!("k{n}"), &n.to_string(), exptime);
+    }
+    clock.set(NOW + 10);
+    let keys: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+    let mut seen = Vec::new();
+    let look = |keys: &[&[u8]], most: usize, seen: &mut Vec<_>| {
+        engine.get_many(keys, |index, found| {
+            seen.push((index, found.map(|hit| String::from_utf8(hit.value.to_vec()).unwrap())));
+            index + 1 < most
+        })
+    };
+    assert_eq!(look(&keys, usize::MAX, &mut seen), MOST_AT_ONCE);
+    for (n, (index, found)) in seen.drain(..).enumerate() {
+        let wanted = match n % 3 {
+            0 => Err(Lookup::Miss),
+            1 => Err(Lookup::Expired),
+            _ => Ok(n.to_string()),
+        };
+        assert_eq!((index, found), (n, wanted));
+    }
+    assert_eq!(look(&keys[1..], 2, &mut seen), 2);
+    assert_eq!(seen, [(0, Err(Lookup::Miss)), (1, Ok("2".into()))], "the expired one is gone");
+    assert_eq!(look(&[], 1, &mut seen), 0);
+    assert!(marks(&engine, "k2").has(Marks::FETCHED) && !marks(&engine, "k35").has(Marks::FETCHED));
+}
+
 fn describe(key: u64, version: u64) -> Vec<u8> {
     let word = format!("{key}:{version};");
     word.repeat(1 + ((key * 31 + version * 17) % 40) as usize).into_bytes()

@@ -231,10 +231,20 @@ impl Table {
 
     /// Counts what is where: walks the whole table.
     pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.add_stats(&mut stats, 0, usize::MAX);
+        stats
+    }
+
+    /// [`stats`](Self::stats) in parts, for who cannot be busy for so long: adds `buckets` buckets to what earlier calls have counted, and
+    /// returns the cursor to go on from; `None` when that was all. Begins with cursor 0. What changes from one call to the next may be
+    /// counted twice or not at all.
+    pub fn add_stats(&self, stats: &mut Stats, cursor: u64, buckets: usize) -> Option<u64> {
         let guard = read();
         let array = self.core.array(&guard);
-        let mut stats = Stats::new(array.len());
-        for (bucket, head) in array.all().iter().enumerate() {
+        let first = Hash::from_mixed(cursor).bucket(array.scale());
+        let end = first.saturating_add(buckets).min(array.len());
+        for (bucket, head) in (first..end).zip(&array.all()[first..]) {
             let here = |hash: Hash| hash.bucket(array.scale()) == bucket;
             // SAFETY: found in this section.
             let links = unsafe { links_from(head.load().first()) };
@@ -245,7 +255,7 @@ impl Table {
         stats.grows = counts.grows.load(Relaxed);
         stats.shrinks = counts.shrinks.load(Relaxed);
         stats.grace_periods = counts.grace_periods.load(Relaxed);
-        stats
+        (end < array.len()).then(|| Hash::start_of_bucket(end, array.scale()).get())
     }
 
     /// The links to which each bucket's head leads, in the order of the chains: what a lookup may have to pass. Beside a resize chains may be

@@ -1,6 +1,6 @@
 //! `get`, `gets`, `gat` and `gats`.
 
-use relativist_memcache::{MAX_GET_LINE, MAX_UNFINISHED_LINE, RequestError};
+use relativist_memcache::{Command, Decoded, Decoder, MAX_GET_LINE, MAX_UNFINISHED_LINE, RequestError};
 
 use crate::event::{Connection, Event};
 use crate::framing::{LIMITS, aloud, decode};
@@ -26,6 +26,17 @@ fn keys_may_hold_any_byte_but_space_and_lf() {
 fn runs_of_spaces_separate_and_trailing_ones_are_harmless() {
     assert_eq!(decode(b"get  a   b  \r\n"), [fetch(None, &[b"a", b"b"], false)]);
     assert_eq!(decode(b"gat   5  a  \n"), [fetch(Some(5), &[b"a"], false)]);
+}
+
+#[test]
+fn tells_the_key_if_there_is_one_only() {
+    for (line, only) in [("get a\r\n", Some(&b"a"[..])), ("get  a  \r\n", Some(b"a")), ("get a a\r\n", None)] {
+        let Decoded::Command { command: Command::Get { keys, .. }, .. } = Decoder::new(LIMITS).decode(line.as_bytes())
+        else {
+            panic!("{line:?} is a get")
+        };
+        assert_eq!(keys.only(), only, "{line:?}");
+    }
 }
 
 #[test]

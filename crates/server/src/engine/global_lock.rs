@@ -37,6 +37,11 @@ impl Engine for GlobalLock {
         engine.get(key, visit)
     }
 
+    fn get_many(&self, keys: &[&[u8]], visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
+        let (engine, _locked) = self.locked();
+        engine.get_many(keys, visit)
+    }
+
     fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let (engine, _locked) = self.locked();
         engine.peek(key, visit)
@@ -98,7 +103,7 @@ impl Engine for GlobalLock {
         self.engine.reset_sweeps();
     }
 
-    fn table(&self) -> TableStats {
-        self.engine.table()
+    fn survey(&self, stats: &mut TableStats, cursor: u64) -> Option<u64> {
+        self.engine.survey(stats, cursor)
     }
 }

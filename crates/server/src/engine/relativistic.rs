@@ -19,7 +19,7 @@ use super::flush::Flush;
 use super::hash::KeyHasher;
 use super::heap::{Heap, OutOfMemory};
 use super::item::{self, Draft, ItemRef, Recipe};
-use super::{Change, Engine, Hit, Lookup, New, Present, Sequence, TableStats, Usage, Witness};
+use super::{Change, Engine, Hit, Lookup, MOST_AT_ONCE, New, Present, Sequence, TableStats, Usage, Witness};
 use crate::clock::Clock;
 use crossbeam_utils::CachePadded;
 use relativist::raw::{Entry, Hash, Link, Table};
@@ -38,6 +38,9 @@ const NEVER_DRAWN: u64 = 1;
 
 /// Items that one call of a scan shows, or some more: a bucket is never shown in part.
 const SCANNED_AT_ONCE: usize = 64;
+
+/// Buckets that one call of a survey looks at.
+const SURVEYED_AT_ONCE: usize = 16;
 
 /// Entries per bucket. A table that grows does so by four, to one: so a bucket's 8 bytes are shared by one to four items, and lookups
 /// that find something walk half a step more than at the usual load for each.
@@ -300,6 +303,40 @@ impl Engine for Relativistic {
         })
     }
 
+    fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
+        let now = self.begin();
+        let keys = &keys[..keys.len().min(MOST_AT_ONCE)];
+        let mut hashes = [Hash::new(0); MOST_AT_ONCE];
+        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.hash(key));
+        let guard = relativist_rcu::read();
+        self.table.prefetch(&hashes[..keys.len()], &guard);
+        for (index, (key, &hash)) in keys.iter().zip(&hashes).enumerate() {
+            let goes_on = match self.table.find(hash, has_key(key), &guard) {
+                None => visit(index, Err(Lookup::Miss)),
+                Some(link) => {
+                    // SAFETY: a link of an item, found inside the read section, which outlives `item`.
+                    let item = unsafe { ItemRef::of_link(link) };
+                    match self.state(item, now) {
+                        Lookup::Hit => {
+                            let goes_on = visit(index, Ok(item.hit(now)));
+                            item.note_access(now);
+                            item.visit();
+                            goes_on
+                        }
+                        dead => {
+                            self.remove_dead(hash, key);
+                            visit(index, Err(dead))
+                        }
+                    }
+                }
+            };
+            if !goes_on {
+                return index + 1;
+            }
+        }
+        keys.len()
+    }
+
     fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         self.look(key, |item, now| visit(item.hit(now)))
     }
@@ -411,8 +448,8 @@ impl Engine for Relativistic {
         self.heap.reset_sweeps();
     }
 
-    fn table(&self) -> TableStats {
-        self.table.stats()
+    fn survey(&self, stats: &mut TableStats, cursor: u64) -> Option<u64> {
+        self.table.add_stats(stats, cursor, SURVEYED_AT_ONCE)
     }
 }
 

@@ -2,12 +2,15 @@
 
 use super::observe::Stored;
 use super::{Executor, Outcome, Session, answer};
-use crate::engine::{Content, CountError, Direction, Engine, Hit, Lookup, Mode, Store};
+use crate::engine::{Content, CountError, Direction, Engine, Hit, Lookup, MOST_AT_ONCE, Mode, Store};
 use crate::stats::Counter;
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
 
 /// The answer to `flush_all` with `-F`.
 pub(super) const FLUSH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
+
+/// Keys fetched before others have their turn: misses leave no output.
+const FETCHED_AT_ONCE: usize = 1024;
 
 /// What `get` and its relatives do with each key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,22 +40,75 @@ impl<E: Engine> Executor<'_, E> {
         self.fetch(session, fetch, keys, out)
     }
 
-    /// Answers each key, until the output is full.
+    /// Answers each key, until the output is full, or others are to have their turn.
     pub(super) fn fetch<'b>(
         &self,
         session: &Session,
         fetch: Fetch,
-        keys: impl Iterator<Item = &'b [u8]>,
+        mut keys: impl Iterator<Item = &'b [u8]>,
         out: &mut Vec<u8>,
     ) -> Outcome<'b> {
-        for next in keys {
-            if out.len() >= self.output_limit {
-                return Outcome::PausedFetch { fetch, next };
-            }
-            self.fetch_one(session, fetch, next, out);
+        let Some(first) = keys.next() else { return done(out) };
+        let mut next = keys.next();
+        if next.is_none() {
+            self.fetch_one(session, fetch, first, out);
+            return done(out);
         }
-        out.extend_from_slice(reply::END);
-        Outcome::Done
+        let (mut batch, mut count, mut fetched) = ([first; MOST_AT_ONCE], 1, 0);
+        loop {
+            while let Some(key) = next.filter(|_| count < batch.len()) {
+                batch[count] = key;
+                count += 1;
+                next = keys.next();
+            }
+            let answered = match fetch.exptime {
+                None => self.get_some(session, fetch.with_unique, &batch[..count], b"", out),
+                Some(_) => self.fetch_one_by_one(session, fetch, &batch[..count], out),
+            };
+            fetched += answered;
+            let is_full = answered < count || out.len() >= self.output_limit;
+            match batch[answered..count].first().copied().or(next) {
+                None => return done(out),
+                Some(next) if is_full || fetched >= FETCHED_AT_ONCE => return Outcome::PausedFetch { fetch, next },
+                Some(_) => count = 0,
+            }
+        }
+    }
+
+    /// Answers `get`s of one key each that have arrived together, [`MOST_AT_ONCE`] at most, until the output is full. Returns how many.
+    pub fn get_each(&self, session: &Session, with_unique: bool, keys: &[&[u8]], out: &mut Vec<u8>) -> usize {
+        self.get_some(session, with_unique, keys, reply::END, out)
+    }
+
+    /// Looks up some keys together, [`MOST_AT_ONCE`] at most, and appends each hit, and `end` after each key, until the output is
+    /// full. Returns how many it has looked up.
+    fn get_some(&self, session: &Session, with_unique: bool, keys: &[&[u8]], end: &[u8], out: &mut Vec<u8>) -> usize {
+        self.service.engine.get_many(keys, |index, found| {
+            let key = keys[index];
+            let (lookup, size) = match found {
+                Ok(hit) => {
+                    let unique = with_unique.then(|| self.visible(hit.unique));
+                    append_hit(out, key, hit.flags, unique, hit.value);
+                    (Lookup::Hit, hit.value.len())
+                }
+                Err(lookup) => (lookup, 0),
+            };
+            out.extend_from_slice(end);
+            self.count_get(lookup);
+            if self.is_observed {
+                self.observe_get(session, key, lookup, size);
+            }
+            out.len() < self.output_limit
+        })
+    }
+
+    /// The same, but each on its own.
+    fn fetch_one_by_one(&self, session: &Session, fetch: Fetch, keys: &[&[u8]], out: &mut Vec<u8>) -> usize {
+        let is_full = |key: &&[u8]| {
+            self.fetch_one(session, fetch, key, out);
+            out.len() >= self.output_limit
+        };
+        keys.iter().position(is_full).map_or(keys.len(), |last| last + 1)
     }
 
     #[inline]
@@ -229,6 +285,12 @@ impl<E: Engine> Executor<'_, E> {
         self.service.engine.flush(exptime);
         reply::OK
     }
+}
+
+/// Ends the answer to a fetch.
+fn done(out: &mut Vec<u8>) -> Outcome<'static> {
+    out.extend_from_slice(reply::END);
+    Outcome::Done
 }
 
 /// Not inlined, so that what calls it can be: then nothing is looked up of a hit that is not told.

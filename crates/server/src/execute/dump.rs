@@ -1,20 +1,27 @@
-//! Dumps of all keys: `lru_crawler metadump`, `lru_crawler mgdump` and `stats cachedump`; and `stats sizes`, which looks at all
-//! items, too. They go through the table piece by piece, as the client takes the output.
+//! Dumps of all keys: `lru_crawler metadump`, `lru_crawler mgdump` and `stats cachedump`; `stats sizes`, which looks at all
+//! items, too; and what else may be long: `stats table`, `stats conns` and `stats detail dump`. They go through the table, or list, piece by piece,
+//! as the client takes the output.
 
 use super::observe::CLASS;
-use super::{Executor, Outcome};
-use crate::engine::{Engine, Hit, Marks};
+use super::statistics::Report;
+use super::{Executor, Outcome, Session};
+use crate::engine::{Engine, Hit, Marks, TableStats};
 use relativist_memcache::{encode_key, encode_percent, reply};
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::Arc;
 
 /// Steps of the histogram of sizes.
 const SIZE_STEP: usize = 32;
+
+/// Prefixes or connections told at a time.
+const TOLD_AT_ONCE: usize = 64;
 
 /// A dump that is going on.
 #[derive(Clone, Debug)]
 pub struct Dump {
     format: Format,
+    /// Where to go on in the table, or in a list; none at the end.
     cursor: Option<u64>,
 }
 
@@ -28,6 +35,12 @@ enum Format {
     Cache { left: usize },
     /// How many items are of each size.
     Sizes(BTreeMap<usize, u64>),
+    /// How full the buckets of the table are.
+    Table(TableStats),
+    /// What these connections do.
+    Connections(Vec<Arc<Session>>),
+    /// What happened to the items of each prefix; this is the last one told.
+    Prefixes(Box<[u8]>),
 }
 
 impl Dump {
@@ -47,6 +60,18 @@ impl Dump {
         Dump { format: Format::Sizes(BTreeMap::new()), cursor: Some(0) }
     }
 
+    pub(super) fn table() -> Dump {
+        Dump { format: Format::Table(TableStats::default()), cursor: Some(0) }
+    }
+
+    pub(super) fn connections(sessions: Vec<Arc<Session>>) -> Dump {
+        Dump { format: Format::Connections(sessions), cursor: Some(0) }
+    }
+
+    pub(super) fn prefixes() -> Dump {
+        Dump { format: Format::Prefixes(Box::default()), cursor: Some(0) }
+    }
+
     /// The same for a class without items.
     pub(super) fn emptied(self) -> Dump {
         Dump { cursor: None, ..self }
@@ -63,13 +88,35 @@ impl<E: Engine> Executor<'_, E> {
                 return Outcome::PausedDump(dump);
             }
             steps += 1;
-            let format = &mut dump.format;
-            let next = self.service.engine.scan(cursor, |hit| self.dump_item(format, &hit, out));
-            dump.cursor = next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }));
+            dump.cursor = match &mut dump.format {
+                Format::Connections(sessions) => {
+                    let some = sessions.drain(..sessions.len().min(TOLD_AT_ONCE));
+                    some.for_each(|session| self.connection(&session, &mut Report::text(out)));
+                    (!sessions.is_empty()).then_some(cursor)
+                }
+                Format::Prefixes(last) => {
+                    let next = self.service.prefixes.dump_after(last, TOLD_AT_ONCE, out);
+                    next.map(|next| {
+                        *last = next;
+                        cursor
+                    })
+                }
+                Format::Table(stats) => self.service.engine.survey(stats, cursor),
+                format => {
+                    let next = self.service.engine.scan(cursor, |hit| self.dump_item(format, &hit, out));
+                    next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }))
+                }
+            };
         }
         match dump.format {
-            Format::Meta | Format::Cache { .. } => out.extend_from_slice(reply::END),
+            Format::Meta | Format::Cache { .. } | Format::Connections(_) | Format::Prefixes(_) => {
+                out.extend_from_slice(reply::END)
+            }
             Format::Commands => out.extend_from_slice(b"EN\r\n"),
+            Format::Table(stats) => {
+                self.table(&stats, &mut Report::text(out));
+                out.extend_from_slice(reply::END);
+            }
             Format::Sizes(sizes) => {
                 sizes.iter().for_each(|(size, count)| reply::stat(out, size, count));
                 out.extend_from_slice(reply::END);
@@ -94,7 +141,7 @@ impl<E: Engine> Executor<'_, E> {
             }
             Format::Commands => {
                 out.extend_from_slice(b"mg ");
-                if hit.marks.has(Marks::ENCODED_KEY) {
+                if hit.marks.has(Marks::ENCODED_KEY) || !is_text(hit.key) {
                     encode_key(out, hit.key);
                     out.extend_from_slice(b" b");
                 } else {
@@ -107,10 +154,20 @@ impl<E: Engine> Executor<'_, E> {
                 *left -= 1;
                 let end = hit.ttl().map_or(0, |ttl| i64::from(hit.now) + i64::from(ttl));
                 out.extend_from_slice(b"ITEM ");
-                out.extend_from_slice(hit.key);
+                if is_text(hit.key) {
+                    out.extend_from_slice(hit.key);
+                } else {
+                    write!(out, "{}", encode_percent(hit.key)).expect("writing to a Vec does not fail");
+                }
                 write!(out, " [{} b; {end} s]\r\n", hit.value.len()).expect("writing to a Vec does not fail");
             }
             Format::Sizes(sizes) => *sizes.entry(hit.size.next_multiple_of(SIZE_STEP)).or_default() += 1,
+            Format::Table(_) | Format::Connections(_) | Format::Prefixes(_) => (),
         }
     }
+}
+
+/// Whether a key can stand in a line of text as it is. One that came by the binary protocol may hold a line end.
+fn is_text(key: &[u8]) -> bool {
+    key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
 }

@@ -1,7 +1,8 @@
 //! `stats detail`: what happens to the items of each prefix of the key, up to the delimiter `-D`.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ const MOST_PREFIXES: usize = 1 << 14;
 pub struct Prefixes {
     is_counting: AtomicBool,
     delimiter: u8,
-    counts: Mutex<HashMap<Box<[u8]>, Counts>>,
+    counts: Mutex<BTreeMap<Box<[u8]>, Counts>>,
 }
 
 /// What happened to the items of a prefix.
@@ -62,20 +63,22 @@ impl Prefixes {
         self.lock().clear();
     }
 
-    /// A line for each prefix, without the end of the list.
-    pub(super) fn dump(&self) -> Vec<u8> {
-        let mut dump = Vec::new();
-        for (prefix, counts) in &*self.lock() {
-            let mut line = String::new();
+    /// Adds a line for each of the `most` prefixes that follow `last`. Returns the last one told if there are more.
+    pub(super) fn dump_after(&self, last: &[u8], most: usize, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
+        let counts = self.lock();
+        let mut rest = counts.range::<[u8], _>((Bound::Excluded(last), Bound::Unbounded));
+        let mut last = None;
+        for (prefix, counts) in rest.by_ref().take(most) {
             let Counts { gets, hits, sets, deletes } = counts;
-            write!(line, " get {gets} hit {hits} set {sets} del {deletes}\r\n")
-                .expect("writing to a string does not fail");
-            dump.extend_from_slice(&[b"PREFIX ", &prefix[..], line.as_bytes()].concat());
+            out.extend_from_slice(b"PREFIX ");
+            out.extend_from_slice(prefix);
+            write!(out, " get {gets} hit {hits} set {sets} del {deletes}\r\n").expect("writing to a Vec does not fail");
+            last = Some(prefix);
         }
-        dump
+        rest.next().and(last).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Counts>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Box<[u8]>, Counts>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

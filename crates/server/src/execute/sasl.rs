@@ -28,6 +28,7 @@ impl<E: Engine> Executor<'_, E> {
             return reply::packet(out, &request.header, Status::Success, 0, [b"", b"", MECHANISMS]);
         }
         if request.key.len() > MAX_MECHANISM {
+            *login = Login::None;
             return reply::failure(out, &request.header, Status::InvalidArguments);
         }
         let is_step = request.opcode == Opcode::SaslStep;

@@ -5,8 +5,8 @@
 //! groups are our own: `table` looks at every bucket, and `contention` tells how contended locks are, if the feature is on.
 
 use super::observe::CLASS;
-use super::{Dump, Executor, Outcome};
-use crate::engine::Engine;
+use super::{Dump, Executor, Outcome, Session};
+use crate::engine::{Engine, TableStats};
 use crate::options::PROTOCOL_VERSION;
 use crate::stats::Totals;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -66,6 +66,11 @@ impl<E: Engine> Executor<'_, E> {
                 reply::RESET
             }
             Some(b"detail") => return self.stats_detail(args, out),
+            Some(b"conns") => {
+                self.listeners(&mut Report::text(out));
+                return self.dump(Box::new(Dump::connections(self.service.connections.sessions())), out);
+            }
+            Some(b"table") => return self.dump(Box::new(Dump::table()), out),
             Some(b"cachedump") => return self.stats_cachedump(args, out),
             Some(b"sizes") if self.service.options.extended.track_sizes => {
                 return self.dump(Box::new(Dump::sizes()), out);
@@ -86,7 +91,7 @@ impl<E: Engine> Executor<'_, E> {
             Some(b"slabs") => self.slabs(report),
             Some(b"sizes") => report.stat("sizes_status", "disabled"),
             Some(b"conns") => self.conns(report),
-            Some(b"table") => self.table(report),
+            Some(b"table") => self.table(&self.service.engine.table(), report),
             Some(b"contention") => locks(report),
             Some(b"reset") => self.reset_stats(),
             Some(b"detail") => return self.detail(args.next(), report),
@@ -113,10 +118,7 @@ impl<E: Engine> Executor<'_, E> {
                 prefixes.set_counting(false);
                 reply::OK
             }
-            Some(b"dump") => {
-                out.append(&mut prefixes.dump());
-                reply::END
-            }
+            Some(b"dump") => return self.dump(Box::new(Dump::prefixes()), out),
             _ => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
         };
         out.extend_from_slice(answer);
@@ -130,7 +132,11 @@ impl<E: Engine> Executor<'_, E> {
             _ if self.service.options.disable_dumping => return false,
             Some(b"on") => prefixes.set_counting(true),
             Some(b"off") => prefixes.set_counting(false),
-            Some(b"dump") => report.stat("detailed", String::from_utf8_lossy(&prefixes.dump())),
+            Some(b"dump") => {
+                let mut dump = Vec::new();
+                prefixes.dump_after(b"", usize::MAX, &mut dump);
+                report.stat("detailed", String::from_utf8_lossy(&dump));
+            }
             _ => return false,
         }
         true
@@ -157,6 +163,7 @@ impl<E: Engine> Executor<'_, E> {
         let extended = &service.options.extended;
         let totals = service.counters.totals();
         let usage = service.engine.usage();
+        let buffers = service.budget.held();
         let (watchers, lines_sent, lines_skipped) = service.watch.counts();
         self.process(report);
         stats! { report,
@@ -171,12 +178,12 @@ impl<E: Engine> Executor<'_, E> {
             connection_structures: service.gate.inside(),
             response_obj_oom: 0,
             response_obj_count: 0,
-            response_obj_bytes: 0,
+            response_obj_bytes: buffers.outputs,
             read_buf_count: 0,
-            read_buf_bytes: 0,
+            read_buf_bytes: buffers.inputs,
             read_buf_bytes_free: 0,
-            read_buf_oom: 0,
-            reserved_fds: crate::process::DESCRIPTORS_OF_OUR_OWN,
+            read_buf_oom: service.budget.closed(),
+            reserved_fds: crate::process::descriptors_of_our_own(service.options.threads),
         }
         commands(&totals, report);
         if extended.idle_timeout > 0 {
@@ -342,24 +349,28 @@ impl<E: Engine> Executor<'_, E> {
     }
 
     fn conns(&self, report: &mut Report<'_>) {
-        let now = self.service.ticker.clock().now();
-        let uptime = now.saturating_sub(self.service.started);
+        self.listeners(report);
+        self.service.connections.sessions().iter().for_each(|session| self.connection(session, report));
+    }
+
+    fn listeners(&self, report: &mut Report<'_>) {
+        let uptime = self.now().saturating_sub(self.service.started);
         for (id, address) in self.service.connections.listeners() {
             report.stat(format_args!("{id}:addr"), address);
             report.stat(format_args!("{id}:state"), "conn_listening");
             report.stat(format_args!("{id}:secs_since_last_cmd"), uptime);
         }
-        for session in self.service.connections.sessions() {
-            let id = session.id;
-            report.stat(format_args!("{id}:addr"), &session.transport);
-            report.stat(format_args!("{id}:listen_addr"), session.transport.listener());
-            report.stat(format_args!("{id}:state"), session.state());
-            report.stat(format_args!("{id}:secs_since_last_cmd"), session.silence(now));
-        }
     }
 
-    fn table(&self, report: &mut Report<'_>) {
-        let table = self.service.engine.table();
+    pub(super) fn connection(&self, session: &Session, report: &mut Report<'_>) {
+        let id = session.id;
+        report.stat(format_args!("{id}:addr"), &session.transport);
+        report.stat(format_args!("{id}:listen_addr"), session.transport.listener());
+        report.stat(format_args!("{id}:state"), session.state());
+        report.stat(format_args!("{id}:secs_since_last_cmd"), session.silence(self.now()));
+    }
+
+    pub(super) fn table(&self, table: &TableStats, report: &mut Report<'_>) {
         stats! { report,
             buckets: table.buckets,
             entries: table.entries,

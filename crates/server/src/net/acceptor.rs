@@ -11,6 +11,7 @@ use crate::stats::Counters;
 use crossbeam_utils::CachePadded;
 use mio::{Events, Interest, Poll, Token, Waker};
 use relativist_memcache::reply;
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -79,6 +80,8 @@ pub(crate) struct Acceptor<E> {
     service: Arc<Service<E>>,
     counters: Arc<CachePadded<Counters>>,
     stopper: Stopper,
+    /// The second of the last warning.
+    warned: Cell<Option<u32>>,
 }
 
 impl<E> Acceptor<E> {
@@ -95,7 +98,7 @@ impl<E> Acceptor<E> {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let stopper = Stopper { phase: Arc::default(), waker };
         let counters = service.counters.of_thread(thread);
-        Ok(Acceptor { poll, listeners, service, counters, stopper })
+        Ok(Acceptor { poll, listeners, service, counters, stopper, warned: Cell::new(None) })
     }
 
     pub(crate) fn listeners(&self) -> &[Listener] {
@@ -126,6 +129,10 @@ impl<E> Acceptor<E> {
                 other => other?,
             }
             self.service.ticker.tick();
+            if self.service.budget.is_exceeded() {
+                // Whoever has large buffers may be waiting.
+                workers.iter().try_for_each(WorkerHandle::wake)?;
+            }
             // Not only those with an event: accepting may have failed the last time, for lack of descriptors say, and what
             // is still waiting is not announced again.
             may_be_more = false;
@@ -174,7 +181,11 @@ impl<E> Acceptor<E> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if is_passing(&error) => (),
                 Err(error) => {
-                    self.service.log.say(Level::Warning, format_args!("cannot accept a connection: {error}"));
+                    // Whoever has no descriptors left hears of it, but not for each client that asks.
+                    let now = Some(self.service.ticker.clock().now());
+                    if self.warned.replace(now) != now {
+                        self.service.log.say(Level::Warning, format_args!("cannot accept a connection: {error}"));
+                    }
                     // There may be, but trying again at once would fail the same way.
                     return Ok(false);
                 }

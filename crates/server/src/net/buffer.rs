@@ -8,6 +8,9 @@ use std::io::{self, Read, Write};
 /// Size of a fresh input buffer, and so of what a connection reads in one turn.
 const INPUT_SIZE: usize = 64 << 10;
 
+/// Storage that an input keeps if next to nothing is in it.
+const SMALLEST_INPUT: usize = 512;
+
 /// An output buffer that has grown beyond this is freed when it is empty.
 const LARGEST_POOLED_OUTPUT: usize = 512 << 10;
 
@@ -54,7 +57,7 @@ impl Input {
     /// Reads once, as much as there is room for. Returns how much, and whether that filled the room, so that there may be
     /// more to read.
     pub(super) fn fill_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
-        self.make_room();
+        self.make_room(1);
         let room = &mut self.storage[self.end..];
         let count = source.read(room)?;
         let is_filled = count == room.len();
@@ -62,16 +65,52 @@ impl Input {
         Ok((count, is_filled))
     }
 
-    /// Makes room at the end. What is unread moves to the front: that is seldom more than a part of a command. If that fills
-    /// the storage, it doubles: the size grows with what a client has sent, not with what it has announced.
-    fn make_room(&mut self) {
+    /// Adds `bytes`.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.make_room(bytes.len());
+        self.storage[self.end..][..bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
+    /// Adds all that `other` holds, which is empty then.
+    pub(super) fn take_from(&mut self, other: &mut Input) {
+        if self.unread().is_empty() {
+            std::mem::swap(self, other);
+        } else {
+            self.append(other.unread());
+            other.consume(other.unread().len());
+        }
+    }
+
+    /// Bytes that it occupies.
+    pub(super) fn capacity(&self) -> usize {
+        self.storage.capacity()
+    }
+
+    /// Makes room for `count` bytes at the end. What is unread moves to the front: that is seldom more than a part of a command. If
+    /// that is not enough, the storage doubles: the size grows with what a client has sent, not with what it has announced.
+    fn make_room(&mut self, count: usize) {
+        if self.storage.len() - self.end >= count && self.start == 0 {
+            return;
+        }
         if self.start > 0 {
             self.storage.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        if self.end == self.storage.len() {
-            let size = (self.storage.len() * 2).max(INPUT_SIZE);
+        if self.storage.len() - self.end < count {
+            let size = (self.storage.len() * 2).max(self.end + count).max(INPUT_SIZE);
             self.storage.resize(size, 0);
+        }
+    }
+
+    /// Moves what is unread to storage of about its size, if it has much more than that.
+    pub(super) fn shrink(&mut self) {
+        let fitting = self.unread().len().next_power_of_two().max(SMALLEST_INPUT);
+        if !self.storage.is_empty() && self.storage.len() / 4 >= fitting {
+            let mut storage = Vec::with_capacity(fitting);
+            storage.extend_from_slice(self.unread());
+            storage.resize(fitting, 0);
+            *self = Input { start: 0, end: self.unread().len(), storage };
         }
     }
 }
@@ -93,42 +132,76 @@ impl Output {
 
     /// Writes what `sink` takes, and returns how much. The buffer is empty when all was taken.
     pub(super) fn drain_into(&mut self, sink: &mut impl Write) -> io::Result<usize> {
-        let before = self.sent;
-        while self.sent < self.bytes.len() {
-            match sink.write(&self.bytes[self.sent..]) {
+        let mut total = 0;
+        while !self.is_empty() {
+            match sink.write(self.unsent()) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(self.sent - before),
+                Ok(count) => {
+                    total += count;
+                    self.advance(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
                 Err(error) => return Err(error),
             }
         }
-        let count = self.sent - before;
-        self.bytes.clear();
-        self.sent = 0;
-        Ok(count)
+        Ok(total)
+    }
+
+    /// What is to be sent.
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// The first `count` bytes were sent.
+    pub(super) fn advance(&mut self, count: usize) {
+        debug_assert!(count <= self.unsent().len());
+        self.sent += count;
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// Bytes that it occupies.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 }
 
 impl Pool {
-    /// Gives storage to buffers that have none.
-    pub(super) fn lend(&mut self, input: &mut Input, output: &mut Output) {
-        if input.storage.is_empty() {
-            input.storage = self.inputs.pop().unwrap_or_default();
+    /// Gives storage to an input that has none, or too little to read much at once.
+    pub(super) fn lend_input(&mut self, input: &mut Input) {
+        if input.storage.len() >= INPUT_SIZE {
+            return;
         }
+        if let Some(storage) = self.inputs.pop() {
+            let small = std::mem::replace(input, Input { storage, start: 0, end: 0 });
+            if !small.unread().is_empty() {
+                input.append(small.unread());
+            }
+        }
+    }
+
+    /// Gives storage to an output that has none.
+    pub(super) fn lend_output(&mut self, output: &mut Output) {
         if output.bytes.capacity() == 0 {
             output.bytes = self.outputs.pop().unwrap_or_default();
         }
     }
 
-    /// Takes back the storage of empty buffers. Grown ones are freed.
-    pub(super) fn take_back(&mut self, input: &mut Input, output: &mut Output) {
+    /// Takes back the storage of an input if it is empty. If it has grown, it is freed.
+    pub(super) fn take_back_input(&mut self, input: &mut Input) {
         if input.unread().is_empty() {
             let storage = std::mem::take(input).storage;
             if storage.len() == INPUT_SIZE && self.inputs.len() < POOLED {
                 self.inputs.push(storage);
             }
         }
+    }
+
+    /// The same of an output.
+    pub(super) fn take_back_output(&mut self, output: &mut Output) {
         if output.is_empty() {
             let bytes = std::mem::take(output).bytes;
             if bytes.capacity() > 0 && bytes.capacity() <= LARGEST_POOLED_OUTPUT && self.outputs.len() < POOLED {
@@ -200,13 +273,32 @@ mod tests {
         let (mut pool, mut input, mut output) = (Pool::default(), Input::default(), Output::default());
         input.fill_from(&mut &b"x"[..]).unwrap();
         output.bytes().push(b'y');
-        pool.take_back(&mut input, &mut output);
+        pool.take_back_input(&mut input);
+        pool.take_back_output(&mut output);
         assert!(pool.inputs.is_empty() && pool.outputs.is_empty());
         input.consume(1);
         output.drain_into(&mut io::sink()).unwrap();
-        pool.take_back(&mut input, &mut output);
+        pool.take_back_input(&mut input);
+        pool.take_back_output(&mut output);
         assert_eq!((pool.inputs.len(), pool.outputs.len()), (1, 1));
-        pool.lend(&mut input, &mut output);
+        pool.lend_input(&mut input);
         assert_eq!(input.storage.len(), INPUT_SIZE);
+    }
+
+    #[test]
+    fn what_is_left_of_much_input_takes_little() {
+        let (mut pool, mut input) = (Pool::default(), Input::default());
+        let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
+        bytes.chunks(9_000).for_each(|chunk| input.append(chunk));
+        input.consume(199_000);
+        input.shrink();
+        assert_eq!((input.unread(), input.capacity()), (&bytes[199_000..], 1024));
+        pool.inputs.push(vec![0; INPUT_SIZE]);
+        pool.lend_input(&mut input);
+        let mut more = Input::default();
+        more.append(b"more");
+        input.take_from(&mut more);
+        assert!(more.unread().is_empty());
+        assert_eq!((input.unread(), input.capacity()), (&[&bytes[199_000..], b"more"].concat()[..], INPUT_SIZE));
     }
 }

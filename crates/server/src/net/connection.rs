@@ -1,19 +1,18 @@
-//! One client: its socket, its buffers, and what is to be done next.
+//! One client: its buffers, and what is to be done next.
 //!
 //! A turn goes: send what is left, read once, execute everything that arrived, send the answers. It ends early when the
 //! socket takes no more: then nothing is read or executed until all has been sent, so a client that does not read holds up
 //! nobody but itself, and holds no more memory than one full output buffer. A client that has closed its side
 //! gets all its answers before the connection is closed.
 
+use super::backend::{Backend, Received};
 use super::buffer::{Input, Output, Pool};
-use super::stream::Stream;
-use crate::engine::Engine;
+use crate::budget::Held;
+use crate::engine::{Engine, MOST_AT_ONCE};
 use crate::execute::{ConnectionState, Dump, Executor, Fetch, Login, Outcome, Session, Subscription};
 use crate::gate::Pass;
 use crate::options::Binding;
-use crate::stats::Counters;
-use mio::event::Event;
-use relativist_memcache::{self as memcache, Decoded, Decoder, Limits, LoginDecoder, Protocol, binary};
+use relativist_memcache::{self as memcache, Command, Decoded, Decoder, Limits, LoginDecoder, Protocol, binary};
 use std::io;
 use std::sync::Arc;
 
@@ -22,12 +21,15 @@ pub(super) const OUTPUT_LIMIT: usize = 256 << 10;
 
 /// A connection.
 pub(super) struct Connection {
-    /// First, to be dropped first: a client that sees the connection closed can count on its place being free.
+    /// Given back before the socket is closed: a client that sees that can count on its place being free.
     _pass: Pass,
-    pub(super) stream: Stream,
+    /// What the backend calls it.
+    key: usize,
     /// Whether it stands in the worker's queue.
     pub(super) is_queued: bool,
     pub(super) session: Arc<Session>,
+    /// What its buffers were counted with.
+    pub(super) counted: Held,
     /// What it watches, if it does.
     pub(super) subscription: Option<Arc<Subscription>>,
     codec: Codec,
@@ -39,10 +41,8 @@ pub(super) struct Connection {
     pending: Pending,
     /// Whether execution stopped for lack of room in the output, or of patience of others.
     is_paused: bool,
-    /// Whether the socket may have something to read.
-    is_readable: bool,
-    /// Whether the client has closed its side.
-    is_half_closed: bool,
+    /// Whether the backend is sending for it.
+    is_sending: bool,
     /// Whether the input has ended.
     at_end: bool,
     /// Whether the connection is to be closed once all answers are sent.
@@ -95,13 +95,14 @@ pub(super) enum Turn {
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream, session: Arc<Session>, terms: Terms, pass: Pass) -> Connection {
+    pub(super) fn new(key: usize, session: Arc<Session>, terms: Terms, pass: Pass) -> Connection {
         let Terms { limits, binding, requires_text_login, requires_sasl } = terms;
         Connection {
             _pass: pass,
-            stream,
+            key,
             is_queued: false,
             session,
+            counted: Held::default(),
             subscription: None,
             codec: match binding {
                 _ if requires_text_login => Codec::Login(LoginDecoder::default()),
@@ -117,105 +118,119 @@ impl Connection {
             output: Output::default(),
             pending: Pending::None,
             is_paused: false,
-            is_readable: false,
-            is_half_closed: false,
+            is_sending: false,
             at_end: false,
             is_closing: false,
             is_shutdown: false,
         }
     }
 
-    /// Whether it is the client's turn to say something. (It may take its time to read what it has asked for, and who watches
-    /// has nothing to say.)
+    /// Whether it is the client's turn to do something: to say something, or, if it watches, to take what it is told. (It may take
+    /// its time to read what it has asked for.)
     pub(super) fn awaits_client(&self) -> bool {
-        self.output.is_empty() && matches!(self.pending, Pending::None) && self.subscription.is_none()
+        match self.subscription {
+            None => !self.is_sending && matches!(self.pending, Pending::None),
+            Some(_) => self.is_sending,
+        }
     }
 
-    /// Remembers what the socket is ready for. Readiness is told once (edge-triggered), so it must not be lost.
-    pub(super) fn note(&mut self, event: &Event) {
-        self.is_readable |= event.is_readable();
-        self.is_half_closed |= event.is_read_closed();
+    /// Takes note that all has been sent, at `now`. True if there is more to do.
+    pub(super) fn note_sent<B: Backend>(&mut self, backend: &B, now: u32) -> bool {
+        self.is_sending = false;
+        self.note_taken(now);
+        self.session.set_state(self.resting_state());
+        // What a watcher is told meanwhile is not announced again.
+        self.subscription.is_some() || self.next(backend) != Turn::Wait
     }
 
     /// Gives the connection its turn, in which it may have `most` requests executed.
     ///
     /// # Errors
     /// What the socket reports; the connection is then of no more use.
-    pub(super) fn turn<E: Engine>(
+    pub(super) fn turn<E: Engine, B: Backend>(
         &mut self,
         executor: &Executor<'_, E>,
-        counters: &Counters,
+        backend: &mut B,
         pool: &mut Pool,
         most: u32,
     ) -> io::Result<Turn> {
-        pool.lend(&mut self.input, &mut self.output);
-        let turn = self.proceed(executor, counters, most);
-        pool.take_back(&mut self.input, &mut self.output);
+        pool.lend_output(&mut self.output);
+        let turn = self.proceed(executor, backend, pool, most);
+        pool.take_back_input(&mut self.input);
+        pool.take_back_output(&mut self.output);
+        if matches!(turn, Ok(Turn::Wait)) {
+            self.input.shrink();
+        }
         turn
     }
 
-    fn proceed<E: Engine>(&mut self, executor: &Executor<'_, E>, counters: &Counters, most: u32) -> io::Result<Turn> {
-        if !self.send(counters)? {
+    /// A watcher has nothing to say: it is heard of when it takes what it is told.
+    fn note_taken(&self, now: u32) {
+        if self.subscription.is_some() {
+            self.session.hear(now);
+        }
+    }
+
+    /// What its buffers hold between two turns.
+    pub(super) fn held<B: Backend>(&self, backend: &B) -> Held {
+        let (received, sending) = backend.held(self.key);
+        Held { inputs: self.input.capacity() + received, outputs: self.output.capacity() + sending }
+    }
+
+    fn proceed<E: Engine, B: Backend>(
+        &mut self,
+        executor: &Executor<'_, E>,
+        backend: &mut B,
+        pool: &mut Pool,
+        most: u32,
+    ) -> io::Result<Turn> {
+        if !self.send(backend)? {
             return Ok(Turn::Wait);
         }
+        self.note_taken(executor.now());
         if !self.is_paused && !self.is_closing {
-            self.read(counters, executor.now())?;
+            match backend.receive(self.key, pool, &mut self.input)? {
+                Received::Bytes => self.session.hear(executor.now()),
+                Received::Nothing => (),
+                Received::End => self.at_end = true,
+            }
         }
         let was_watching = self.subscription.is_some();
-        self.execute(executor, counters, most);
-        if !self.send(counters)? {
-            self.session.set_state(ConnectionState::Writing);
-            return Ok(if self.subscription.is_some() && !was_watching { Turn::Watch } else { Turn::Wait });
-        }
-        Ok(match self.next() {
+        self.execute(executor, most);
+        let is_sent = self.send(backend)?;
+        Ok(match self.next(backend) {
             Turn::Wait | Turn::Again if self.subscription.is_some() && !was_watching => Turn::Watch,
-            other => other,
+            other if is_sent => other,
+            _ => Turn::Wait,
         })
     }
 
-    fn next(&self) -> Turn {
+    fn next<B: Backend>(&self, backend: &B) -> Turn {
         if self.is_shutdown {
             Turn::Shutdown
         } else if self.is_closing || (self.at_end && !self.is_paused) {
             Turn::Close
-        } else if self.is_paused || self.is_readable {
+        } else if self.is_paused || backend.is_readable(self.key) {
             Turn::Again
         } else {
             Turn::Wait
         }
     }
 
-    /// Sends what is in the output. False if the socket did not take all of it.
-    fn send(&mut self, counters: &Counters) -> io::Result<bool> {
-        if !self.output.is_empty() {
-            let count = self.output.drain_into(&mut self.stream)?;
-            counters.bytes_written.add(count as u64);
-        }
-        Ok(self.output.is_empty())
+    /// Sends what is in the output. False if not all of it has gone yet.
+    fn send<B: Backend>(&mut self, backend: &mut B) -> io::Result<bool> {
+        self.is_sending = !backend.send(self.key, &mut self.output)?;
+        self.session.set_state(if self.is_sending { ConnectionState::Writing } else { self.resting_state() });
+        Ok(!self.is_sending)
     }
 
-    fn read(&mut self, counters: &Counters, now: u32) -> io::Result<()> {
-        if !self.is_readable {
-            return Ok(());
-        }
-        match self.input.fill_from(&mut self.stream) {
-            Ok((0, _)) => (self.at_end, self.is_readable) = (true, false),
-            Ok((count, is_filled)) => {
-                counters.bytes_read.add(count as u64);
-                self.session.hear(now);
-                // A short read has emptied the socket, and the next byte will be announced: no need to read for the mere
-                // sake of "would block". The end of input, once announced, is not announced again, but must be read.
-                self.is_readable = is_filled || self.is_half_closed;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-            Err(error) => return Err(error),
-        }
-        Ok(())
+    /// What it is doing when it does nothing.
+    fn resting_state(&self) -> ConnectionState {
+        if self.subscription.is_some() { ConnectionState::Watching } else { ConnectionState::Reading }
     }
 
     /// Executes what was received, until more input or more room for output is needed, or `most` requests are done.
-    fn execute<E: Engine>(&mut self, executor: &Executor<'_, E>, counters: &Counters, most: u32) {
+    fn execute<E: Engine>(&mut self, executor: &Executor<'_, E>, most: u32) {
         if let Some(subscription) = &self.subscription {
             // What a watcher says means nothing.
             self.input.consume(self.input.unread().len());
@@ -228,37 +243,51 @@ impl Connection {
             if self.output.len() >= OUTPUT_LIMIT {
                 self.is_paused = true;
             } else if left == 0 {
-                counters.conn_yields.bump();
+                executor.count_yield();
                 self.is_paused = true;
-            } else if !self.execute_one(executor) {
+            } else if self.input.unread().is_empty() && matches!(self.pending, Pending::None) {
+                // What all decoders would say, too, but later.
                 break;
+            } else {
+                match self.execute_some(executor, left) {
+                    0 => break,
+                    done => left -= done,
+                }
             }
-            left = left.saturating_sub(1);
         }
-        self.session.set_state(ConnectionState::Reading);
     }
 
-    /// Executes one command. False if it has not arrived as a whole.
+    /// Executes one command, or some `get`s, `most` of them at most. Returns how many; none if no command has arrived as a whole.
     #[inline]
-    fn execute_one<E: Engine>(&mut self, executor: &Executor<'_, E>) -> bool {
+    fn execute_some<E: Engine>(&mut self, executor: &Executor<'_, E>, most: u32) -> u32 {
         // Text, and done at once: what most commands are is on the shortest way.
         let (Pending::None, Codec::Text(decoder)) = (&self.pending, &mut self.codec) else {
-            return self.execute_other(executor);
+            return self.execute_other(executor).into();
         };
         let input = self.input.unread();
         let step = match decoder.decode(input) {
             Decoded::Command { consumed, command } => {
+                if consumed < input.len()
+                    && let Command::Get { keys, with_unique } = &command
+                    && let Some(key) = keys.only()
+                {
+                    let mut batch = Batch::new(key, consumed);
+                    batch.gather(decoder, input, *with_unique, most);
+                    let done = executor.get_each(&self.session, *with_unique, batch.keys(), self.output.bytes());
+                    self.input.consume(batch.ends[done - 1]);
+                    return done as u32;
+                }
                 match executor.execute(&self.session, command, self.output.bytes()) {
                     Outcome::Done => {
                         self.input.consume(consumed);
-                        return true;
+                        return 1;
                     }
                     other => Step::of(other, input, consumed),
                 }
             }
             Decoded::Incomplete { consumed, .. } => {
                 self.input.consume(consumed);
-                return false;
+                return 0;
             }
             Decoded::Reject { consumed, rejection } => {
                 executor.reject(&input[..consumed], &rejection, self.output.bytes());
@@ -270,7 +299,7 @@ impl Connection {
             }
             Decoded::Close => Step { consumed: 0, then: Then::Close },
         };
-        self.take(step)
+        self.take(step).into()
     }
 
     /// Goes on with a paused command, or executes one that is not in text.
@@ -308,7 +337,6 @@ impl Connection {
             Then::Pause(pending) => (self.pending, self.is_paused) = (pending, true),
             Then::Close => self.is_closing = true,
             Then::Watch(subscription) => {
-                self.session.set_state(ConnectionState::Watching);
                 self.subscription = Some(subscription);
                 return false;
             }
@@ -325,6 +353,43 @@ impl Connection {
             Protocol::Binary => Codec::Binary(binary::Decoder::new(self.limits)),
         };
         true
+    }
+}
+
+/// `get`s of one key each that an input begins with, without anything in between.
+struct Batch<'b> {
+    keys: [&'b [u8]; MOST_AT_ONCE],
+    /// Where each command ends.
+    ends: [usize; MOST_AT_ONCE],
+    count: usize,
+}
+
+impl<'b> Batch<'b> {
+    /// A batch of one, which ends at `end`.
+    fn new(key: &'b [u8], end: usize) -> Batch<'b> {
+        Batch { keys: [key; MOST_AT_ONCE], ends: [end; MOST_AT_ONCE], count: 1 }
+    }
+
+    /// Gathers what follows in `input`: `most` in all, and only those that want uniques told, or don't.
+    fn gather(&mut self, decoder: &Decoder, input: &'b [u8], with_unique: bool, most: u32) {
+        let most = MOST_AT_ONCE.min(most as usize);
+        // A `get` is done with in one step: it leaves no trace in the decoder. What else follows is left to the decoder proper.
+        let mut decoder = decoder.clone();
+        let mut end = self.ends[0];
+        while self.count < most
+            && let Decoded::Command { consumed, command: Command::Get { keys, with_unique: same } } =
+                decoder.decode(&input[end..])
+            && same == with_unique
+            && let Some(key) = keys.only()
+        {
+            end += consumed;
+            (self.keys[self.count], self.ends[self.count]) = (key, end);
+            self.count += 1;
+        }
+    }
+
+    fn keys(&self) -> &[&'b [u8]] {
+        &self.keys[..self.count]
     }
 }
 

@@ -119,15 +119,20 @@ impl<E: Engine> UdpServer<E> {
 
     /// Answers what has arrived, up to [`RECEIVED_IN_A_ROW`]. True if there may be more.
     fn serve_some(&self, socket: &UdpSocket, datagram: &mut [u8]) -> bool {
+        let mut has_received = false;
         for _ in 0..RECEIVED_IN_A_ROW {
             match socket.recv_from(datagram) {
-                Ok((length, peer)) => self.serve(socket, &datagram[..length], peer),
+                Ok((length, peer)) => {
+                    has_received = true;
+                    self.serve(socket, &datagram[..length], peer);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // A datagram sent earlier could not be delivered, for instance: no matter.
                 Err(error) => self.service.log.say(Level::Trouble, format_args!("cannot receive a datagram: {error}")),
             }
         }
-        true
+        // A socket that does nothing but fail is not tried again before the kernel says that it is ready.
+        has_received
     }
 
     fn serve(&self, socket: &UdpSocket, datagram: &[u8], peer: SocketAddr) {
@@ -171,12 +176,15 @@ fn answer_text<E: Engine>(
     let mut decoder = Decoder::new(executor.limits());
     loop {
         let consumed = match decoder.decode(requests) {
-            Decoded::Command { consumed, command } => match executor.execute(session, command, out) {
-                Outcome::Done => consumed,
-                Outcome::PausedFetch { .. } | Outcome::PausedDump(_) => return false,
-                // Nobody can watch by datagram, stop the server, or close what is no connection.
-                Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
-            },
+            Decoded::Command { consumed, command } => {
+                let outcome = executor.execute(session, command, out);
+                match finish(executor, session, outcome, &requests[..consumed], out) {
+                    Outcome::Done => consumed,
+                    Outcome::PausedFetch { .. } | Outcome::PausedDump(_) => return false,
+                    // Nobody can watch by datagram, stop the server, or close what is no connection.
+                    Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
+                }
+            }
             // The answer of another server, perhaps, to a request that was forged to come from here. That one would take ours for a
             // request in turn, without end. (Commands are in lower case, answers are not, or are numbers, and get one that isn't.)
             Decoded::Reject { consumed, rejection }
@@ -199,6 +207,27 @@ fn answer_text<E: Engine>(
         }
         requests = &requests[consumed..];
     }
+}
+
+/// Goes on with a request that was paused so that others have their turn: here nobody waits. It stays paused if the answers are too long.
+fn finish<'b, E: Engine>(
+    executor: &Executor<'_, E>,
+    session: &Session,
+    mut outcome: Outcome<'b>,
+    request: &'b [u8],
+    out: &mut Vec<u8>,
+) -> Outcome<'b> {
+    while out.len() <= OUTPUT_LIMIT {
+        outcome = match outcome {
+            Outcome::PausedFetch { fetch, next } => {
+                let answered = next.as_ptr().addr() - request.as_ptr().addr();
+                executor.resume(session, fetch, &request[answered..], out)
+            }
+            Outcome::PausedDump(dump) => executor.dump(dump, out),
+            other => return other,
+        };
+    }
+    outcome
 }
 
 /// False if the answers are too long.

@@ -1,28 +1,26 @@
 //! A worker thread: one event loop over its connections.
 
+use super::backend::{Backend, Event, Waker};
 use super::buffer::Pool;
 use super::connection::{Connection, OUTPUT_LIMIT, Terms, Turn};
+use super::epoll::Epoll;
 use super::stream::Stream;
+#[cfg(target_os = "linux")]
+use super::uring::Uring;
+use crate::budget::{Held, Ledger};
 use crate::engine::Engine;
 use crate::execute::{Executor, Listed, Service, Session, Topic, Transport};
 use crate::gate::Pass;
-use crate::log::Level;
-use crate::options::Binding;
+use crate::log::{Level, Log};
+use crate::options::{Binding, IoKind};
 use crate::stats::Counters;
 use crossbeam_utils::CachePadded;
-use mio::{Events, Interest, Poll, Token, Waker};
-use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
 use std::time::Duration;
-
-/// Events taken from the kernel at a time.
-const EVENTS: usize = 1024;
-
-/// What the waker's events carry; connections carry their place in the slab.
-const WAKER: Token = Token(usize::MAX);
 
 /// How often connections are looked at that may have been silent for too long.
 const SILENCE_CHECK: Duration = Duration::from_secs(1);
@@ -49,21 +47,103 @@ pub(crate) struct WorkerHandle {
 }
 
 /// An event loop and its connections.
-pub(crate) struct Worker<E> {
-    poll: Poll,
+struct Worker<E, B> {
+    backend: B,
     inbox: Receiver<Newcomer>,
     service: Arc<Service<E>>,
     counters: Arc<CachePadded<Counters>>,
-    members: Slab<Member>,
+    members: Members,
     /// Connections that are to have a turn.
     queue: VecDeque<usize>,
     /// Connections that watch.
     watchers: Vec<usize>,
     pool: Pool,
+    ledger: Ledger,
     /// When connections were last looked at for their silence.
     checked: u32,
-    /// Shared with the handle: a wake-up that was not delivered yet would be lost if the last waker were dropped.
-    waker: Arc<Waker>,
+}
+
+/// How workers do input and output: a backend that the kernel has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Io {
+    Epoll,
+    #[cfg(target_os = "linux")]
+    Uring,
+}
+
+/// What a worker's thread is to run.
+pub(crate) type Run = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+impl Io {
+    /// The one that is `wanted`, if the kernel has it.
+    ///
+    /// # Errors
+    /// Why it has not.
+    pub(crate) fn choose(wanted: IoKind, log: &Log) -> io::Result<Io> {
+        match wanted {
+            IoKind::Epoll => Ok(Io::Epoll),
+            IoKind::Uring => Io::uring(),
+            IoKind::Auto => Ok(Io::uring().unwrap_or_else(|error| {
+                log.say(Level::Trouble, format_args!("io_uring is not to be had ({error}): using epoll"));
+                Io::Epoll
+            })),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn uring() -> io::Result<Io> {
+        // Not by this thread: the end of a ring interrupts system calls of the threads that have used it.
+        let attempt = thread::Builder::new().spawn(|| Uring::new(Arc::default()).map(drop))?;
+        attempt.join().map_err(|_panic| io::ErrorKind::Other)?.map(|()| Io::Uring)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn uring() -> io::Result<Io> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// A worker that counts on the counters of `thread`: its handle, and what its thread is to run. That returns when the handle is
+    /// dropped, or a client has the server end.
+    ///
+    /// # Errors
+    /// When the kernel has no memory or descriptors for it.
+    pub(crate) fn worker<E: Engine>(self, service: &Arc<Service<E>>, thread: usize) -> io::Result<(WorkerHandle, Run)> {
+        fn prepare<E: Engine, B: Backend>(service: &Arc<Service<E>>, thread: usize) -> io::Result<(WorkerHandle, Run)> {
+            let (worker, handle) = Worker::<E, B>::new(Arc::clone(service), thread)?;
+            Ok((handle, Box::new(|| worker.run())))
+        }
+        match self {
+            Io::Epoll => prepare::<E, Epoll>(service, thread),
+            #[cfg(target_os = "linux")]
+            Io::Uring => prepare::<E, Uring>(service, thread),
+        }
+    }
+}
+
+/// The connections, each where the backend's number for it says.
+#[derive(Default)]
+struct Members(Vec<Option<Member>>);
+
+impl Members {
+    fn insert(&mut self, key: usize, member: Member) {
+        if key >= self.0.len() {
+            self.0.resize_with(key + 1, || None);
+        }
+        self.0[key] = Some(member);
+    }
+
+    fn get_mut(&mut self, key: usize) -> Option<&mut Connection> {
+        self.0.get_mut(key)?.as_mut().map(|member| &mut member.connection)
+    }
+
+    fn remove(&mut self, key: usize) -> Option<Member> {
+        self.0.get_mut(key)?.take()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
+        let members = self.0.iter().enumerate();
+        members.filter_map(|(key, member)| Some((key, &member.as_ref()?.connection)))
+    }
 }
 
 impl WorkerHandle {
@@ -73,6 +153,11 @@ impl WorkerHandle {
             // A worker that is gone stops the server; the connection ends with it.
             let _ = inbox.send(newcomer);
         }
+        self.wake()
+    }
+
+    /// Has it look around.
+    pub(super) fn wake(&self) -> io::Result<()> {
         self.waker.wake()
     }
 }
@@ -85,50 +170,61 @@ impl Drop for WorkerHandle {
     }
 }
 
-impl<E: Engine> Worker<E> {
+impl<E: Engine, B: Backend> Worker<E, B> {
     /// A worker that counts on the counters of `thread`, and its handle.
-    pub(crate) fn new(service: Arc<Service<E>>, thread: usize) -> io::Result<(Worker<E>, WorkerHandle)> {
-        let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let (sender, inbox) = channel();
+    fn new(service: Arc<Service<E>>, thread: usize) -> io::Result<(Worker<E, B>, WorkerHandle)> {
         let counters = service.counters.of_thread(thread);
+        let backend = B::new(Arc::clone(&counters))?;
+        let (sender, inbox) = channel();
+        let handle = WorkerHandle { inbox: Some(sender), waker: backend.waker() };
         let worker = Worker {
-            poll,
+            backend,
             inbox,
             service,
             counters,
-            members: Slab::new(),
+            members: Members::default(),
             queue: VecDeque::new(),
             watchers: Vec::new(),
             pool: Pool::default(),
+            ledger: Ledger::default(),
             checked: 0,
-            waker: Arc::clone(&waker),
         };
-        Ok((worker, WorkerHandle { inbox: Some(sender), waker }))
+        Ok((worker, handle))
     }
 
     /// Serves until the handle is dropped, or a client has the server end.
     ///
     /// # Errors
     /// When the kernel reports no more events.
-    pub(crate) fn run(mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(EVENTS);
+    fn run(mut self) -> io::Result<()> {
+        let mut events = Vec::new();
         let patience = (self.service.options.extended.idle_timeout > 0).then_some(SILENCE_CHECK);
+        self.backend.start()?;
         loop {
             let timeout = if self.queue.is_empty() { patience } else { Some(Duration::ZERO) };
-            match self.poll.poll(&mut events, timeout) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                other => other?,
-            }
-            for event in &events {
-                if event.token() == WAKER {
-                    if !self.admit_newcomers() {
-                        return Ok(());
+            self.backend.wait(timeout, &mut self.pool, &mut events)?;
+            for event in events.drain(..) {
+                match event {
+                    Event::Woken => {
+                        if !self.admit_newcomers() {
+                            return Ok(());
+                        }
+                        self.wake_watchers();
                     }
-                    self.wake_watchers();
-                } else if let Some(Member { connection, .. }) = self.members.get_mut(event.token().0) {
-                    connection.note(event);
-                    enqueue(&mut self.queue, connection, event.token().0);
+                    Event::Ready(key) => {
+                        if let Some(connection) = self.members.get_mut(key) {
+                            enqueue(&mut self.queue, connection, key);
+                        }
+                    }
+                    Event::Sent(key) => {
+                        if let Some(connection) = self.members.get_mut(key) {
+                            if connection.note_sent(&self.backend, self.service.ticker.clock().now()) {
+                                enqueue(&mut self.queue, connection, key);
+                            }
+                            let held = connection.held(&self.backend);
+                            self.ledger.change(&mut connection.counted, held);
+                        }
+                    }
                 }
             }
             if patience.is_some() {
@@ -137,6 +233,7 @@ impl<E: Engine> Worker<E> {
             if !self.give_turns() {
                 return Ok(());
             }
+            self.keep_to_budget();
         }
     }
 
@@ -152,14 +249,16 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Takes a connection over. One that the kernel won't watch (for lack of memory, say) is closed; the others stay.
-    fn admit(&mut self, Newcomer { mut stream, transport, binding, pass }: Newcomer) {
-        let entry = self.members.vacant_entry();
-        let interests = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut stream, Token(entry.key()), interests) {
-            return self.service.log.say(Level::Warning, format_args!("cannot serve a connection: {error}"));
-        }
+    fn admit(&mut self, Newcomer { stream, transport, binding, pass }: Newcomer) {
+        let id = stream.id();
+        let key = match self.backend.open(stream) {
+            Ok(key) => key,
+            Err(error) => {
+                return self.service.log.say(Level::Warning, format_args!("cannot serve a connection: {error}"));
+            }
+        };
         let service = &self.service;
-        let session = Arc::new(Session::new(stream.id(), transport, service.ticker.clock().now()));
+        let session = Arc::new(Session::new(id, transport, service.ticker.clock().now()));
         let terms = Terms {
             limits: service.limits(),
             binding,
@@ -168,15 +267,19 @@ impl<E: Engine> Worker<E> {
         };
         let listed = service.connections.enter(Arc::clone(&session));
         tell(service, &session, "conn_new", "");
-        entry.insert(Member { connection: Connection::new(stream, session, terms, pass), listed });
+        self.members.insert(key, Member { connection: Connection::new(key, session, terms, pass), listed });
     }
 
-    /// One turn for everybody who is in the queue now. False if a client has the server end.
+    /// One turn for everybody who is in the queue now, or for some if they need too much memory. False if a client has the server end.
     fn give_turns(&mut self) -> bool {
         for _ in 0..self.queue.len() {
             let Some(key) = self.queue.pop_front() else { break };
             if !self.give_turn(key) {
                 return false;
+            }
+            // Not only when all had their turn: thousands may add to what is held. What a backend sends is freed when it has waited.
+            if self.ledger.tell(&self.service.budget) && self.keep_to_budget() {
+                break;
             }
         }
         true
@@ -184,16 +287,19 @@ impl<E: Engine> Worker<E> {
 
     fn give_turn(&mut self, key: usize) -> bool {
         let executor = Executor::new(&self.service, &self.counters, OUTPUT_LIMIT);
-        let Some(Member { connection, .. }) = self.members.get_mut(key) else { return true };
+        let Some(connection) = self.members.get_mut(key) else { return true };
         connection.is_queued = false;
         // Who is alone takes nobody's time.
         let most = if self.queue.is_empty() { u32::MAX } else { self.service.options.max_reqs_per_event };
-        match connection.turn(&executor, &self.counters, &mut self.pool, most) {
+        let turn = connection.turn(&executor, &mut self.backend, &mut self.pool, most);
+        let held = connection.held(&self.backend);
+        self.ledger.change(&mut connection.counted, held);
+        match turn {
             Ok(Turn::Wait) => (),
             Ok(Turn::Again) => enqueue(&mut self.queue, connection, key),
             Ok(Turn::Watch) => {
                 if let Some(subscription) = &connection.subscription {
-                    let waker = Arc::clone(&self.waker);
+                    let waker = self.backend.waker();
                     // A worker that cannot be woken is gone.
                     subscription.set_wake(move || drop(waker.wake()));
                 }
@@ -211,9 +317,29 @@ impl<E: Engine> Worker<E> {
         true
     }
 
+    /// Closes connections while the buffers of all hold too much: those first that hold most. True if there was one.
+    fn keep_to_budget(&mut self) -> bool {
+        self.ledger.tell(&self.service.budget);
+        if !self.service.budget.is_exceeded() {
+            return false;
+        }
+        let service = Arc::clone(&self.service);
+        let mut has_closed = false;
+        while let Some(least) = service.budget.excess(service.gate.inside()) {
+            let largest = self.members.iter().max_by_key(|(_, connection)| connection.counted.sum());
+            let Some((key, _)) = largest.filter(|(_, connection)| connection.counted.sum() >= least) else { break };
+            has_closed = true;
+            service.budget.note_closed();
+            service.log.say(Level::Trouble, format_args!("connection closed: the buffers of all hold too much"));
+            self.close(key, "out_of_memory");
+            self.ledger.tell(&service.budget);
+        }
+        has_closed
+    }
+
     fn wake_watchers(&mut self) {
         for &key in &self.watchers {
-            if let Some(Member { connection, .. }) = self.members.get_mut(key) {
+            if let Some(connection) = self.members.get_mut(key) {
                 enqueue(&mut self.queue, connection, key);
             }
         }
@@ -233,16 +359,16 @@ impl<E: Engine> Worker<E> {
                 && connection.awaits_client()
         };
         let silent: Vec<usize> =
-            self.members.iter().filter(|(_, member)| is_silent(&member.connection)).map(|(key, _)| key).collect();
+            self.members.iter().filter(|(_, connection)| is_silent(connection)).map(|(key, _)| key).collect();
         for key in silent {
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");
         }
     }
 
-    /// Dropping the socket closes it, which also ends its registration.
     fn close(&mut self, key: usize, reason: &str) {
-        let Member { connection, listed } = self.members.remove(key);
+        let Some(Member { mut connection, listed }) = self.members.remove(key) else { return };
+        self.ledger.change(&mut connection.counted, Held::default());
         self.service.connections.leave(listed);
         tell(&self.service, &connection.session, "conn_close", &format!(" reason={reason}"));
         if let Some(subscription) = &connection.subscription {
@@ -250,6 +376,8 @@ impl<E: Engine> Worker<E> {
             self.watchers.retain(|watcher| *watcher != key);
         }
         self.service.log.say(Level::Connection, format_args!("connection closed"));
+        drop(connection);
+        self.backend.close(key);
     }
 }
 

@@ -53,7 +53,7 @@ pub struct Extended {
     pub tail_repair_time: u32,
     /// Without effect.
     pub worker_logbuf_size: u32,
-    /// Without effect.
+    /// MiB that the buffers of all connections may hold; 0 for what the memory for items suggests.
     pub read_buf_mem_limit: u32,
 }
 

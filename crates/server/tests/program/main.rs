@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -215,6 +215,49 @@ fn a_unix_socket_replaces_a_stale_one_and_is_private() {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
         assert!(path.exists(), "left behind, as by memcached");
+    }
+}
+
+#[test]
+fn a_unix_socket_belongs_to_the_user_that_the_server_becomes() {
+    let Ok(Some(nobody)) = nix::unistd::User::from_name("nobody") else { return };
+    if !nix::unistd::Uid::effective().is_root() {
+        return; // only root can become somebody else
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let _daemon = Daemon::start(program().args(["-u", "nobody", "-s"]).arg(&path));
+    poll("socket of its user", || (fs::metadata(&path).ok()?.uid() == nobody.uid.as_raw()).then_some(()));
+    ask_version(&mut UnixStream::connect(&path).unwrap());
+}
+
+#[test]
+fn io_uring_is_used_or_refused_as_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ports");
+    let start = |io| {
+        let mut command = program();
+        command.args(["-p", "-1", "-vvv", "--io", io]).env("MEMCACHED_PORT_FILENAME", &file);
+        Daemon::start(&mut command)
+    };
+    let mut words = Vec::new();
+    for io in ["auto", "epoll"] {
+        let daemon = start(io);
+        ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
+        words.push(daemon.end(Signal::SIGTERM).1);
+        fs::remove_file(&file).unwrap();
+    }
+    assert!(words[1].contains("Epoll"), "{}", words[1]);
+    let has_uring = words[0].contains("Uring");
+    assert_eq!(words[0].contains("using epoll"), !has_uring, "{}", words[0]);
+    if has_uring {
+        let daemon = start("uring");
+        ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
+        assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+    } else {
+        let output = run("-p -1 --io uring");
+        assert_eq!(output.status.code(), Some(71));
+        assert!(String::from_utf8(output.stderr).unwrap().contains("cannot use io_uring"));
     }
 }
 

@@ -1,14 +1,37 @@
 //! How bytes get in and out: splits, batches, slow readers, closes, limits.
 
-use crate::harness::{Client, Running};
+use crate::harness::{Client, Io, on_each_backend};
 use std::fmt::Write as _;
-use std::io::BufRead as _;
+use std::io::{BufRead as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 
-#[test]
-fn draining_lets_clients_finish_and_no_more_come() {
-    let mut server = Running::start("-t 1 --drain 600 --admin 0");
+on_each_backend! {
+    draining_lets_clients_finish_and_no_more_come
+    a_drain_can_be_cut_short
+    a_conversation_survives_any_split
+    ten_thousand_commands_in_one_go_are_answered_in_order
+    gets_see_the_stores_before_them_and_no_later_ones
+    a_slow_reader_gets_everything_and_holds_up_nobody
+    what_is_sent_ahead_is_not_hoarded
+    a_fetch_that_pauses_counts_every_key_once
+    a_fetch_of_many_misses_pauses
+    a_half_closed_client_gets_its_answers
+    quit_closes_after_the_answers_before_it
+    a_line_without_end_is_cut_off
+    connections_beyond_the_limit_are_refused_until_one_leaves
+    connections_beyond_the_limit_wait_if_told_to
+    a_dump_waits_for_its_reader
+    a_slow_watcher_is_left_behind
+    busy_connections_let_others_go_first
+    idle_connections_are_cheap_and_all_are_served
+    a_crowd_is_served
+    stopping_closes_connections_in_the_middle_of_work
+    slow_connections_hold_bounded_memory
+}
+
+fn draining_lets_clients_finish_and_no_more_come(io: Io) {
+    let mut server = io.start("-t 1 --drain 600 --admin 0");
     let mut client = server.connect();
     client.ask("mn\r\n", "MN\r\n");
     server.drain();
@@ -22,9 +45,8 @@ fn draining_lets_clients_finish_and_no_more_come() {
     server.wait().expect("it stops when the last client has left");
 }
 
-#[test]
-fn a_drain_can_be_cut_short() {
-    let mut server = Running::start("-t 1 --drain 600");
+fn a_drain_can_be_cut_short(io: Io) {
+    let mut server = io.start("-t 1 --drain 600");
     let mut client = server.connect();
     client.ask("mn\r\n", "MN\r\n");
     server.drain();
@@ -33,9 +55,8 @@ fn a_drain_can_be_cut_short() {
     client.expect_close();
 }
 
-#[test]
-fn a_conversation_survives_any_split() {
-    let server = Running::start("-t 1");
+fn a_conversation_survives_any_split(io: Io) {
+    let server = io.start("-t 1");
     let request = b"set split 5 0 10\r\n01234\r6789\r\nget split none\r\nincr split 1\r\ndelete split\r\nbogus\r\n";
     let answer = b"STORED\r\nVALUE split 5 10\r\n01234\r6789\r\nEND\r\n\
                    CLIENT_ERROR cannot increment or decrement non-numeric value\r\nDELETED\r\nERROR\r\n";
@@ -53,9 +74,8 @@ fn a_conversation_survives_any_split() {
     client.expect(answer);
 }
 
-#[test]
-fn ten_thousand_commands_in_one_go_are_answered_in_order() {
-    let server = Running::start("-t 1");
+fn ten_thousand_commands_in_one_go_are_answered_in_order(io: Io) {
+    let server = io.start("-t 1");
     let (mut request, mut answer) = (String::new(), String::new());
     for i in 0..5_000 {
         write!(request, "set k{i} 0 0 6\r\n{i:06}\r\nget k{i} k{}\r\n", i + 1).unwrap();
@@ -69,11 +89,40 @@ fn ten_thousand_commands_in_one_go_are_answered_in_order() {
     });
 }
 
+/// What arrives together is looked up together, but takes effect in order.
+fn gets_see_the_stores_before_them_and_no_later_ones(io: Io) {
+    let server = io.start("-t 1");
+    let (mut request, mut answer, mut gets) = (String::new(), String::new(), 0);
+    for i in 0..400 {
+        write!(request, "set k 0 0 3\r\n{i:03}\r\n").unwrap();
+        answer.push_str("STORED\r\n");
+        for n in 0..i % 71 {
+            let (command, hit) = match n % 5 {
+                0 => ("get none", ""),
+                1 if n % 3 == 0 => ("get none k", "VALUE k 0 3\r\n{}\r\n"),
+                2 if n % 7 == 0 => ("gets none", ""),
+                _ => ("get k", "VALUE k 0 3\r\n{}\r\n"),
+            };
+            gets += command.split(' ').count() - 1;
+            write!(request, "{command}\r\n").unwrap();
+            write!(answer, "{}END\r\n", hit.replace("{}", &format!("{i:03}"))).unwrap();
+        }
+    }
+    let mut client = server.connect();
+    let mut writer = Client(client.0.try_clone().unwrap());
+    thread::scope(|scope| {
+        scope.spawn(move || writer.send(request));
+        client.expect(answer);
+    });
+    client.send("stats\r\n");
+    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    assert!(stats.contains(&format!("STAT cmd_get {gets}\r\n")), "{stats}");
+}
+
 /// Asks for 64 MiB by one command and for as much again by many, and reads nothing until all is sent. That is more than
 /// sockets buffer, so the server must hold back, go on when there is room, and lose nothing.
-#[test]
-fn a_slow_reader_gets_everything_and_holds_up_nobody() {
-    let server = Running::start("-t 1");
+fn a_slow_reader_gets_everything_and_holds_up_nobody(io: Io) {
+    let server = io.start("-t 1");
     let value = "v".repeat(1 << 20 >> 2);
     let mut client = server.connect();
     client.ask(format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
@@ -97,9 +146,32 @@ fn a_slow_reader_gets_everything_and_holds_up_nobody() {
     client.ask("version\r\n", "VERSION 1.6.45\r\n");
 }
 
-#[test]
-fn a_fetch_that_pauses_counts_every_key_once() {
-    let server = Running::start("-t 1");
+/// Four megabytes of requests behind answers that nobody takes: most of them wait where they are.
+fn what_is_sent_ahead_is_not_hoarded(io: Io) {
+    let server = io.start("-t 1");
+    let value = "v".repeat(250_000);
+    let mut client = server.connect();
+    client.ask(format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    let ahead = format!("set k 0 0 1000 noreply\r\n{}\r\n", &value[..1_000]).repeat(4_000);
+    let mut writer = Client(client.0.try_clone().unwrap());
+    let mut other = server.connect();
+    thread::scope(|scope| {
+        scope.spawn(move || writer.send(format!("{}{ahead}version\r\n", "get big\r\n".repeat(64))));
+        for _ in 0..100 {
+            other.send("stats\r\n");
+            let stats = String::from_utf8(other.read_until(b"END\r\n")).unwrap();
+            let held = stats.lines().find_map(|line| line.strip_prefix("STAT read_buf_bytes ")).unwrap();
+            assert!(held.parse::<u64>().unwrap() <= 2 << 20, "{held}");
+        }
+        for _ in 0..64 {
+            client.expect(format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()));
+        }
+        client.expect("VERSION 1.6.45\r\n");
+    });
+}
+
+fn a_fetch_that_pauses_counts_every_key_once(io: Io) {
+    let server = io.start("-t 1");
     let mut client = server.connect();
     client.ask(format!("set k 0 0 100000\r\n{}\r\n", "x".repeat(100_000)), "STORED\r\n");
     client.send(format!("gat 0{} \r\nversion\r\n", "  k none".repeat(40)));
@@ -114,9 +186,19 @@ fn a_fetch_that_pauses_counts_every_key_once() {
     }
 }
 
-#[test]
-fn a_half_closed_client_gets_its_answers() {
-    let server = Running::start("-t 1");
+/// Misses leave no output, but take time.
+fn a_fetch_of_many_misses_pauses(io: Io) {
+    let server = io.start("-t 1");
+    let mut client = server.connect();
+    client.ask("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.ask(format!("get{} k\r\n", " none".repeat(5_000)), "VALUE k 0 1\r\nx\r\nEND\r\n");
+    client.send("stats\r\n");
+    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    assert!(stats.contains("STAT cmd_get 5001\r\n"), "{stats}");
+}
+
+fn a_half_closed_client_gets_its_answers(io: Io) {
+    let server = io.start("-t 1");
     let value = "v".repeat(1 << 20 >> 1);
     let mut client = server.connect();
     client.ask(format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
@@ -129,25 +211,22 @@ fn a_half_closed_client_gets_its_answers() {
     client.expect_close();
 }
 
-#[test]
-fn quit_closes_after_the_answers_before_it() {
-    let server = Running::start("-t 1");
+fn quit_closes_after_the_answers_before_it(io: Io) {
+    let server = io.start("-t 1");
     let mut client = server.connect();
     client.ask("version\r\nquit\r\nversion\r\n", "VERSION 1.6.45\r\n");
     client.expect_close();
 }
 
-#[test]
-fn a_line_without_end_is_cut_off() {
-    let server = Running::start("-t 1");
+fn a_line_without_end_is_cut_off(io: Io) {
+    let server = io.start("-t 1");
     let mut client = server.connect();
     client.send(vec![b'x'; 3_000]);
     client.expect_close();
 }
 
-#[test]
-fn connections_beyond_the_limit_are_refused_until_one_leaves() {
-    let server = Running::start("-t 2 -c 3");
+fn connections_beyond_the_limit_are_refused_until_one_leaves(io: Io) {
+    let server = io.start("-t 2 -c 3");
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.ask("version\r\n", "VERSION 1.6.45\r\n");
@@ -166,9 +245,8 @@ fn connections_beyond_the_limit_are_refused_until_one_leaves() {
     assert!(stats.contains("STAT rejected_connections 1\r\n"), "{stats}");
 }
 
-#[test]
-fn connections_beyond_the_limit_wait_if_told_to() {
-    let server = Running::start("-t 1 -c 2 -o no_maxconns_fast");
+fn connections_beyond_the_limit_wait_if_told_to(io: Io) {
+    let server = io.start("-t 1 -c 2 -o no_maxconns_fast");
     let mut clients: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.ask("version\r\n", "VERSION 1.6.45\r\n");
@@ -189,11 +267,10 @@ fn connections_beyond_the_limit_wait_if_told_to() {
     waiting.expect("VERSION 1.6.45\r\n");
 }
 
-/// A dump of 20 MB that nobody reads for a while: the server must hold back, and go on where it was.
-#[test]
-fn a_dump_waits_for_its_reader() {
-    const ITEMS: usize = 100_000;
-    let server = Running::start("-t 1");
+/// A dump of 6 MB that nobody reads for a while: the server must hold back, and go on where it was.
+fn a_dump_waits_for_its_reader(io: Io) {
+    const ITEMS: usize = 30_000;
+    let server = io.start("-t 1");
     let mut client = server.connect();
     let key = |index| format!("{:0>200}", index);
     for batch in 0..ITEMS / 1000 {
@@ -216,12 +293,14 @@ fn a_dump_waits_for_its_reader() {
 }
 
 /// A watcher that reads nothing loses lines, and holds up nobody.
-#[test]
-fn a_slow_watcher_is_left_behind() {
-    let server = Running::start("-t 1 -o watcher_logbuf_size=1");
+fn a_slow_watcher_is_left_behind(io: Io) {
+    let server = io.start("-t 1 -o watcher_logbuf_size=1");
     let mut watcher = server.connect();
     watcher.ask("watch fetchers\r\n", "OK\r\n");
     let mut client = server.connect();
+    client.send("stats conns\r\n");
+    let list = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    assert!(list.contains(":state conn_watch\r\n"), "{list}");
     for _ in 0..100 {
         client.ask("mg nothing\r\n".repeat(1000), "EN\r\n".repeat(1000));
     }
@@ -233,9 +312,8 @@ fn a_slow_watcher_is_left_behind() {
     client.ask("version\r\n", "VERSION 1.6.45\r\n");
 }
 
-#[test]
-fn busy_connections_let_others_go_first() {
-    let server = Running::start("-t 1 -R 1");
+fn busy_connections_let_others_go_first(io: Io) {
+    let server = io.start("-t 1 -R 1");
     let mut clients: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("version\r\n".repeat(2_000));
@@ -245,9 +323,8 @@ fn busy_connections_let_others_go_first() {
     }
 }
 
-#[test]
-fn idle_connections_are_cheap_and_all_are_served() {
-    let server = Running::start("-t 3");
+fn idle_connections_are_cheap_and_all_are_served(io: Io) {
+    let server = io.start("-t 3");
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
     for (index, client) in clients.iter_mut().enumerate() {
         client.ask(format!("set k{index} 0 0 1\r\nx\r\n"), "STORED\r\n");
@@ -255,11 +332,30 @@ fn idle_connections_are_cheap_and_all_are_served() {
     for (index, client) in clients.iter_mut().enumerate().rev() {
         client.ask(format!("delete k{index}\r\n"), "DELETED\r\n");
     }
+    clients[0].send("stats conns\r\n");
+    let list = String::from_utf8(clients[0].read_until(b"END\r\n")).unwrap();
+    assert_eq!(list.matches(":listen_addr ").count(), 200);
+    assert_eq!(list.matches(" conn_listening\r\n").count(), 1);
 }
 
-#[test]
-fn stopping_closes_connections_in_the_middle_of_work() {
-    let mut server = Running::start("-t 2");
+/// More arrives than there is room for between two looks at the sockets.
+fn a_crowd_is_served(io: Io) {
+    let server = io.start("-t 1");
+    let mut clients: Vec<Client> = (0..300).map(|_| server.connect()).collect();
+    let value = "v".repeat(20_000);
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.send(format!("set k{index} 0 0 {}\r\n{value}\r\n", value.len()));
+    }
+    for client in &mut clients {
+        client.expect("STORED\r\n");
+    }
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.ask(format!("get k{index}\r\n"), format!("VALUE k{index} 0 {}\r\n{value}\r\nEND\r\n", value.len()));
+    }
+}
+
+fn stopping_closes_connections_in_the_middle_of_work(io: Io) {
+    let mut server = io.start("-t 2");
     let mut idle = server.connect();
     idle.ask("version\r\n", "VERSION 1.6.45\r\n");
     let mut busy = server.connect();
@@ -271,4 +367,46 @@ fn stopping_closes_connections_in_the_middle_of_work() {
     idle.expect_close();
     half.expect_close();
     assert!(std::net::TcpStream::connect(server.address).is_err(), "nobody listens any more");
+}
+
+/// Hundreds of clients stop in the middle of a value, or don't take what they have asked for; each holds up to a megabyte then, of 8 that
+/// all may hold. Who holds little, and who waits for nothing, stays.
+fn slow_connections_hold_bounded_memory(io: Io) {
+    const SLOW: usize = 200;
+    let server = io.start("-t 2 -c 1000 -o read_buf_mem_limit=8");
+    let mut idle = server.connect();
+    let mut modest: Vec<Client> = (0..50).map(|_| server.connect()).collect();
+    for (index, client) in modest.iter_mut().enumerate() {
+        client.send(format!("version\r\nset modest{index} 0 0 9\r\n0123"));
+        client.expect("VERSION 1.6.45\r\n");
+    }
+    let value = "v".repeat(250_000);
+    idle.ask(format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    let mut slow = Vec::new();
+    for index in 0..SLOW {
+        let mut client = server.connect();
+        let request = match index % 2 {
+            0 => format!("set slow{index} 0 0 1000000\r\n{}", &value[..200_000]),
+            _ => "get big\r\n".repeat(100),
+        };
+        // It may be cut off meanwhile.
+        let _ = client.0.write_all(request.as_bytes());
+        slow.push(client);
+    }
+    let mut stat = |name: &str| -> u64 {
+        idle.send("stats\r\n");
+        let stats = String::from_utf8(idle.read_until(b"END\r\n")).unwrap();
+        let value = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
+        value.expect(name).parse().unwrap()
+    };
+    // What was sent last may not have arrived yet.
+    assert!((0..100_000).any(|_| stat("read_buf_oom") >= SLOW as u64 / 4));
+    let held = stat("read_buf_bytes") + stat("response_obj_bytes");
+    assert!(held > 1 << 20 && held < 2 * (8 << 20), "{held}");
+    for client in &mut modest {
+        client.ask("45678\r\n", "STORED\r\n");
+    }
+    drop(slow);
+    assert!((0..100_000).any(|_| stat("read_buf_bytes") + stat("response_obj_bytes") < 1 << 20));
+    idle.ask("get big\r\n", format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()));
 }

@@ -3,6 +3,7 @@
 use relativistd::{Options, Server, StartError, Stopper};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::LazyLock;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -17,6 +18,62 @@ pub struct Running {
     stopper: Stopper,
     thread: Option<JoinHandle<Result<(), StartError>>>,
 }
+
+/// A way to do input and output.
+#[derive(Clone, Copy)]
+pub enum Io {
+    Epoll,
+    Uring,
+}
+
+impl Io {
+    /// Starts a server that does it this way.
+    pub fn start(self, flags: &str) -> Running {
+        Running::start(&format!("{} {flags}", self.flag()))
+    }
+
+    pub fn flag(self) -> &'static str {
+        match self {
+            Io::Epoll => "--io epoll",
+            Io::Uring => "--io uring",
+        }
+    }
+
+    /// Those that the kernel lets us use.
+    pub fn available() -> impl Iterator<Item = Io> {
+        [Io::Epoll, Io::Uring].into_iter().filter(|io| io.is_available())
+    }
+
+    /// Whether the kernel lets us use it.
+    pub fn is_available(self) -> bool {
+        static HAS_URING: LazyLock<bool> = LazyLock::new(|| {
+            let options = Options::parse_from_args(["relativistd", "-p", "-1", "--io", "uring"]).expect("good flags");
+            let has_uring = Server::bind(&options).is_ok();
+            if !has_uring {
+                eprintln!("the kernel has no io_uring, or does not allow it: tests of it are skipped");
+            }
+            has_uring
+        });
+        matches!(self, Io::Epoll) || *HAS_URING
+    }
+}
+
+/// Makes of each of these functions a test per backend.
+macro_rules! on_each_backend {
+    ($($name:ident)*) => {
+        mod on_epoll {
+            $(#[test] fn $name() { super::$name(crate::harness::Io::Epoll) })*
+        }
+        mod on_uring {
+            $(#[test] fn $name() {
+                if crate::harness::Io::Uring.is_available() {
+                    super::$name(crate::harness::Io::Uring)
+                }
+            })*
+        }
+    };
+}
+pub(crate) use on_each_backend;
 
 impl Running {
     /// Starts a server with these flags on a port of the kernel's choice. It accepts connections from now on.

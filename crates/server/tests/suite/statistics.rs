@@ -111,6 +111,8 @@ fn the_table_is_seen_growing_and_shrinking() {
     let table: HashMap<String, String> = stats(&mut client, "table").into_iter().collect();
     assert_eq!(table["entries"], ITEMS.to_string());
     assert!(table["grows"] != "0" && table["longest_chain"] != "0");
+    let chains = table.iter().filter(|(name, _)| name.starts_with("chains_of_"));
+    assert_eq!(chains.map(|(_, count)| count.parse::<usize>().unwrap()).sum::<usize>().to_string(), table["buckets"]);
     client.send(deletes);
     assert_eq!(number(&mut client, "", "curr_items"), 0);
     wait_until(&mut client, |power| power == start);
@@ -125,6 +127,20 @@ fn wait_until(client: &mut Client, is_wanted: impl Fn(u64) -> bool) {
         }
     }
     panic!("the table has {} bits", number(client, "", "hash_power_level"));
+}
+
+/// A megabyte of counts, which is more than is buffered at a time.
+#[test]
+fn counts_by_prefix_come_in_pieces() {
+    const PREFIXES: usize = 5_000;
+    let server = Running::start("-t 1 -D :");
+    let mut client = server.connect();
+    let prefix = |index| format!("{index:0>200}");
+    let gets: String = (0..PREFIXES).map(|index| format!("mg {}:k\r\n", prefix(index))).collect();
+    client.ask(gets, "EN\r\n".repeat(PREFIXES));
+    let lines: String =
+        (0..PREFIXES).map(|index| format!("PREFIX {} get 1 hit 0 set 0 del 0\r\n", prefix(index))).collect();
+    client.ask("stats detail dump\r\n", lines + "END\r\n");
 }
 
 #[test]

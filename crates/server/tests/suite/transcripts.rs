@@ -1,7 +1,17 @@
 //! Byte-exact conversations recorded from memcached 1.6.45, each replayed against a fresh server: the program itself, started
-//! with the options that the transcript names.
+//! with the options that the transcript names. The backends have a program each, at the same time.
 
+use crate::harness::Io;
 use crate::replay::play;
+use std::thread;
+
+fn play_on_each(text: &str, count: usize) {
+    thread::scope(|scope| {
+        for io in Io::available() {
+            scope.spawn(move || assert_eq!(play(text, io), count, "{}", io.flag()));
+        }
+    });
+}
 
 macro_rules! transcripts {
     ($($name:ident: $file:literal, $count:literal;)*) => {
@@ -9,7 +19,7 @@ macro_rules! transcripts {
             #[test]
             fn $name() {
                 let text = include_str!(concat!("../transcripts/", $file, ".txt"));
-                assert_eq!(play(text), $count);
+                play_on_each(text, $count);
             }
         )*
     };
@@ -56,4 +66,71 @@ transcripts! {
     stats_prefix: "stats-prefix", 4;
     stats_sizes: "stats-sizes", 11;
     udp: "udp", 19;
+}
+
+/// Where memcached would break the lines.
+#[test]
+fn keys_with_line_ends_are_encoded_in_dumps() {
+    play_on_each(
+        r"
+>x 80 01 0004 08 00 0000 0000000d 00000001 0000000000000000 0000000000000000
+> a\r\nbx
+<x 81 01 0000 00 00 0000 00000000 00000001
+< {b8:unique}
+@new
+> lru_crawler mgdump all\r\n
+< OK\r\nmg YQ0KYg== b\r\nEN\r\n
+
+> mg YQ0KYg== b v\r\n
+< VA 1\r\nx\r\n
+
+> stats cachedump 1 0\r\n
+< ITEM a%0D%0Ab [1 b; 0 s]\r\nEND\r\n
+",
+        4,
+    );
+}
+
+/// A login that fails, for whatever reason, ends the one before.
+#[test]
+fn a_mechanism_that_is_too_long_logs_out() {
+    play_on_each(
+        r"
+@file pwdb ops:hunter2\n
+@env MEMCACHED_SASL_PWDB={file:pwdb}
+@args -S
+
+>x 80 21 0005 00 00 0000 00000011 00000001 0000000000000000
+> PLAIN\0ops\0hunter2
+<x 81 21 0000 00 00 0000 0000000d 00000001 0000000000000000
+< Authenticated
+
+>x 80 21 0028 00 00 0000 00000028 00000002 0000000000000000
+> {rep:m:40}
+<x 81 21 0000 00 00 0004 00000011 00000002 0000000000000000
+< Invalid arguments
+
+>x 80 0a 0000 00 00 0000 00000000 00000003 0000000000000000
+<x 81 0a 0000 00 00 0020 0000000d 00000003 0000000000000000
+< Auth failure.
+@closed
+",
+        4,
+    );
+}
+
+/// More misses than are looked up at a time.
+#[test]
+fn many_misses_fit_into_a_datagram() {
+    play_on_each(
+        r"
+@needs udp
+@udp
+>x 0007 0000 0001 0000
+> get{rep: m:3000}\r\n
+<x 0007 0000 0001 0000
+< END\r\n
+",
+        1,
+    );
 }

@@ -2,7 +2,7 @@
 
 use super::script::{self, Line, Piece, Step};
 use super::server::Server;
-use crate::harness::PATIENCE;
+use crate::harness::{Io, PATIENCE};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -25,9 +25,9 @@ const DATAGRAMS: &str = "@udp";
 ///
 /// # Panics
 /// If the server does not keep to it, or does not end well.
-pub fn play(text: &str) -> usize {
+pub fn play(text: &str, io: Io) -> usize {
     let script = script::parse(text);
-    let server = Server::start(&script);
+    let server = Server::start(&script, io);
     let mut player =
         Player { server, connections: HashMap::new(), current: UNNAMED.into(), names: HashMap::new(), met: 0 };
     for Line { number, step } in script.lines {

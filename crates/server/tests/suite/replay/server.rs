@@ -1,7 +1,7 @@
 //! The program under test, started as a transcript wants it.
 
 use super::script::Script;
-use crate::harness::PATIENCE;
+use crate::harness::{Io, PATIENCE};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(script: &Script) -> Server {
+    pub fn start(script: &Script, io: Io) -> Server {
         let directory = TempDir::new().unwrap();
         for (name, content) in &script.files {
             fs::write(directory.path().join(name), content).unwrap();
@@ -28,6 +28,7 @@ impl Server {
         let ports = directory.path().join("ports");
         let mut command = Command::new(env!("CARGO_BIN_EXE_relativistd"));
         command.args(["-p", "-1", "-l", "127.0.0.1", "-u", "root", "--debug-time"]);
+        command.args(io.flag().split_whitespace());
         command.args(script.args.split_whitespace().map(|arg| fill(arg, &directory)));
         if script.needs_udp {
             command.args(["-U", "-1"]);

@@ -1,0 +1,87 @@
+//! How bytes come and go: what a worker asks of the kernel.
+//!
+//! A connection does not know whether its socket is read when it is ready ([`epoll`](super::epoll)) or whether the kernel delivers what
+//! has arrived ([`uring`](super::uring)). It asks for what there is, hands over what is to be sent, and is told when to ask again.
+
+use super::buffer::{Input, Output, Pool};
+use super::stream::Stream;
+use crate::stats::Counters;
+use crossbeam_utils::CachePadded;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What has happened. Connections are called by the number that [`Backend::open`] gave them; they may have been closed since.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Event {
+    /// The waker was used, once or more often.
+    Woken,
+    /// There may be something to receive, or room to send.
+    Ready(usize),
+    /// All that was handed over has been sent.
+    Sent(usize),
+}
+
+/// What came of receiving.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Received {
+    /// Something.
+    Bytes,
+    /// Nothing now.
+    Nothing,
+    /// Nothing any more: the client has closed its side.
+    End,
+}
+
+/// A way to wait for many sockets, to receive and to send.
+pub(super) trait Backend: Sized + Send + 'static {
+    /// One that counts bytes on `counters`.
+    fn new(counters: Arc<CachePadded<Counters>>) -> io::Result<Self>;
+
+    /// Ends a wait from another thread.
+    fn waker(&self) -> Arc<Waker>;
+
+    /// To be called once, by the thread that will call everything else.
+    fn start(&mut self) -> io::Result<()>;
+
+    /// Hands to the kernel what is to be handed, waits for something to happen, and adds it to `events`. Returns without
+    /// when `timeout` has passed, or a signal came.
+    fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool, events: &mut Vec<Event>) -> io::Result<()>;
+
+    /// Takes a connection over, and gives it a number.
+    fn open(&mut self, stream: Stream) -> io::Result<usize>;
+
+    /// Receives into `input` once. An error, also of sending: the connection is of no more use.
+    fn receive(&mut self, key: usize, pool: &mut Pool, input: &mut Input) -> io::Result<Received>;
+
+    /// Whether there may be more to receive that will not be announced.
+    fn is_readable(&self, key: usize) -> bool;
+
+    /// Sends what is in `output`, and what was left the last time. True if all of it has gone; otherwise it is not to be called with
+    /// more before an event says that it has.
+    fn send(&mut self, key: usize, output: &mut Output) -> io::Result<bool>;
+
+    /// Bytes of buffers that it holds for the connection: received, and to be sent.
+    fn held(&self, key: usize) -> (usize, usize);
+
+    /// Closes the connection. Its number may be another's from now on.
+    fn close(&mut self, key: usize);
+}
+
+/// Ends the wait of a backend.
+pub(super) enum Waker {
+    Poll(mio::Waker),
+    #[cfg(target_os = "linux")]
+    Event(nix::sys::eventfd::EventFd),
+}
+
+impl Waker {
+    pub(super) fn wake(&self) -> io::Result<()> {
+        match self {
+            Waker::Poll(waker) => waker.wake(),
+            // Nobody reads the number: each addition is an event.
+            #[cfg(target_os = "linux")]
+            Waker::Event(event) => event.write(1).map(drop).map_err(io::Error::from),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Readiness: the kernel tells which sockets can be read or written (epoll on Linux), and each is read and written by a system
+//! call of its own. It tells once (edge-triggered), so that a connection costs one receive and one send per request, and the loop
+//! one wait for all that are ready.
+
+use super::backend::{Backend, Event, Received, Waker};
+use super::buffer::{Input, Output, Pool};
+use super::stream::Stream;
+use crate::stats::Counters;
+use crossbeam_utils::CachePadded;
+use mio::{Events, Interest, Poll, Token};
+use slab::Slab;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 1024;
+
+/// What the waker's events carry; connections carry their place in the slab.
+const WAKER: Token = Token(usize::MAX);
+
+/// Sockets, and what they are ready for.
+pub(super) struct Epoll {
+    poll: Poll,
+    events: Events,
+    lines: Slab<Line>,
+    counters: Arc<CachePadded<Counters>>,
+    /// Shared with the handle: a wake-up that was not delivered yet would be lost if the last waker were dropped.
+    waker: Arc<Waker>,
+}
+
+/// A socket.
+struct Line {
+    stream: Stream,
+    /// Whether it may have something to read. Readiness is told once, so it must not be lost.
+    is_readable: bool,
+    /// Whether the client has closed its side.
+    is_half_closed: bool,
+}
+
+impl Backend for Epoll {
+    fn new(counters: Arc<CachePadded<Counters>>) -> io::Result<Epoll> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::Poll(mio::Waker::new(poll.registry(), WAKER)?));
+        Ok(Epoll { poll, events: Events::with_capacity(EVENTS), lines: Slab::new(), counters, waker })
+    }
+
+    fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, _: &mut Pool, events: &mut Vec<Event>) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        for event in &self.events {
+            if event.token() == WAKER {
+                events.push(Event::Woken);
+            } else if let Some(line) = self.lines.get_mut(event.token().0) {
+                line.is_readable |= event.is_readable();
+                line.is_half_closed |= event.is_read_closed();
+                events.push(Event::Ready(event.token().0));
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, mut stream: Stream) -> io::Result<usize> {
+        let entry = self.lines.vacant_entry();
+        let key = entry.key();
+        self.poll.registry().register(&mut stream, Token(key), Interest::READABLE | Interest::WRITABLE)?;
+        entry.insert(Line { stream, is_readable: false, is_half_closed: false });
+        Ok(key)
+    }
+
+    fn receive(&mut self, key: usize, pool: &mut Pool, input: &mut Input) -> io::Result<Received> {
+        let line = &mut self.lines[key];
+        if !line.is_readable {
+            return Ok(Received::Nothing);
+        }
+        pool.lend_input(input);
+        match input.fill_from(&mut line.stream) {
+            Ok((0, _)) => {
+                line.is_readable = false;
+                Ok(Received::End)
+            }
+            Ok((count, is_filled)) => {
+                self.counters.bytes_read.add(count as u64);
+                // A short read has emptied the socket, and the next byte will be announced: no need to read for the mere
+                // sake of "would block". The end of input, once announced, is not announced again, but must be read.
+                line.is_readable = is_filled || line.is_half_closed;
+                Ok(Received::Bytes)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                line.is_readable = false;
+                Ok(Received::Nothing)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Received::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_readable(&self, key: usize) -> bool {
+        self.lines[key].is_readable
+    }
+
+    fn send(&mut self, key: usize, output: &mut Output) -> io::Result<bool> {
+        if !output.is_empty() {
+            let count = output.drain_into(&mut self.lines[key].stream)?;
+            self.counters.bytes_written.add(count as u64);
+        }
+        Ok(output.is_empty())
+    }
+
+    fn held(&self, _: usize) -> (usize, usize) {
+        (0, 0)
+    }
+
+    fn close(&mut self, key: usize) {
+        // Dropping the socket closes it, which also ends its registration.
+        self.lines.remove(key);
+    }
+}

@@ -1,0 +1,410 @@
+//! Completion: the kernel delivers what has arrived and sends what it was given (io_uring, Linux 6.1 or later), and there is one system
+//! call per turn of the loop, however many connections have received and sent in it.
+//!
+//! Each connection has one reception under way that lasts ("multishot"). What arrives is put into [`Buffers`] by the kernel, copied to the
+//! connection's input at once, and the buffer given back. A connection that is not read from, because it does not take its
+//! answers, has its reception ended when a certain amount has piled up; it begins anew when the connection receives again.
+//!
+//! **Ownership.** What the kernel is sending belongs to the [`Line`], and is not touched until the completion. A line, and with it
+//! the socket and its number, stays until the last of its operations has completed, also when the connection was closed.
+//! [`Uring`] itself ends all operations, and waits for them, before anything is freed.
+
+mod buffers;
+
+use super::backend::{Backend, Event, Received, Waker};
+use super::buffer::{Input, Output, Pool};
+use super::stream::Stream;
+use crate::stats::Counters;
+use buffers::{Buffers, GROUP};
+use crossbeam_utils::CachePadded;
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use slab::Slab;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Operations that can wait to be handed over; more are handed over early.
+const SUBMISSIONS: u32 = 1024;
+
+/// Completions that the ring has room for; the kernel keeps more than that by itself.
+const COMPLETIONS: u32 = 4096;
+
+/// What may pile up of a connection that is not read from.
+const MOST_AHEAD: usize = 64 << 10;
+
+/// The largest piece sent by one operation.
+const MOST_SENT: usize = 1 << 30;
+
+/// What an operation does, in the lowest bits of what its completions carry; the connection's number is above.
+#[derive(Clone, Copy, Eq, PartialEq)]
+#[repr(u64)]
+enum Operation {
+    Receive,
+    Send,
+    Cancel,
+    /// Concerns no connection.
+    Own,
+}
+
+const OPERATION_BITS: u32 = 2;
+
+/// A ring, and the sockets that it works on.
+pub(super) struct Uring {
+    ring: IoUring,
+    buffers: Buffers,
+    lines: Slab<Line>,
+    /// Connections with more than [`MOST_AHEAD`] received when that came in.
+    flooded: Vec<usize>,
+    /// Operations that have not completed for the last time.
+    under_way: usize,
+    /// Whether the waker is to be listened to anew.
+    is_deaf: bool,
+    counters: Arc<CachePadded<Counters>>,
+    waker: Arc<Waker>,
+}
+
+/// A socket, and what the kernel does with it.
+struct Line {
+    stream: Stream,
+    received: Input,
+    sending: Output,
+    /// Whether the kernel is sending it.
+    is_sending: bool,
+    /// Whether a reception is under way.
+    is_receiving: bool,
+    /// Operations that have not completed for the last time.
+    under_way: u32,
+    incoming: Incoming,
+    /// Whether only its operations keep it.
+    is_closed: bool,
+}
+
+/// How far the input is.
+enum Incoming {
+    Flows,
+    /// It has ended, or failed, which is to be told when all that was received before is taken.
+    Ends(io::Result<()>),
+    Ended,
+}
+
+impl Backend for Uring {
+    fn new(counters: Arc<CachePadded<Counters>>) -> io::Result<Uring> {
+        let ring = IoUring::builder()
+            .setup_cqsize(COMPLETIONS)
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            // The thread that enables it will be the single issuer.
+            .setup_r_disabled()
+            .build(SUBMISSIONS)?;
+        let mut buffers = Buffers::new()?;
+        // SAFETY: no operation outlives its `Uring`: see `drop`.
+        unsafe { buffers.register(&ring.submitter()) }?;
+        let waker = Arc::new(Waker::Event(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?));
+        Ok(Uring {
+            ring,
+            buffers,
+            lines: Slab::new(),
+            flooded: Vec::new(),
+            under_way: 0,
+            is_deaf: true,
+            counters,
+            waker,
+        })
+    }
+
+    fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        self.ring.submitter().register_enable_rings()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool, events: &mut Vec<Event>) -> io::Result<()> {
+        self.listen_to_waker()?;
+        self.end_floods();
+        let submitted = match timeout {
+            None => self.ring.submit_and_wait(1),
+            Some(Duration::ZERO) => self.ring.submit(),
+            Some(timeout) => {
+                let timeout = Timespec::from(timeout);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
+            }
+        };
+        if let Err(error) = submitted
+            && !is_passing(&error)
+        {
+            return Err(error);
+        }
+        self.reap(pool, events);
+        Ok(())
+    }
+
+    fn open(&mut self, stream: Stream) -> io::Result<usize> {
+        let key = self.lines.insert(Line {
+            stream,
+            received: Input::default(),
+            sending: Output::default(),
+            is_sending: false,
+            is_receiving: false,
+            under_way: 0,
+            incoming: Incoming::Flows,
+            is_closed: false,
+        });
+        self.begin_receiving(key).inspect_err(|_| drop(self.lines.remove(key)))?;
+        Ok(key)
+    }
+
+    fn receive(&mut self, key: usize, pool: &mut Pool, input: &mut Input) -> io::Result<Received> {
+        let line = &mut self.lines[key];
+        let received = if !line.received.unread().is_empty() {
+            input.take_from(&mut line.received);
+            pool.take_back_input(&mut line.received);
+            Received::Bytes
+        } else {
+            match std::mem::replace(&mut line.incoming, Incoming::Ended) {
+                Incoming::Flows => line.incoming = Incoming::Flows,
+                Incoming::Ends(Err(error)) => return Err(error),
+                Incoming::Ends(Ok(())) => return Ok(Received::End),
+                Incoming::Ended => (),
+            }
+            Received::Nothing
+        };
+        if !line.is_receiving && matches!(line.incoming, Incoming::Flows) {
+            self.begin_receiving(key)?;
+        }
+        Ok(received)
+    }
+
+    fn is_readable(&self, key: usize) -> bool {
+        let line = &self.lines[key];
+        !line.received.unread().is_empty() || matches!(line.incoming, Incoming::Ends(_))
+    }
+
+    fn send(&mut self, key: usize, output: &mut Output) -> io::Result<bool> {
+        let line = &mut self.lines[key];
+        if let Incoming::Ends(Err(error)) = &line.incoming {
+            return Err(io::Error::from(error.kind()));
+        }
+        if line.is_sending {
+            return Ok(false);
+        }
+        if line.sending.is_empty() {
+            if output.is_empty() {
+                return Ok(true);
+            }
+            line.sending = std::mem::take(output);
+        }
+        self.begin_sending(key)?;
+        Ok(false)
+    }
+
+    fn held(&self, key: usize) -> (usize, usize) {
+        let line = &self.lines[key];
+        (line.received.capacity(), line.sending.capacity())
+    }
+
+    fn close(&mut self, key: usize) {
+        let line = &mut self.lines[key];
+        line.is_closed = true;
+        if line.under_way == 0 {
+            self.lines.remove(key);
+            return;
+        }
+        let all = CancelBuilder::fd(Fd(line.stream.id())).all();
+        // SAFETY: refers to no memory.
+        if unsafe { self.push(opcode::AsyncCancel2::new(all).build(), key, Operation::Cancel) }.is_err() {
+            // Then the client's end of it ends them.
+            let _ = self.lines[key].stream.shut_down();
+        }
+    }
+}
+
+impl Uring {
+    /// Has `entry` handed over with the next wait, for the connection `key`.
+    ///
+    /// # Safety
+    /// What `entry` refers to stays as it is until its last completion.
+    unsafe fn push(&mut self, entry: squeue::Entry, key: usize, operation: Operation) -> io::Result<()> {
+        let entry = entry.user_data((key as u64) << OPERATION_BITS | operation as u64);
+        // SAFETY: the caller's promise.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.ring.submit()?;
+        }
+        self.under_way += 1;
+        if operation != Operation::Own {
+            self.lines[key].under_way += 1;
+        }
+        Ok(())
+    }
+
+    fn listen_to_waker(&mut self) -> io::Result<()> {
+        if !self.is_deaf {
+            return Ok(());
+        }
+        let Waker::Event(event) = &*self.waker else { unreachable!("`new` makes one of this kind") };
+        let poll = opcode::PollAdd::new(Fd(event.as_raw_fd()), libc::POLLIN as u32).multi(true).build();
+        // SAFETY: refers to no memory.
+        unsafe { self.push(poll, 0, Operation::Own) }?;
+        self.is_deaf = false;
+        Ok(())
+    }
+
+    fn begin_receiving(&mut self, key: usize) -> io::Result<()> {
+        let receive = opcode::RecvMulti::new(Fd(self.lines[key].stream.id()), GROUP).build();
+        // SAFETY: the buffers of the group stay until all operations have completed.
+        unsafe { self.push(receive, key, Operation::Receive) }?;
+        self.lines[key].is_receiving = true;
+        Ok(())
+    }
+
+    /// Sends what the line has to send. With `MSG_WAITALL` there is one completion when all has gone.
+    fn begin_sending(&mut self, key: usize) -> io::Result<()> {
+        let line = &self.lines[key];
+        let unsent = line.sending.unsent();
+        let length = unsent.len().min(MOST_SENT) as u32;
+        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let send = opcode::Send::new(Fd(line.stream.id()), unsent.as_ptr(), length).flags(flags).build();
+        // SAFETY: the bytes belong to the line, which leaves them alone while `is_sending`, and stays until the completion.
+        unsafe { self.push(send, key, Operation::Send) }?;
+        self.lines[key].is_sending = true;
+        Ok(())
+    }
+
+    /// Ends the reception of connections that were not read from since they had received too much.
+    fn end_floods(&mut self) {
+        for key in std::mem::take(&mut self.flooded) {
+            let Some(line) = self.lines.get(key) else { continue };
+            if line.is_receiving && !line.is_closed && line.received.unread().len() > MOST_AHEAD {
+                let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
+                // What cannot be ended now is seen to again when more has come.
+                // SAFETY: refers to no memory.
+                let _ = unsafe { self.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) };
+            }
+        }
+    }
+
+    /// Takes note of all completions that are there.
+    fn reap(&mut self, pool: &mut Pool, events: &mut Vec<Event>) {
+        let Uring { ring, buffers, lines, flooded, under_way, is_deaf, counters, .. } = self;
+        for completion in ring.completion() {
+            let is_last = !cqueue::more(completion.flags());
+            *under_way -= usize::from(is_last);
+            let key = (completion.user_data() >> OPERATION_BITS) as usize;
+            let operation = completion.user_data() & ((1 << OPERATION_BITS) - 1);
+            if operation == Operation::Own as u64 {
+                *is_deaf |= is_last;
+                events.push(Event::Woken);
+                continue;
+            }
+            let line = &mut lines[key];
+            line.under_way -= u32::from(is_last);
+            if operation == Operation::Receive as u64 {
+                line.is_receiving = !is_last;
+                if let Some(buffer) = cqueue::buffer_select(completion.flags()) {
+                    let length = usize::try_from(completion.result()).unwrap_or(0);
+                    line.take_in(buffers.received(buffer, length), pool, counters);
+                    buffers.give(buffer);
+                }
+                line.note_reception(completion.result());
+                if line.received.unread().len() > MOST_AHEAD {
+                    flooded.push(key);
+                }
+            } else if operation == Operation::Send as u64 {
+                line.is_sending = false;
+                line.note_sent(completion.result(), counters);
+            }
+            if line.is_closed {
+                if line.under_way == 0 {
+                    lines.remove(key);
+                }
+            } else if operation == Operation::Receive as u64 {
+                events.push(Event::Ready(key));
+            } else if operation == Operation::Send as u64 {
+                pool.take_back_output(&mut line.sending);
+                events.push(if line.sending.is_empty() { Event::Sent(key) } else { Event::Ready(key) });
+            }
+        }
+    }
+
+    /// Ends all operations, and waits until they have ended.
+    fn end_all(&mut self) -> io::Result<()> {
+        self.lines.iter_mut().for_each(|(_, line)| line.is_closed = true);
+        let all = opcode::AsyncCancel2::new(CancelBuilder::any().all()).build();
+        // SAFETY: refers to no memory.
+        unsafe { self.push(all, 0, Operation::Own) }?;
+        let (mut pool, mut events) = (Pool::default(), Vec::new());
+        while self.under_way > 0 {
+            match self.ring.submit_and_wait(1) {
+                Err(error) if !is_passing(&error) => return Err(error),
+                _ => self.reap(&mut pool, &mut events),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        if self.under_way > 0 && self.end_all().is_err() {
+            // The kernel would go on with memory that is ours no more.
+            std::process::abort();
+        }
+    }
+}
+
+impl Line {
+    /// Takes what has arrived.
+    fn take_in(&mut self, bytes: &[u8], pool: &mut Pool, counters: &Counters) {
+        if !bytes.is_empty() && !self.is_closed {
+            counters.bytes_read.add(bytes.len() as u64);
+            pool.lend_input(&mut self.received);
+            self.received.append(bytes);
+        }
+    }
+
+    fn note_reception(&mut self, result: i32) {
+        match (result, &self.incoming) {
+            (0, Incoming::Flows) => self.incoming = Incoming::Ends(Ok(())),
+            (0.., _) => (),
+            _ => self.note_failure(result),
+        }
+    }
+
+    fn note_sent(&mut self, result: i32, counters: &Counters) {
+        match usize::try_from(result) {
+            Ok(0) => self.fail(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                counters.bytes_written.add(count as u64);
+                self.sending.advance(count);
+            }
+            Err(_) => self.note_failure(result),
+        }
+    }
+
+    /// Notes an error, unless it is one of ours, or means that there was no buffer: then the operation is begun anew.
+    fn note_failure(&mut self, result: i32) {
+        match Errno::from_raw(-result) {
+            Errno::ECANCELED | Errno::ENOBUFS | Errno::EINTR | Errno::EAGAIN => (),
+            errno => self.fail(errno.into()),
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.incoming = Incoming::Ends(Err(error));
+    }
+}
+
+/// Whether it is worth to try again: the wait took too long or was interrupted, or the kernel has no memory or room just now.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY | Errno::ENOMEM)
+    )
+}

@@ -1,0 +1,112 @@
+//! Buffers that the kernel takes by itself when something arrives ("provided buffers"): a ring of descriptors, shared with the
+//! kernel, and the memory that they describe.
+
+use io_uring::Submitter;
+use io_uring::types::BufRingEntry;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::ffi::c_void;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// How many buffers there are, a power of two: what can arrive between two looks at the ring. When there are none left the kernel
+/// ends the receptions that lack one, and they are begun anew.
+const COUNT: u16 = 256;
+
+/// Bytes of a buffer.
+const SIZE: usize = 8 << 10;
+
+/// From one buffer to the next. With the size alone all of them would begin in the same few sets of the processor's cache.
+const STRIDE: usize = SIZE + 192;
+
+/// The ring's name among the rings of provided buffers.
+pub(super) const GROUP: u16 = 0;
+
+/// The buffers. The kernel writes to those that it was given and that have not come back.
+pub(super) struct Buffers {
+    /// The descriptors, a page, and then the buffers.
+    memory: NonNull<u8>,
+    /// Buffers given to the kernel so far, modulo 2^16.
+    tail: u16,
+}
+
+// SAFETY: the memory is the owner's alone but for what the kernel does with it, which does not depend on threads.
+unsafe impl Send for Buffers {}
+
+const DESCRIPTORS: usize = COUNT as usize * size_of::<BufRingEntry>();
+
+const _: () = assert!(COUNT.is_power_of_two() && DESCRIPTORS.is_multiple_of(4096));
+
+const LENGTH: NonZeroUsize = NonZeroUsize::new(DESCRIPTORS + COUNT as usize * STRIDE).expect("there are some");
+
+impl Buffers {
+    /// All buffers, not given to the kernel yet.
+    pub(super) fn new() -> io::Result<Buffers> {
+        // SAFETY: fresh memory, which replaces none.
+        let memory = unsafe {
+            mmap_anonymous(None, LENGTH, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE)
+        }?;
+        Ok(Buffers { memory: memory.cast(), tail: 0 })
+    }
+
+    /// Gives all of them to the kernel.
+    ///
+    /// # Safety
+    /// They must outlive every operation of that ring that selects a buffer of [`GROUP`].
+    pub(super) unsafe fn register(&mut self, submitter: &Submitter<'_>) -> io::Result<()> {
+        let address = self.memory.addr().get() as u64;
+        // SAFETY: a page-aligned mapping with room for so many descriptors, which stays until the caller's promise is kept. The kernel
+        // keeps the page of the descriptors itself.
+        unsafe { submitter.register_buf_ring_with_flags(address, COUNT, GROUP, 0) }?;
+        (0..COUNT).for_each(|buffer| self.give(buffer));
+        Ok(())
+    }
+
+    /// What the kernel has put into this buffer, which it has taken and not been given since.
+    ///
+    /// # Panics
+    /// If there is no such buffer, or no such length.
+    pub(super) fn received(&self, buffer: u16, length: usize) -> &[u8] {
+        assert!(buffer < COUNT && length <= SIZE);
+        // SAFETY: within the mapping, initialised when mapped. The kernel does not write to it: it has handed the buffer over with the
+        // completion, and gets it back by `give`, for which this borrow must have ended.
+        unsafe { NonNull::slice_from_raw_parts(self.start(buffer), length).as_ref() }
+    }
+
+    /// Gives a buffer to the kernel.
+    ///
+    /// # Panics
+    /// If there is no such buffer.
+    pub(super) fn give(&mut self, buffer: u16) {
+        assert!(buffer < COUNT);
+        let address = self.start(buffer).addr().get() as u64;
+        let entries = self.memory.cast::<BufRingEntry>();
+        // SAFETY: within the page of descriptors. The kernel does not look at this one: there are as many places as buffers, so the
+        // place at the tail is free.
+        let entry = unsafe { entries.add(usize::from(self.tail % COUNT)).as_mut() };
+        entry.set_addr(address);
+        entry.set_len(SIZE as u32);
+        entry.set_bid(buffer);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the page begins with an entry.
+        let tail = unsafe { BufRingEntry::tail(entries.as_ptr()) };
+        // SAFETY: an aligned field in the mapping, which is written here only; the kernel reads it atomically.
+        let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
+        // Release: the kernel's acquiring load finds the descriptor written.
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    fn start(&self, buffer: u16) -> NonNull<u8> {
+        // SAFETY: within the mapping for each buffer that there is.
+        unsafe { self.memory.add(DESCRIPTORS + usize::from(buffer) * STRIDE) }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length; nobody refers to it any more, the kernel by the promise made to `register`.
+        // If it cannot be unmapped it stays.
+        let _ = unsafe { munmap(self.memory.cast::<c_void>(), LENGTH.get()) };
+    }
+}

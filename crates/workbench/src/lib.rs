@@ -24,6 +24,7 @@ pub mod contest;
 pub mod entries;
 pub mod figures;
 pub mod fonts;
+pub mod hash;
 pub mod instructions;
 pub mod keys;
 pub mod latency;

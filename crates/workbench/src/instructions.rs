@@ -117,34 +117,51 @@ pub fn run(args: &Args) -> Result<()> {
 const COUNTED: &str = "relativist_counted_lookups";
 
 fn count(name: Option<Name>, counted: &Counted) -> Result<Counts> {
-    let file = env::temp_dir().join(format!("relativist-callgrind-{}.out", std::process::id()));
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--cache-sim=yes", "--collect-atstart=no", "--quiet"]);
-    command.arg(format!("--toggle-collect={COUNTED}")).arg(format!("--callgrind-out-file={}", file.display()));
-    command.arg(env::current_exe()?).arg("instructions-child");
+    let mut arguments: Vec<String> = vec!["instructions-child".into()];
     if let Some(name) = name {
-        command.args(["--table", &spell(&name)]);
+        arguments.extend(["--table".into(), spell(&name)]);
     }
     let Counted { entries, shift, hasher, batches } = counted;
-    command.args(["--entries", &entries.to_string(), "--shift", &shift.to_string()]);
-    command.args(["--hasher", &spell(hasher), "--batches", &batches.to_string()]);
-    let output = command.output().context("cannot run valgrind")?;
-    ensure!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+    arguments.extend(["--entries".into(), entries.to_string(), "--shift".into(), shift.to_string()]);
+    arguments.extend(["--hasher".into(), spell(hasher), "--batches".into(), batches.to_string()]);
+    let text = callgrind(COUNTED, &["--cache-sim=yes"], &arguments)?;
     let label = name.map_or("harness alone".into(), Name::label);
     parse(&text, label, f64::from(*batches) * BATCH as f64)
 }
 
-/// Reads callgrind's file: the names of what was counted, and the sums.
-fn parse(text: &str, table: String, lookups: f64) -> Result<Counts> {
-    let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().split_whitespace();
-    let sums: Vec<(&str, f64)> =
-        line("events:").zip(line("totals:").filter_map(|number| number.parse().ok())).collect();
-    let per_lookup = |event: &str| match sums.iter().find(|(name, _)| *name == event) {
-        Some((_, sum)) => Ok(sum / lookups),
+/// Runs this program again, with these arguments, under callgrind, which counts inside of the function `counted`. Returns callgrind's file.
+///
+/// # Errors
+/// When valgrind is missing or the program fails.
+pub fn callgrind(counted: &str, options: &[&str], arguments: &[String]) -> Result<String> {
+    let file = env::temp_dir().join(format!("relativist-callgrind-{}.out", std::process::id()));
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--collect-atstart=no", "--quiet"]).args(options);
+    command.arg(format!("--toggle-collect={counted}")).arg(format!("--callgrind-out-file={}", file.display()));
+    command.arg(env::current_exe()?).args(arguments);
+    let output = command.output().context("cannot run valgrind, which does the counting (apt install valgrind)")?;
+    ensure!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+    Ok(text)
+}
+
+/// How many of these events callgrind's file says there were.
+///
+/// # Errors
+/// When it says nothing about them.
+pub fn total(text: &str, event: &str) -> Result<f64> {
+    let words = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().split_whitespace();
+    let (mut events, sums) = (words("events:"), words("totals:"));
+    match events.position(|name| name == event).and_then(|place| sums.clone().nth(place)?.parse().ok()) {
+        Some(sum) => Ok(sum),
         None => bail!("callgrind has not counted {event}"),
-    };
+    }
+}
+
+/// Reads callgrind's file.
+fn parse(text: &str, table: String, lookups: f64) -> Result<Counts> {
+    let per_lookup = |event: &str| Ok::<_, anyhow::Error>(total(text, event)? / lookups);
     Ok(Counts {
         table,
         instructions: per_lookup("Ir")?,

@@ -7,7 +7,7 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`], [`replay`] | one subcommand each |
+//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`], [`hash`], [`replay`] | one subcommand each |
 //! | [`tables`] | the tables, each an adapter in a file of its own |
 //! | [`entries`] | what tables hold |
 //! | [`workers`] | pinned threads that run batches until the time is up |
@@ -66,11 +66,14 @@ enum Command {
     Figures(figures::Args),
     Instructions(instructions::Args),
     Rcu(rcu::Args),
+    Hash(hash::Args),
     Replay(replay::Args),
     #[command(hide = true)]
     CompareChild(compare::children::Args),
     #[command(hide = true)]
     InstructionsChild(instructions::ChildArgs),
+    #[command(hide = true)]
+    HashChild(hash::instructions::ChildArgs),
 }
 
 /// Runs the subcommand.
@@ -85,9 +88,11 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Figures(args) => figures::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Rcu(args) => rcu::run(&args),
+        Command::Hash(args) => hash::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::CompareChild(args) => compare::children::run(&args),
         Command::InstructionsChild(args) => instructions::run_child(&args),
+        Command::HashChild(args) => hash::instructions::run_child(&args),
     }
 }
 

@@ -332,3 +332,105 @@ fn replay_reports_every_policy() {
     let wrong = relativist("replay /dev/null");
     assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("no requests"));
 }
+
+#[test]
+fn hash_recommends_a_function_for_generated_keys() {
+    let functions = "buffer-one-to-one,buffer-mult-11,foldhash";
+    let line =
+        format!("hash --pattern blocks:2000:16 --function {functions} --sizes 2^10,2^11 --hit-rate 0.5 --probe-ns 5");
+    let (text, document) = measure(&line);
+    for expected in [
+        "blocks:2000:16: 2000 keys, 50 % of lookups hit",
+        "2^10 buckets:",
+        "| foldhash",
+        "Take ",
+        "size  buckets  objects  sum-pct",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let section = &document["results"][0];
+    assert_eq!((&section["keys"], &section["probe_ns"]), (&2000.into(), &5.0.into()));
+    let rows = section["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        let sizes: Vec<u64> =
+            row["histogram"]["sizes"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+        assert_eq!(sizes.iter().sum::<u64>(), 1 << row["bits"].as_u64().unwrap());
+        assert_eq!((0..).zip(&sizes).map(|(size, buckets)| size * buckets).sum::<u64>(), 2000);
+        let probes = (row["probes_per_hit"].as_f64().unwrap() + row["probes_per_miss"].as_f64().unwrap()) * 500.0;
+        assert!((row["probes_per_thousand"].as_f64().unwrap() - probes).abs() < 1e-6);
+    }
+    let empty = |name: &str| rows.iter().find(|row| row["function"] == name).unwrap()["empty"].as_u64().unwrap();
+    assert!(empty("buffer-one-to-one") > 2 * empty("foldhash"), "regular blocks");
+    assert_ne!(section["advice"]["function"], "buffer-one-to-one");
+}
+
+#[test]
+fn hash_studies_the_four_caches_and_writes_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, out, csv) = (folder.path().join("files"), folder.path().join("out"), folder.path().join("rows.csv"));
+    std::fs::create_dir(&files).unwrap();
+    for number in 0..20 {
+        let path = files.join(format!("file-{number}"));
+        std::fs::write(&path, [1; 9000]).unwrap();
+        // File systems choose blocks when they write them.
+        std::fs::File::open(path).unwrap().sync_all().unwrap();
+    }
+    let line = format!("hash --files {} --probe-ns 5 --out {} --csv {}", files.display(), out.display(), csv.display());
+    let (text, document) = measure(&line);
+    let sections = document["results"].as_array().unwrap();
+    assert_eq!(sections.len(), 4);
+    for (section, cache) in sections.iter().zip(["dentry", "inode", "page", "buffer"]) {
+        let title = section["title"].as_str().unwrap();
+        assert!(title.starts_with(cache) && text.contains(title), "{title}");
+        let rows = section["rows"].as_array().unwrap();
+        let names = |prefix: &str| rows.iter().any(|row| row["function"].as_str().unwrap().starts_with(prefix));
+        assert!(names(cache) && names("foldhash") && !names(if cache == "page" { "inode-" } else { "page-" }));
+    }
+    let page = std::fs::read_to_string(out.join("index.html")).unwrap();
+    for part in ["<svg", "Histogram 5", "dentry cache of", "iterations/lookup"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("http://") || !page.contains("src="), "the page needs nothing else");
+    for picture in ["1-sizes.svg", "2-probes.svg", "4-costs.svg"] {
+        assert!(std::fs::read_to_string(out.join(picture)).unwrap().contains("</svg>"), "{picture}");
+    }
+    let rows: usize = sections.iter().map(|section| section["rows"].as_array().unwrap().len()).sum();
+    assert_eq!(std::fs::read_to_string(csv).unwrap().lines().count(), rows + 1);
+}
+
+#[test]
+fn hash_asks_a_server_for_its_keys() {
+    use std::io::{Read, Write};
+    let options = relativistd::Options::parse_from_args(["relativistd", "-p", "-1", "-t", "1"]).unwrap();
+    let server = relativistd::Server::bind(&options).unwrap();
+    let (address, stopper) = (server.addresses()[0], server.stopper());
+    let running = std::thread::spawn(|| server.run());
+    let mut client = std::net::TcpStream::connect(address).unwrap();
+    let sets: String = (0..100).map(|n| format!("set key:{n} 0 0 1\r\nx\r\n")).collect();
+    client.write_all(format!("{sets}quit\r\n").as_bytes()).unwrap();
+    client.read_to_string(&mut String::new()).unwrap();
+    let (_, document) = measure(&format!("hash --server {address} --function siphash,fnv-1a --probe-ns 5"));
+    let section = &document["results"][0];
+    assert_eq!(section["keys"], 100);
+    assert_eq!(section["rows"].as_array().unwrap().len(), 6);
+    stopper.stop();
+    running.join().unwrap().unwrap();
+}
+
+#[test]
+fn hash_says_what_is_wrong_with_keys() {
+    for (line, expected) in [
+        ("hash /dev/null", "there are no keys"),
+        ("hash /nonexistent/keys", "cannot open"),
+        ("hash --files /nonexistent/keys", "cannot read"),
+        ("hash --server 127.0.0.1:1", "cannot reach"),
+        ("hash --pattern primes:7", "expected sequential:N"),
+        ("hash --sizes 1000", "expected a power of two"),
+        ("hash --function md5 /dev/null", "siphash"),
+    ] {
+        let output = relativist(line);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(expected), "{line}: {stderr}");
+    }
+}

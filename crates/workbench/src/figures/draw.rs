@@ -14,11 +14,13 @@ use crate::report::significant;
 const SIZE: (u32, u32) = (720, 520);
 const LINE: i32 = 16;
 
-const INK: RGBColor = RGBColor(40, 44, 52);
-const GRID: RGBColor = RGBColor(232, 234, 238);
+/// Of text and axes.
+pub(crate) const INK: RGBColor = RGBColor(40, 44, 52);
+/// Of lines behind the curves.
+pub(crate) const GRID: RGBColor = RGBColor(232, 234, 238);
 
 /// Distinguishable to the colour-blind (Okabe and Ito's palette), the most important first.
-const COLOURS: [RGBColor; 8] = [
+pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -46,7 +48,7 @@ pub fn draw(folder: &Path, figure: &Figure, curves: &[Curve], caption: &str) -> 
 }
 
 /// What goes wrong while drawing.
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 fn draw_on<B>(root: &DrawingArea<B, Shift>, figure: &Figure, curves: &[Curve], caption: &str) -> Drawn
 where
@@ -127,6 +129,6 @@ where
 }
 
 /// As many digits as a tick needs.
-fn significant_tick(value: f64) -> String {
+pub(crate) fn significant_tick(value: f64) -> String {
     if value == 0.0 || value >= 10.0 { format!("{value:.0}") } else { significant(value) }
 }

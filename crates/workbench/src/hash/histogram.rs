@@ -22,6 +22,24 @@ pub struct Histogram {
     pub entries: u64,
 }
 
+/// Of a map in use, from its [`stats`](relativist::HashMap::stats):
+///
+/// ```
+/// use relativist_workbench::hash::histogram::Histogram;
+///
+/// let map: relativist::HashMap<u64, ()> = (0..10_000).map(|n| (n * n, ())).collect();
+/// let histogram = Histogram::from(&map.stats());
+/// println!("{histogram}"); // as the paper prints it
+/// assert_eq!(histogram.entries, 10_000);
+/// // The map's default hasher is as good as a random function.
+/// assert!(histogram.fit().is_some_and(|fit| fit.p_value > 1e-9));
+/// ```
+impl From<&relativist::Stats> for Histogram {
+    fn from(stats: &relativist::Stats) -> Self {
+        Self::from_sizes(stats.chain_lengths.iter().map(|buckets| *buckets as u64).collect())
+    }
+}
+
 /// How far a histogram is from that of a random function: Pearson's chi-square test against the Poisson distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fit {

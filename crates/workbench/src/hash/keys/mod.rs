@@ -1,8 +1,43 @@
 //! Keys, and where they come from.
 
+pub mod files;
+pub mod patterns;
+pub mod server;
+pub mod text;
+
 use std::hash::{Hash, Hasher};
 
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
 use super::functions::lever::name_hash;
+
+/// A stream of keys, all of one kind.
+pub trait Source: Send {
+    /// Adds the next key to `keys`, or returns `false` at the end.
+    ///
+    /// # Errors
+    /// When the keys can't be read.
+    fn next(&mut self, keys: &mut Keys) -> Result<bool>;
+
+    /// Which part of the keys has come, as far as that is known.
+    fn share(&self) -> Option<f64> {
+        None
+    }
+
+    /// Adds up to `most` keys; returns whether there may be more.
+    ///
+    /// # Errors
+    /// When the keys can't be read.
+    fn fill(&mut self, keys: &mut Keys, most: usize) -> Result<bool> {
+        for _ in 0..most {
+            if !self.next(keys)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
 
 /// A key as hash functions see it. Its implementation of [`Hash`] is that of the Rust type which it stands for, so that a
 /// `BuildHasher` gives what it gives in a map of such keys.
@@ -85,7 +120,7 @@ impl Hash for Key<'_> {
 }
 
 /// Keys of one kind, stored densely: what is read at a time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Keys {
     kind: Kind,
     words: Vec<(u64, u64)>,
@@ -94,7 +129,7 @@ pub struct Keys {
     ends: Vec<usize>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Kind {
     #[default]
     Number,
@@ -114,6 +149,13 @@ impl Keys {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
+    }
+
+    /// Drops all keys, and keeps the memory for others.
+    pub fn clear(&mut self) {
+        self.words.clear();
+        self.bytes.clear();
+        self.ends.clear();
     }
 
     /// Adds a key.

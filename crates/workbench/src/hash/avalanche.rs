@@ -12,10 +12,23 @@ pub struct Avalanche {
     pub mean: f64,
     /// Which part of the key's bits never changes the bucket.
     pub dead: f64,
+    /// How far from a half the chance is that a certain bit of the bucket changes with a certain bit of the key, at most.
+    pub bias: f64,
+    /// How many keys the chances are taken from, at least.
+    pub keys: usize,
+}
+
+impl Avalanche {
+    /// Whether no bit of the key has more to say about some bit of the bucket than chance explains, and a tenth on top.
+    #[must_use]
+    pub fn is_thorough(&self) -> bool {
+        let deviation = 0.5 / (self.keys as f64).sqrt();
+        self.bias < 0.1 + 5.0 * deviation
+    }
 }
 
 /// Keys whose bits are changed.
-const KEYS: usize = 64;
+const KEYS: usize = 512;
 /// Bits that are changed of each key at most: the first of strings.
 const BITS: usize = 256;
 
@@ -24,19 +37,34 @@ const BITS: usize = 256;
 pub fn measure(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Option<Avalanche> {
     let varying = varying_bits(keys);
     let step = keys.len().div_ceil(KEYS).max(1);
-    let (mut flipped, mut trials) = (0, 0u64);
+    // Keys in which a bit was changed, and those of them in which each bit of the bucket has changed.
+    let mut trials = vec![0u32; varying.len()];
+    let mut flips = vec![[0u32; u32::BITS as usize]; varying.len()];
     let mut alive = vec![false; varying.len()];
     for key in keys.iter().step_by(step) {
         let bucket = function.bucket(&key, bits);
-        for (bit, alive) in varying.iter().zip(&mut alive) {
+        for (place, bit) in varying.iter().enumerate() {
             let Some(other) = with_flipped(&key, *bit, |key| function.bucket(key, bits)) else { continue };
-            flipped += u64::from((bucket ^ other).count_ones());
-            trials += u64::from(bits);
-            *alive |= bucket != other;
+            trials[place] += 1;
+            alive[place] |= bucket != other;
+            for (out, flips) in flips[place].iter_mut().enumerate() {
+                *flips += ((bucket ^ other) >> out & 1) as u32;
+            }
         }
     }
+    // Bits that few keys have, being long, give no chances.
+    let enough = (trials.iter().copied().max()? / 2).max(1);
+    let common = flips.iter().zip(&trials).filter(|(_, trials)| **trials >= enough);
+    let chances: Vec<f64> = common
+        .flat_map(|(flips, trials)| flips[..bits as usize].iter().map(|flips| f64::from(*flips) / f64::from(*trials)))
+        .collect();
     let dead = alive.iter().filter(|alive| !**alive).count();
-    (trials > 0).then(|| Avalanche { mean: flipped as f64 / trials as f64, dead: dead as f64 / alive.len() as f64 })
+    Some(Avalanche {
+        mean: chances.iter().sum::<f64>() / chances.len() as f64,
+        dead: dead as f64 / alive.len() as f64,
+        bias: chances.iter().map(|chance| (chance - 0.5).abs()).fold(0.0, f64::max),
+        keys: enough as usize,
+    })
 }
 
 /// The bits in which some key differs from the first.
@@ -78,14 +106,17 @@ mod tests {
     use super::*;
     use crate::hash::functions::lever::BufferCache;
     use crate::hash::functions::modern::Fold;
-    use crate::hash::functions::{all, textbook::Untransformed};
+    use crate::hash::functions::{
+        all,
+        textbook::{Fibonacci, Untransformed},
+    };
 
     #[test]
     fn the_key_itself_changes_one_bit_or_none() {
         // Numbers below 2^8 differ in eight bits, of which four are those of the bucket.
         let keys: Keys = (0..256).map(Key::Number).collect();
         let avalanche = measure(&Untransformed, &keys, 4).unwrap();
-        assert_eq!(avalanche, Avalanche { mean: 0.125, dead: 0.5 });
+        assert_eq!(avalanche, Avalanche { mean: 0.125, dead: 0.5, bias: 0.5, keys: 128 });
     }
 
     #[test]
@@ -107,7 +138,16 @@ mod tests {
         ] {
             let avalanche = measure(siphash.as_ref(), &keys, 16).unwrap();
             assert!((avalanche.mean - 0.5).abs() < 0.03 && avalanche.dead == 0.0, "{avalanche:?}");
+            assert!(avalanche.is_thorough(), "{avalanche:?}");
         }
+    }
+
+    /// Half of the bits change on average, but which ones follows from the key's bit.
+    #[test]
+    fn a_multiplication_is_not_thorough() {
+        let keys: Keys = (0..5000).map(Key::Number).collect();
+        let avalanche = measure(&Fibonacci, &keys, 12).unwrap();
+        assert!(avalanche.mean > 0.4 && !avalanche.is_thorough(), "{avalanche:?}");
     }
 
     #[test]

@@ -145,7 +145,9 @@ impl Options {
     pub(super) fn inputs(&self) -> Result<Vec<Input>> {
         if let Some(directory) = &self.files {
             let input = |cache: &Cache| -> Result<Input> {
-                let source = Box::new(Files::below(directory, *cache)?);
+                // Twice: the number of keys decides on sizes, and names and sizes of files are soon read again.
+                let keys = count(&mut Files::below(directory, *cache)?)?;
+                let source = limited(Box::new(Files::below(directory, *cache)?), keys);
                 let title = format!("{} cache of {}", spell(cache), directory.display());
                 let functions = self.chosen.is_empty().then(|| self.functions_of(*cache)).transpose()?;
                 Ok(Input { title, source, functions })
@@ -188,10 +190,25 @@ impl Options {
     /// `source`, up to the number of keys that was asked for.
     pub(super) fn limited(&self, source: Box<dyn Source>) -> Box<dyn Source> {
         match self.most {
-            Some(most) => Box::new(Limited { source, most, left: most }),
+            Some(most) => limited(source, most),
             None => source,
         }
     }
+}
+
+fn limited(source: Box<dyn Source>, most: u64) -> Box<dyn Source> {
+    Box::new(Limited { source, most, left: most })
+}
+
+fn count(source: &mut dyn Source) -> Result<u64> {
+    const AT_A_TIME: usize = 1 << 12;
+    let (mut count, mut keys, mut more) = (0, Keys::default(), true);
+    while more {
+        more = source.fill(&mut keys, AT_A_TIME)?;
+        count += keys.len() as u64;
+        keys.clear();
+    }
+    Ok(count)
 }
 
 /// The beginning of another source.
@@ -211,7 +228,7 @@ impl Source for Limited {
     }
 
     fn share(&self) -> Option<f64> {
-        let own = (self.most - self.left) as f64 / self.most as f64;
+        let own = (self.most - self.left) as f64 / self.most.max(1) as f64;
         Some(self.source.share().map_or(own, |share| share.max(own)))
     }
 }

@@ -74,12 +74,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether the function does as a random one would, for reasons that don't lie in these keys alone: its buckets are as
-    /// random, and each bit of the key matters.
+    /// Whether the function does as a random one would, for reasons that don't lie in these keys alone: its buckets are no
+    /// worse, and each bit of the key changes each bit of the bucket as often as not.
     #[must_use]
     pub fn is_robust(&self) -> bool {
-        let random = self.dispersion < 1.1 + 5.0 * (2.0 / self.histogram.buckets as f64).sqrt();
-        random && self.avalanche.is_some_and(|avalanche| avalanche.mean > 0.45 && avalanche.dead == 0.0)
+        let deviation = (2.0 / self.histogram.buckets as f64).sqrt();
+        self.dispersion < 1.1 + 5.0 * deviation && self.avalanche.is_some_and(|avalanche| avalanche.is_thorough())
     }
 }
 

@@ -11,6 +11,9 @@ use crate::fonts;
 
 const SIZE: (u32, u32) = (720, 420);
 
+/// Nanoseconds below which functions are as good as free.
+const FASTEST: f64 = 0.125;
+
 /// A picture and the name of its file, without extension.
 #[derive(Debug)]
 pub struct Picture {
@@ -41,7 +44,7 @@ struct Series {
 enum Mark {
     /// A line with dots on it, explained in a corner.
     Line,
-    /// Dots with their label beside them.
+    /// Dots with their label beside them, over the logarithm to base 2 of what the axis says.
     Labelled,
 }
 
@@ -120,7 +123,7 @@ fn costs(section: &Section) -> Option<Chart> {
     let rows = section.rows.iter().filter(|row| row.bits == advised.bits);
     let series = rows.map(|row| Series {
         label: row.function.clone(),
-        points: vec![(row.hash_ns, row.probes_per_miss / row.histogram.load())],
+        points: vec![(row.hash_ns.max(FASTEST).log2(), row.probes_per_miss / row.histogram.load())],
         mark: Mark::Labelled,
     });
     Some(Chart {
@@ -165,10 +168,11 @@ impl Chart {
         Y::CoordDescType: ValueFormatter<f64>,
     {
         let widths = || self.series.iter().flat_map(|series| &series.points).map(|(x, _)| *x);
-        let (from, to) = (widths().fold(f64::INFINITY, f64::min), widths().fold(0.0, f64::max));
-        let edge = (to - from).max(1.0) * 0.04;
-        // Labels reach to the right.
-        let room = if self.series.iter().any(|series| series.mark == Mark::Labelled) { 5.0 * edge } else { edge };
+        let (from, to) = (widths().fold(f64::INFINITY, f64::min), widths().fold(f64::NEG_INFINITY, f64::max));
+        let width = (to - from).max(1.0);
+        // To the right there is room for names.
+        let (edge, room) = (width * 0.04, width * 0.35);
+        let has_lines = self.series.iter().any(|series| series.mark == Mark::Line);
         let mut chart = ChartBuilder::on(area)
             .margin(14)
             .x_label_area_size(40)
@@ -178,7 +182,12 @@ impl Chart {
             .configure_mesh()
             .x_desc(self.x)
             .y_desc(self.y)
-            .x_label_formatter(&|x| significant_tick(*x))
+            .x_labels(if has_lines { (width + room).min(24.0) as usize + 1 } else { 10 })
+            .x_label_formatter(&|x| match *x {
+                x if x > to + edge => String::new(),
+                x if has_lines => format!("{x:.0}"),
+                logarithm => significant_tick(logarithm.exp2()),
+            })
             .y_label_formatter(&|y| significant_tick(*y))
             .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
             .label_style(("sans-serif", 12).into_font().color(&INK))
@@ -186,6 +195,7 @@ impl Chart {
             .bold_line_style(GRID)
             .axis_style(INK)
             .draw()?;
+        let mut labels = Labels::default();
         for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
             let points = || series.points.iter().map(|(x, y)| (*x, y.max(lowest)));
             chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
@@ -199,13 +209,17 @@ impl Chart {
                 }
                 Mark::Labelled => {
                     let small = ("sans-serif", 11).into_font().color(&INK);
-                    let label =
-                        |point| EmptyElement::at(point) + Text::new(series.label.clone(), (5, -5), small.clone());
-                    chart.draw_series(points().map(label))?;
+                    for point in points() {
+                        let place = labels.place(chart.backend_coord(&point), series.label.len());
+                        let label = |below| {
+                            EmptyElement::at(point) + Text::new(series.label.clone(), (6, below), small.clone())
+                        };
+                        chart.draw_series(place.map(label))?;
+                    }
                 }
             }
         }
-        if self.series.iter().any(|series| series.mark == Mark::Line) {
+        if has_lines {
             chart
                 .configure_series_labels()
                 .position(SeriesLabelPosition::UpperRight)
@@ -216,5 +230,46 @@ impl Chart {
         }
         area.present()?;
         Ok(())
+    }
+}
+
+/// Where labels stand already, in pixels.
+#[derive(Default)]
+struct Labels(Vec<(i32, i32, i32)>);
+
+impl Labels {
+    /// How far below a point its label of so many letters finds room; `None` when there is none nearby.
+    fn place(&mut self, (x, y): (i32, i32), letters: usize) -> Option<i32> {
+        const HEIGHT: i32 = 11;
+        const LETTER: i32 = 6;
+        let width = LETTER * letters as i32;
+        let is_free = |below: &i32| {
+            let apart = |(left, top, wide): &(i32, i32, i32)| {
+                x + width <= *left || left + wide <= x || (y + below - top).abs() >= HEIGHT
+            };
+            self.0.iter().all(apart)
+        };
+        // Beside it, or else above and below in turn.
+        let mut places = (0..4).map(|step| HEIGHT * if step % 2 == 0 { -step / 2 } else { step / 2 + 1 } - HEIGHT / 2);
+        let below = places.find(is_free)?;
+        self.0.push((x, y + below, width));
+        Some(below)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_points_side_by_side_are_apart() {
+        let mut labels = Labels::default();
+        let tops: Vec<i32> = [100, 103, 106, 109].into_iter().filter_map(|x| labels.place((x, 50), 10)).collect();
+        assert_eq!(tops.len(), 4);
+        for (place, one) in tops.iter().enumerate() {
+            assert!(tops[place + 1..].iter().all(|other| (one - other).abs() >= 11), "{tops:?}");
+        }
+        assert_eq!(labels.place((112, 50), 10), None, "too many");
+        assert_eq!(labels.place((300, 50), 10), Some(tops[0]), "far off there is room");
     }
 }

@@ -14,12 +14,14 @@
 //! | [`rwlock`], [`mutex`] | chains behind one lock (section 5) | blocking | under the lock |
 //! | [`striped`] | a lock per stripe | blocking | stripe by stripe |
 //! | [`fixed`] | RCU chains | wait-free | none |
+//! | [`xkernel`] | Mosberger's map: a cached entry, a list of filled buckets | of one thread | none |
 //! | [`tree`] | no hash table: a B-tree behind a lock, a skip list | blocking; lock-free | none |
 //!
 //! To be comparable, all tables map `u64` to `u64`, hash with the same function, and have chains of nodes of the same layout: link, hash,
 //! key, value ([`dual_chain`] has a link more, which is its point). Bucket arrays are dense, a word per bucket; bucket locks lie beside
 //! them, each on a line of its own. Chains are unsorted, with the youngest first, and the bucket is the hash modulo the number of buckets,
-//! but where an algorithm says otherwise. Lookups are inlined, and have a read section (or lock) of their own.
+//! but where an algorithm says otherwise. Lookups are inlined, and have a read section (or lock) of their own. [`xkernel`] stands apart: it is
+//! of another paper, for one thread and for keys of many sizes, and is no [`Table`].
 //!
 //! What users want of a table is left out: no table here resizes itself, and entries can't be replaced or iterated over.
 //!
@@ -54,6 +56,7 @@ pub mod split_ordered;
 pub mod striped;
 pub mod tree;
 pub mod unzip;
+pub mod xkernel;
 mod zip;
 
 use std::hash::BuildHasher;

@@ -3,6 +3,7 @@
 mod model;
 mod random;
 mod stress;
+mod xkernel;
 
 use foldhash::fast::FixedState;
 use relativist_tables as tables;

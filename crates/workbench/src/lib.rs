@@ -7,18 +7,19 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`], [`hash`], [`replay`] | one subcommand each |
+//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`], [`hash`], [`replay`], [`xkernel`] | one subcommand each |
 //! | [`tables`] | the tables, each an adapter in a file of its own |
 //! | [`entries`] | what tables hold |
 //! | [`workers`] | pinned threads that run batches until the time is up |
 //! | [`contest`], [`rounds`], [`stats`] | contenders measured in turns, medians and ratios |
 //! | [`keys`] | the keys and the order in which they are looked up |
 //! | [`latency`] | how long single operations take |
-//! | [`machine`], [`report`], [`fonts`] | what was measured on, tables on stdout, samples in JSON |
+//! | [`machine`], [`report`], [`chart`], [`fonts`] | what was measured on, tables on stdout, samples in JSON, lines as pictures |
 //! | [`options`] | options shared by subcommands |
 
 #[cfg(doctest)]
 mod book;
+pub mod chart;
 pub mod compare;
 pub mod contest;
 pub mod entries;
@@ -38,6 +39,7 @@ pub mod rounds;
 pub mod stats;
 pub mod tables;
 pub mod workers;
+pub mod xkernel;
 
 use std::process::ExitCode;
 
@@ -68,6 +70,7 @@ enum Command {
     Rcu(rcu::Args),
     Hash(hash::Args),
     Replay(replay::Args),
+    Xkernel(xkernel::Args),
     #[command(hide = true)]
     CompareChild(compare::children::Args),
     #[command(hide = true)]
@@ -90,6 +93,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Rcu(args) => rcu::run(&args),
         Command::Hash(args) => hash::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Xkernel(args) => xkernel::run(&args),
         Command::CompareChild(args) => compare::children::run(&args),
         Command::InstructionsChild(args) => instructions::run_child(&args),
         Command::HashChild(args) => hash::instructions::run_child(&args),

@@ -6,7 +6,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
 use super::section::{Row, Section};
-use crate::figures::draw::{COLOURS, Drawn, GRID, INK, significant_tick};
+use crate::chart::{COLOURS, Drawn, GRID, INK, significant_tick};
 use crate::fonts;
 
 const SIZE: (u32, u32) = (720, 420);

@@ -56,6 +56,26 @@ pub fn ratios(numerators: &[f64], denominators: &[f64]) -> Option<Summary> {
     Summary::of(numerators.iter().zip(denominators).map(|(n, d)| if n == d { 1.0 } else { n / d }))
 }
 
+/// A mean with its deviation, as the older papers give them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation of the samples; 0 of a single one.
+    pub deviation: f64,
+}
+
+impl Mean {
+    /// Of at least one sample.
+    #[must_use]
+    pub fn of(samples: &[f64]) -> Self {
+        let count = samples.len() as f64;
+        let mean = samples.iter().sum::<f64>() / count;
+        let squares = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>();
+        Self { mean, deviation: (squares / (count - 1.0).max(1.0)).sqrt() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +122,11 @@ mod tests {
         assert_eq!((summary.median, summary.min, summary.max), (2.0, 2.0, 2.0));
         assert_eq!(ratios(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]).unwrap().median, 1.0);
         assert_eq!(ratios(&[0.0], &[0.0]).unwrap().median, 1.0);
+    }
+
+    #[test]
+    fn deviations_are_of_samples() {
+        assert_eq!(Mean::of(&[1.0, 3.0, 5.0]), Mean { mean: 3.0, deviation: 2.0 });
+        assert_eq!(Mean::of(&[7.0]), Mean { mean: 7.0, deviation: 0.0 });
     }
 }

@@ -53,6 +53,41 @@ fn check_contests(contests: &Value, contenders: usize, rounds: usize) {
 }
 
 #[test]
+fn hash_caches_prints_tables_beside_the_papers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    (0..20).for_each(|n| _ = file(&format!("file{n}.c"), &"int a;\n".repeat(20 * n)));
+    let own = file("own.toml", "[[kernel]]\nname = 'mine'\npage = { function = 'foldhash', buckets = 64 }\n");
+    let line = format!(
+        "hash caches --tree {} --tables 4,6 --kernels {own} --quick --commands 1 --runs 2 --memory 16 --histograms",
+        folder.path().display()
+    );
+    let (text, document) = measure(&line);
+    for expected in ["Table 4", "4361.3", "Table 6", "4596.2", "mine", "2.2.16", "sum-pct", "with_capacity_for_memory"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let outcomes = document["results"]["tables"][1]["outcomes"][0].as_array().unwrap();
+    assert_eq!(outcomes.len(), 7);
+    for outcome in outcomes {
+        assert_eq!(outcome["throughputs"].as_array().unwrap().len(), 2);
+        assert_eq!(outcome["caches"].as_array().unwrap().len(), 4);
+        assert_eq!(outcome["caches"][2]["met"]["hits"], outcomes[0]["caches"][2]["met"]["hits"]);
+    }
+
+    let recording =
+        file("recording", "7 open(\"/etc/hosts\", O_RDONLY) = 3</etc/hosts>\n7 read(3</etc/hosts>, \"1\", 9) = 9\n");
+    let (text, _) = measure(&format!("hash caches --strace {recording} --runs 1 --memory 16"));
+    assert!(text.contains("what strace recorded") && text.contains("| D "), "{text}");
+    let wrong = relativist("hash caches --strace /dev/null");
+    assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("no system call"));
+}
+
+#[test]
 fn xkernel_fits_lines_beside_the_papers() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("pictures");

@@ -11,9 +11,11 @@
 //! | [`section`], [`advice`] | the results for one set of keys, and what to take |
 //! | [`output`], [`draw`], [`page`] | text, CSV, pictures and HTML |
 //! | [`paper`] | the paper's histograms with generated keys |
+//! | [`caches`] | the paper's kernels, simulated |
 
 pub mod advice;
 pub mod avalanche;
+pub mod caches;
 pub mod cost;
 pub mod draw;
 pub mod functions;
@@ -47,6 +49,7 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         None => report(&args.options),
         Some(Command::Paper) => print_claims(),
+        Some(Command::Caches(args)) => caches::run(args),
     }
 }
 

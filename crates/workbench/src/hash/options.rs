@@ -38,6 +38,7 @@ pub struct Args {
 pub(super) enum Command {
     /// Put the paper's histograms beside those of generated keys of the same kind and number
     Paper,
+    Caches(Box<super::caches::Args>),
 }
 
 /// Where keys come from and what is done with them.

@@ -12,9 +12,9 @@ use crate::keys::{Indices, scramble};
 use crate::options::parse_count;
 
 /// Where the objects of a kernel lie that has 4 GiB of addresses.
-pub(super) const KERNEL_MEMORY: u64 = 0xc100_0000;
+pub(in crate::hash) const KERNEL_MEMORY: u64 = 0xc100_0000;
 /// Bytes of a page, and of a block of a file.
-pub(super) const PAGE: u64 = 4096;
+pub(in crate::hash) const PAGE: u64 = 4096;
 
 /// A pattern of keys and how many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -223,7 +223,7 @@ pub(super) fn inode_address(number: u64) -> u64 {
 }
 
 /// The `number`-th free page: a permutation of those of 512 MiB, then of the next.
-fn free_page(number: u64) -> u64 {
+pub(in crate::hash) fn free_page(number: u64) -> u64 {
     const PAGES: u64 = 1 << 17;
     let scattered = (number * 0x9e37) % PAGES;
     let scattered = ((scattered ^ scattered >> 9) * 0xe995) % PAGES;
@@ -231,7 +231,7 @@ fn free_page(number: u64) -> u64 {
 }
 
 /// Where the `number`-th superblock lies: in an array of the kernel's data.
-pub(super) fn superblock_address(number: u64) -> u64 {
+pub(in crate::hash) fn superblock_address(number: u64) -> u64 {
     0xc020_0000 + number * 256
 }
 

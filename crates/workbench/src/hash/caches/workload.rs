@@ -1,0 +1,132 @@
+//! What programs ask of a file system, operation by operation, and the paths that they name.
+
+use std::collections::HashMap;
+
+/// The root directory's number.
+pub const ROOT: u32 = 0;
+
+/// Paths as numbers: a tree, whose names are numbers, too.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    nodes: Vec<(u32, u32)>,
+    children: HashMap<(u32, u32), u32>,
+    names: Vec<Box<[u8]>>,
+    name_numbers: HashMap<Box<[u8]>, u32>,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        let names = vec![Box::default()];
+        Self { nodes: vec![(ROOT, 0)], children: HashMap::new(), names, name_numbers: HashMap::new() }
+    }
+}
+
+impl Paths {
+    /// The number of an absolute path.
+    pub fn number(&mut self, path: &[u8]) -> u32 {
+        path.split(|&byte| byte == b'/').fold(ROOT, |parent, name| match name {
+            b"" | b"." => parent,
+            b".." => self.parent(parent),
+            name => self.child(parent, name),
+        })
+    }
+
+    /// The number of what is called `name` in a directory.
+    pub fn child(&mut self, parent: u32, name: &[u8]) -> u32 {
+        let names = &mut self.names;
+        let name = *self.name_numbers.entry(name.into()).or_insert_with(|| {
+            names.push(name.into());
+            names.len() as u32 - 1
+        });
+        let nodes = &mut self.nodes;
+        *self.children.entry((parent, name)).or_insert_with(|| {
+            nodes.push((parent, name));
+            u32::try_from(nodes.len() - 1).expect("fewer than 2^32 paths")
+        })
+    }
+
+    /// The directory that it is in; the root's is the root.
+    #[must_use]
+    pub fn parent(&self, path: u32) -> u32 {
+        self.nodes[path as usize].0
+    }
+
+    /// The last name, as a number and in letters.
+    #[must_use]
+    pub fn name(&self, path: u32) -> (u32, &[u8]) {
+        let name = self.nodes[path as usize].1;
+        (name, &self.names[name as usize])
+    }
+
+    /// From a directory in the root to the path itself.
+    #[must_use]
+    pub fn steps(&self, path: u32) -> Vec<u32> {
+        let above = |&path: &u32| Some(self.parent(path)).filter(|&parent| parent != ROOT);
+        let mut steps: Vec<u32> = std::iter::successors(Some(path).filter(|&path| path != ROOT), above).collect();
+        steps.reverse();
+        steps
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// To find it: `open`, `stat`, `access`, `execve`, whether it is there or not.
+    Look,
+    /// To make it.
+    Create,
+    /// To read so many bytes from an offset.
+    Read(u64, u64),
+    /// To write so many bytes at an offset.
+    Write(u64, u64),
+    /// To leave it without content.
+    Truncate,
+    /// To remove it.
+    Remove,
+    /// To give it another path.
+    Rename(u32),
+}
+
+/// A request, and the path that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Of whom.
+    pub path: u32,
+    /// What.
+    pub request: Request,
+}
+
+/// All operations on one file system.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    /// What their paths are.
+    pub paths: Paths,
+    /// What is there from the start, with its size.
+    pub files: Vec<(u32, u64)>,
+    /// In the order of time.
+    pub operations: Vec<Operation>,
+    /// So many do the work; with the others the users tidy up.
+    pub work: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_numbers() {
+        let mut paths = Paths::default();
+        let file = paths.number(b"/usr/include/stdio.h");
+        assert_eq!(paths.number(b"/usr//lib/../include/./stdio.h"), file);
+        assert_eq!(paths.name(file).1, b"stdio.h");
+        let steps = paths.steps(file);
+        assert_eq!(
+            steps.iter().map(|&step| paths.name(step).1).collect::<Vec<_>>(),
+            [&b"usr"[..], b"include", b"stdio.h"]
+        );
+        assert_eq!((paths.parent(steps[0]), paths.steps(ROOT).len(), paths.number(b"/..")), (ROOT, 0, ROOT));
+        let other = paths.number(b"/include");
+        assert_ne!(other, steps[1]);
+        assert_eq!(paths.name(other).0, paths.name(steps[1]).0);
+    }
+}

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::cold::Pass;
 use super::contenders::NAMES;
 use super::quantity::{Line, QUANTITIES, Quantity};
 use super::{Results, cold};
 use crate::chart;
-use crate::contest::overview;
+use crate::contest::{Contest, overview};
 use crate::options::spell;
 use crate::report::{significant, table};
+use crate::stats::Summary;
 
 /// All tables.
 #[must_use]
@@ -43,20 +45,21 @@ fn row(results: &Results, quantity: Quantity) -> Vec<String> {
 
 /// What the paper weighs against each other.
 fn specialisation(results: &Results) -> String {
-    let of = |cold| {
-        let contest = results
-            .passes
-            .iter()
-            .find(|contest| contest.setting.quantity == Quantity::Hit && contest.setting.cold == cold);
-        let standing = contest.and_then(|contest| contest.contenders.iter().find(|standing| standing.name == "new"));
-        standing.map_or_else(String::new, |standing| significant(standing.ratio.median))
-    };
+    let hits = results.contests.iter().filter(|contest| contest.setting.quantity == Quantity::Hit);
+    let warm = Summary::of(hits.filter_map(new_over_old));
+    let cold = |contest: &&Contest<Pass>| contest.setting.cold && contest.setting.quantity == Quantity::Hit;
+    let cold = results.passes.iter().find(cold).and_then(new_over_old);
+    let (Some(warm), Some(cold)) = (warm, cold) else { return String::new() };
     format!(
-        "Lookups (cache hit) with routines for certain sizes of keys take {} of the time of those without, with a cold \
-         instruction cache {} (the paper, on the Alpha: roughly 70 % better, and 15 % worse).\n",
-        of(false),
-        of(true)
+        "Lookups (cache hit) with routines for certain sizes of keys take {} of the time of those without (median over sizes), with a \
+         cold instruction cache {} (the paper, on the Alpha: roughly 70 % better, and 15 % worse).\n",
+        significant(warm.median),
+        significant(cold)
     )
+}
+
+fn new_over_old<S>(contest: &Contest<S>) -> Option<f64> {
+    contest.contenders.iter().find(|standing| standing.name == "new").map(|standing| standing.ratio.median)
 }
 
 /// A picture for each quantity: what a contender takes by size of keys or number of entries.

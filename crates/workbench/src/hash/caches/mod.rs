@@ -75,7 +75,8 @@ pub struct Args {
     #[arg(long, value_parser = value_parser!(u32).range(1..=1000))]
     commands: Option<u32>,
 
-    /// MiB of memory of the simulated machine [default: as in the paper, 128 for table 1 and otherwise 512]
+    /// MiB of memory of the simulated machine, which generated scripts don't fill unless there is little: only then kernels that shrink the dentry cache
+    /// differ from others [default: as in the paper, 128 for table 1 and otherwise 512]
     #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(1..=1024))]
     memory: Option<u64>,
 

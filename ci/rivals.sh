@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The workbench with its rivals in C and C++: their adapters against std's map, and a smoke of every work. And with locks that are counted,
-# here and in the other crates.
+# here and in the other crates. And the server against its rival.
 # Installs them from Debian's packages if they are not there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(liburcu-dev libtbb-dev libcuckoo-dev)
+packages=(liburcu-dev libtbb-dev libcuckoo-dev memcached)
 if ! dpkg-query -W "${packages[@]}" >/dev/null 2>&1; then
   sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
   $sudo apt-get update -qq
@@ -27,6 +27,12 @@ for rival in cds_lfht tbb::concurrent_hash_map libcuckoo; do
   # Eleven works, of which the matrix has two distributions and three shares of updates, and mixes are three.
   count=$(grep -c "^| $rival " <<<"$output")
   [ "$count" -ge 18 ] || { echo "rivals: $rival is in $count tables only" >&2; exit 1; }
+done
+
+cargo build --locked --package relativistd
+output=$("$program" serving --quick --threads 1 --work get50,set 2>/dev/null)
+for over in memcached echo; do
+  grep "^| get50 .* $over " <<<"$output" >/dev/null || { echo "rivals: get50 was not compared with $over" >&2; exit 1; }
 done
 echo "rivals: all took part"
 

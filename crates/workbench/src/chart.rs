@@ -117,7 +117,7 @@ impl Chart<'_> {
             .configure_mesh()
             .x_desc(self.x_label)
             .y_desc(self.y_label)
-            .x_labels((most as usize).min(16) + 1)
+            .x_labels(most.min(16.0) as usize + 1)
             .x_label_formatter(&|x| format!("{x:.0}"))
             .y_label_formatter(&|y| significant_tick(*y))
             .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
@@ -135,7 +135,10 @@ impl Chart<'_> {
                 .draw_series(medians)?
                 .label(&line.label)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-            chart.draw_series(points().map(|(x, value)| Circle::new((*x, y(value.median)), 3, colour.filled())))?;
+            // Many points need no marks.
+            if line.points.len() <= 32 {
+                chart.draw_series(points().map(|(x, value)| Circle::new((*x, y(value.median)), 3, colour.filled())))?;
+            }
             chart.draw_series(points().map(|(x, value)| {
                 PathElement::new([(*x, y(value.lower_quartile)), (*x, y(value.upper_quartile))], colour.stroke_width(1))
             }))?;

@@ -1,4 +1,4 @@
-//! The workbench: measurements of the relativistic hash table, of its RCU, and of what they compete with.
+//! The workbench: measurements of the relativistic hash table, of its RCU, of the server, and of what they compete with.
 //!
 //! Every measurement is a number of *rounds*. A round measures every contender once, each for the same time, in an order
 //! that changes from round to round, so that whatever drifts on the machine (clock frequency, neighbours, page placement)
@@ -7,7 +7,7 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`], [`hash`], [`replay`], [`xkernel`] | one subcommand each |
+//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`], [`hash`], [`replay`], [`xkernel`], `load`, `serving`, `echo` | one subcommand each |
 //! | [`tables`] | the tables, each an adapter in a file of its own |
 //! | [`entries`] | what tables hold |
 //! | [`workers`] | pinned threads that run batches until the time is up |
@@ -22,6 +22,8 @@ mod book;
 pub mod chart;
 pub mod compare;
 pub mod contest;
+#[cfg(target_os = "linux")]
+pub mod echo;
 pub mod entries;
 pub mod figures;
 pub mod fonts;
@@ -29,6 +31,8 @@ pub mod hash;
 pub mod instructions;
 pub mod keys;
 pub mod latency;
+#[cfg(target_os = "linux")]
+pub mod load;
 pub mod machine;
 pub mod options;
 pub mod rcu;
@@ -36,6 +40,8 @@ pub mod replay;
 pub mod report;
 pub mod resize;
 pub mod rounds;
+#[cfg(target_os = "linux")]
+pub mod serving;
 pub mod stats;
 pub mod tables;
 pub mod workers;
@@ -45,9 +51,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Measures the relativistic hash table, its RCU, and what they compete with.
+/// Measures the relativistic hash table, its RCU and the server made of it, and what they compete with.
 ///
-/// All contenders of a run live in one process, use one allocator and one hash function, and are measured in interleaved
+/// All contenders of a run live in one process (but servers), use one allocator and one hash function, and are measured in interleaved
 /// rounds in a changing order; medians are over rounds, ratios are taken within a round. Tables on stdout are Markdown;
 /// --json keeps every sample with the command line, the versions and the machine. Progress and warnings go to stderr.
 ///
@@ -71,6 +77,12 @@ enum Command {
     Hash(hash::Args),
     Replay(replay::Args),
     Xkernel(xkernel::Args),
+    #[cfg(target_os = "linux")]
+    Load(load::Args),
+    #[cfg(target_os = "linux")]
+    Echo(echo::Args),
+    #[cfg(target_os = "linux")]
+    Serving(serving::Args),
     #[command(hide = true)]
     CompareChild(compare::children::Args),
     #[command(hide = true)]
@@ -94,6 +106,12 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Hash(args) => hash::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Xkernel(args) => xkernel::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Load(args) => load::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Echo(args) => echo::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Serving(args) => serving::run(&args),
         Command::CompareChild(args) => compare::children::run(&args),
         Command::InstructionsChild(args) => instructions::run_child(&args),
         Command::HashChild(args) => hash::instructions::run_child(&args),

@@ -95,13 +95,13 @@ pub fn least_cpu_share(works: &[Work]) -> Option<f64> {
 
 /// CPU time of the calling thread so far.
 #[cfg(unix)]
-fn thread_time() -> Option<Duration> {
+pub(crate) fn thread_time() -> Option<Duration> {
     Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)).ok()
 }
 
 /// CPU time of the calling thread so far.
 #[cfg(not(unix))]
-fn thread_time() -> Option<Duration> {
+pub(crate) fn thread_time() -> Option<Duration> {
     None
 }
 

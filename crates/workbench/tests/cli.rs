@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn relativist(line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_relativist")).args(line.split_whitespace()).output().expect("the binary starts")
+    let words = shlex::split(line).expect("quotes are closed");
+    Command::new(env!("CARGO_BIN_EXE_relativist")).args(words).output().expect("the binary starts")
 }
 
 /// Runs `line` with `--json`; returns stdout and the document.
@@ -352,6 +353,20 @@ fn wrong_options_are_refused_with_an_explanation() {
         ("resize --shift1 9 --shift2 9", "nothing to resize"),
         ("resize --json /nonexistent/folder/file", "cannot create /nonexistent/folder/file"),
         ("rcu --barrier none", "--barrier"),
+        #[cfg(target_os = "linux")]
+        ("load --key-size 3", "need keys of 5 bytes at least"),
+        #[cfg(target_os = "linux")]
+        ("load --value-size 9-1", "a range such as 64-1024"),
+        #[cfg(target_os = "linux")]
+        ("load --grow 200000 --rate 1000 --sets 50", "needs servers that it can start"),
+        #[cfg(target_os = "linux")]
+        ("load --server unix:/nonexistent/socket", "cannot connect with unix:/nonexistent/socket"),
+        #[cfg(target_os = "linux")]
+        ("load --exec /nonexistent/server", "cannot start server"),
+        #[cfg(target_os = "linux")]
+        ("load --client-cores 9999", "expected CPUs such as 0 or 0,2-3"),
+        #[cfg(target_os = "linux")]
+        ("serving --exec false --work set", "false -t 1 -m 1024 ended"),
     ];
     for (line, explanation) in refused {
         let output = relativist(line);
@@ -486,5 +501,54 @@ fn hash_says_what_is_wrong_with_keys() {
         let output = relativist(line);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && stderr.contains(expected), "{line}: {stderr}");
+    }
+}
+
+/// A server in this process. (Servers that are started are ours for echoing: others may not have been built.)
+#[cfg(target_os = "linux")]
+#[test]
+fn load_measures_a_server_that_is_running() {
+    use relativistd::{Options, Server};
+
+    let server = Server::bind(&Options::parse_from_args(["relativistd", "-p", "-1", "-t", "1"]).unwrap()).unwrap();
+    let (address, stopper) = (server.addresses()[0], server.stopper());
+    let running = std::thread::spawn(|| server.run());
+    let line = format!("load --server {address} --clients 3 --items 300 --sets 20 --depth 4 --rounds 2 --seconds 0.2");
+    let (text, document) = measure(&format!("{line} --popularity zipf --timeline 0.1"));
+    stopper.stop();
+    running.join().unwrap().unwrap();
+    for expected in ["80 % GET, 20 % SET, 3 clients, 4 deep", "server µs", "p99.99", "100.00 %"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let server = &document["results"]["servers"][0];
+    assert_eq!(server["version"], "1.6.45");
+    let samples = server["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 2);
+    for sample in samples {
+        assert!(sample["requests"].as_u64() > Some(0) && sample["gets"]["p999"].as_f64() > Some(0.0), "{sample}");
+        assert!(sample["server"]["user_seconds"].is_f64() && sample["client_seconds"].as_f64() > Some(0.0), "{sample}");
+        assert!(!sample["timeline"].as_array().unwrap().is_empty());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn load_compares_servers_that_it_starts() {
+    let echo = "relativist echo --value-size 50 --protocol meta";
+    for more in ["", "--unix"] {
+        let line =
+            format!("load --exec '{echo}' --vs '{echo} --io epoll' --no-preload --unchecked --protocol meta {more}");
+        let (text, document) =
+            measure(&format!("{line} --value-size 50 --clients 5 --threads 2 --rounds 3 --seconds 0.1"));
+        for expected in ["meta commands", "over others, pair by pair", "server CPU/request"] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        let results = &document["results"];
+        assert_eq!(results["servers"][1]["name"], format!("{echo} --io epoll"));
+        assert!(results["servers"][0]["version"].as_str().unwrap().starts_with("relativist "));
+        let ratios = results["comparisons"][0]["ratios"].as_array().unwrap();
+        let figures: Vec<_> = ratios.iter().map(|ratio| &ratio["figure"]).collect();
+        assert_eq!(figures, ["cpu", "rate", "get-p999"]);
+        assert!(ratios.iter().all(|ratio| ratio["pairs"].as_array().unwrap().len() == 3), "{ratios:?}");
     }
 }

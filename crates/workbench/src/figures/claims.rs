@@ -125,7 +125,7 @@ pub fn judge(parameters: &Parameters, samples: &[Sample]) -> Vec<Claim> {
     ]
 }
 
-fn claim(figure: &'static str, paper: &'static str, answer: Option<(String, Verdict)>) -> Claim {
+pub(super) fn claim(figure: &'static str, paper: &'static str, answer: Option<(String, Verdict)>) -> Claim {
     let (here, verdict) = answer.unwrap_or_else(|| ("-".into(), Verdict::Unknown));
     Claim { figure, paper, here, verdict }
 }

@@ -22,9 +22,30 @@ pub(crate) const STYLE: &str = "
     pre { white-space: pre-wrap; font-size: 13px; color: #555; }
 ";
 
-/// The page, with the figures as `pictures` in SVG.
+/// A section that is not about tables alone.
+#[derive(Debug)]
+pub struct Section {
+    /// Its heading.
+    pub heading: String,
+    /// What there is to know before one looks at the picture.
+    pub text: String,
+    /// In SVG.
+    pub pictures: Vec<String>,
+    /// What the paper says about it.
+    pub claims: Vec<Claim>,
+    /// A header and rows, if there is a table.
+    pub table: Option<(Vec<String>, Vec<Vec<String>>)>,
+}
+
+/// The page, with the figures as `pictures` in SVG, and further sections.
 #[must_use]
-pub fn page(report: &Report, parameters: &Parameters, results: &Results, pictures: &[String]) -> String {
+pub fn page(
+    report: &Report,
+    parameters: &Parameters,
+    results: &Results,
+    pictures: &[String],
+    sections: &[Section],
+) -> String {
     let title = "Resizable, scalable, concurrent hash tables: the paper's figures, measured again";
     let page = html! {
         (DOCTYPE)
@@ -39,7 +60,7 @@ pub fn page(report: &Report, parameters: &Parameters, results: &Results, picture
                 h1 { (title) }
                 p {
                     "The paper is Triplett, McKenney and Walpole, “Resizable, Scalable, Concurrent Hash Tables via Relativistic "
-                    "Programming” (USENIX ATC 2011); its figures 3 to 7 are in section 7. Its machine had two processors with 12 cores "
+                    "Programming” (USENIX ATC 2011); its figures 3 to 8 are in section 7. Its machine had two processors with 12 cores "
                     "and 24 hardware threads in all, so that every thread had one. RP is the paper's table as printed, relativist this "
                     "project's."
                 }
@@ -47,6 +68,7 @@ pub fn page(report: &Report, parameters: &Parameters, results: &Results, picture
                 h2 { "Claims" }
                 (claims(results.claims.iter()))
                 @for (figure, picture) in FIGURES.iter().zip(pictures) { (section(figure, picture, results)) }
+                @for section in sections { (further(section)) }
                 h2 { "What resizes take" }
                 p {
                     "Beside " (parameters.readers[0]) " reader(s), with the identity as hash function. Keys inserted in ascending order are "
@@ -59,7 +81,7 @@ pub fn page(report: &Report, parameters: &Parameters, results: &Results, picture
                 (latencies(&results.samples))
                 h2 { "Machine and versions" }
                 pre { (report.caption()) }
-                p { "All samples are in samples.json and samples.csv." }
+                p { "All samples are in samples.json and samples.csv; those of servers in memcached.jsonl." }
             }
         }
     };
@@ -71,6 +93,21 @@ fn section(figure: &Figure, picture: &str, results: &Results) -> Markup {
         h2 { (figure.number) }
         figure { (PreEscaped(picture)) }
         (claims(results.claims.iter().filter(|claim| figure.number.starts_with(claim.figure))))
+    }
+}
+
+fn further(section: &Section) -> Markup {
+    html! {
+        h2 { (section.heading) }
+        p { (section.text) }
+        @for picture in &section.pictures { figure { (PreEscaped(picture)) } }
+        @if !section.claims.is_empty() { (claims(section.claims.iter())) }
+        @if let Some((header, rows)) = &section.table {
+            table {
+                tr { @for cell in header { th { (cell) } } }
+                @for row in rows { tr { @for cell in row { td { (cell) } } } }
+            }
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 pub mod claims;
 pub mod draw;
 pub mod html;
+#[cfg(target_os = "linux")]
+pub mod memcached;
 pub mod plan;
 pub mod store;
 
@@ -14,7 +16,8 @@ use clap::value_parser;
 use serde::{Deserialize, Serialize};
 
 use crate::figures::claims::Claim;
-use crate::figures::plan::{FIGURES, Plan};
+use crate::figures::html::Section;
+use crate::figures::plan::{FIGURES, Plan, Step};
 use crate::figures::store::Store;
 use crate::report::{Report, table};
 use crate::resize::Conditions;
@@ -23,12 +26,15 @@ use crate::resize::roster::Name;
 use crate::rounds::progress;
 use crate::workers::Cpus;
 
-/// Draw figures 3 to 7 of the ATC 2011 paper from measurements on this machine, beside what the paper says
+/// Draw figures 3 to 8 of the ATC 2011 paper from measurements on this machine, beside what the paper says
 ///
 /// Measures lookups per second by number of readers, of each table at both fixed sizes and while it is resized without pause (as `relativist
 /// resize` does), and what resizes themselves take with sequential and with shuffled keys. Writes to --out: the figures as SVG and PNG,
 /// every sample as JSON and CSV, and report.html, which has all of it in one file: each figure, the paper's claim, the figure measured here,
 /// and whether the claim holds.
+///
+/// Figure 8 is drawn with --memcached, from `relativist load` on relativistd, with both of its engines, and on memcached; beside it, the latency of
+/// GETs while the tables grow.
 ///
 /// Samples are kept as they come: after Ctrl-C the report is written from those that there are, and the same command takes up the rest. All of it takes
 /// hours (--quick: minutes).
@@ -50,6 +56,11 @@ pub struct Args {
 
     #[command(flatten)]
     conditions: Conditions,
+
+    #[cfg(target_os = "linux")]
+    #[command(flatten)]
+    #[serde(skip)]
+    serving: memcached::Options,
 }
 
 /// What is measured, with all defaults filled in: samples of other parameters don't mix with those of these.
@@ -102,19 +113,33 @@ pub fn run(args: &Args) -> Result<()> {
     let parameters = args.parameters()?;
     let cpus = Cpus::allowed();
     crate::compare::plot::prepare(&args.out)?;
-    let mut store = Store::open(&args.out, &parameters)?;
+    let mut store = Store::open(&args.out.join("samples.jsonl"), &parameters)?;
     let threads = parameters.readers.last().unwrap_or(&1) + 1;
     let mut report = Report::begin("figures", Some(&args.out.join("samples.json")), &cpus, threads)?;
+    stop_when_interrupted()?;
     measure(&parameters, &cpus, &mut store)?;
-    let complete = store.count() == Plan::of(&parameters).steps.len();
+    let mut complete = store.count() == Plan::of(&parameters).steps.len();
+    let mut sections = Vec::new();
+    #[cfg(target_os = "linux")]
+    if let Some(part) = args.serving.measure(&args.out, &args.conditions, &cpus, &mut report)? {
+        complete &= part.complete;
+        sections = part.sections;
+    }
     if !complete {
         report.warn("interrupted: the same command measures the rest".into());
     }
-    let (samples, resizes) = store.into_samples();
+    let (mut samples, mut resizes) = (Vec::new(), Vec::new());
+    for (step, sample) in store.into_samples() {
+        match step.keys {
+            None => samples.push(sample),
+            Some(keys) => resizes.push((keys, sample)),
+        }
+    }
     report.warn_of_preemption(samples.iter().filter_map(|sample| sample.cpu_share));
-    let claims = claims::judge(&parameters, &samples);
+    let mut claims = claims::judge(&parameters, &samples);
+    claims.extend(sections.iter().flat_map(|section| section.claims.iter().cloned()));
     let results = Results { claims, samples, resizes, complete };
-    write(&args.out, &report, &parameters, &results, cpus.count())?;
+    write(&args.out, &report, &parameters, &results, &sections, cpus.count())?;
     let rows = results
         .claims
         .iter()
@@ -125,22 +150,32 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Measures what is not in the store yet, until all is or the user interrupts.
-fn measure(parameters: &Parameters, cpus: &Cpus, store: &mut Store) -> Result<()> {
-    static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the user wants no more to be measured.
+fn is_interrupted() -> bool {
+    // Relaxed, here and below: a signal only.
+    INTERRUPTED.load(Relaxed)
+}
+
+fn stop_when_interrupted() -> Result<()> {
     ctrlc::set_handler(|| {
-        // Relaxed: a signal only. Who asks twice doesn't want to wait.
+        // Who asks twice doesn't want to wait.
         if INTERRUPTED.swap(true, Relaxed) {
             std::process::exit(130);
         }
         eprintln!("relativist: interrupted; the report is written after this measurement");
     })
-    .context("cannot handle Ctrl-C")?;
+    .context("cannot handle Ctrl-C")
+}
+
+/// Measures what is not in the store yet, until all is or the user interrupts.
+fn measure(parameters: &Parameters, cpus: &Cpus, store: &mut Store<Step, Sample>) -> Result<()> {
     let plan = Plan::of(parameters);
     let bar = progress(plan.steps.len());
     let mut tables: Vec<(Name, Setting, Filled)> = Vec::new();
     for step in &plan.steps {
-        if !store.has(step) && !INTERRUPTED.load(Relaxed) {
+        if !store.has(step) && !is_interrupted() {
             bar.set_message(format!("{}, {} readers, {}", step.table.label(), step.readers, step.case.name()));
             let setting = plan.setting(step);
             let known = tables.iter().position(|(name, its, _)| *name == step.table && *its == setting);
@@ -161,17 +196,22 @@ fn measure(parameters: &Parameters, cpus: &Cpus, store: &mut Store) -> Result<()
 }
 
 /// Writes figures, CSV and HTML.
-fn write(folder: &Path, report: &Report, parameters: &Parameters, results: &Results, cpus: usize) -> Result<()> {
+fn write(
+    folder: &Path,
+    report: &Report,
+    parameters: &Parameters,
+    results: &Results,
+    sections: &[Section],
+    cpus: usize,
+) -> Result<()> {
     store::write_csv(&folder.join("samples.csv"), results)?;
     let mut pictures = Vec::new();
     for figure in FIGURES {
         let caption = plan::caption(parameters, cpus);
         let curves = figure.curves(parameters, &results.samples);
-        draw::draw(folder, figure, &curves, &caption)?;
-        let path = folder.join(format!("{}.svg", figure.file));
-        pictures.push(std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?);
+        pictures.push(draw::draw(folder, &figure.frame(), &curves, &caption)?);
     }
-    let page = html::page(report, parameters, results, &pictures);
+    let page = html::page(report, parameters, results, &pictures, sections);
     let path = folder.join("report.html");
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Parameters;
+use super::draw::Frame;
+use crate::chart::Line;
 use crate::options::HashFunction;
 use crate::resize::measure::{Case, Keys, Sample, Setting};
 use crate::resize::roster::{Name, Sizing};
@@ -146,19 +148,18 @@ pub const FIGURES: &[Figure] = &[
     },
 ];
 
-/// A line of a figure.
-#[derive(Debug)]
-pub struct Curve {
-    /// What the legend says.
-    pub label: String,
-    /// Readers, and lookups per second of all of them.
-    pub points: Vec<(usize, Summary)>,
-}
-
 impl Figure {
+    /// The drawing without lines.
+    #[must_use]
+    pub fn frame(&self) -> Frame {
+        let &Self { file, number, title, logarithmic, .. } = self;
+        let (x, y) = ("Reader threads", "Lookups per second (millions)");
+        Frame { file, number, title, x, y, unit: 1e6, logarithmic }
+    }
+
     /// Its lines, as far as they were measured.
     #[must_use]
-    pub fn curves(&self, parameters: &Parameters, samples: &[Sample]) -> Vec<Curve> {
+    pub fn curves(&self, parameters: &Parameters, samples: &[Sample]) -> Vec<Line> {
         let (one, other) = parameters.setting.shifts;
         let continuous = Case::Continuous { shifts: parameters.setting.shifts };
         let lines: Vec<(Name, Case, String)> = match self.shows {
@@ -178,8 +179,8 @@ impl Figure {
             ],
         };
         let curve = |(name, case, label)| {
-            let point = |&readers: &usize| Some((readers, Summary::of(rates(samples, name, readers, case))?));
-            Curve { label, points: parameters.readers.iter().filter_map(point).collect() }
+            let point = |&readers: &usize| Some((readers as f64, Summary::of(rates(samples, name, readers, case))?));
+            Line { label, points: parameters.readers.iter().filter_map(point).collect() }
         };
         lines.into_iter().map(curve).filter(|curve| !curve.points.is_empty()).collect()
     }

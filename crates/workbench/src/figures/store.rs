@@ -5,34 +5,32 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::plan::Step;
-use super::{Parameters, Results};
+use super::Results;
 use crate::options::spell;
-use crate::resize::measure::{Keys, Sample};
 
-/// A file with the parameters in its first line, and a sample in each that follows.
+/// A file with the parameters in its first line, and a sample in each that follows, with the step of the plan that it is of.
 #[derive(Debug)]
-pub struct Store {
+pub struct Store<P, S> {
     file: File,
-    samples: Vec<Kept>,
+    samples: Vec<Kept<P, S>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
-    step: Step,
-    sample: Sample,
+struct Kept<P, S> {
+    step: P,
+    sample: S,
 }
 
-impl Store {
-    /// Opens the store of a folder, with what an earlier run has left there.
+impl<P: Clone + PartialEq + Serialize + DeserializeOwned, S: Serialize + DeserializeOwned> Store<P, S> {
+    /// Opens a store, with what an earlier run has left there.
     ///
     /// # Errors
     /// When it holds samples of other parameters, or can't be read or written.
-    pub fn open(folder: &Path, parameters: &Parameters) -> Result<Self> {
-        let path = folder.join("samples.jsonl");
-        let text = if path.exists() { fs::read_to_string(&path)? } else { String::new() };
+    pub fn open(path: &Path, parameters: &impl Serialize) -> Result<Self> {
+        let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
         // A line that was cut off is measured again.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut lines = text[..whole].lines();
@@ -43,10 +41,10 @@ impl Store {
             "{} holds samples of other parameters: give another --out, or delete it",
             path.display()
         );
-        let samples = lines.map(serde_json::from_str).collect::<Result<Vec<Kept>, _>>();
+        let samples = lines.map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
         let samples = samples.with_context(|| format!("cannot understand {}", path.display()))?;
         let create = || -> Result<File> {
-            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+            let mut file = OpenOptions::new().create(true).append(true).open(path)?;
             file.set_len(whole as u64)?;
             if found.is_none() {
                 writeln!(file, "{first}")?;
@@ -59,7 +57,7 @@ impl Store {
 
     /// Whether a step has been measured.
     #[must_use]
-    pub fn has(&self, step: &Step) -> bool {
+    pub fn has(&self, step: &P) -> bool {
         self.samples.iter().any(|kept| kept.step == *step)
     }
 
@@ -67,7 +65,7 @@ impl Store {
     ///
     /// # Errors
     /// When it can't be written.
-    pub fn add(&mut self, step: &Step, sample: Sample) -> Result<()> {
+    pub fn add(&mut self, step: &P, sample: S) -> Result<()> {
         let kept = Kept { step: step.clone(), sample };
         let line = serde_json::to_string(&kept)? + "\n";
         self.file.write_all(line.as_bytes()).context("cannot write the samples")?;
@@ -81,17 +79,9 @@ impl Store {
         self.samples.len()
     }
 
-    /// Those of the figures, and those of resizes with their keys.
-    #[must_use]
-    pub fn into_samples(self) -> (Vec<Sample>, Vec<(Keys, Sample)>) {
-        let (mut figures, mut resizes) = (Vec::new(), Vec::new());
-        for Kept { step, sample } in self.samples {
-            match step.keys {
-                None => figures.push(sample),
-                Some(keys) => resizes.push((keys, sample)),
-            }
-        }
-        (figures, resizes)
+    /// All steps with their samples.
+    pub fn into_samples(self) -> impl Iterator<Item = (P, S)> {
+        self.samples.into_iter().map(|Kept { step, sample }| (step, sample))
     }
 }
 

@@ -1,0 +1,160 @@
+//! Echoing by completions: one `io_uring_enter` per turn. The kernel accepts and receives without being asked again (multishot), and
+//! takes the buffers that it receives into from a ring of them.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use anyhow::{Context, Result};
+use io_uring::types::{BufRingEntry, Fd};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use slab::Slab;
+use socket2::Socket;
+
+use super::{Replies, requests};
+
+/// Clients that may complete something in one turn without the kernel having to keep it back.
+const ENTRIES: u32 = 1024;
+
+/// What user data says of a completion: the listener's, a sending's, or otherwise the number of the client that received.
+const ACCEPT: u64 = u64::MAX;
+const SEND: u64 = u64::MAX - 1;
+
+/// Serves those clients that this thread's ring is the first to accept.
+pub fn serve(listener: &Socket, replies: &'static Replies) -> Result<()> {
+    let mut ring = build().context("the kernel has no io_uring for this process (6.1 or later is needed)")?;
+    let mut buffers = Buffers::register(&ring).context("the kernel takes no ring of buffers")?;
+    let mut clients: Slab<OwnedFd> = Slab::new();
+    let mut entries = vec![accept(listener)];
+    let mut completed: Vec<cqueue::Entry> = Vec::new();
+    loop {
+        for entry in entries.drain(..) {
+            push(&mut ring, &entry)?;
+        }
+        ring.submit_and_wait(1).context("cannot wait for completions")?;
+        completed.extend(ring.completion());
+        for completion in completed.drain(..) {
+            let (result, flags) = (completion.result(), completion.flags());
+            match completion.user_data() {
+                SEND => {}
+                ACCEPT => {
+                    if result >= 0 {
+                        // SAFETY: the kernel has just opened this descriptor for us, and nobody else knows it.
+                        let client = Socket::from(unsafe { OwnedFd::from_raw_fd(result) });
+                        let _ = client.set_tcp_nodelay(true);
+                        let client = OwnedFd::from(client);
+                        let descriptor = client.as_raw_fd();
+                        entries.push(receive(clients.insert(client) as u64, descriptor));
+                    }
+                    if !cqueue::more(flags) {
+                        entries.push(accept(listener));
+                    }
+                }
+                number => {
+                    let descriptor = clients[number as usize].as_raw_fd();
+                    if let Some(buffer) = cqueue::buffer_select(flags) {
+                        let count = usize::try_from(result).unwrap_or(0);
+                        let asked = requests(&buffers.get(buffer)[..count]);
+                        buffers.give_back(buffer);
+                        entries.extend(replies.to(asked).map(|bytes| send(descriptor, bytes)));
+                    }
+                    let is_over = result == 0 || result < 0 && result != -rustix::io::Errno::NOBUFS.raw_os_error();
+                    if is_over {
+                        clients.remove(number as usize);
+                    } else if !cqueue::more(flags) {
+                        entries.push(receive(number, descriptor));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the kernel has it, for this process.
+pub fn is_available() -> bool {
+    build().is_ok()
+}
+
+fn build() -> std::io::Result<IoUring> {
+    IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_cqsize(4 * ENTRIES).build(ENTRIES)
+}
+
+fn accept(listener: &Socket) -> squeue::Entry {
+    opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).build().user_data(ACCEPT)
+}
+
+fn receive(client: u64, descriptor: RawFd) -> squeue::Entry {
+    opcode::RecvMulti::new(Fd(descriptor), GROUP).build().user_data(client)
+}
+
+fn send(descriptor: RawFd, bytes: &'static [u8]) -> squeue::Entry {
+    // MSG_WAITALL: the kernel goes on until all is sent.
+    let flags = rustix::net::SendFlags::NOSIGNAL.bits() | rustix::net::RecvFlags::WAITALL.bits();
+    let send = opcode::Send::new(Fd(descriptor), bytes.as_ptr(), bytes.len() as u32).flags(flags as i32);
+    // A sending that succeeds needs no completion.
+    send.build().flags(squeue::Flags::SKIP_SUCCESS).user_data(SEND)
+}
+
+/// Queues an entry, after having submitted those before it if there is no room.
+fn push(ring: &mut IoUring, entry: &squeue::Entry) -> Result<()> {
+    // SAFETY: what an entry points to lives until the process ends: `send` takes nothing else, and so do the buffers to receive into.
+    // Descriptors are plain numbers to the kernel, which checks them.
+    while unsafe { ring.submission().push(entry) }.is_err() {
+        ring.submit().context("cannot submit")?;
+    }
+    Ok(())
+}
+
+/// The group that all buffers are in.
+const GROUP: u16 = 0;
+
+/// How many buffers there are, a power of two, and their size.
+const BUFFERS: u16 = 256;
+const BUFFER: usize = 4096;
+
+/// A page of memory for the ring.
+#[repr(C, align(4096))]
+struct Page([BufRingEntry; BUFFERS as usize]);
+
+/// Buffers that the kernel receives into, and the ring by which it is given them. They are never freed: the kernel may write into them
+/// for a while after the ring of requests is gone.
+struct Buffers {
+    ring: &'static mut Page,
+    memory: &'static mut [u8],
+    tail: u16,
+}
+
+impl Buffers {
+    fn register(ring: &IoUring) -> Result<Self> {
+        // SAFETY: the entries are numbers, for which zero is valid.
+        let page: Box<Page> = unsafe { Box::new_zeroed().assume_init() };
+        let memory = vec![0; usize::from(BUFFERS) * BUFFER];
+        let mut buffers = Self { ring: Box::leak(page), memory: memory.leak(), tail: 0 };
+        let address = buffers.ring.0.as_ptr().expose_provenance() as u64;
+        // SAFETY: the page is aligned, has as many entries as is said, and is never freed.
+        unsafe { ring.submitter().register_buf_ring_with_flags(address, BUFFERS, GROUP, 0) }?;
+        (0..BUFFERS).for_each(|buffer| buffers.give_back(buffer));
+        Ok(buffers)
+    }
+
+    /// What has been received into a buffer.
+    fn get(&self, buffer: u16) -> &[u8] {
+        &self.memory[usize::from(buffer) * BUFFER..][..BUFFER]
+    }
+
+    /// Lets the kernel use a buffer again.
+    fn give_back(&mut self, buffer: u16) {
+        let address = self.memory[usize::from(buffer) * BUFFER..].as_mut_ptr();
+        let entry = &mut self.ring.0[usize::from(self.tail % BUFFERS)];
+        entry.set_addr(address.expose_provenance() as u64);
+        entry.set_len(BUFFER as u32);
+        entry.set_bid(buffer);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: this is the address of the first entry.
+        let tail = unsafe { BufRingEntry::tail(self.ring.0.as_ptr()) };
+        // SAFETY: the tail lies in the first entry, where nothing but this looks at it on our side, and is aligned; an atomic has the layout
+        // of its number.
+        let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
+        // Release: pairs with the kernel's load-acquire of the tail, which then finds the entry whole.
+        tail.store(self.tail, Ordering::Release);
+    }
+}

@@ -1,0 +1,379 @@
+//! The threads that drive the clients: one epoll set each, no allocation per request, one write per client and turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+use super::client::{Client, Setting};
+use super::cores::Cores;
+use super::items::Items;
+use super::schedule::{Schedule, of_client};
+use super::server::Address;
+use super::tally::{Tally, Window};
+use super::work::Work;
+use crate::compare::draws::{Distribution, Draws, Operation, Samples};
+use crate::keys::seed;
+use crate::workers::thread_time;
+
+/// A server that says nothing for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is read at once, beside one value.
+const READ: usize = 256 << 10;
+
+/// Requests that are sent together to store the items beforehand.
+const PRELOAD_DEPTH: u16 = 64;
+
+/// A source of load: a work, and all that can be prepared of it.
+#[derive(Debug)]
+pub struct Generator<'a> {
+    work: &'a Work,
+    cores: &'a Cores,
+    items: Items,
+    samples: Option<Samples>,
+}
+
+impl<'a> Generator<'a> {
+    /// Prepares a work, whose threads run on these cores.
+    #[must_use]
+    pub fn new(work: &'a Work, cores: &'a Cores) -> Self {
+        let samples = (work.popularity == Distribution::Zipf).then(|| Samples::zipf(work.items));
+        Self { work, cores, items: Items::new(work), samples }
+    }
+
+    /// What is done.
+    #[must_use]
+    pub fn work(&self) -> &'a Work {
+        self.work
+    }
+
+    /// Stores all items.
+    ///
+    /// # Errors
+    /// When the server can't be reached, refuses or answers wrongly.
+    pub fn preload(&self, address: &Address) -> Result<()> {
+        let clients = self.work.threads;
+        let work = Work { sets: 100, depth: PRELOAD_DEPTH, rate: None, grow: None, clients, ..self.work.clone() };
+        let next = Arc::new(AtomicU64::new(0));
+        let load = self.connect_with(work, address, None, |_| Script::Each(Arc::clone(&next)))?;
+        match load.run(Window::never())?.refusal {
+            Some(refusal) => bail!("cannot store the items: {refusal}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Connects all clients. Other rounds will ask for other keys. With a `slot`, there will be a timeline.
+    ///
+    /// # Errors
+    /// When the server can't be reached.
+    pub fn connect(&self, address: &Address, round: usize, slot: Option<Duration>) -> Result<Load<'_>> {
+        let work = self.work.clone();
+        let growth = work.grow.map(|limit| (Arc::new(AtomicU64::new(work.items)), limit));
+        let script = |thread| Script::Mix {
+            draws: Draws::new(0..self.work.items, self.samples.as_ref(), self.work.sets, seed(round, thread)),
+            growth: growth.clone(),
+        };
+        self.connect_with(work, address, slot, script)
+    }
+
+    fn connect_with<'s>(
+        &'s self,
+        work: Work,
+        address: &Address,
+        slot: Option<Duration>,
+        script: impl Fn(usize) -> Script<'s>,
+    ) -> Result<Load<'s>> {
+        let largest = self.items.largest_value();
+        let driver = |thread: usize| {
+            let clients = of_client(work.clients.into(), thread, work.threads.into());
+            Driver::connect(clients, address, script(thread), Tally::new(slot), largest)
+        };
+        let drivers = (0..usize::from(work.threads)).map(driver).collect::<Result<Vec<_>>>()?;
+        Ok(Load { generator: self, work, drivers, sum: Tally::new(slot) })
+    }
+}
+
+/// Clients that are connected.
+pub struct Load<'a> {
+    generator: &'a Generator<'a>,
+    work: Work,
+    drivers: Vec<Driver<'a>>,
+    sum: Tally,
+}
+
+impl<'a> Load<'a> {
+    /// Does the work, from now until the window closes and all is answered. Each client of a closed loop sends once at least.
+    ///
+    /// # Errors
+    /// When a connection breaks, or the server answers wrongly.
+    pub fn run(self, window: Window) -> Result<Tally> {
+        let Self { generator, work, drivers, mut sum } = self;
+        let setting = Setting { work: &work, items: &generator.items, window };
+        thread::scope(|scope| {
+            let spawn = |(thread, driver): (usize, Driver<'a>)| {
+                scope.spawn(move || {
+                    generator.cores.pin_one(thread)?;
+                    driver.run(setting, thread)
+                })
+            };
+            let handles: Vec<_> = drivers.into_iter().enumerate().map(spawn).collect();
+            for handle in handles {
+                sum.add(handle.join().expect("no thread panics")?);
+            }
+            Ok(sum)
+        })
+    }
+}
+
+/// What a thread's clients do, one after the other.
+enum Script<'s> {
+    /// The mix of the work. Where the table is to grow, SETs store new items: their number so far, and its limit.
+    Mix { draws: Draws<'s>, growth: Option<(Arc<AtomicU64>, u64)> },
+    /// A SET of each item; the number of the next one.
+    Each(Arc<AtomicU64>),
+}
+
+impl Script<'_> {
+    /// Puts the next request, if there is one.
+    #[inline]
+    fn put(&mut self, setting: Setting<'_>, client: &mut Client, at: Instant) -> bool {
+        match self {
+            Self::Mix { draws, growth } => match draws.draw() {
+                (Operation::Get, index) => {
+                    let others = (1..setting.work.keys_per_get).map(|_| draws.draw().1);
+                    client.put_get(setting, std::iter::once(index).chain(others), at);
+                }
+                (_, index) => {
+                    // Relaxed, here and below: a number that is handed out once, and publishes nothing.
+                    let new = growth.as_ref().map(|(stored, limit)| (stored.fetch_add(1, Relaxed), *limit));
+                    let index = new.filter(|(new, limit)| new < limit).map_or(index, |(new, _)| new);
+                    client.put_set(setting, index, at);
+                }
+            },
+            Self::Each(next) => {
+                let number = next.fetch_add(1, Relaxed);
+                if number >= setting.work.items {
+                    return false;
+                }
+                client.put_set(setting, scattered(number, setting.work.items), at);
+            }
+        }
+        true
+    }
+}
+
+/// A permutation of the items, so that those that are asked for most don't lie side by side: the prime is larger than any number of
+/// items.
+fn scattered(number: u64, items: u64) -> u64 {
+    const PRIME: u128 = (1 << 32) + 15;
+    (u128::from(number) * PRIME % u128::from(items)) as u64
+}
+
+/// One thread's clients.
+struct Driver<'s> {
+    script: Script<'s>,
+    epoll: OwnedFd,
+    clients: Vec<Client>,
+    outstanding: usize,
+    tally: Tally,
+    buffer: Vec<u8>,
+}
+
+impl<'s> Driver<'s> {
+    fn connect(clients: u64, address: &Address, script: Script<'s>, tally: Tally, largest: usize) -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot create an epoll set")?;
+        let connect = |number| {
+            let socket = address.connect()?;
+            socket.set_nonblocking(true)?;
+            epoll::add(&epoll, &socket, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+            Ok(Client::new(socket))
+        };
+        let clients = (0..clients).map(connect).collect::<Result<Vec<_>>>()?;
+        Ok(Self { script, epoll, clients, outstanding: 0, tally, buffer: vec![0; READ + 2 * largest] })
+    }
+
+    /// Sends and receives until the window closes and all is answered.
+    fn run(mut self, setting: Setting<'_>, thread: usize) -> Result<Tally> {
+        let Work { rate, threads, .. } = *setting.work;
+        // Without slack the kernel wakes a thread when it asked to be.
+        rustix::thread::set_current_timer_slack(std::num::NonZero::new(1))?;
+        let Window { begin, from, until } = setting.window;
+        let schedule = rate.map(|rate| Schedule::new(begin, rate, thread, threads.into()));
+        let mut due = 0;
+        if schedule.is_none() {
+            for number in 0..self.clients.len() {
+                self.send_batch(setting, number, Instant::now())?;
+            }
+        }
+        let give_up = until + setting.window.length() + PATIENCE;
+        let mut cpu = Cpu::default();
+        let mut heard = Instant::now();
+        let mut events = Vec::with_capacity(self.clients.len());
+        loop {
+            let now = Instant::now();
+            cpu.look(now, from, until);
+            if let Some(schedule) = &schedule {
+                due = self.send_due(setting, schedule, due, now)?;
+            }
+            // In a closed loop, clients that have no answer to wait for had nothing more to send.
+            let all_sent =
+                schedule.is_none() || now >= until && self.clients.iter().map(|client| client.put).sum::<u64>() == due;
+            if self.outstanding == 0 && all_sent {
+                break;
+            }
+            if now >= give_up {
+                self.count_late(setting, schedule.as_ref(), due, now);
+                break;
+            }
+            let next = match &schedule {
+                Some(schedule) if now < until => schedule.due_at(due).min(until),
+                _ if now < until => until,
+                _ => give_up,
+            };
+            let timeout = next.saturating_duration_since(now).min(PATIENCE);
+            let timeout = Timespec::try_from(timeout).expect("short enough");
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error).context("cannot wait for events"),
+            }
+            if !events.is_empty() || self.outstanding == 0 {
+                heard = now;
+            } else if heard.elapsed() >= PATIENCE {
+                bail!("{} requests without a reply for {} s", self.outstanding, PATIENCE.as_secs());
+            }
+            for event in events.drain(..) {
+                self.serve(setting, event, schedule.as_ref(), due)?;
+            }
+        }
+        cpu.look(Instant::now(), from, until);
+        self.tally.cpu = cpu.used();
+        Ok(self.tally)
+    }
+
+    /// A client's turn.
+    #[inline]
+    fn serve(
+        &mut self,
+        setting: Setting<'_>,
+        event: epoll::Event,
+        schedule: Option<&Schedule>,
+        due: u64,
+    ) -> Result<()> {
+        let (number, flags) = (event.data.u64() as usize, event.flags);
+        if flags.contains(epoll::EventFlags::OUT) {
+            self.flush(number, true)?;
+        }
+        let client = &mut self.clients[number];
+        self.outstanding -= client.receive(setting, &mut self.buffer, &mut self.tally)?;
+        match schedule {
+            None if client.requests().is_empty() => {
+                let now = Instant::now();
+                if now < setting.window.until { self.send_batch(setting, number, now) } else { Ok(()) }
+            }
+            None => Ok(()),
+            Some(schedule) => self.send_due_of(setting, number, schedule, due),
+        }
+    }
+
+    /// The closed loop: a client sends so many requests as are sent together.
+    #[inline]
+    fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<()> {
+        for _ in 0..setting.work.depth {
+            if !self.script.put(setting, &mut self.clients[number], now) {
+                break;
+            }
+            self.outstanding += 1;
+        }
+        self.flush(number, false)
+    }
+
+    /// The open loop: sends all that has become due. Returns how many requests have.
+    fn send_due(&mut self, setting: Setting<'_>, schedule: &Schedule, before: u64, now: Instant) -> Result<u64> {
+        let due = schedule.due_until(now.min(setting.window.until)).max(before);
+        let clients = self.clients.len();
+        for number in before..due.min(before + clients as u64) {
+            self.send_due_of(setting, (number % clients as u64) as usize, schedule, due)?;
+        }
+        Ok(due)
+    }
+
+    /// Sends what is due of a client, as far as it may.
+    #[inline]
+    fn send_due_of(&mut self, setting: Setting<'_>, number: usize, schedule: &Schedule, due: u64) -> Result<()> {
+        let clients = self.clients.len();
+        let client = &mut self.clients[number];
+        let due = of_client(due, number, clients);
+        while client.put < due && client.requests().len() < setting.work.depth.into() {
+            let at = schedule.due_at(client.put * clients as u64 + number as u64);
+            self.script.put(setting, client, at);
+            self.outstanding += 1;
+        }
+        self.flush(number, false)
+    }
+
+    /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it takes more.
+    #[inline]
+    fn flush(&mut self, number: usize, was_waiting: bool) -> Result<()> {
+        let client = &mut self.clients[number];
+        let waits = !client.send()?;
+        if waits != was_waiting {
+            let wanted =
+                epoll::EventFlags::IN | if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            epoll::modify(&self.epoll, client.socket(), epoll::EventData::new_u64(number as u64), wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what was due and has not been answered with the latency that it has had so far.
+    fn count_late(&mut self, setting: Setting<'_>, schedule: Option<&Schedule>, due: u64, now: Instant) {
+        let window = &setting.window;
+        let clients = self.clients.len();
+        for (number, client) in self.clients.iter().enumerate() {
+            for request in client.requests().iter().filter(|request| window.has(request.at)) {
+                self.tally.record(request.is_set, window, request.at, now);
+                self.tally.late += 1;
+            }
+            let Some(schedule) = schedule else { continue };
+            for turn in client.put..of_client(due, number, clients) {
+                let at = schedule.due_at(turn * clients as u64 + number as u64);
+                if window.has(at) {
+                    // What it would have been has not been drawn.
+                    self.tally.record(setting.work.sets == 100, window, at, now);
+                    self.tally.late += 1;
+                }
+            }
+        }
+    }
+}
+
+/// The CPU time of this thread while the window is open.
+#[derive(Default)]
+struct Cpu {
+    from: Option<Duration>,
+    until: Option<Duration>,
+}
+
+impl Cpu {
+    #[inline]
+    fn look(&mut self, now: Instant, from: Instant, until: Instant) {
+        if self.until.is_none() && now >= from {
+            if self.from.is_none() {
+                self.from = thread_time();
+            }
+            if now >= until {
+                self.until = thread_time();
+            }
+        }
+    }
+
+    fn used(&self) -> Duration {
+        self.from.zip(self.until).map_or(Duration::ZERO, |(from, until)| until - from)
+    }
+}

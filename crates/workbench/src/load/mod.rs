@@ -1,0 +1,219 @@
+//! `relativist load`: a load generator for any memcached server.
+//!
+//! | Module | Holds |
+//! |---|---|
+//! | [`work`] | what clients do |
+//! | [`items`], [`protocol`] | keys and values by number, requests and replies as bytes |
+//! | [`client`], [`generator`] | connections, and the threads that drive them |
+//! | [`schedule`] | when requests of an open loop are due |
+//! | [`tally`] | what is counted, latencies |
+//! | [`server`], [`cores`] | processes, what they take of the machine, and where they run |
+//! | [`measure`], [`screen`] | servers in turns, and what is printed of them |
+
+pub mod client;
+#[cfg(test)]
+mod conversations;
+pub mod cores;
+pub mod generator;
+pub mod items;
+pub mod measure;
+pub mod protocol;
+pub mod schedule;
+pub mod screen;
+pub mod server;
+pub mod tally;
+pub mod work;
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::value_parser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+
+use crate::load::cores::Cores;
+use crate::load::measure::{Figure, Measured, Plan, Ratio, Source};
+use crate::load::server::{Address, ServerCommand};
+use crate::load::work::Work;
+use crate::options::{Output, parse_seconds};
+use crate::report::Report;
+use crate::rounds::progress;
+use crate::workers::Cpus;
+
+/// Put load on memcached servers, one or several in turns on the same work
+///
+/// Simulates many clients per thread, each with a connection. In a closed loop a client sends --depth requests by one write and waits
+/// for all answers; with --rate (an open loop) requests are sent when they are due, and latencies count from then on, so that a stall
+/// delays all that were due meanwhile. Every reply is checked, key and value: a wrong one ends the run.
+///
+/// Servers are started with --exec and --vs (commands in quotes, to which where to listen is added as -l and -p, or -s), and measured
+/// in turns, A B A B, on the same keys; ratios are taken pair by pair. Programs are looked for beside this one first. memcached started
+/// by root wants -u.
+///
+/// A server's CPU time is what the kernel says its process took in the measured time, that of the clients likewise. When clients
+/// take as much as the server has, they are what is measured: give them CPUs of their own (--client-cores), and look at CPU per request rather
+/// than requests per second.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct Args {
+    /// A server that is running: HOST:PORT or unix:PATH [default: 127.0.0.1:11211]
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["exec", "vs", "unix", "server_cores", "grow"])]
+    #[serde(skip)]
+    server: Option<Address>,
+
+    /// Start this server
+    #[arg(long, value_name = "COMMAND")]
+    #[serde(skip)]
+    exec: Option<ServerCommand>,
+
+    /// Start this one, too, and compare the first with it; may be repeated
+    #[arg(long, value_name = "COMMAND", requires = "exec")]
+    #[serde(skip)]
+    vs: Vec<ServerCommand>,
+
+    /// Started servers listen on Unix sockets
+    #[arg(long, requires = "exec")]
+    unix: bool,
+
+    #[command(flatten)]
+    work: Work,
+
+    #[command(flatten)]
+    conditions: Conditions,
+
+    /// Measurements of each server
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+
+    /// Seconds per measurement; growth takes as long as it takes
+    #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
+    seconds: f64,
+
+    /// Keep latencies of GETs for each so many seconds (in the JSON file)
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeline: Option<f64>,
+
+    #[command(flatten)]
+    #[serde(skip)]
+    output: Output,
+}
+
+/// Where it is measured.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+pub struct Conditions {
+    /// CPUs of servers that are started, such as 0 or 0,2-3 [default: any]
+    #[arg(long, value_name = "CPUS")]
+    server_cores: Option<Cores>,
+
+    /// CPUs of the clients' threads, which have one each, in turns [default: any]
+    #[arg(long, value_name = "CPUS")]
+    client_cores: Option<Cores>,
+}
+
+impl Conditions {
+    /// CPUs of servers, if they are given.
+    #[must_use]
+    pub fn server_cores(&self) -> Option<Cores> {
+        self.server_cores.clone()
+    }
+
+    /// CPUs of clients, if they are given.
+    #[must_use]
+    pub fn client_cores(&self) -> Option<Cores> {
+        self.client_cores.clone()
+    }
+}
+
+impl Args {
+    fn plan(&self) -> Plan {
+        let measured = Duration::from_secs_f64(self.seconds);
+        Plan {
+            rounds: self.rounds,
+            measured,
+            warm_up: warm_up(measured),
+            slot: self.timeline.map(Duration::from_secs_f64),
+            unix: self.unix,
+            server_cores: self.conditions.server_cores().unwrap_or_default(),
+            client_cores: self.conditions.client_cores().unwrap_or_default(),
+        }
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        match &self.exec {
+            Some(first) => [first].into_iter().chain(&self.vs).cloned().map(Source::Command).collect(),
+            None => {
+                let usual = || Address::Tcp(([127, 0, 0, 1], 11211).into());
+                vec![Source::Running(self.server.clone().unwrap_or_else(usual))]
+            }
+        }
+    }
+}
+
+/// A quarter of the measured time, half a second at most.
+#[must_use]
+pub fn warm_up(measured: Duration) -> Duration {
+    (measured / 4).min(Duration::from_millis(500))
+}
+
+#[derive(Debug, Serialize)]
+struct Results {
+    servers: Vec<Measured>,
+    comparisons: Vec<Comparison>,
+}
+
+/// The first server beside another one.
+#[derive(Debug, Serialize)]
+struct Comparison {
+    over: String,
+    ratios: Vec<Ratio>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When a server can't be reached, ends or answers wrongly, or a report can't be written.
+pub fn run(args: &Args) -> Result<()> {
+    args.work.check()?;
+    ensure!(args.exec.is_some() || args.work.grow.is_none(), "--grow needs servers that it can start: --exec");
+    let threads = usize::from(args.work.threads);
+    let mut report = Report::begin("load", args.output.json.as_deref(), &Cpus::allowed(), threads)?;
+    allow_connections()?;
+    let (plan, sources) = (args.plan(), args.sources());
+    let bar = progress(plan.rounds as usize * sources.len());
+    let servers = measure::in_turns(&args.work, &plan, &sources, &bar)?;
+    bar.finish_and_clear();
+    warn(&mut report, &servers);
+    let compare = |other: &Measured| {
+        let ratios = [Figure::Cpu, Figure::Rate, Figure::GetP999].map(|figure| servers[0].ratio(other, figure));
+        Comparison { over: other.name.clone(), ratios: ratios.into_iter().flatten().collect() }
+    };
+    let comparisons = servers[1..].iter().map(compare).collect();
+    let text = format!("{}\n\n{}", args.work, screen::describe(&servers));
+    report.finish(args, &Results { servers, comparisons }, &text)
+}
+
+/// Warns of what makes figures doubtful.
+pub fn warn(report: &mut Report, servers: &[Measured]) {
+    for server in servers {
+        let samples = || server.samples.iter();
+        let refused: u64 = samples().map(|sample| sample.refused).sum();
+        if let Some(refusal) = samples().find_map(|sample| sample.refusal.as_ref()) {
+            report.warn(format!("{} refused {refused} requests: {refusal}", server.name));
+        }
+        let late: u64 = samples().map(|sample| sample.late).sum();
+        if late > 0 {
+            report.warn(format!(
+                "{} had no answer in time to {late} requests: it can't keep up with this rate",
+                server.name
+            ));
+        }
+    }
+}
+
+/// Raises the limit of connections as far as this process may.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn allow_connections() -> Result<()> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}

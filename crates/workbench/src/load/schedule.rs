@@ -1,0 +1,100 @@
+//! When requests are due in an open loop, and what that makes of latencies.
+//!
+//! A closed loop waits for a slow reply before it asks again, so that a stall of the server is counted once, however many
+//! requests real clients would have sent meanwhile (*coordinated omission*). Here each request has a time at which it is due, fixed
+//! before the first is sent, and its latency counts from then on, even if it could be sent only after the stall.
+
+use std::time::{Duration, Instant};
+
+/// The requests of one thread, which are due at equal distances. Request `n` is that of client `n % clients`.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    first: Instant,
+    /// Seconds from one to the next.
+    period: f64,
+}
+
+impl Schedule {
+    /// The schedule of thread `thread` of `threads`, which have `rate` requests per second together, in turns.
+    #[must_use]
+    pub fn new(start: Instant, rate: f64, thread: usize, threads: usize) -> Self {
+        let first = start + Duration::from_secs_f64(thread as f64 / rate);
+        Self { first, period: threads as f64 / rate }
+    }
+
+    /// When request `number` is due.
+    #[must_use]
+    pub fn due_at(&self, number: u64) -> Instant {
+        self.first + Duration::from_secs_f64(number as f64 * self.period)
+    }
+
+    /// How many requests are due until `now`.
+    #[must_use]
+    pub fn due_until(&self, now: Instant) -> u64 {
+        match now.checked_duration_since(self.first) {
+            Some(since) => (since.as_secs_f64() / self.period) as u64 + 1,
+            None => 0,
+        }
+    }
+}
+
+/// How many of the first `due` requests are those of client `client`.
+#[must_use]
+pub fn of_client(due: u64, client: usize, clients: usize) -> u64 {
+    (due + (clients - 1 - client) as u64) / clients as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_due_at_equal_distances() {
+        let start = Instant::now();
+        let schedule = Schedule::new(start, 1000.0, 0, 1);
+        assert_eq!(schedule.due_at(0), start);
+        assert_eq!(schedule.due_at(2500), start + Duration::from_millis(2500));
+        for (micros, due) in [(0, 1), (999, 1), (1001, 2), (2_499_500, 2500)] {
+            assert_eq!(schedule.due_until(start + Duration::from_micros(micros)), due, "{micros} µs");
+        }
+        assert_eq!(schedule.due_until(start - Duration::from_micros(1)), 0);
+    }
+
+    #[test]
+    fn threads_take_turns() {
+        let start = Instant::now();
+        let [one, other] = [0, 1].map(|thread| Schedule::new(start, 1000.0, thread, 2));
+        assert_eq!(other.due_at(0), start + Duration::from_millis(1));
+        assert_eq!(one.due_at(1), start + Duration::from_millis(2));
+        let second = start + Duration::from_micros(1_000_500);
+        assert_eq!(one.due_until(second) + other.due_until(second), 1001);
+    }
+
+    #[test]
+    fn clients_share_the_requests() {
+        for due in 0..20 {
+            for clients in 1..5 {
+                let shares: Vec<u64> = (0..clients).map(|client| of_client(due, client, clients)).collect();
+                assert_eq!(shares.iter().sum::<u64>(), due);
+                let counted =
+                    |client| (0..due).filter(|number| number % clients as u64 == client as u64).count() as u64;
+                assert!(shares.iter().enumerate().all(|(client, &share)| share == counted(client)));
+            }
+        }
+    }
+
+    /// A server that stalls for a second, 100 requests being due a second, delays one hundred of them, not one.
+    #[test]
+    fn a_stall_delays_all_that_were_due_meanwhile() {
+        let start = Instant::now();
+        let schedule = Schedule::new(start, 100.0, 0, 1);
+        let end_of_stall = start + Duration::from_secs(1);
+        let delayed: Vec<Duration> = (0..schedule.due_until(end_of_stall - Duration::from_millis(1)))
+            .map(|number| end_of_stall - schedule.due_at(number))
+            .collect();
+        assert_eq!(delayed.len(), 100);
+        assert_eq!((delayed[0], delayed[99]), (Duration::from_secs(1), Duration::from_millis(10)));
+        let mean = delayed.iter().sum::<Duration>() / 100;
+        assert_eq!(mean, Duration::from_millis(505));
+    }
+}

@@ -1,0 +1,74 @@
+//! What is printed.
+
+use super::measure::{Figure, Measured, Sample};
+use super::tally::Percentiles;
+use crate::report::{significant, table};
+use crate::stats::Summary;
+
+/// A table of servers, medians over rounds, and one of ratios to the first.
+#[must_use]
+pub fn describe(measured: &[Measured]) -> String {
+    let header = ["server", "requests/s", "server µs", "user", "system", "client µs", "hits", "refused", "late", "MiB"];
+    let mut text = String::from("CPU time per request, of the server and of the clients; medians over rounds:\n\n");
+    text += &table(
+        &header,
+        measured.iter().map(|measured| {
+            let of = |figure: &dyn Fn(&Sample) -> Option<f64>| measured.summary(figure);
+            let per_request = |seconds: f64, sample: &Sample| seconds * 1e6 / sample.requests as f64;
+            let sum = |count: fn(&Sample) -> u64| measured.samples.iter().map(count).sum::<u64>().to_string();
+            vec![
+                measured.name.clone(),
+                cell(of(&|sample| Some(sample.rate()))),
+                cell(of(&Sample::server_microseconds)),
+                cell(of(&|sample| Some(per_request(sample.server?.user_seconds, sample)))),
+                cell(of(&|sample| Some(per_request(sample.server?.system_seconds, sample)))),
+                cell(of(&|sample| Some(sample.client_microseconds()))),
+                of(&|sample| sample.hit_ratio).map_or("-".into(), |ratio| format!("{:.2} %", ratio.median * 100.0)),
+                sum(|sample| sample.refused),
+                sum(|sample| sample.late),
+                cell(of(&|sample| Some(sample.server?.resident_bytes as f64 / 1_048_576.0))),
+            ]
+        }),
+    );
+    text += "\nLatency in µs, medians over rounds; the largest is that of all rounds:\n\n";
+    let header = ["server", "", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
+    text += &table(
+        &header,
+        measured.iter().flat_map(|measured| {
+            let row = |kind: &str, of: fn(&Sample) -> Option<Percentiles>| {
+                let at = |figure: fn(&Percentiles) -> f64| measured.summary(|sample| Some(figure(&of(sample)?) / 1e3));
+                let mut row = vec![measured.name.clone(), kind.to_owned()];
+                let figures: [fn(&Percentiles) -> f64; 5] = [|p| p.p50, |p| p.p90, |p| p.p99, |p| p.p999, |p| p.p9999];
+                row.extend(figures.map(|figure| cell(at(figure))));
+                row.push(significant(at(|p| p.max)?.max));
+                Some(row)
+            };
+            [row("GET", |sample| sample.gets), row("SET", |sample| sample.sets)].into_iter().flatten()
+        }),
+    );
+    if let [first, others @ ..] = measured
+        && !others.is_empty()
+    {
+        text += &format!("\n{} over others, pair by pair; the median of the pairs:\n\n", first.name);
+        let header = ["over", "server CPU/request", "requests/s", "GET p99.9"];
+        text += &table(
+            &header,
+            others.iter().map(|other| {
+                let ratio = |figure| first.ratio(other, figure).map(|ratio| ratio.summary);
+                let cells = [Figure::Cpu, Figure::Rate, Figure::GetP999].map(|figure| range(ratio(figure)));
+                [other.name.clone()].into_iter().chain(cells).collect()
+            }),
+        );
+    }
+    text
+}
+
+fn cell(summary: Option<Summary>) -> String {
+    summary.map_or("-".into(), |summary| significant(summary.median))
+}
+
+/// The median, and from where to where it goes.
+#[must_use]
+pub fn range(summary: Option<Summary>) -> String {
+    summary.map_or("-".into(), |Summary { median, min, max, .. }| format!("{median:.3} ({min:.3} to {max:.3})"))
+}

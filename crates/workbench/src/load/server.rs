@@ -1,0 +1,356 @@
+//! Servers: where they are, starting them, and what they take of the machine.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, SockAddr, Socket, Type};
+use tempfile::TempDir;
+
+use super::cores::Cores;
+use super::protocol::shown;
+
+/// How long a server may take to listen, or to answer `stats`.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Answers to `stats` are not longer.
+const LONGEST_STATS: usize = 1 << 16;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// On a port.
+    Tcp(SocketAddr),
+    /// On a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// A new connection. It blocks.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect(&self) -> Result<Socket> {
+        let connect = || {
+            let (domain, address) = match self {
+                Self::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+                Self::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+            };
+            let socket = Socket::new(domain, Type::STREAM, None)?;
+            socket.connect(&address)?;
+            if let Self::Tcp(_) = self {
+                socket.set_tcp_nodelay(true)?;
+            }
+            Ok::<_, std::io::Error>(socket)
+        };
+        connect().with_context(|| format!("cannot connect with {self}"))
+    }
+
+    /// What the server says of itself, names and values: all that `request` asks for, such as `stats`.
+    ///
+    /// # Errors
+    /// When it doesn't answer that.
+    pub fn statistics(&self, request: &str) -> Result<BTreeMap<String, String>> {
+        let mut socket = self.connect()?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(format!("{request}\r\n").as_bytes())?;
+        let mut answer = Vec::new();
+        let mut buffer = [0; 4096];
+        while !answer.ends_with(b"END\r\n") {
+            let count = socket.read(&mut buffer).with_context(|| format!("no answer to {request}"))?;
+            answer.extend_from_slice(&buffer[..count]);
+            let goes_on = count > 0 && answer.starts_with(b"STAT ") && answer.len() < LONGEST_STATS;
+            ensure!(goes_on || answer == b"END\r\n", "not an answer to {request}: {}", shown(&answer));
+        }
+        let text = String::from_utf8_lossy(&answer);
+        let pair = |line: &str| {
+            let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        Ok(text.lines().filter_map(pair).collect())
+    }
+
+    fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Self::Unix(path.into()));
+        }
+        let found = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+        found.map(Self::Tcp).ok_or_else(|| "expected HOST:PORT or unix:PATH".into())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// What a process has taken of the machine so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// CPU time of all threads, to the nanosecond.
+    cpu: Duration,
+    /// Its parts in the kernel's ticks, which are only good for their ratio.
+    user_ticks: u64,
+    system_ticks: u64,
+    /// Bytes of its resident set.
+    resident: u64,
+}
+
+/// What a process took of the machine in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// CPU seconds in its own code, by the share that the kernel's ticks give it.
+    pub user_seconds: f64,
+    /// CPU seconds in the kernel.
+    pub system_seconds: f64,
+    /// Bytes of its resident set in the end.
+    pub resident_bytes: u64,
+}
+
+impl Cost {
+    /// CPU seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.user_seconds + self.system_seconds
+    }
+}
+
+impl Usage {
+    /// Asks the kernel about a process.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn of(process: u32) -> Result<Self> {
+        let read = |name| fs::read_to_string(format!("/proc/{process}/{name}"));
+        let ask = || {
+            let cpu = clock_getcpuclockid(Pid::from_raw(process as i32))?.now()?;
+            let (user_ticks, system_ticks) = parse_ticks(&read("stat")?).context("no CPU times")?;
+            let resident = parse_resident(&read("status")?).context("no resident set")?;
+            Ok::<_, anyhow::Error>(Self { cpu: cpu.into(), user_ticks, system_ticks, resident })
+        };
+        ask().with_context(|| format!("the server (process {process}) is gone"))
+    }
+
+    /// What was taken since an earlier time.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Cost {
+        let seconds = self.cpu.saturating_sub(before.cpu).as_secs_f64();
+        let [user, system] = [self.user_ticks - before.user_ticks, self.system_ticks - before.system_ticks];
+        let share = if user + system > 0 { user as f64 / (user + system) as f64 } else { 0.0 };
+        Cost { user_seconds: seconds * share, system_seconds: seconds * (1.0 - share), resident_bytes: self.resident }
+    }
+}
+
+/// The 14th and 15th field of `/proc/PID/stat`. The second may contain anything, in parentheses.
+fn parse_ticks(stat: &str) -> Option<(u64, u64)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Bytes after `VmRSS:` in `/proc/PID/status`.
+fn parse_resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
+}
+
+/// A server that is measured: started here, or found running.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub address: Address,
+    /// Its process, if it is on this machine.
+    pub process: Option<u32>,
+    started: Option<Started>,
+}
+
+/// A process that ends with this.
+#[derive(Debug)]
+struct Started {
+    child: Child,
+    /// Where its Unix socket is.
+    _folder: Option<TempDir>,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It is ours, and has nothing to lose.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// A server that is running already.
+    ///
+    /// # Errors
+    /// When it isn't.
+    pub fn running(address: Address) -> Result<Self> {
+        drop(address.connect()?);
+        // What it calls its process is one on this machine only if it is here; and who answers no statistics may have a load, too.
+        let statistics =
+            if address.is_local() { address.statistics("stats").unwrap_or_default() } else { BTreeMap::new() };
+        let process = statistics.get("pid").and_then(|pid| pid.parse().ok()).filter(|&pid| Usage::of(pid).is_ok());
+        Ok(Self { address, process, started: None })
+    }
+
+    /// Starts a server with a command to which it adds where to listen, as memcached's options say it: `-l` and `-p`, or `-s`.
+    /// Returns when it accepts connections.
+    ///
+    /// # Errors
+    /// When it doesn't start, or nobody listens after a while.
+    pub fn start(command: &ServerCommand, unix: bool, cores: &Cores) -> Result<Self> {
+        let (address, folder) = if unix {
+            let folder = TempDir::new().context("cannot make a folder for a socket")?;
+            (Address::Unix(folder.path().join("socket")), Some(folder))
+        } else {
+            // The port is free again when the listener is dropped here.
+            let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+            (Address::Tcp(free.context("no port is free")?), None)
+        };
+        let mut process = Command::new(&command.program);
+        process.args(&command.arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        match &address {
+            Address::Tcp(address) => process.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]),
+            Address::Unix(path) => process.arg("-s").arg(path),
+        };
+        let child = cores.confine(|| process.spawn())?.with_context(|| format!("cannot start {command}"))?;
+        let pid = child.id();
+        let mut started = Started { child, _folder: folder };
+        let began = Instant::now();
+        while let Err(error) = address.connect() {
+            if let Some(status) = started.child.try_wait()? {
+                bail!("{command} ended: {status}");
+            }
+            ensure!(began.elapsed() < PATIENCE, "{command} does not listen after {} s: {error}", PATIENCE.as_secs());
+            sleep(Duration::from_millis(5));
+        }
+        Ok(Self { address, process: Some(pid), started: Some(started) })
+    }
+
+    /// What it has taken of the machine, if that can be told.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn usage(&mut self) -> Result<Option<Usage>> {
+        if let Some(started) = &mut self.started
+            && let Some(status) = started.child.try_wait()?
+        {
+            bail!("the server ended: {status}");
+        }
+        self.process.map(Usage::of).transpose()
+    }
+}
+
+/// How to start a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerCommand {
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl ServerCommand {
+    /// The same with more arguments.
+    #[must_use]
+    pub fn with(&self, arguments: &[&str]) -> Self {
+        let mut command = self.clone();
+        command.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        command
+    }
+
+    /// What the program says of its version: the first line after `-V`.
+    #[must_use]
+    pub fn version(&self) -> Option<String> {
+        let output = Command::new(&self.program).arg("-V").output().ok()?;
+        let line = String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned();
+        output.status.success().then_some(line)
+    }
+}
+
+impl FromStr for ServerCommand {
+    type Err = anyhow::Error;
+
+    /// The words of a command, with a shell's quotes. A program without a folder is looked for beside this one first.
+    fn from_str(text: &str) -> Result<Self> {
+        let words = shlex::split(text).ok_or_else(|| anyhow!("a quote is not closed"))?;
+        let Some((name, arguments)) = words.split_first() else { bail!("expected a command") };
+        let beside = || Some(std::env::current_exe().ok()?.parent()?.join(name)).filter(|path| path.is_file());
+        let program = if name.contains('/') { None } else { beside() };
+        Ok(Self { program: program.unwrap_or_else(|| name.into()), arguments: arguments.to_vec() })
+    }
+}
+
+impl fmt::Display for ServerCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.program.file_name().unwrap_or(self.program.as_os_str()).to_string_lossy();
+        let words = [name.as_ref()].into_iter().chain(self.arguments.iter().map(String::as_str));
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_ports_and_paths() {
+        assert_eq!("unix:/a/b".parse(), Ok(Address::Unix("/a/b".into())));
+        assert_eq!("127.0.0.1:80".parse::<Address>().unwrap().to_string(), "127.0.0.1:80");
+        assert!("127.0.0.1".parse::<Address>().is_err());
+    }
+
+    #[test]
+    fn times_are_found_behind_any_name() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 1 2 3 4 51 62 0 0 20 0 1 0 5 6 7";
+        assert_eq!(parse_ticks(stat), Some((51, 62)));
+        assert_eq!(parse_resident("Name:\tx\nVmRSS:\t  1234 kB\n"), Some(1234 << 10));
+        assert_eq!((parse_ticks(""), parse_resident("")), (None, None));
+    }
+
+    #[test]
+    fn what_this_process_does_costs_it_something() {
+        let before = Usage::of(std::process::id()).unwrap();
+        let work: u64 = (0..2_000_000u64).map(std::hint::black_box).sum();
+        assert!(work > 0);
+        let cost = Usage::of(std::process::id()).unwrap().since(&before);
+        assert!(cost.seconds() > 0.0 && cost.resident_bytes > 1 << 20, "{cost:?}");
+        assert!(Usage::of(u32::MAX >> 1).is_err());
+    }
+
+    #[test]
+    fn commands_are_split_like_a_shells() {
+        let command: ServerCommand = "some-server -o 'a b' -t 2".parse().unwrap();
+        assert_eq!(command.arguments, ["-o", "a b", "-t", "2"]);
+        assert_eq!(command.with(&["-m", "64"]).to_string(), "some-server -o a b -t 2 -m 64");
+        assert!("".parse::<ServerCommand>().is_err() && "a 'b".parse::<ServerCommand>().is_err());
+        let missing = Server::start(&"/nonexistent/server".parse().unwrap(), false, &Cores::default());
+        assert!(missing.unwrap_err().to_string().contains("cannot start"));
+        let ends = Server::start(&"false".parse().unwrap(), false, &Cores::default());
+        assert!(ends.unwrap_err().to_string().contains("ended: exit status: 1"));
+    }
+}

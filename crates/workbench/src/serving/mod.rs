@@ -1,0 +1,214 @@
+//! `relativist serving`: relativistd against memcached, and against what it is meant to achieve.
+
+pub mod targets;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{ValueEnum, value_parser};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::contest::Verdict;
+use crate::load::cores::Cores;
+use crate::load::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
+use crate::load::screen::range;
+use crate::load::server::ServerCommand;
+use crate::load::work::Work;
+use crate::load::{Conditions, allow_connections, warm_up, warn};
+use crate::options::{Output, parse_seconds, spell};
+use crate::report::{Report, significant, table};
+use crate::rounds::progress;
+use crate::serving::targets::Row;
+use crate::workers::Cpus;
+
+/// Measure relativistd against memcached, on the works that it has targets for
+///
+/// Each work is done to both servers in turns, A B A B, by `relativist load`: with one server thread, on the first of --cores, and
+/// one thread of clients on the second; then with two of each, sharing both. Where one request is outstanding per client, the bare
+/// echo server takes part, too. Ratios are those of the server's CPU time per request, taken pair by pair (in the last work: of the
+/// latency of GETs). To the commands, -t and -m are added, and where to listen.
+///
+/// memcached 1.6.18 answers each of several GETs that arrive together by a write of its own, which later versions (such as 1.6.45) do not: to
+/// see what that work is worth, look at the version.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct Args {
+    /// The server that has the targets
+    #[arg(long, value_name = "COMMAND", default_value = "relativistd")]
+    #[serde(skip)]
+    exec: ServerCommand,
+
+    /// The server that it is compared with
+    #[arg(long, value_name = "COMMAND", default_value = "memcached -u root")]
+    #[serde(skip)]
+    vs: ServerCommand,
+
+    /// The bare echo server
+    #[arg(long, value_name = "COMMAND", default_value = "relativist echo")]
+    #[serde(skip)]
+    floor: ServerCommand,
+
+    /// Works [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    work: Vec<Row>,
+
+    /// Server threads
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=64))]
+    threads: Vec<u16>,
+
+    #[command(flatten)]
+    conditions: Conditions,
+
+    /// Servers listen on Unix sockets
+    #[arg(long)]
+    unix: bool,
+
+    /// Measurements of each server; growth has three at most
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+
+    /// Seconds per measurement; growth takes as long as it takes
+    #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
+    seconds: f64,
+
+    /// A tenth of the items, and two rounds of a fifth of a second: a first impression
+    #[arg(long)]
+    quick: bool,
+
+    #[command(flatten)]
+    #[serde(skip)]
+    output: Output,
+}
+
+/// What a work came to.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    row: Row,
+    threads: u16,
+    work: Work,
+    servers: Vec<Measured>,
+    /// Ratios that have a target, over whom, and whether it was met.
+    judged: Vec<Judged>,
+}
+
+#[derive(Debug, Serialize)]
+struct Judged {
+    over: &'static str,
+    #[serde(flatten)]
+    ratio: Ratio,
+    verdict: Verdict,
+}
+
+#[derive(Debug, Serialize)]
+struct Results {
+    outcomes: Vec<Outcome>,
+}
+
+impl Args {
+    fn rounds(&self) -> u32 {
+        if self.quick { 2 } else { self.rounds }
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let all = Row::value_variants().iter().copied();
+        all.filter(|row| self.work.is_empty() || self.work.contains(row)).collect()
+    }
+
+    /// With one thread, servers and clients have a CPU each; otherwise they share.
+    fn plan(&self, row: Row, threads: u16) -> Plan {
+        let measured = Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds });
+        let alone = |cpus: &str| if threads == 1 { cpus.parse().expect("a CPU") } else { Cores::default() };
+        Plan {
+            rounds: self.rounds().min(row.most_rounds()),
+            measured,
+            warm_up: warm_up(measured),
+            slot: (row == Row::Growth).then_some(Duration::from_millis(100)),
+            unix: self.unix,
+            server_cores: self.conditions.server_cores().unwrap_or_else(|| alone("0")),
+            client_cores: self.conditions.client_cores().unwrap_or_else(|| alone("1")),
+        }
+    }
+
+    fn sources(&self, row: Row, threads: u16) -> Vec<Source> {
+        let threads = threads.to_string();
+        let memory = row.megabytes().to_string();
+        let server = |command: &ServerCommand| Source::Command(command.with(&["-t", &threads, "-m", &memory]));
+        let mut sources = vec![server(&self.exec), server(&self.vs)];
+        if row.most_over_floor().is_some() {
+            sources.push(Source::Echo(self.floor.with(&["-t", &threads])));
+        }
+        sources
+    }
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When a server doesn't start, ends or answers wrongly, or a report can't be written.
+pub fn run(args: &Args) -> Result<()> {
+    let rows = args.rows();
+    let mut report = Report::begin("serving", args.output.json.as_deref(), &Cpus::allowed(), 2)?;
+    allow_connections()?;
+    let runs: Vec<(u16, Row)> =
+        args.threads.iter().flat_map(|&threads| rows.iter().map(move |&row| (threads, row))).collect();
+    let measurements =
+        |&(threads, row): &(u16, Row)| args.plan(row, threads).rounds as usize * args.sources(row, threads).len();
+    let bar = progress(runs.iter().map(measurements).sum());
+    let outcome = |(threads, row)| measure(args, row, threads, &bar);
+    let outcomes = runs.into_iter().map(outcome).collect::<Result<Vec<_>>>()?;
+    bar.finish_and_clear();
+    outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.servers));
+    let text = describe(&outcomes);
+    report.finish(args, &Results { outcomes }, &text)
+}
+
+fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Outcome> {
+    let work = row.work(threads, args.quick);
+    let servers = in_turns(&work, &args.plan(row, threads), &args.sources(row, threads), bar)?;
+    let judge = |over, other: &Measured, figure, most: f64| {
+        let ratio = servers[0].ratio(other, figure)?;
+        let verdict = Verdict { wanted: format!("<= {}", significant(most)), met: ratio.summary.median <= most };
+        Some(Judged { over, ratio, verdict })
+    };
+    let (figure, most) = row.most();
+    let floor = servers.get(2).zip(row.most_over_floor());
+    let judged = [
+        judge("memcached", &servers[1], figure, most),
+        floor.and_then(|(echo, most)| judge("echo", echo, Figure::Cpu, most)),
+    ];
+    Ok(Outcome { row, threads, work, judged: judged.into_iter().flatten().collect(), servers })
+}
+
+fn describe(outcomes: &[Outcome]) -> String {
+    let header = ["work", "threads", "ratio of", "over", "median (from, to)", "target", "met", "ours", "theirs"];
+    let rows = outcomes.iter().flat_map(|Outcome { row, threads, servers, judged, .. }| {
+        judged.iter().map(move |Judged { over, ratio, verdict }| {
+            let value = |server: usize| {
+                let unit = if ratio.figure == Figure::GetP999 { 1e3 } else { 1.0 };
+                let summary = servers[server].summary(|sample| ratio.figure.of(sample));
+                summary.map_or("-".into(), |summary| format!("{} µs", significant(summary.median / unit)))
+            };
+            vec![
+                spell(row),
+                threads.to_string(),
+                ratio.figure.to_string(),
+                (*over).to_owned(),
+                range(Some(ratio.summary)),
+                verdict.wanted.clone(),
+                if verdict.met { "yes" } else { "no" }.into(),
+                value(0),
+                value(if *over == "echo" { 2 } else { 1 }),
+            ]
+        })
+    });
+    let mut text = table(&header, rows);
+    text.push('\n');
+    for Outcome { row, work, .. } in outcomes.iter().filter(|outcome| outcome.threads == outcomes[0].threads) {
+        text += &format!("{}: {work}\n", spell(row));
+    }
+    let versions: Vec<&str> = outcomes
+        .first()
+        .map(|outcome| outcome.servers.iter().take(2).filter_map(|server| server.version.as_deref()).collect())
+        .unwrap_or_default();
+    text + &format!("\n{}\n", versions.join(" against "))
+}

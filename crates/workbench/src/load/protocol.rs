@@ -86,7 +86,7 @@ impl Protocol {
         let after = end + 1;
         let piece = match (self, line) {
             (Self::Classic, b"END") | (Self::Meta, b"EN" | b"MN") => Piece::End,
-            // memcached has repeated the key of what it misses since 1.6.20 or so.
+            // memcached 1.6.45 repeats the key of what it misses, 1.6.18 does not.
             (Self::Meta, _) if line.starts_with(b"EN ") => Piece::End,
             (Self::Classic, b"STORED") | (Self::Meta, b"HD") => Piece::Stored,
             (Self::Classic, b"NOT_STORED") | (Self::Meta, b"NS") => Piece::Refused(line),

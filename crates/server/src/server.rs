@@ -88,8 +88,11 @@ impl<E: Engine> Server<E> {
         }
         let users = users(options, &log)?;
         let ticker = Ticker::new();
-        let empty =
-            || Relativistic::new(Arc::clone(ticker.clock()), options.memory_bytes(), options.max_key_and_value());
+        let empty = || {
+            let clock = Arc::clone(ticker.clock());
+            let engine = Relativistic::new(clock, options.memory_bytes(), options.max_key_and_value())?;
+            Ok(if options.disable_evictions { engine.without_eviction() } else { engine })
+        };
         let snapshot = options.snapshot.as_ref().map(|path| snapshot_at(path)).transpose()?;
         let engine = match &snapshot {
             Some(snapshot) => snapshot.restore(empty, &log),
@@ -98,7 +101,7 @@ impl<E: Engine> Server<E> {
         .map_err(|_| StartError::NoMemory)?;
         let watch = Arc::new(Watch::new(options.extended.watcher_logbuf_size as usize * 1024));
         let engine = engine.with_witness(Arc::clone(&watch) as _);
-        let engine = wrap(if options.disable_evictions { engine.without_eviction() } else { engine });
+        let engine = wrap(engine);
         let threads = usize::from(options.threads);
         let connections = Connections::default();
         for listener in &listeners {

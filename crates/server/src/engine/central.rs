@@ -1,7 +1,8 @@
 //! What the heap keeps under its one lock: blocks that are not open, and what all of them take.
 //!
-//! Every function takes a few steps, or logarithmically many: no system call is made and no block's memory is touched beyond its header.
-//! What takes longer, whoever holds the lock gets as a task, to do when it is free again.
+//! Every function takes a few steps, or logarithmically many, and no block's memory is touched beyond its header. What takes longer,
+//! whoever holds the lock gets as a task, to do when it is free again. The one system call is to map a region of addresses, each larger than
+//! those before: a few in the life of a heap.
 
 use super::Sweeps;
 use super::arena::{Arena, SLOT};
@@ -13,8 +14,8 @@ use std::mem;
 use std::ptr::NonNull;
 use std::thread::ThreadId;
 
-/// Free ordinary blocks that are left to who moves items on.
-pub(super) const KEPT: usize = 2;
+/// Ordinary blocks for which room is left to who moves items on, in a heap of at least eight times as many.
+const KEPT: usize = 2;
 
 /// All that is not open.
 pub(super) struct Central {
@@ -145,10 +146,22 @@ impl Central {
         self.claim.filter(|&(thread, _)| thread != std::thread::current().id()).map_or(0, |(_, bytes)| bytes)
     }
 
-    /// Bytes that new items may take without anything being swept, `kept` ordinary blocks apart.
-    pub(super) fn room(&self, kept: usize) -> usize {
-        let kept = self.free_ordinary().min(kept) * self.capacity;
-        (self.limit + self.free_bytes - kept).saturating_sub(self.taken() + self.claimed())
+    /// Bytes that new items may take without anything being swept. Who moves items on may have what is kept for that, too.
+    pub(super) fn room(&self, is_moving: bool) -> usize {
+        let kept = if is_moving { 0 } else { self.kept() };
+        (self.limit + self.free_bytes).saturating_sub(self.taken() + self.claimed() + kept)
+    }
+
+    /// Bytes kept for who moves items on: free, or not mapped yet.
+    pub(super) fn kept(&self) -> usize {
+        KEPT.min(self.limit / self.capacity / 8) * self.capacity
+    }
+
+    /// Whether others have in hand what could be had, or write to it.
+    pub(super) fn is_contended(&self, evicts: bool) -> bool {
+        let has_drafts = |queue: &BTreeMap<u64, Block>| queue.values().any(|block| block.has_drafts());
+        let is_written_to = has_drafts(&self.sparse) || evicts && self.queues.iter().any(has_drafts);
+        self.in_hands > 0 || self.claimed() > 0 || is_written_to
     }
 
     /// Bytes swept, for which readers have to be waited.
@@ -174,27 +187,20 @@ impl Central {
         self.mapped + self.table
     }
 
-    fn free_ordinary(&self) -> usize {
-        self.free.get(&self.capacity).map_or(0, Vec::len)
-    }
-
     /// Whether less than `wanted` bytes are free, wait for readers, or can still be mapped.
     pub(super) fn has_few(&self, wanted: usize) -> bool {
         self.limit + self.free_bytes + self.waiting_bytes < self.taken() + wanted
     }
 
-    /// Where a block of `capacity` comes from; `kept` ordinary blocks stay.
-    pub(super) fn source(&mut self, capacity: usize, kept: usize) -> Source {
-        // Others than whose claim it is find less room.
-        if self.claimed() > 0 && self.room(kept) < capacity {
+    /// Where a block of `capacity` comes from.
+    pub(super) fn source(&mut self, capacity: usize, is_moving: bool) -> Source {
+        if self.room(is_moving) < capacity {
             return Source::Nowhere;
         }
-        if capacity != self.capacity || self.free_ordinary() > kept {
-            // Some pages too many are better than new ones, which the system has to make.
-            let most = if capacity == self.capacity { capacity } else { capacity + capacity / 16 };
-            if let Some((&found, _)) = self.free.range(capacity..=most).next() {
-                return self.take_free(found).map_or(Source::Nowhere, Source::Block);
-            }
+        // Some pages too many are better than new ones, which the system has to make.
+        let most = if capacity == self.capacity { capacity } else { capacity + capacity / 16 };
+        if let Some((&found, _)) = self.free.range(capacity..=most).next() {
+            return self.take_free(found).map_or(Source::Nowhere, Source::Block);
         }
         let excess = (self.taken() + capacity).saturating_sub(self.limit);
         if excess == 0 {
@@ -202,9 +208,8 @@ impl Central {
             self.mapped += capacity;
             return Source::Address(address);
         }
-        let kept = if capacity == self.capacity { self.free_ordinary() } else { 0 };
-        let spare = self.free_bytes - kept * self.capacity;
-        if spare < excess { Source::Nowhere } else { Source::After(self.surplus(excess, kept)) }
+        // There is room, so that much is free: in blocks that don't fit.
+        Source::After(self.surplus(excess, 0))
     }
 
     /// Free blocks of `excess` bytes and more if there are so many, `kept` ordinary ones apart. They are in the caller's hands.

@@ -23,7 +23,7 @@
 use super::Sweeps;
 use super::arena::SLOT;
 use super::block::{Block, HEADER};
-use super::central::{Central, KEPT, Source, Victim};
+use super::central::{Central, Source, Victim};
 use super::policy::{self, CLASSES};
 use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
@@ -82,13 +82,13 @@ struct Stripe {
 pub(super) struct Search {
     /// Bytes of the block that is needed.
     need: usize,
-    is_large: bool,
     /// Remedies tried, and blocks swept.
     turns: usize,
     swept: usize,
     /// The last block that was swept is as full as before.
     is_stuck: bool,
     has_closed_all: bool,
+    surprises: usize,
 }
 
 /// What can be done about a lack of room.
@@ -118,6 +118,9 @@ impl Drop for Claim<'_> {
 }
 
 impl Search {
+    /// How often there may be nothing to sweep, and nobody in sight who has it.
+    const MOST_SURPRISES: usize = 4;
+
     /// Blocks that are swept with mercy. An item has as much taken from others as it needs, and some blocks more: then it is enough that
     /// what was wanted moves on, and all goes that is in the way. So what a store costs is in proportion to its size.
     const MERCY: usize = 32;
@@ -200,7 +203,7 @@ impl Heap {
         &self.stripes[guard.thread_index() & (self.stripes.len() - 1)]
     }
 
-    /// The lock of all. Nobody waits under it for anything but other holders, nor calls the system. Taken after a stripe's.
+    /// The lock of all. Nobody waits under it for anything but other holders. Taken after a stripe's.
     fn central(&self) -> MutexGuard<'_, Central> {
         CENTRAL.lock(&self.central)
     }
@@ -218,7 +221,7 @@ impl Heap {
         let full = OutOfMemory { requested: size };
         let class = policy::class(size);
         if self.is_large(size) {
-            let block = self.obtain(Block::capacity_for(size), 0, table()).ok_or(full)?;
+            let block = self.obtain(Block::capacity_for(size), is_moving, table()).ok_or(full)?;
             block.open(class);
             let place = block.take(size).ok_or(full);
             self.central().close(block);
@@ -229,7 +232,7 @@ impl Heap {
             return Ok(place);
         }
         // Not under the lock: it may take long.
-        let fresh = self.obtain(self.capacity, if is_moving { 0 } else { KEPT }, table()).ok_or(full)?;
+        let fresh = self.obtain(self.capacity, is_moving, table()).ok_or(full)?;
         let mut open = STRIPE.lock(&stripe.open);
         if let Some(place) = open[class].and_then(|block| block.take(size)) {
             // Another thread of the stripe was faster.
@@ -248,13 +251,13 @@ impl Heap {
         size > (self.capacity - HEADER) / 4
     }
 
-    /// A block that nobody else has, if there is room; `kept` free ordinary ones stay.
-    fn obtain(&self, capacity: usize, kept: usize, table: usize) -> Option<Block> {
+    /// A block that nobody else has, if there is room.
+    fn obtain(&self, capacity: usize, is_moving: bool, table: usize) -> Option<Block> {
         self.harvest();
         loop {
             let mut central = self.central();
             central.set_table(table);
-            let source = central.source(capacity, kept);
+            let source = central.source(capacity, is_moving);
             self.note_low(&central);
             drop(central);
             match source {
@@ -363,7 +366,7 @@ impl Heap {
 
     /// Bytes that might be needed soon.
     fn wanted(&self, central: &Central) -> usize {
-        (KEPT + self.stripes.len()).min(1 + central.limit() / self.capacity / 16) * self.capacity
+        central.kept() + self.stripes.len().min(1 + central.limit() / self.capacity / 16) * self.capacity
     }
 
     /// Gives back to the system half of what nobody has used since the last call. Waits for readers.
@@ -382,9 +385,8 @@ impl Heap {
 
     /// Begins to make room for an item of `size` bytes.
     pub(super) fn search(&self, size: usize) -> Search {
-        let is_large = self.is_large(size);
-        let need = if is_large { Block::capacity_for(size) } else { self.capacity };
-        Search { need, is_large, turns: 0, swept: 0, is_stuck: false, has_closed_all: false }
+        let need = if self.is_large(size) { Block::capacity_for(size) } else { self.capacity };
+        Search { need, turns: 0, swept: 0, is_stuck: false, has_closed_all: false, surprises: 0 }
     }
 
     /// Sets room for an item of `size` bytes aside for the calling thread. Waits for others that have a claim.
@@ -402,11 +404,10 @@ impl Heap {
         let mut central = self.central();
         central.set_table(resized);
         // A table from which much is evicted shrinks.
-        if need + if evicts { table } else { resized } > central.limit() {
+        if need + central.kept() + if evicts { table } else { resized } > central.limit() {
             return Remedy::Hopeless;
         }
-        // An ordinary block has to be there beside those that are kept. They may be given back for a large one.
-        let room = central.room(if search.is_large { 0 } else { KEPT });
+        let room = central.room(false);
         search.turns += 1;
         let most = search.most(self.capacity);
         // When there is still no room after many turns, others take what we free. May the caller have more luck.
@@ -441,7 +442,10 @@ impl Heap {
         if let Some(grace) = central.next_grace() {
             return Remedy::Wait(grace);
         }
-        if evicts || central.in_hands > 0 {
+        // Or all of it is in blocks that others have opened since.
+        search.has_closed_all = false;
+        search.surprises += 1;
+        if central.is_contended(evicts) || resized > table || (evicts && search.surprises < Search::MOST_SURPRISES) {
             return Remedy::Retry;
         }
         central.refuse(need, self.linked());

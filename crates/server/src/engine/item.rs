@@ -71,6 +71,9 @@ const _: () = assert!(MOST_VISITS < IS_LONG);
 /// Accesses are noted when the last one noted is that many seconds old, so that a hot item is not written all the time.
 const ACCESS_RESOLUTION: u16 = 60;
 
+/// Seconds by which a command that has begun before may take the present for earlier than the others do.
+const CLOCK_LAG: u16 = 8;
+
 /// Bytes of a unique behind the value.
 const GIVEN_UNIQUE: usize = size_of::<u64>();
 
@@ -347,7 +350,9 @@ impl<'a> ItemRef<'a> {
 
     fn idle(self, now: u32) -> u16 {
         // Relaxed: as in `note_access_always`.
-        (now as u16).wrapping_sub(self.header().accessed.load(Ordering::Relaxed))
+        let idle = (now as u16).wrapping_sub(self.header().accessed.load(Ordering::Relaxed));
+        // Another thread may have seen the next second already.
+        if idle > u16::MAX - CLOCK_LAG { 0 } else { idle }
     }
 
     /// What clients see of it at `now`. Inlined, so that nothing is looked up that is not told.

@@ -98,9 +98,9 @@ impl Relativistic {
     }
 
     /// Goes on after an engine of which `last_unique` was told: what is stored from now on has larger uniques than all that it
-    /// gave, even if it gave a few hundred million more.
+    /// gave, even if it gave some 69 thousand million more.
     pub(crate) fn resume_after(&self, last_unique: u64) {
-        const MARGIN: u64 = 1 << 28;
+        const MARGIN: u64 = 1 << 36;
         // Relaxed: as in `next_number`.
         self.last_unique.fetch_max(last_unique.saturating_add(MARGIN), Ordering::Relaxed);
     }

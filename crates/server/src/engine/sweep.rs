@@ -157,6 +157,11 @@ impl Sweep<'_> {
                 });
                 Fate::Moved
             }
+            // Touched since: what counts is what the lock's holders have made of it.
+            None if !is_alive && engine.state(item, now) == Lookup::Hit => {
+                item.note_in_block();
+                return Fate::Stays;
+            }
             None => {
                 entry.remove();
                 Fate::Gone

@@ -127,7 +127,13 @@ impl Backend for Uring {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool, events: &mut Vec<Event>) -> io::Result<()> {
-        self.listen_to_waker()?;
+        if let Err(error) = self.listen_to_waker()
+            && !is_passing(&error)
+        {
+            return Err(error);
+        }
+        // Who cannot be woken does not sleep.
+        let timeout = if self.is_deaf { Some(Duration::ZERO) } else { timeout };
         self.end_floods();
         let submitted = match timeout {
             None => self.ring.submit_and_wait(1),
@@ -176,15 +182,25 @@ impl Backend for Uring {
             }
             Received::Nothing
         };
-        if !line.is_receiving && matches!(line.incoming, Incoming::Flows) {
-            self.begin_receiving(key)?;
+        if !line.is_receiving
+            && matches!(line.incoming, Incoming::Flows)
+            && let Err(error) = self.begin_receiving(key)
+            && !is_passing(&error)
+        {
+            return Err(error);
         }
         Ok(received)
     }
 
     fn is_readable(&self, key: usize) -> bool {
         let line = &self.lines[key];
-        !line.received.unread().is_empty() || matches!(line.incoming, Incoming::Ends(_))
+        !line.received.unread().is_empty()
+            || match line.incoming {
+                // A reception that ended while nobody received, for lack of buffers say, is not announced again.
+                Incoming::Flows => !line.is_receiving,
+                Incoming::Ends(_) => true,
+                Incoming::Ended => false,
+            }
     }
 
     fn send(&mut self, key: usize, output: &mut Output) -> io::Result<bool> {
@@ -407,4 +423,45 @@ fn is_passing(error: &io::Error) -> bool {
         error.raw_os_error().map(Errno::from_raw),
         Some(Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY | Errno::ENOMEM)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    /// As it is when the kernel has no buffer for what arrives while the connection, which is being sent to, receives nothing.
+    #[test]
+    fn a_reception_that_ended_during_a_sending_is_begun_anew() {
+        let Ok(mut uring) = Uring::new(Arc::default()) else {
+            eprintln!("skipped: the kernel has no io_uring");
+            return;
+        };
+        uring.start().unwrap();
+        let (mut pool, mut events, mut input) = (Pool::default(), Vec::new(), Input::default());
+        let (ours, mut peer) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let key = uring.open(Stream::Unix(mio::net::UnixStream::from_std(ours))).unwrap();
+        let mut output = Output::default();
+        // More than the socket takes, so the sending lasts.
+        output.bytes().resize(16 << 20, b'x');
+        assert!(!uring.send(key, &mut output).unwrap());
+        let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
+        // SAFETY: refers to no memory.
+        unsafe { uring.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) }.unwrap();
+        while uring.lines[key].is_receiving {
+            uring.wait(None, &mut pool, &mut events).unwrap();
+        }
+        assert!(uring.lines[key].is_sending && !events.contains(&Event::Sent(key)));
+        assert!(uring.is_readable(key), "nobody would receive when all is sent");
+        assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Nothing);
+        assert!(!uring.is_readable(key), "what arrives will be announced");
+        peer.write_all(b"y").unwrap();
+        while !uring.is_readable(key) {
+            uring.wait(None, &mut pool, &mut events).unwrap();
+        }
+        assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Bytes);
+        assert_eq!(input.unread(), b"y");
+    }
 }

@@ -39,7 +39,7 @@ impl<E: Engine> Executor<'_, E> {
                 let version = PROTOCOL_VERSION.as_bytes();
                 reply::packet(out, &request.header, Status::Success, 0, [b"", b"", version]);
             }
-            Opcode::Stat => self.binary_stat(request, out),
+            Opcode::Stat => return self.binary_stat(request, out),
             Opcode::SaslList | Opcode::SaslAuth | Opcode::SaslStep => self.sasl(login, request, out),
             Opcode::Quit => {
                 succeed(request, 0, out);
@@ -256,14 +256,19 @@ impl<E: Engine> Executor<'_, E> {
     }
 
     /// The key holds a group and its arguments, as on a line of text.
-    fn binary_stat(&self, request: &Request<'_>, out: &mut Vec<u8>) {
-        let start = out.len();
-        let mut report = Report::binary(out, request.header);
-        if !self.report(Words::new(request.key, usize::MAX), &mut report) {
-            out.truncate(start);
-            return reply::failure(out, &request.header, Status::NotFound);
+    fn binary_stat(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let args = Words::new(request.key, usize::MAX);
+        if let Some(name @ (b"conns" | b"table")) = args.clone().next() {
+            return self.long_report(name, Some(request.header), out);
         }
-        reply::success(out, &request.header, 0);
+        let start = out.len();
+        if self.report(args, &mut Report::new(out, Some(request.header))) {
+            reply::success(out, &request.header, 0);
+        } else {
+            out.truncate(start);
+            reply::failure(out, &request.header, Status::NotFound);
+        }
+        Outcome::Done
     }
 }
 

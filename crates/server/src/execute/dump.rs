@@ -6,6 +6,7 @@ use super::observe::CLASS;
 use super::statistics::Report;
 use super::{Executor, Outcome, Session};
 use crate::engine::{Engine, Hit, Marks, TableStats};
+use relativist_memcache::binary::{self, Header};
 use relativist_memcache::{encode_key, encode_percent, reply};
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -23,6 +24,8 @@ pub struct Dump {
     format: Format,
     /// Where to go on in the table, or in a list; none at the end.
     cursor: Option<u64>,
+    /// The request to be answered, in the binary protocol, which has reports only.
+    request: Option<Header>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,36 +43,41 @@ enum Format {
     /// What these connections do.
     Connections(Vec<Arc<Session>>),
     /// What happened to the items of each prefix; this is the last one told.
-    Prefixes(Box<[u8]>),
+    Prefixes(Option<Box<[u8]>>),
 }
 
 impl Dump {
     pub(super) fn meta() -> Dump {
-        Dump { format: Format::Meta, cursor: Some(0) }
+        Dump { format: Format::Meta, cursor: Some(0), request: None }
     }
 
     pub(super) fn commands() -> Dump {
-        Dump { format: Format::Commands, cursor: Some(0) }
+        Dump { format: Format::Commands, cursor: Some(0), request: None }
     }
 
     pub(super) fn cache(limit: usize) -> Dump {
-        Dump { format: Format::Cache { left: limit }, cursor: Some(0) }
+        Dump { format: Format::Cache { left: limit }, cursor: Some(0), request: None }
     }
 
     pub(super) fn sizes() -> Dump {
-        Dump { format: Format::Sizes(BTreeMap::new()), cursor: Some(0) }
+        Dump { format: Format::Sizes(BTreeMap::new()), cursor: Some(0), request: None }
     }
 
     pub(super) fn table() -> Dump {
-        Dump { format: Format::Table(TableStats::default()), cursor: Some(0) }
+        Dump { format: Format::Table(TableStats::default()), cursor: Some(0), request: None }
     }
 
     pub(super) fn connections(sessions: Vec<Arc<Session>>) -> Dump {
-        Dump { format: Format::Connections(sessions), cursor: Some(0) }
+        Dump { format: Format::Connections(sessions), cursor: Some(0), request: None }
     }
 
     pub(super) fn prefixes() -> Dump {
-        Dump { format: Format::Prefixes(Box::default()), cursor: Some(0) }
+        Dump { format: Format::Prefixes(None), cursor: Some(0), request: None }
+    }
+
+    /// The same as an answer to a request of the binary protocol, if it is one.
+    pub(super) fn answering(self, request: Option<Header>) -> Dump {
+        Dump { request, ..self }
     }
 
     /// The same for a class without items.
@@ -91,13 +99,13 @@ impl<E: Engine> Executor<'_, E> {
             dump.cursor = match &mut dump.format {
                 Format::Connections(sessions) => {
                     let some = sessions.drain(..sessions.len().min(TOLD_AT_ONCE));
-                    some.for_each(|session| self.connection(&session, &mut Report::text(out)));
+                    some.for_each(|session| self.connection(&session, &mut Report::new(out, dump.request)));
                     (!sessions.is_empty()).then_some(cursor)
                 }
                 Format::Prefixes(last) => {
-                    let next = self.service.prefixes.dump_after(last, TOLD_AT_ONCE, out);
+                    let next = self.service.prefixes.dump_after(last.as_deref(), TOLD_AT_ONCE, out);
                     next.map(|next| {
-                        *last = next;
+                        *last = Some(next);
                         cursor
                     })
                 }
@@ -108,19 +116,15 @@ impl<E: Engine> Executor<'_, E> {
                 }
             };
         }
-        match dump.format {
-            Format::Meta | Format::Cache { .. } | Format::Connections(_) | Format::Prefixes(_) => {
-                out.extend_from_slice(reply::END)
-            }
-            Format::Commands => out.extend_from_slice(b"EN\r\n"),
-            Format::Table(stats) => {
-                self.table(&stats, &mut Report::text(out));
-                out.extend_from_slice(reply::END);
-            }
-            Format::Sizes(sizes) => {
-                sizes.iter().for_each(|(size, count)| reply::stat(out, size, count));
-                out.extend_from_slice(reply::END);
-            }
+        match &dump.format {
+            Format::Table(stats) => self.table(stats, &mut Report::new(out, dump.request)),
+            Format::Sizes(sizes) => sizes.iter().for_each(|(size, count)| reply::stat(out, size, count)),
+            _ => (),
+        }
+        match (&dump.request, &dump.format) {
+            (Some(request), _) => binary::reply::success(out, request, 0),
+            (None, Format::Commands) => out.extend_from_slice(b"EN\r\n"),
+            (None, _) => out.extend_from_slice(reply::END),
         }
         Outcome::Done
     }

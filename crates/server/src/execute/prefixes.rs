@@ -63,10 +63,10 @@ impl Prefixes {
         self.lock().clear();
     }
 
-    /// Adds a line for each of the `most` prefixes that follow `last`. Returns the last one told if there are more.
-    pub(super) fn dump_after(&self, last: &[u8], most: usize, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
+    /// Adds a line for each of the `most` prefixes that follow `last`, or the first ones. Returns the last one told if there are more.
+    pub(super) fn dump_after(&self, last: Option<&[u8]>, most: usize, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
         let counts = self.lock();
-        let mut rest = counts.range::<[u8], _>((Bound::Excluded(last), Bound::Unbounded));
+        let mut rest = counts.range::<[u8], _>((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
         let mut last = None;
         for (prefix, counts) in rest.by_ref().take(most) {
             let Counts { gets, hits, sets, deletes } = counts;
@@ -80,5 +80,25 @@ impl Prefixes {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Box<[u8]>, Counts>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_prefixes_are_told_piece_by_piece_the_empty_one_too() {
+        let prefixes = Prefixes::new(b':', true);
+        for key in [":a", "b:c", "a:b", "a:c", "none"] {
+            prefixes.count(key.as_bytes(), |counts| counts.gets += 1);
+        }
+        let (mut out, mut last) = (Vec::new(), None);
+        for is_last in [false, false, true] {
+            last = prefixes.dump_after(last.as_deref(), 1, &mut out);
+            assert_eq!(last.is_none(), is_last);
+        }
+        let line = |prefix: &str, gets| format!("PREFIX {prefix} get {gets} hit 0 set 0 del 0\r\n");
+        assert_eq!(String::from_utf8(out).unwrap(), [line("", 1), line("a", 2), line("b", 1)].concat());
     }
 }

@@ -27,12 +27,9 @@ pub(super) struct Report<'o> {
 }
 
 impl<'o> Report<'o> {
-    pub(super) fn text(out: &'o mut Vec<u8>) -> Report<'o> {
-        Report { out, request: None }
-    }
-
-    pub(super) fn binary(out: &'o mut Vec<u8>, request: Header) -> Report<'o> {
-        Report { out, request: Some(request) }
+    /// A report in text, or in answer to a `request` of the binary protocol.
+    pub(super) fn new(out: &'o mut Vec<u8>, request: Option<Header>) -> Report<'o> {
+        Report { out, request }
     }
 
     /// Adds a statistic.
@@ -66,23 +63,30 @@ impl<E: Engine> Executor<'_, E> {
                 reply::RESET
             }
             Some(b"detail") => return self.stats_detail(args, out),
-            Some(b"conns") => {
-                self.listeners(&mut Report::text(out));
-                return self.dump(Box::new(Dump::connections(self.service.connections.sessions())), out);
-            }
-            Some(b"table") => return self.dump(Box::new(Dump::table()), out),
+            Some(name @ (b"conns" | b"table")) => return self.long_report(name, None, out),
             Some(b"cachedump") => return self.stats_cachedump(args, out),
             Some(b"sizes") if self.service.options.extended.track_sizes => {
                 return self.dump(Box::new(Dump::sizes()), out);
             }
-            _ if self.report(all, &mut Report::text(out)) => reply::END,
+            _ if self.report(all, &mut Report::new(out, None)) => reply::END,
             _ => reply::ERROR,
         };
         out.extend_from_slice(answer);
         Outcome::Done
     }
 
-    /// Reports a group of statistics, without the end of the list. False if there is no such group.
+    /// Answers with a group that may be long, or take long, `conns` or `table`: piece by piece.
+    pub(super) fn long_report(&self, name: &[u8], request: Option<Header>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let dump = if name == b"conns" {
+            self.listeners(&mut Report::new(out, request));
+            Dump::connections(self.service.connections.sessions())
+        } else {
+            Dump::table()
+        };
+        self.dump(Box::new(dump.answering(request)), out)
+    }
+
+    /// Reports a short group of statistics, without the end of the list. False if there is no such group.
     pub(super) fn report(&self, mut args: Words<'_>, report: &mut Report<'_>) -> bool {
         match args.next() {
             None => self.general(report),
@@ -90,8 +94,6 @@ impl<E: Engine> Executor<'_, E> {
             Some(b"items") => self.items(report),
             Some(b"slabs") => self.slabs(report),
             Some(b"sizes") => report.stat("sizes_status", "disabled"),
-            Some(b"conns") => self.conns(report),
-            Some(b"table") => self.table(&self.service.engine.table(), report),
             Some(b"contention") => locks(report),
             Some(b"reset") => self.reset_stats(),
             Some(b"detail") => return self.detail(args.next(), report),
@@ -134,7 +136,7 @@ impl<E: Engine> Executor<'_, E> {
             Some(b"off") => prefixes.set_counting(false),
             Some(b"dump") => {
                 let mut dump = Vec::new();
-                prefixes.dump_after(b"", usize::MAX, &mut dump);
+                prefixes.dump_after(None, usize::MAX, &mut dump);
                 report.stat("detailed", String::from_utf8_lossy(&dump));
             }
             _ => return false,
@@ -346,11 +348,6 @@ impl<E: Engine> Executor<'_, E> {
         }
         report.stat("active_slabs", u8::from(usage.items > 0));
         report.stat("total_malloced", usage.item_bytes);
-    }
-
-    fn conns(&self, report: &mut Report<'_>) {
-        self.listeners(report);
-        self.service.connections.sessions().iter().for_each(|session| self.connection(session, report));
     }
 
     fn listeners(&self, report: &mut Report<'_>) {

@@ -241,10 +241,12 @@ fn answer_binary<E: Engine>(
     loop {
         let consumed = match decoder.decode(requests, true) {
             binary::Decoded::Request { consumed, request } => {
-                if matches!(executor.execute_binary(session, &mut Login::Done, &request, out), Outcome::Quit) {
-                    return true;
+                let outcome = executor.execute_binary(session, &mut Login::Done, &request, out);
+                match finish(executor, session, outcome, b"", out) {
+                    Outcome::Quit => return true,
+                    Outcome::PausedDump(_) => return false,
+                    _ => consumed,
                 }
-                consumed
             }
             binary::Decoded::Reject { consumed, header, status, closes } => {
                 executor.reject_binary(&header, status, out);

@@ -25,6 +25,9 @@ use std::time::Duration;
 /// How often connections are looked at that may have been silent for too long.
 const SILENCE_CHECK: Duration = Duration::from_secs(1);
 
+/// Requests of a connection that is alone before newcomers and the waker get a look, unless `-R` allows more.
+const MOST_ALONE: u32 = 1024;
+
 /// A connection on its way to a worker.
 pub(crate) struct Newcomer {
     pub(super) stream: Stream,
@@ -289,8 +292,9 @@ impl<E: Engine, B: Backend> Worker<E, B> {
         let executor = Executor::new(&self.service, &self.counters, OUTPUT_LIMIT);
         let Some(connection) = self.members.get_mut(key) else { return true };
         connection.is_queued = false;
-        // Who is alone takes nobody's time.
-        let most = if self.queue.is_empty() { u32::MAX } else { self.service.options.max_reqs_per_event };
+        let most = self.service.options.max_reqs_per_event;
+        // Who is alone takes nobody's time, as far as is known.
+        let most = if self.queue.is_empty() { most.max(MOST_ALONE) } else { most };
         let turn = connection.turn(&executor, &mut self.backend, &mut self.pool, most);
         let held = connection.held(&self.backend);
         self.ledger.change(&mut connection.counted, held);

@@ -3,6 +3,7 @@
 use crate::harness::{Client, Running};
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io::Read as _;
 
 /// Names and values of a group, in order.
 fn stats(client: &mut Client, group: &str) -> Vec<(String, String)> {
@@ -182,4 +183,42 @@ fn unknown_groups_are_errors() {
     let server = Running::start("-t 1");
     let mut client = server.connect();
     client.ask("stats nosuchthing\r\nstats noreply\r\n", "ERROR\r\nERROR\r\n");
+}
+
+/// What takes long is told piece by piece in the binary protocol, too, and the requests behind it wait.
+#[test]
+fn long_groups_are_told_by_the_binary_protocol() {
+    const BURST: usize = 20;
+    let server = Running::start("-t 1");
+    let mut client = server.connect();
+    let request = |key: &str| {
+        let length = key.len() as u8;
+        let header = [&[0x80, 0x10, 0, length, 0, 0, 0, 0, 0, 0, 0, length], [0; 12].as_slice()].concat();
+        [header.as_slice(), key.as_bytes()].concat()
+    };
+    client.send([request("table"), request("conns")].concat().repeat(BURST));
+    for group in 0..2 * BURST {
+        let mut names = Vec::new();
+        loop {
+            let mut header = [0; 24];
+            client.0.read_exact(&mut header).expect("the server answers in time");
+            assert_eq!(header[..2], [0x81, 0x10]);
+            let key = usize::from(u16::from_be_bytes([header[2], header[3]]));
+            let mut body = vec![0; u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize];
+            client.0.read_exact(&mut body).expect("the server answers in time");
+            if body.is_empty() {
+                break;
+            }
+            names.push(String::from_utf8(body[..key].into()).unwrap());
+        }
+        if group % 2 == 0 {
+            assert_eq!(names[..2], ["buckets", "entries"]);
+        } else {
+            assert_eq!(
+                names.iter().filter(|name| name.ends_with(":addr")).count(),
+                2,
+                "listener and client: {names:?}"
+            );
+        }
+    }
 }

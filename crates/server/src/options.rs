@@ -255,7 +255,7 @@ Options for -o (a no_ in front switches off what is on):
                      lines that a client who watches may be behind [256]
   read_buf_mem_limit=MB
                      what the buffers of all connections may hold, for requests and for answers; who holds most is closed
-                     when it is more [a quarter of -m, but 64 at least]
+                     when it is more; never less than four times -I [a quarter of -m, but 64 at least]
 Without effect, because they tune what this server does not have:
   hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N], slab_automove_ratio=F,
   slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST, slab_chunk_max=KB, no_chunked_items,
@@ -357,10 +357,12 @@ impl Options {
 
     /// What the buffers of all connections may hold together, in bytes.
     pub fn buffer_bytes(&self) -> usize {
-        match self.extended.read_buf_mem_limit {
+        let wanted = match self.extended.read_buf_mem_limit {
             0 => (self.memory_bytes() / 4).max(LEAST_BUFFERS),
             megabytes => megabytes as usize * MEBIBYTE,
-        }
+        };
+        // A buffer that grows is up to twice as large as the item in it, and one client may store while another fetches.
+        wanted.max(4 * self.max_item_size)
     }
 
     /// The largest key and value together, in bytes.
@@ -539,6 +541,15 @@ mod tests {
             let error = parse(line).expect(line).check().expect_err(line);
             assert_eq!(error.exit_status(), 64, "{line}");
         }
+    }
+
+    #[test]
+    fn buffers_have_room_for_the_largest_items() {
+        let megabytes = |line| parse(line).unwrap().buffer_bytes() / MEBIBYTE;
+        assert_eq!(megabytes("r -m 1024"), 256);
+        assert_eq!(megabytes("r -m 1024 -I 512m"), 2048);
+        assert_eq!(megabytes("r -o read_buf_mem_limit=8"), 8);
+        assert_eq!(megabytes("r -o read_buf_mem_limit=8 -I 4m"), 16);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How long commands take: histograms of a sample of them, for whoever monitors the server.
 //!
 //! Times are those of the execution, without decoding, waiting and the network. One in eight turns of a connection is sampled,
-//! with all commands that it has executed; nothing is sampled, at the cost of a branch, unless somebody monitors. A bucket is
+//! with all commands that it has executed; what a long command does after a pause is left out. Nothing is sampled, at the cost of a branch, unless somebody monitors. A bucket is
 //! an eighth of a power of two wide, so what is read off is at most 12.5 % too high.
 
 use crate::stats::Counter;
@@ -102,7 +102,7 @@ impl Latencies {
 
     /// Times a command from now until the result is dropped.
     pub fn time(&self, kind: Kind) -> Timing<'_> {
-        Timing { histogram: &self.histograms[kind as usize], start: Instant::now() }
+        Timing { histogram: &self.histograms[kind as usize], start: Instant::now(), count: 1 }
     }
 }
 
@@ -110,11 +110,19 @@ impl Latencies {
 pub struct Timing<'l> {
     histogram: &'l Histogram,
     start: Instant,
+    count: usize,
+}
+
+impl Timing<'_> {
+    /// It was so many commands, which are executed together: each is taken to have lasted an equal part of the time.
+    pub fn share(mut self, count: usize) {
+        self.count = count;
+    }
 }
 
 impl Drop for Timing<'_> {
     fn drop(&mut self) {
-        self.histogram.record(self.start.elapsed());
+        self.histogram.record(self.start.elapsed(), self.count as u64);
     }
 }
 
@@ -132,9 +140,10 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    fn record(&self, time: Duration) {
+    /// Notes that `count` commands, one at least, took `time` together.
+    fn record(&self, time: Duration, count: u64) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.buckets[bucket_of(nanoseconds)].bump();
+        self.buckets[bucket_of(nanoseconds / count)].add(count);
         self.nanoseconds.add(nanoseconds);
     }
 }
@@ -228,7 +237,7 @@ mod tests {
     fn threads_add_up() {
         let threads = [Latencies::default(), Latencies::default()];
         for (thread, nanoseconds) in [(0, 100), (0, 200), (1, 200), (1, 1 << 40)] {
-            threads[thread].histograms[Kind::Set as usize].record(Duration::from_nanos(nanoseconds));
+            threads[thread].histograms[Kind::Set as usize].record(Duration::from_nanos(nanoseconds), 1);
         }
         let sum = Distribution::of(Kind::Set, threads.iter());
         assert_eq!((sum.count(), sum.total()), (4, Duration::from_nanos((1 << 40) + 500)));
@@ -236,6 +245,14 @@ mod tests {
         assert_eq!(sum.cumulative().take(2).collect::<Vec<_>>(), [(128, 1), (256, 3)]);
         assert_eq!(sum.cumulative().last(), Some((1 << MOST_EXPONENT, 3)));
         assert_eq!(Distribution::of(Kind::Get, threads.iter()).count(), 0);
+    }
+
+    #[test]
+    fn commands_executed_together_share_the_time() {
+        let histogram = Histogram::default();
+        histogram.record(Duration::from_nanos(600), 3);
+        assert_eq!(histogram.buckets[bucket_of(200)].get(), 3);
+        assert_eq!(histogram.nanoseconds.get(), 600);
     }
 
     #[test]

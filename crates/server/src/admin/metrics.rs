@@ -67,7 +67,11 @@ fn resizes<E: Engine>(panel: &Panel<E>, text: &mut Text) {
 }
 
 fn latencies<E: Engine>(panel: &Panel<E>, text: &mut Text) {
-    text.head("command_seconds", "histogram", "Times of execution of a sample of the commands.");
+    text.head(
+        "command_seconds",
+        "histogram",
+        "Times of execution of a sample of the commands, without what follows a pause.",
+    );
     for kind in Kind::ALL {
         let (times, name) = (panel.service.counters.latencies(kind), kind.name());
         let mut bucket = |bound: &dyn Display, count: u64| {

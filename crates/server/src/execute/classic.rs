@@ -3,6 +3,7 @@
 use super::observe::Stored;
 use super::{Executor, Outcome, Session, answer};
 use crate::engine::{Content, CountError, Direction, Engine, Hit, Lookup, MOST_AT_ONCE, Mode, Store};
+use crate::latency::Kind;
 use crate::stats::Counter;
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
 
@@ -77,7 +78,12 @@ impl<E: Engine> Executor<'_, E> {
 
     /// Answers `get`s of one key each that have arrived together, [`MOST_AT_ONCE`] at most, until the output is full. Returns how many.
     pub fn get_each(&self, session: &Session, with_unique: bool, keys: &[&[u8]], out: &mut Vec<u8>) -> usize {
-        self.get_some(session, with_unique, keys, reply::END, out)
+        let timing = self.latencies.map(|latencies| latencies.time(Kind::Get));
+        let done = self.get_some(session, with_unique, keys, reply::END, out);
+        if let Some(timing) = timing {
+            timing.share(done);
+        }
+        done
     }
 
     /// Looks up some keys together, [`MOST_AT_ONCE`] at most, and appends each hit, and `end` after each key, until the output is

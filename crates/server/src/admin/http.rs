@@ -107,17 +107,35 @@ pub(super) fn answer(mut stream: TcpStream, respond: impl FnOnce(Request<'_>) ->
             Progress::Incomplete => read_some(&mut stream, &mut head, end)?,
         }
     };
-    stream.set_write_timeout(Some(PATIENCE))?;
-    response.write(is_head, &mut stream)?;
+    response.write(is_head, &mut Until { stream: &stream, end })?;
     stream.shutdown(Shutdown::Write)
 }
 
-fn read_some(stream: &mut TcpStream, head: &mut Vec<u8>, end: Instant) -> io::Result<()> {
-    let left = end.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(io::ErrorKind::TimedOut.into());
+/// A stream that takes bytes until some moment, however slowly they are read.
+struct Until<'s> {
+    stream: &'s TcpStream,
+    end: Instant,
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(left_until(self.end)?))?;
+        self.stream.write(bytes)
     }
-    stream.set_read_timeout(Some(left))?;
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The time that is left, if there is some.
+fn left_until(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+fn read_some(stream: &mut TcpStream, head: &mut Vec<u8>, end: Instant) -> io::Result<()> {
+    stream.set_read_timeout(Some(left_until(end)?))?;
     let mut room = [0; 1024];
     let most = room.len().min(LONGEST_HEAD - head.len());
     match stream.read(&mut room[..most]) {

@@ -45,6 +45,11 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
     }
     let mut readiness = None;
     if options.daemon {
+        if systemd::has_sockets() {
+            return Err(StartError::Usage(
+                "the sockets of systemd (LISTEN_FDS) would be lost in the background (-d)".into(),
+            ));
+        }
         match daemonize().map_err(|error| StartError::System("cannot go into the background".into(), error))? {
             Side::Starter(status) => return Ok(status),
             Side::Daemon(other) => readiness = Some(other),

@@ -140,11 +140,11 @@ impl Drop for PidFile {
     }
 }
 
-/// Stops being root: becomes the user of `-u`, to whom the Unix socket then belongs. Does nothing for who is not root.
+/// Stops being root: becomes the user of `-u`, to whom the Unix socket that was bound then belongs. Does nothing for who is not root.
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
-pub(crate) fn drop_privileges(options: &Options, log: &Log) -> Result<(), StartError> {
+pub(crate) fn drop_privileges(options: &Options, unix_socket: Option<&Path>, log: &Log) -> Result<(), StartError> {
     if !Uid::effective().is_root() {
         return Ok(());
     }
@@ -162,7 +162,7 @@ pub(crate) fn drop_privileges(options: &Options, log: &Log) -> Result<(), StartE
     if user.uid.is_root() {
         return Ok(());
     }
-    if let Some(path) = &options.unix_socket {
+    if let Some(path) = unix_socket {
         chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
             .map_err(|error| StartError::System(format!("cannot give {} to {name:?}", path.display()), error))?;
     }

@@ -69,15 +69,15 @@ impl<E: Engine> Server<E> {
         let log = Log::new(options.verbose);
         process::allow_connections(options, &log);
         let adopted = systemd::sockets()?;
-        let (listeners, udp) = if adopted.is_empty() {
-            (listen(options)?, listen_udp(options)?)
+        let (listeners, udp, unix_socket) = if adopted.is_empty() {
+            (listen(options)?, listen_udp(options)?, options.unix_socket.as_deref())
         } else {
-            (adopt_all(adopted, options)?, Vec::new())
+            (adopt_all(adopted, options)?, Vec::new(), None)
         };
         let admin = options.admin.map(|address| listen_admin(address, &log)).transpose()?;
         // What only root may do comes before.
         process::set_limits(options, &log)?;
-        process::drop_privileges(options, &log)?;
+        process::drop_privileges(options, unix_socket, &log)?;
         let io = Io::choose(options.io, &log)
             .map_err(|error| StartError::System("cannot use io_uring (--io uring)".into(), error))?;
         let tcp_addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::tcp_address).collect();
@@ -197,7 +197,6 @@ impl<E: Engine> Server<E> {
         service.log.say(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
-        systemd::tell_stopping();
         drop(udp_handle);
         for thread in threads {
             outcome = outcome.and(wait_for(thread));

@@ -25,6 +25,12 @@ pub(crate) fn sockets() -> Result<Vec<Socket>, StartError> {
     Ok(descriptors.map(adopt).collect())
 }
 
+/// Whether there are sockets for this process, and not for one that it would start.
+pub fn has_sockets() -> bool {
+    let is_ours = |pid: String| pid.parse() == Ok(std::process::id());
+    std::env::var_os("LISTEN_FDS").is_some() && std::env::var("LISTEN_PID").is_ok_and(is_ours)
+}
+
 /// Says that clients are served from now on.
 pub fn tell_ready() {
     tell(NotifyState::Ready);

@@ -8,6 +8,7 @@ use crate::execute::Transport;
 use crate::log::Level;
 use crate::options::Binding;
 use crate::stats::Counters;
+use crate::systemd;
 use crossbeam_utils::CachePadded;
 use mio::{Events, Interest, Poll, Token, Waker};
 use relativist_memcache::reply;
@@ -129,10 +130,7 @@ impl<E> Acceptor<E> {
                 other => other?,
             }
             self.service.ticker.tick();
-            if self.service.budget.is_exceeded() {
-                // Whoever has large buffers may be waiting.
-                workers.iter().try_for_each(WorkerHandle::wake)?;
-            }
+            self.keep_to_budget(&workers)?;
             // Not only those with an event: accepting may have failed the last time, for lack of descriptors say, and what
             // is still waiting is not announced again.
             may_be_more = false;
@@ -144,11 +142,23 @@ impl<E> Acceptor<E> {
                 may_be_more |= self.accept_some(listener, &mut turn)?;
             }
         }
-        self.drain(&mut events)
+        self.drain(&workers, &mut turn, &mut events)
     }
 
     /// Lets open connections go on for a while, but accepts no more.
-    fn drain(mut self, events: &mut Events) -> io::Result<()> {
+    fn drain<'w>(
+        mut self,
+        workers: &[WorkerHandle],
+        turn: &mut impl Iterator<Item = &'w WorkerHandle>,
+        events: &mut Events,
+    ) -> io::Result<()> {
+        systemd::tell_stopping();
+        if !self.stopper.has_come(Phase::Stopped) {
+            // Who is connected already, as far as it knows, would find itself cut off.
+            for listener in &self.listeners {
+                self.accept_some(listener, turn)?;
+            }
+        }
         // Closing them ends their registration, and whoever connects is refused from now on.
         self.listeners.clear();
         let end = Instant::now() + Duration::from_secs(self.service.options.drain.into());
@@ -157,8 +167,14 @@ impl<E> Acceptor<E> {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => self.service.ticker.tick(),
             }
+            self.keep_to_budget(workers)?;
         }
         Ok(())
+    }
+
+    /// Has the workers look around while the buffers of all hold too much: whoever has large ones may be waiting.
+    fn keep_to_budget(&self, workers: &[WorkerHandle]) -> io::Result<()> {
+        if self.service.budget.is_exceeded() { workers.iter().try_for_each(WorkerHandle::wake) } else { Ok(()) }
     }
 
     /// Whether connections beyond the limit wait, instead of being refused.

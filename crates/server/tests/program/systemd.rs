@@ -40,8 +40,18 @@ fn sockets_that_were_opened_for_it_are_served() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let _daemon = Daemon::start(&mut activated(UnixListener::bind(&path).unwrap().into(), &[]));
+    let socket = UnixListener::bind(&path).unwrap();
+    // What was not bound is given to nobody.
+    let _daemon = Daemon::start(&mut activated(socket.into(), &["-u", "nobody", "-s", "/nonexistent/socket"]));
     ask_version(&mut UnixStream::connect(&path).unwrap());
+}
+
+#[test]
+fn sockets_are_not_lost_in_the_background() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let output = activated(socket.into(), &["-d"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("LISTEN_FDS"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What `--admin` offers to operators, by HTTP: metrics for Prometheus, statistics in JSON, a health check, and a status page that
 //! shows them live.
 //!
-//! It is for a browser and a few scrapers, so it is plain: a thread that accepts, at most [`VISITORS`] others that answer one request
+//! It is for a browser and a few scrapers, so it is plain: a thread that accepts, a few others ([`VISITORS`]) that answer one request
 //! each and close, all within [`http::PATIENCE`]. Requests are bounded, nothing can be changed by them, and no key or value is ever told.
 //! Ten times a second the accepting thread also looks at the size of the table, because resizes are over in milliseconds.
 
@@ -23,12 +23,15 @@ use report::Look;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Requests answered at a time.
 const VISITORS: usize = 8;
+
+/// One more has a place, if it asks and listens within that: who is silent keeps out nobody who checks the server's health.
+const HURRY: Duration = Duration::from_millis(500);
 
 /// How often the table is looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -52,6 +55,8 @@ struct Panel<E> {
     started: Instant,
     history: Mutex<History>,
     look: Mutex<Option<Look>>,
+    /// Held by who looks.
+    looking: Mutex<()>,
 }
 
 impl Admin {
@@ -76,6 +81,7 @@ impl Admin {
             started: Instant::now(),
             history: Mutex::default(),
             look: Mutex::default(),
+            looking: Mutex::default(),
         };
         let poll = Poll::new()?;
         let thread = thread::Builder::new().name("admin".into()).spawn(move || {
@@ -104,7 +110,7 @@ fn serve<E: Engine>(
     panel: &Panel<E>,
     stopped: &Receiver<()>,
 ) -> io::Result<()> {
-    let gate = Gate::new(VISITORS);
+    let (gate, last_place) = (Gate::new(VISITORS), Gate::new(1));
     let mut events = Events::with_capacity(1);
     poll.registry().register(&mut listener, Token(0), Interest::READABLE)?;
     thread::scope(|scope| {
@@ -116,8 +122,9 @@ fn serve<E: Engine>(
             // All who wait: their coming is told only once. Errors pass, as those do for lack of descriptors.
             while let Ok((stream, _)) = listener.accept() {
                 // Who finds no place is sent away without a word, as there may be many of them.
-                let Some(pass) = gate.admit() else { continue };
-                let visitor = move || panel.receive(TcpStream::from(stream), pass);
+                let place = gate.admit().map(|pass| (pass, http::PATIENCE));
+                let Some((pass, patience)) = place.or_else(|| Some((last_place.admit()?, HURRY))) else { continue };
+                let visitor = move || panel.receive(TcpStream::from(stream), patience, pass);
                 if let Err(error) = thread::Builder::new().name("admin-visitor".into()).spawn_scoped(scope, visitor) {
                     panel.service.log.say(Level::Warning, format_args!("--admin cannot answer: {error}"));
                 }
@@ -138,9 +145,9 @@ impl<E: Engine> Panel<E> {
         self.started.elapsed().as_millis() as u64
     }
 
-    fn receive(&self, stream: TcpStream, _pass: Pass) {
+    fn receive(&self, stream: TcpStream, patience: Duration, _pass: Pass) {
         // Who does not ask or listen is not answered.
-        let _ = http::answer(stream, |request| self.respond(request));
+        let _ = http::answer(stream, patience, |request| self.respond(request));
     }
 
     fn respond(&self, request: Request<'_>) -> Response {
@@ -154,12 +161,23 @@ impl<E: Engine> Panel<E> {
         }
     }
 
-    /// A look at every bucket, not long ago.
+    /// A look at every bucket, not long ago. While somebody looks, all others get the look before, and wait only for the first.
     fn look(&self) -> Look {
-        let mut last = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some(look) if look.is_fresh() => look.clone(),
-            _ => last.insert(Look::take(|| self.service.engine.table())).clone(),
+        let is_looked = || matches!(self.looking.try_lock(), Err(TryLockError::WouldBlock));
+        if let Some(look) = self.last_look().filter(|look| look.is_fresh() || is_looked()) {
+            return look;
         }
+        let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have looked while this one waited.
+        if let Some(look) = self.last_look().filter(Look::is_fresh) {
+            return look;
+        }
+        let look = Look::take(|| self.service.engine.table());
+        *self.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(look.clone());
+        look
+    }
+
+    fn last_look(&self) -> Option<Look> {
+        self.look.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

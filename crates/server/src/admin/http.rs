@@ -92,13 +92,17 @@ fn parse(bytes: &[u8]) -> Progress<'_> {
     }
 }
 
-/// Reads a request and answers it.
+/// Reads a request and answers it, all within `patience`.
 ///
 /// # Errors
 /// When the visitor is gone or too slow.
-pub(super) fn answer(mut stream: TcpStream, respond: impl FnOnce(Request<'_>) -> Response) -> io::Result<()> {
+pub(super) fn answer(
+    mut stream: TcpStream,
+    patience: Duration,
+    respond: impl FnOnce(Request<'_>) -> Response,
+) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience;
     let mut head = Vec::new();
     let (response, is_head) = loop {
         match parse(&head) {

@@ -20,8 +20,10 @@ pub extern "C" fn relativist_read_lock() {
     forget(read());
 }
 
-/// Leaves it. What was found inside may be gone. The outermost end may run functions given to relativist_call, and waits for readers if this
-/// thread has given too many.
+/// Leaves it. What was found inside may be gone. The outermost end may run functions given to relativist_call, by any thread, and waits for
+/// readers if this thread has given too many: so no lock may be held that one of them takes, or that a reader waits for.
+///
+/// To be called by who has entered the section: a function that is called by this library leaves no section that it has not entered.
 ///
 /// Aborts outside of read sections.
 #[unsafe(no_mangle)]
@@ -46,10 +48,14 @@ pub extern "C" fn relativist_synchronize() {
 }
 
 /// Calls `function(head)` when all read sections that had begun before have ended: on this thread or another one, outside of read sections.
-/// Does not wait, unless this thread has too much pending. Allocates a chunk of a queue now and then, and aborts when memory is out.
+/// Does not wait, unless this thread has too much pending: then it waits for readers, at once or at the end of the outermost read section
+/// that it is in. So a reader must not wait for a thread that calls this. Allocates a chunk of a queue now and then, and aborts when memory
+/// is out.
 ///
 /// `bytes` is what keeping the object costs: it counts towards the bound on what is pending. The function may call this one, but must
-/// neither block for long nor wait for readers.
+/// neither block for long nor wait for readers. Outside of read sections every call that hands on a function or ends a section may run it:
+/// this one, relativist_read_unlock, relativist_barrier, and all updates of tables, which have a section of their own. So it must not
+/// take a lock that some thread holds during such a call. It may run on that very thread, which would wait for itself.
 ///
 /// Requires: `head` is valid, and stays so and is left alone until then; and `function` may be called with it, on any
 /// thread.

@@ -18,10 +18,11 @@ const _: () = assert!(size_of::<Link>() == size_of::<raw::Link>() && align_of::<
 /// A table. Any number of threads may use it at a time.
 pub struct Table(raw::Table);
 
-/// Whether the object with this link has this key. It may run under the lock of a bucket: it must not update the table.
+/// Whether the object with this link has this key. It may run under the lock of a bucket: it must not update the table. It leaves as many
+/// read sections as it enters.
 pub type Match = Option<unsafe extern "C" fn(link: *mut Link, key: *const c_void) -> bool>;
 
-/// Is shown a link. False: it wants to see no more.
+/// Is shown a link. False: it wants to see no more. It leaves as many read sections as it enters.
 pub type Visit = Option<unsafe extern "C" fn(link: *mut Link, argument: *mut c_void) -> bool>;
 
 fn from_raw(link: NonNull<raw::Link>) -> *mut Link {
@@ -120,7 +121,8 @@ pub unsafe extern "C" fn relativist_lookup_all(table: *const Table, hash: u64, v
 
 /// Adds a link that was initialised, whatever else there is. From here on lookups find it.
 ///
-/// Blocks while another update of the same bucket is under way, as all updates do.
+/// Blocks while another update of the same bucket is under way, as all updates do. Outside of read sections all of them may run functions given
+/// to relativist_call when they are done, as relativist_read_unlock does.
 ///
 /// Requires: the table is valid. The link is in no table, and was in none within the last grace period. It stays valid and
 /// in place while it is in the table, and when it has been removed or replaced, until a grace period has passed.
@@ -250,12 +252,14 @@ pub unsafe extern "C" fn relativist_scan(
     argument: *mut c_void,
 ) -> bool {
     let visit = visit.expect("a visit function that is NULL");
-    // SAFETY: the caller's promise.
-    let (table, from) = unsafe { (raw_of(table), cursor.as_mut().expect("a cursor that is NULL")) };
+    let cursor = NonNull::new(cursor).expect("a cursor that is NULL");
+    // SAFETY: the caller's promise, both.
+    let (table, from) = unsafe { (raw_of(table), cursor.read()) };
     // SAFETY: as above.
     let show = |link| _ = unsafe { visit(from_raw(link), argument) };
-    let next = table.scan(*from, count, &callers_guard(), show);
-    *from = next.unwrap_or(0);
+    let next = table.scan(from, count, &callers_guard(), show);
+    // SAFETY: as above. There is no reference to it: `visit` may have looked at it.
+    unsafe { cursor.write(next.unwrap_or(0)) };
     next.is_some()
 }
 

@@ -92,7 +92,7 @@ fn hash_caches_prints_tables_beside_the_papers() {
 fn xkernel_fits_lines_beside_the_papers() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("pictures");
-    let line = format!("xkernel --key-bytes 1,4 --entries 1,10 --rounds 1 --micros 1 --out {}", out.display());
+    let line = format!("xkernel --key-bytes 1,4,8 --entries 1,10 --rounds 1 --micros 1 --out {}", out.display());
     let (text, document) = measure(&line);
     for expected in ["360 + 4.00", "lookup (cache miss)", "w/collision", "15 % worse"] {
         assert!(text.contains(expected), "{expected}: {text}");
@@ -100,7 +100,7 @@ fn xkernel_fits_lines_beside_the_papers() {
     let results = &document["results"];
     check_contests(&results["contests"], 6, 1);
     check_contests(&results["passes"], 6, 1);
-    assert_eq!(results["contests"].as_array().unwrap().len(), 4 * 2 + 2);
+    assert_eq!(results["contests"].as_array().unwrap().len(), 4 * 3 + 2);
     assert_eq!(results["fits"].as_array().unwrap().len(), 5 * 6);
     for quantity in ["hit", "miss", "update", "collision", "iterate"] {
         assert!(out.join(format!("xkernel-{quantity}.svg")).exists(), "{quantity}");

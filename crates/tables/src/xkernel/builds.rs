@@ -123,22 +123,28 @@ pub struct New {
     unbind: fn(&mut Map<Self>, &[u8]) -> Option<u64>,
 }
 
-impl New {
-    /// For keys of so many bytes.
-    #[must_use]
-    pub fn with_key_size(key_size: usize) -> Self {
-        match key_size {
-            2 => Self::of::<Known<2>>(key_size),
-            4 => Self::of::<Known<4>>(key_size),
-            6 => Self::of::<Known<6>>(key_size),
-            8 => Self::of::<Known<8>>(key_size),
-            10 => Self::of::<Known<10>>(key_size),
-            12 => Self::of::<Known<12>>(key_size),
-            16 => Self::of::<Known<16>>(key_size),
-            _ => Self::of::<Any>(key_size),
-        }
-    }
+/// Which sizes have routines, and the choice of them.
+macro_rules! specialise {
+    ($($size:literal)*) => {
+        impl New {
+            /// The sizes of keys that have routines of their own (section 3).
+            pub const SIZES: &'static [usize] = &[$($size),*];
 
+            /// For keys of so many bytes.
+            #[must_use]
+            pub fn with_key_size(key_size: usize) -> Self {
+                match key_size {
+                    $($size => Self::of::<Known<$size>>(key_size),)*
+                    _ => Self::of::<Any>(key_size),
+                }
+            }
+        }
+    };
+}
+
+specialise!(2 4 6 8 10 12 16);
+
+impl New {
     fn of<S: KeySize>(key_size: usize) -> Self {
         Self { key_size, bind: bind::<S, Self>, resolve: resolve::<S, Self>, unbind: unbind::<S, Self> }
     }

@@ -19,12 +19,14 @@ pub struct Fit {
     pub slope: f64,
 }
 
-/// A line for each quantity and contender, where there are two points at least.
+/// A line for each quantity and contender, where there are two points at least. Sizes of keys without routines are left out: what they take
+/// is on another line.
 #[must_use]
 pub fn lines(contests: &[Contest<Setting>]) -> Vec<Fit> {
     let mut fits = Vec::new();
     for quantity in QUANTITIES {
-        let contests: Vec<_> = contests.iter().filter(|contest| contest.setting.quantity == quantity).collect();
+        let is_on_it = |setting: &Setting| setting.quantity == quantity && setting.is_specialised();
+        let contests: Vec<_> = contests.iter().filter(|contest| is_on_it(&contest.setting)).collect();
         let names = contests.first().map_or(&[][..], |contest| &contest.contenders);
         for (index, standing) in names.iter().enumerate() {
             let point =

@@ -22,6 +22,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::value_parser;
 use indicatif::ProgressBar;
+use relativist_tables::xkernel::New;
 use serde::Serialize;
 
 use crate::contest::{Contest, Measured, hold};
@@ -121,6 +122,12 @@ impl Setting {
     pub fn variable(&self) -> f64 {
         (if self.quantity == Quantity::Iterate { self.entries } else { self.key_bytes }) as f64
     }
+
+    /// Whether the paper's map has routines for this size of keys.
+    #[must_use]
+    pub fn is_specialised(&self) -> bool {
+        New::SIZES.contains(&self.key_bytes)
+    }
 }
 
 /// Everything that was found out.
@@ -130,7 +137,7 @@ pub struct Results {
     pub contests: Vec<Contest<Setting>>,
     /// With a cold one, and passes of the same kind with a warm one.
     pub passes: Vec<Contest<Pass>>,
-    /// Lines through the medians of `contests`.
+    /// Lines through the medians of those `contests` whose size of keys has routines.
     pub fits: Vec<Fit>,
 }
 

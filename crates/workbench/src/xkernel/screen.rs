@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::cold::Pass;
 use super::contenders::NAMES;
 use super::quantity::{Line, QUANTITIES, Quantity};
-use super::{Results, cold};
+use super::{Results, Setting, cold};
 use crate::chart;
 use crate::contest::{Contest, overview};
 use crate::options::spell;
@@ -17,7 +17,8 @@ use crate::stats::Summary;
 /// All tables.
 #[must_use]
 pub fn describe(results: &Results) -> String {
-    let mut text = "Intercept in ns, and slope in ns per byte of the key (iteration: per entry). SPARC 4/40 and Alpha AXP 3000/600 are the \
+    let mut text = "Intercept in ns, and slope in ns per byte of the key (iteration: per entry), of lines \
+                    through the sizes that have routines. SPARC 4/40 and Alpha AXP 3000/600 are the \
                     paper's.\n\n"
         .to_owned();
     let header: Vec<&str> = ["operation", "SPARC", "Alpha"].into_iter().chain(NAMES).collect();
@@ -45,13 +46,14 @@ fn row(results: &Results, quantity: Quantity) -> Vec<String> {
 
 /// What the paper weighs against each other.
 fn specialisation(results: &Results) -> String {
-    let hits = results.contests.iter().filter(|contest| contest.setting.quantity == Quantity::Hit);
+    let is_such = |setting: &Setting| setting.quantity == Quantity::Hit && setting.is_specialised();
+    let hits = results.contests.iter().filter(|contest| is_such(&contest.setting));
     let warm = Summary::of(hits.filter_map(new_over_old));
     let cold = |contest: &&Contest<Pass>| contest.setting.cold && contest.setting.quantity == Quantity::Hit;
     let cold = results.passes.iter().find(cold).and_then(new_over_old);
     let (Some(warm), Some(cold)) = (warm, cold) else { return String::new() };
     format!(
-        "Lookups (cache hit) with routines for certain sizes of keys take {} of the time of those without (median over sizes), with a \
+        "Lookups (cache hit) with routines for certain sizes of keys take {} of the time of those without (median over those sizes), with a \
          cold instruction cache {} (the paper, on the Alpha: roughly 70 % better, and 15 % worse).\n",
         significant(warm.median),
         significant(cold)

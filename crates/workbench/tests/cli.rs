@@ -535,7 +535,9 @@ fn load_measures_a_server_that_is_running() {
 #[test]
 fn load_compares_servers_that_it_starts() {
     let echo = "relativist echo --value-size 50 --protocol meta";
-    for more in ["", "--unix"] {
+    // A closed loop doesn't see enough of stalls for tails to be compared.
+    let closed: &[&str] = &["cpu", "rate"];
+    for (more, compared) in [("", closed), ("--unix --rate 2000", &["cpu", "rate", "get-p999"])] {
         let line =
             format!("load --exec '{echo}' --vs '{echo} --io epoll' --no-preload --unchecked --protocol meta {more}");
         let (text, document) =
@@ -548,7 +550,8 @@ fn load_compares_servers_that_it_starts() {
         assert!(results["servers"][0]["version"].as_str().unwrap().starts_with("relativist "));
         let ratios = results["comparisons"][0]["ratios"].as_array().unwrap();
         let figures: Vec<_> = ratios.iter().map(|ratio| &ratio["figure"]).collect();
-        assert_eq!(figures, ["cpu", "rate", "get-p999"]);
+        assert_eq!(figures, compared);
+        assert_eq!(text.contains("stalls are under-counted"), compared == closed, "{text}");
         assert!(ratios.iter().all(|ratio| ratio["pairs"].as_array().unwrap().len() == 3), "{ratios:?}");
     }
 }

@@ -44,16 +44,40 @@ impl Distribution {
 pub struct Samples(Vec<u32>);
 
 impl Samples {
-    /// Draws from `0..width`; the index is the rank, since keys are scrambled anyway.
+    /// Draws from `0..width`.
     ///
     /// # Panics
     /// When the width is 0 or does not fit 32 bits.
     #[must_use]
     pub fn zipf(width: u64) -> Self {
         assert!(u32::try_from(width).is_ok(), "indices do not fit 32 bits");
+        let mut ranks = Ranks::new(width, width);
+        Self((0..SAMPLES).map(|_| ranks.draw() as u32).collect())
+    }
+}
+
+/// Zipf's distribution over a range of indices, drawn one by one: for who does something between draws that takes much longer. The index is
+/// the rank, since keys are scrambled anyway.
+#[derive(Debug)]
+pub struct Ranks {
+    zipf: Zipf<f64>,
+    random: SmallRng,
+}
+
+impl Ranks {
+    /// Draws from `0..width`, reproducibly for `seed`.
+    ///
+    /// # Panics
+    /// When the width is 0.
+    #[must_use]
+    pub fn new(width: u64, seed: u64) -> Self {
         let zipf = Zipf::new(width as f64, EXPONENT).expect("a positive number and exponent");
-        let mut random = SmallRng::seed_from_u64(width);
-        Self((0..SAMPLES).map(|_| zipf.sample(&mut random) as u32 - 1).collect())
+        Self { zipf, random: SmallRng::seed_from_u64(seed) }
+    }
+
+    /// The next index.
+    pub fn draw(&mut self) -> u64 {
+        self.zipf.sample(&mut self.random) as u64 - 1
     }
 }
 
@@ -125,6 +149,17 @@ mod tests {
             // Six standard deviations of a Poisson distribution.
             assert!((counted - expected).abs() < 6.0 * expected.sqrt(), "rank {rank}: {counted}, expected {expected}");
         }
+    }
+
+    #[test]
+    fn ranks_go_on_beyond_32_bits() {
+        let stream = |seed| {
+            let mut ranks = Ranks::new(1 << 33, seed);
+            (0..4096).map(|_| ranks.draw()).collect::<Vec<_>>()
+        };
+        assert!(stream(1).iter().any(|&rank| rank > u32::MAX.into()) && stream(1).iter().all(|&rank| rank < 1 << 33));
+        assert_eq!(stream(1), stream(1));
+        assert_ne!(stream(1), stream(2));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::is_interrupted;
 use super::store::Store;
 use crate::chart::Line;
 use crate::load::cores::Cores;
-use crate::load::measure::{Plan, Sample, Source, in_turns};
+use crate::load::measure::{Plan, Sample, Source, failures, in_turns};
 use crate::load::server::ServerCommand;
 use crate::load::work::{DEFAULT, Work};
 use crate::load::{allow_connections, warm_up};
@@ -97,7 +97,9 @@ struct Step {
 /// What is measured: samples of other parameters don't mix with those of these.
 #[derive(Clone, Debug, Serialize)]
 struct Parameters {
-    /// The programs, by what they say of their versions.
+    /// relativistd and memcached.
+    commands: [ServerCommand; 2],
+    /// What they say of their versions.
     versions: Vec<Option<String>>,
     processes: Vec<u16>,
     server_threads: u16,
@@ -111,8 +113,10 @@ impl Parameters {
         let mut processes = options.processes.clone();
         processes.sort_unstable();
         processes.dedup();
+        let commands = [&options.relativistd, memcached];
         Ok(Self {
-            versions: [&options.relativistd, memcached].map(ServerCommand::version).into(),
+            versions: commands.map(ServerCommand::version).into(),
+            commands: commands.map(ServerCommand::clone),
             processes,
             server_threads: options.server_threads.unwrap_or(cpus.count() as u16),
             seconds: conditions.setting()?.seconds,
@@ -190,6 +194,7 @@ impl Options {
                 share * 100.0
             ));
         }
+        findings.failures().into_iter().for_each(|failure| report.warn(format!("figure 8: {failure}")));
         Ok(Some(Part { complete, sections: findings.sections(folder)? }))
     }
 
@@ -204,6 +209,7 @@ impl Options {
         let measured = Duration::from_secs_f64(parameters.seconds);
         let plan = Plan {
             rounds: 1,
+            first_round: step.run,
             measured,
             warm_up: warm_up(measured),
             slot: (step.case == Case::Growth).then_some(SLOT),
@@ -253,6 +259,13 @@ impl Findings<'_> {
     fn largest_share_of_clients(&self) -> Option<f64> {
         let share = |sample: &Sample| Some(sample.client_seconds / (sample.client_seconds + sample.server?.seconds()));
         self.samples.iter().filter_map(|(_, sample)| share(sample)).max_by(f64::total_cmp)
+    }
+
+    /// What servers did not do.
+    fn failures(&self) -> Vec<String> {
+        let of = |engine: Engine| self.samples.iter().filter(move |(step, _)| step.engine == engine);
+        let failures = |engine: Engine| failures(engine.label(), of(engine).map(|(_, sample)| sample));
+        ENGINES.into_iter().flat_map(failures).collect()
     }
 
     fn sections(&self, folder: &Path) -> Result<Vec<Section>> {
@@ -457,6 +470,7 @@ mod tests {
 
     fn parameters() -> Parameters {
         Parameters {
+            commands: ["one", "other"].map(|command| command.parse().unwrap()),
             versions: vec![Some("one 1.0".into()), None],
             processes: vec![1, 4],
             server_threads: 2,
@@ -495,6 +509,7 @@ mod tests {
             gets: Some(latencies),
             sets: None,
             hit_ratio: Some(1.0),
+            missed: 0,
             refused: 0,
             refusal: None,
             late: 0,
@@ -528,6 +543,16 @@ mod tests {
         assert_eq!(growth.table.unwrap().1[2], ["memcached", "10.0", "30.0", "40.0", "60.0"]);
         assert!(growth.pictures[0].contains("99th percentile"));
         assert_eq!(findings.largest_share_of_clients(), Some(0.75));
+        assert!(findings.failures().is_empty());
+    }
+
+    #[test]
+    fn what_a_server_did_not_do_is_said() {
+        let parameters = parameters();
+        let with_misses = |step: Step| (step.clone(), Sample { missed: 2, ..sample(&step) });
+        let memcached = parameters.steps().into_iter().filter(|step| step.engine == Engine::Memcached).take(2);
+        let findings = Findings { parameters: &parameters, samples: memcached.map(with_misses).collect() };
+        assert_eq!(findings.failures(), ["memcached did not find 4 keys that had been stored"]);
     }
 
     #[test]

@@ -12,6 +12,24 @@ use serde::{Serialize, Serializer};
 pub struct Cores(Vec<usize>);
 
 impl Cores {
+    /// The first so many CPUs that this process may use; fewer if there are fewer.
+    ///
+    /// # Errors
+    /// When the kernel doesn't tell.
+    pub fn allowed(count: usize) -> Result<Self> {
+        let set = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
+        Ok(Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).take(count).collect()))
+    }
+
+    /// One CPU for servers and another for clients, if there are two; otherwise both share what there is.
+    #[must_use]
+    pub fn apart(self) -> [Self; 2] {
+        match self.0[..] {
+            [first, second, ..] => [first, second].map(|cpu| Self(vec![cpu])),
+            _ => [self.clone(), self],
+        }
+    }
+
     /// Pins the calling thread, the `index`-th of those that share these CPUs, to one of them.
     ///
     /// # Errors
@@ -84,6 +102,17 @@ mod tests {
         for text in ["", "a", "3-2", "1,,2", "1048576"] {
             assert!(text.parse::<Cores>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn servers_and_clients_are_apart_if_they_can_be() {
+        let [servers, clients] = Cores(vec![3, 5, 7]).apart();
+        assert_eq!((servers, clients), (Cores(vec![3]), Cores(vec![5])));
+        assert_eq!(Cores(vec![3]).apart(), [Cores(vec![3]), Cores(vec![3])]);
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = Cores::allowed(2).unwrap();
+        assert_eq!(first.0.len(), 2.min(allowed.count() as usize));
+        assert!(first.0.iter().all(|&cpu| allowed.is_set(cpu)));
     }
 
     #[test]

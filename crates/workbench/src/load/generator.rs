@@ -18,7 +18,7 @@ use super::schedule::{Schedule, of_client};
 use super::server::Address;
 use super::tally::{Tally, Window};
 use super::work::Work;
-use crate::compare::draws::{Distribution, Draws, Operation, Samples};
+use crate::compare::draws::{Distribution, Draws, Operation, Ranks};
 use crate::keys::seed;
 use crate::workers::thread_time;
 
@@ -37,15 +37,13 @@ pub struct Generator<'a> {
     work: &'a Work,
     cores: &'a Cores,
     items: Items,
-    samples: Option<Samples>,
 }
 
 impl<'a> Generator<'a> {
     /// Prepares a work, whose threads run on these cores.
     #[must_use]
     pub fn new(work: &'a Work, cores: &'a Cores) -> Self {
-        let samples = (work.popularity == Distribution::Zipf).then(|| Samples::zipf(work.items));
-        Self { work, cores, items: Items::new(work), samples }
+        Self { work, cores, items: Items::new(work) }
     }
 
     /// What is done.
@@ -76,20 +74,25 @@ impl<'a> Generator<'a> {
     pub fn connect(&self, address: &Address, round: usize, slot: Option<Duration>) -> Result<Load<'_>> {
         let work = self.work.clone();
         let growth = work.grow.map(|limit| (Arc::new(AtomicU64::new(work.items)), limit));
-        let script = |thread| Script::Mix {
-            draws: Draws::new(0..self.work.items, self.samples.as_ref(), self.work.sets, seed(round, thread)),
-            growth: growth.clone(),
+        let script = |thread| {
+            let (items, seed) = (self.work.items, seed(round, thread));
+            let ranks = (self.work.popularity == Distribution::Zipf).then(|| Ranks::new(items, seed));
+            Script::Mix {
+                draws: Draws::new(0..items, None, self.work.sets, seed),
+                ranks: ranks.map(Box::new),
+                growth: growth.clone(),
+            }
         };
         self.connect_with(work, address, slot, script)
     }
 
-    fn connect_with<'s>(
-        &'s self,
+    fn connect_with(
+        &self,
         work: Work,
         address: &Address,
         slot: Option<Duration>,
-        script: impl Fn(usize) -> Script<'s>,
-    ) -> Result<Load<'s>> {
+        script: impl Fn(usize) -> Script,
+    ) -> Result<Load<'_>> {
         let largest = self.items.largest_value();
         let driver = |thread: usize| {
             let clients = of_client(work.clients.into(), thread, work.threads.into());
@@ -104,11 +107,11 @@ impl<'a> Generator<'a> {
 pub struct Load<'a> {
     generator: &'a Generator<'a>,
     work: Work,
-    drivers: Vec<Driver<'a>>,
+    drivers: Vec<Driver>,
     sum: Tally,
 }
 
-impl<'a> Load<'a> {
+impl Load<'_> {
     /// Does the work, from now until the window closes and all is answered. Each client of a closed loop sends once at least.
     ///
     /// # Errors
@@ -117,7 +120,7 @@ impl<'a> Load<'a> {
         let Self { generator, work, drivers, mut sum } = self;
         let setting = Setting { work: &work, items: &generator.items, window };
         thread::scope(|scope| {
-            let spawn = |(thread, driver): (usize, Driver<'a>)| {
+            let spawn = |(thread, driver): (usize, Driver)| {
                 scope.spawn(move || {
                     generator.cores.pin_one(thread)?;
                     driver.run(setting, thread)
@@ -133,30 +136,37 @@ impl<'a> Load<'a> {
 }
 
 /// What a thread's clients do, one after the other.
-enum Script<'s> {
-    /// The mix of the work. Where the table is to grow, SETs store new items: their number so far, and its limit.
-    Mix { draws: Draws<'s>, growth: Option<(Arc<AtomicU64>, u64)> },
+enum Script {
+    /// The mix of the work: operations and items, which are those of `ranks` if there are some. Where the table is to grow, SETs store new
+    /// items: their number so far, and its limit.
+    Mix { draws: Draws<'static>, ranks: Option<Box<Ranks>>, growth: Option<(Arc<AtomicU64>, u64)> },
     /// A SET of each item; the number of the next one.
     Each(Arc<AtomicU64>),
 }
 
-impl Script<'_> {
+impl Script {
     /// Puts the next request, if there is one.
     #[inline]
     fn put(&mut self, setting: Setting<'_>, client: &mut Client, at: Instant) -> bool {
         match self {
-            Self::Mix { draws, growth } => match draws.draw() {
-                (Operation::Get, index) => {
-                    let others = (1..setting.work.keys_per_get).map(|_| draws.draw().1);
-                    client.put_get(setting, std::iter::once(index).chain(others), at);
+            Self::Mix { draws, ranks, growth } => {
+                let mut draw = || {
+                    let (operation, index) = draws.draw();
+                    (operation, ranks.as_mut().map_or(index, |ranks| ranks.draw()))
+                };
+                match draw() {
+                    (Operation::Get, index) => {
+                        let others = (1..setting.work.keys_per_get).map(|_| draw().1);
+                        client.put_get(setting, std::iter::once(index).chain(others), at);
+                    }
+                    (_, index) => {
+                        // Relaxed, here and below: a number that is handed out once, and publishes nothing.
+                        let new = growth.as_ref().map(|(stored, limit)| (stored.fetch_add(1, Relaxed), *limit));
+                        let index = new.filter(|(new, limit)| new < limit).map_or(index, |(new, _)| new);
+                        client.put_set(setting, index, at);
+                    }
                 }
-                (_, index) => {
-                    // Relaxed, here and below: a number that is handed out once, and publishes nothing.
-                    let new = growth.as_ref().map(|(stored, limit)| (stored.fetch_add(1, Relaxed), *limit));
-                    let index = new.filter(|(new, limit)| new < limit).map_or(index, |(new, _)| new);
-                    client.put_set(setting, index, at);
-                }
-            },
+            }
             Self::Each(next) => {
                 let number = next.fetch_add(1, Relaxed);
                 if number >= setting.work.items {
@@ -166,6 +176,14 @@ impl Script<'_> {
             }
         }
         true
+    }
+
+    /// Draws whether a request that can't be put any more would have been a SET.
+    fn draw_is_set(&mut self) -> bool {
+        match self {
+            Self::Mix { draws, .. } => draws.draw().0 != Operation::Get,
+            Self::Each(_) => true,
+        }
     }
 }
 
@@ -177,8 +195,8 @@ fn scattered(number: u64, items: u64) -> u64 {
 }
 
 /// One thread's clients.
-struct Driver<'s> {
-    script: Script<'s>,
+struct Driver {
+    script: Script,
     epoll: OwnedFd,
     clients: Vec<Client>,
     outstanding: usize,
@@ -186,8 +204,8 @@ struct Driver<'s> {
     buffer: Vec<u8>,
 }
 
-impl<'s> Driver<'s> {
-    fn connect(clients: u64, address: &Address, script: Script<'s>, tally: Tally, largest: usize) -> Result<Self> {
+impl Driver {
+    fn connect(clients: u64, address: &Address, script: Script, tally: Tally, largest: usize) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot create an epoll set")?;
         let connect = |number| {
             let socket = address.connect()?;
@@ -344,8 +362,7 @@ impl<'s> Driver<'s> {
             for turn in client.put..of_client(due, number, clients) {
                 let at = schedule.due_at(turn * clients as u64 + number as u64);
                 if window.has(at) {
-                    // What it would have been has not been drawn.
-                    self.tally.record(setting.work.sets == 100, window, at, now);
+                    self.tally.record(self.script.draw_is_set(), window, at, now);
                     self.tally.late += 1;
                 }
             }

@@ -14,6 +14,7 @@ use super::generator::Generator;
 use super::server::{Address, Cost, Server, ServerCommand};
 use super::tally::{Percentiles, Window};
 use super::work::Work;
+use crate::rounds::order;
 use crate::stats::{Summary, ratios};
 
 /// How often, how long, and where it is measured.
@@ -21,6 +22,8 @@ use crate::stats::{Summary, ratios};
 pub struct Plan {
     /// Measurements of each server.
     pub rounds: u32,
+    /// The number of the first one, for who measures them one by one: others ask for other keys.
+    pub first_round: usize,
     /// Time that is measured. Growth takes as long as it takes.
     pub measured: Duration,
     /// Time to warm up before each.
@@ -90,6 +93,9 @@ pub struct Sample {
     pub sets: Option<Percentiles>,
     /// The share of keys asked for that were found.
     pub hit_ratio: Option<f64>,
+    /// Keys asked for that had been stored, and were not found.
+    #[serde(default)]
+    pub missed: u64,
     /// Requests that the server was unable or unwilling to do.
     pub refused: u64,
     /// What it said of the first one.
@@ -128,6 +134,25 @@ impl Sample {
     }
 }
 
+/// What a server did not do of what it was asked for, in sentences. It is cheaper than doing it, so that figures are not those of the work.
+#[must_use]
+pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Clone) -> Vec<String> {
+    let sum = |count: fn(&Sample) -> u64| samples.clone().map(count).sum::<u64>();
+    let mut failures = Vec::new();
+    if let Some(refusal) = samples.clone().find_map(|sample| sample.refusal.as_ref()) {
+        failures.push(format!("{server} refused {} requests: {refusal}", sum(|sample| sample.refused)));
+    }
+    let missed = sum(|sample| sample.missed);
+    if missed > 0 {
+        failures.push(format!("{server} did not find {missed} keys that had been stored"));
+    }
+    let late = sum(|sample| sample.late);
+    if late > 0 {
+        failures.push(format!("{server} had no answer in time to {late} requests: it can't keep up with this rate"));
+    }
+    failures
+}
+
 /// What was measured of a server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
@@ -154,7 +179,7 @@ pub enum Figure {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Cpu => "CPU/request",
+            Self::Cpu => "server CPU/request",
             Self::Rate => "requests/s",
             Self::GetP999 => "GET p99.9",
         })
@@ -162,6 +187,13 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
+    /// Those that servers can be compared by on a work. In a closed loop a client that waits for a stalled server sends nothing
+    /// meanwhile ("coordinated omission"): high percentiles hardly see the stall.
+    #[must_use]
+    pub fn of_work(work: &Work) -> &'static [Self] {
+        if work.rate.is_some() { &[Self::Cpu, Self::Rate, Self::GetP999] } else { &[Self::Cpu, Self::Rate] }
+    }
+
     /// Of one sample.
     #[must_use]
     pub fn of(self, sample: &Sample) -> Option<f64> {
@@ -174,6 +206,12 @@ impl Figure {
 }
 
 impl Measured {
+    /// What the server did not do; see [`failures`].
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        failures(&self.name, self.samples.iter())
+    }
+
     /// A figure over all rounds, if each has it.
     #[must_use]
     pub fn summary(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Option<Summary> {
@@ -202,7 +240,7 @@ pub struct Ratio {
     pub summary: Summary,
 }
 
-/// Measures all servers in turns. Those that are started stay from the first round to the last, except where tables grow, which they can do
+/// Measures all servers in turns, in an order that changes from round to round. Those that are started stay from the first round to the last, except where tables grow, which they can do
 /// only once.
 ///
 /// # Errors
@@ -217,8 +255,9 @@ pub fn in_turns(work: &Work, plan: &Plan, sources: &[Source], bar: &ProgressBar)
         measured: Measured { name: source.name(), version: source.version(), samples: Vec::new() },
     };
     let mut contenders: Vec<Contender<'_>> = sources.iter().zip(&works).map(contender).collect();
-    for round in 0..plan.rounds as usize {
-        for contender in &mut contenders {
+    for round in (plan.first_round..).take(plan.rounds as usize) {
+        for number in order(round, sources.len()) {
+            let contender = &mut contenders[number];
             bar.set_message(format!("{}: {work}", contender.measured.name));
             let sample = contender.measure(plan, round).with_context(|| contender.measured.name.clone())?;
             contender.measured.samples.push(sample);
@@ -283,6 +322,7 @@ fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: u
         gets: tally.gets(),
         sets: tally.sets(),
         hit_ratio: (tally.asked > 0).then(|| tally.found as f64 / tally.asked as f64),
+        missed: if work.no_preload { 0 } else { tally.asked - tally.found },
         refused: tally.refused,
         client_seconds: tally.cpu.as_secs_f64(),
         timeline: tally.timeline(),
@@ -306,6 +346,7 @@ fn grown(mut after: BTreeMap<String, f64>, before: &BTreeMap<String, f64>) -> BT
 
 #[cfg(test)]
 mod tests {
+    use super::super::work::DEFAULT;
     use super::*;
 
     fn sample(requests: u64, server_seconds: f64) -> Sample {
@@ -317,6 +358,7 @@ mod tests {
             gets: None,
             sets: None,
             hit_ratio: None,
+            missed: 0,
             refused: 0,
             refusal: None,
             late: 0,
@@ -342,6 +384,29 @@ mod tests {
         assert!(one.ratio(&other, Figure::GetP999).is_none());
         assert_eq!(one.samples[0].server_microseconds(), Some(500.0));
         assert_eq!(one.samples[0].client_microseconds(), 1000.0);
+    }
+
+    #[test]
+    fn what_was_not_done_is_said() {
+        assert!(measured(&[(1000, 0.5)]).failures().is_empty());
+        let failed =
+            Sample { missed: 2, refused: 3, refusal: Some("SERVER_ERROR".into()), late: 4, ..sample(1000, 0.5) };
+        let server = Measured { samples: vec![sample(1000, 0.5), failed.clone(), failed], ..measured(&[]) };
+        assert_eq!(
+            server.failures(),
+            [
+                "server refused 6 requests: SERVER_ERROR",
+                "server did not find 4 keys that had been stored",
+                "server had no answer in time to 8 requests: it can't keep up with this rate"
+            ]
+        );
+    }
+
+    #[test]
+    fn tails_are_compared_in_open_loops_only() {
+        let open = Work { rate: Some(1000.0), ..DEFAULT };
+        assert!(Figure::of_work(&open).contains(&Figure::GetP999));
+        assert!(!Figure::of_work(&DEFAULT).contains(&Figure::GetP999));
     }
 
     #[test]

@@ -47,7 +47,7 @@ use crate::workers::Cpus;
 /// delays all that were due meanwhile. Every reply is checked, key and value: a wrong one ends the run.
 ///
 /// Servers are started with --exec and --vs (commands in quotes, to which where to listen is added as -l and -p, or -s), and measured
-/// in turns, A B A B, on the same keys; ratios are taken pair by pair. Programs are looked for beside this one first. memcached started
+/// in turns, in a changing order, on the same keys; ratios are taken pair by pair. Programs are looked for beside this one first. memcached started
 /// by root wants -u.
 ///
 /// A server's CPU time is what the kernel says its process took in the measured time, that of the clients likewise. When clients
@@ -128,6 +128,7 @@ impl Args {
         let measured = Duration::from_secs_f64(self.seconds);
         Plan {
             rounds: self.rounds,
+            first_round: 0,
             measured,
             warm_up: warm_up(measured),
             slot: self.timeline.map(Duration::from_secs_f64),
@@ -183,26 +184,21 @@ pub fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     warn(&mut report, &servers);
     let compare = |other: &Measured| {
-        let ratios = [Figure::Cpu, Figure::Rate, Figure::GetP999].map(|figure| servers[0].ratio(other, figure));
-        Comparison { over: other.name.clone(), ratios: ratios.into_iter().flatten().collect() }
+        let ratios = Figure::of_work(&args.work).iter().filter_map(|&figure| servers[0].ratio(other, figure));
+        Comparison { over: other.name.clone(), ratios: ratios.collect() }
     };
     let comparisons = servers[1..].iter().map(compare).collect();
-    let text = format!("{}\n\n{}", args.work, screen::describe(&servers));
+    let text = format!("{}\n\n{}", args.work, screen::describe(&args.work, &servers));
     report.finish(args, &Results { servers, comparisons }, &text)
 }
 
 /// Warns of what makes figures doubtful.
 pub fn warn(report: &mut Report, servers: &[Measured]) {
     for server in servers {
-        let samples = || server.samples.iter();
-        let refused: u64 = samples().map(|sample| sample.refused).sum();
-        if let Some(refusal) = samples().find_map(|sample| sample.refusal.as_ref()) {
-            report.warn(format!("{} refused {refused} requests: {refusal}", server.name));
-        }
-        let late: u64 = samples().map(|sample| sample.late).sum();
-        if late > 0 {
+        server.failures().into_iter().for_each(|failure| report.warn(failure));
+        if server.samples.iter().any(|sample| sample.server.is_none()) {
             report.warn(format!(
-                "{} had no answer in time to {late} requests: it can't keep up with this rate",
+                "{} listens in no process that can be looked at here: its CPU time is unknown",
                 server.name
             ));
         }

@@ -2,12 +2,13 @@
 
 use super::measure::{Figure, Measured, Sample};
 use super::tally::Percentiles;
+use super::work::Work;
 use crate::report::{significant, table};
 use crate::stats::Summary;
 
-/// A table of servers, medians over rounds, and one of ratios to the first.
+/// A table of servers, medians over rounds, and one of ratios to the first, after `work`.
 #[must_use]
-pub fn describe(measured: &[Measured]) -> String {
+pub fn describe(work: &Work, measured: &[Measured]) -> String {
     let header = ["server", "requests/s", "server µs", "user", "system", "client µs", "hits", "refused", "late", "MiB"];
     let mut text = String::from("CPU time per request, of the server and of the clients; medians over rounds:\n\n");
     text += &table(
@@ -30,7 +31,8 @@ pub fn describe(measured: &[Measured]) -> String {
             ]
         }),
     );
-    text += "\nLatency in µs, medians over rounds; the largest is that of all rounds:\n\n";
+    text += "\nLatency in µs, medians over rounds; the largest is that of all rounds";
+    text += if work.rate.is_some() { ":\n\n" } else { " (closed loop: stalls are under-counted, see --rate):\n\n" };
     let header = ["server", "", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
     text += &table(
         &header,
@@ -50,12 +52,13 @@ pub fn describe(measured: &[Measured]) -> String {
         && !others.is_empty()
     {
         text += &format!("\n{} over others, pair by pair; the median of the pairs:\n\n", first.name);
-        let header = ["over", "server CPU/request", "requests/s", "GET p99.9"];
+        let figures = Figure::of_work(work);
+        let header: Vec<String> = ["over".into()].into_iter().chain(figures.iter().map(Figure::to_string)).collect();
         text += &table(
-            &header,
+            &header.iter().map(String::as_str).collect::<Vec<_>>(),
             others.iter().map(|other| {
                 let ratio = |figure| first.ratio(other, figure).map(|ratio| ratio.summary);
-                let cells = [Figure::Cpu, Figure::Rate, Figure::GetP999].map(|figure| range(ratio(figure)));
+                let cells = figures.iter().map(|&figure| range(ratio(figure)));
                 [other.name.clone()].into_iter().chain(cells).collect()
             }),
         );

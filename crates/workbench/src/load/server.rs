@@ -268,7 +268,7 @@ impl Server {
 }
 
 /// How to start a server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerCommand {
     program: PathBuf,
     arguments: Vec<String>,

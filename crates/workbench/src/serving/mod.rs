@@ -24,8 +24,9 @@ use crate::workers::Cpus;
 
 /// Measure relativistd against memcached, on the works that it has targets for
 ///
-/// Each work is done to both servers in turns, A B A B, by `relativist load`: with one server thread, on the first of --cores, and
-/// one thread of clients on the second; then with two of each, sharing both. Where one request is outstanding per client, the bare
+/// Each work is done to both servers in turns, in a changing order, as by `relativist load`: with one server thread, on the first CPU that
+/// may be used, and one thread of clients on the second; then with two of each, which share both. --server-cores and --client-cores name
+/// others. A verdict is void if a server did not do all that it was asked for. Where one request is outstanding per client, the bare
 /// echo server takes part, too. Ratios are those of the server's CPU time per request, taken pair by pair (in the last work: of the
 /// latency of GETs). To the commands, -t and -m are added, and where to listen.
 ///
@@ -97,6 +98,8 @@ struct Judged {
     #[serde(flatten)]
     ratio: Ratio,
     verdict: Verdict,
+    /// Why the verdict is void, and the target not met: what the servers did not do.
+    void: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -105,8 +108,8 @@ struct Results {
 }
 
 impl Args {
-    fn rounds(&self) -> u32 {
-        if self.quick { 2 } else { self.rounds }
+    fn rounds_of(&self, row: Row) -> u32 {
+        if self.quick { 2 } else { self.rounds }.min(row.most_rounds())
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -114,19 +117,23 @@ impl Args {
         all.filter(|row| self.work.is_empty() || self.work.contains(row)).collect()
     }
 
-    /// With one thread, servers and clients have a CPU each; otherwise they share.
-    fn plan(&self, row: Row, threads: u16) -> Plan {
+    /// With one thread, servers and clients have a CPU each; otherwise they share as many as there are threads.
+    fn plan(&self, row: Row, threads: u16) -> Result<Plan> {
         let measured = Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds });
-        let alone = |cpus: &str| if threads == 1 { cpus.parse().expect("a CPU") } else { Cores::default() };
-        Plan {
-            rounds: self.rounds().min(row.most_rounds()),
+        let [servers, clients] = match threads {
+            1 => Cores::allowed(2)?.apart(),
+            _ => [Cores::allowed(threads.into())?, Cores::allowed(threads.into())?],
+        };
+        Ok(Plan {
+            rounds: self.rounds_of(row),
+            first_round: 0,
             measured,
             warm_up: warm_up(measured),
             slot: (row == Row::Growth).then_some(Duration::from_millis(100)),
             unix: self.unix,
-            server_cores: self.conditions.server_cores().unwrap_or_else(|| alone("0")),
-            client_cores: self.conditions.client_cores().unwrap_or_else(|| alone("1")),
-        }
+            server_cores: self.conditions.server_cores().unwrap_or(servers),
+            client_cores: self.conditions.client_cores().unwrap_or(clients),
+        })
     }
 
     fn sources(&self, row: Row, threads: u16) -> Vec<Source> {
@@ -151,8 +158,7 @@ pub fn run(args: &Args) -> Result<()> {
     allow_connections()?;
     let runs: Vec<(u16, Row)> =
         args.threads.iter().flat_map(|&threads| rows.iter().map(move |&row| (threads, row))).collect();
-    let measurements =
-        |&(threads, row): &(u16, Row)| args.plan(row, threads).rounds as usize * args.sources(row, threads).len();
+    let measurements = |&(threads, row): &(u16, Row)| args.rounds_of(row) as usize * args.sources(row, threads).len();
     let bar = progress(runs.iter().map(measurements).sum());
     let outcome = |(threads, row)| measure(args, row, threads, &bar);
     let outcomes = runs.into_iter().map(outcome).collect::<Result<Vec<_>>>()?;
@@ -164,25 +170,28 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Outcome> {
     let work = row.work(threads, args.quick);
-    let servers = in_turns(&work, &args.plan(row, threads), &args.sources(row, threads), bar)?;
-    let judge = |over, other: &Measured, figure, most: f64| {
-        let ratio = servers[0].ratio(other, figure)?;
-        let verdict = Verdict { wanted: format!("<= {}", significant(most)), met: ratio.summary.median <= most };
-        Some(Judged { over, ratio, verdict })
-    };
+    let servers = in_turns(&work, &args.plan(row, threads)?, &args.sources(row, threads), bar)?;
     let (figure, most) = row.most();
     let floor = servers.get(2).zip(row.most_over_floor());
     let judged = [
-        judge("memcached", &servers[1], figure, most),
-        floor.and_then(|(echo, most)| judge("echo", echo, Figure::Cpu, most)),
+        judge("memcached", &servers[0], &servers[1], figure, most),
+        floor.and_then(|(echo, most)| judge("echo", &servers[0], echo, Figure::Cpu, most)),
     ];
     Ok(Outcome { row, threads, work, judged: judged.into_iter().flatten().collect(), servers })
+}
+
+/// Whether one server's figure is at most so much of the other's, if both have it.
+fn judge(over: &'static str, one: &Measured, other: &Measured, figure: Figure, most: f64) -> Option<Judged> {
+    let ratio = one.ratio(other, figure)?;
+    let void = [one.failures(), other.failures()].concat();
+    let met = void.is_empty() && ratio.summary.median <= most;
+    Some(Judged { over, ratio, verdict: Verdict { wanted: format!("<= {}", significant(most)), met }, void })
 }
 
 fn describe(outcomes: &[Outcome]) -> String {
     let header = ["work", "threads", "ratio of", "over", "median (from, to)", "target", "met", "ours", "theirs"];
     let rows = outcomes.iter().flat_map(|Outcome { row, threads, servers, judged, .. }| {
-        judged.iter().map(move |Judged { over, ratio, verdict }| {
+        judged.iter().map(move |Judged { over, ratio, verdict, void }| {
             let value = |server: usize| {
                 let unit = if ratio.figure == Figure::GetP999 { 1e3 } else { 1.0 };
                 let summary = servers[server].summary(|sample| ratio.figure.of(sample));
@@ -195,7 +204,12 @@ fn describe(outcomes: &[Outcome]) -> String {
                 (*over).to_owned(),
                 range(Some(ratio.summary)),
                 verdict.wanted.clone(),
-                if verdict.met { "yes" } else { "no" }.into(),
+                match verdict.met {
+                    true => "yes",
+                    false if void.is_empty() => "no",
+                    false => "void",
+                }
+                .into(),
                 value(0),
                 value(if *over == "echo" { 2 } else { 1 }),
             ]
@@ -203,6 +217,11 @@ fn describe(outcomes: &[Outcome]) -> String {
     });
     let mut text = table(&header, rows);
     text.push('\n');
+    for Outcome { row, threads, servers, .. } in outcomes {
+        for failure in servers.iter().flat_map(Measured::failures) {
+            text += &format!("{} with {threads} threads is void: {failure}\n", spell(row));
+        }
+    }
     for Outcome { row, work, .. } in outcomes.iter().filter(|outcome| outcome.threads == outcomes[0].threads) {
         text += &format!("{}: {work}\n", spell(row));
     }
@@ -211,4 +230,31 @@ fn describe(outcomes: &[Outcome]) -> String {
         .map(|outcome| outcome.servers.iter().take(2).filter_map(|server| server.version.as_deref()).collect())
         .unwrap_or_default();
     text + &format!("\n{}\n", versions.join(" against "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::measure::Sample;
+
+    fn measured(requests: u64, missed: u64) -> Measured {
+        let sample = format!(
+            r#"{{"requests": {requests}, "seconds": 1.0, "missed": {missed}, "refused": 0, "late": 0, "client_seconds": 1.0}}"#
+        );
+        let sample: Sample = serde_json::from_str(&sample).unwrap();
+        Measured { name: "server".into(), version: None, samples: vec![sample] }
+    }
+
+    #[test]
+    fn a_verdict_is_void_if_not_all_was_done() {
+        let judge = |one, other| judge("other", &one, &other, Figure::Rate, 0.75).unwrap();
+        let half = judge(measured(1, 0), measured(2, 0));
+        assert!(half.verdict.met && half.void.is_empty());
+        assert!(!judge(measured(2, 0), measured(2, 0)).verdict.met);
+        for (ours, theirs) in [(1, 0), (0, 1)] {
+            let void = judge(measured(1, ours), measured(2, theirs));
+            assert!(!void.verdict.met);
+            assert_eq!(void.void, ["server did not find 1 keys that had been stored"]);
+        }
+    }
 }

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
+use procfs::ProcResult;
+use procfs::net::{TcpNetEntry, TcpState, UnixNetEntry};
+use procfs::process::{FDInfo, FDTarget, Process};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tempfile::TempDir;
@@ -212,10 +215,12 @@ impl Server {
     /// When it isn't.
     pub fn running(address: Address) -> Result<Self> {
         drop(address.connect()?);
-        // What it calls its process is one on this machine only if it is here; and who answers no statistics may have a load, too.
+        // Who answers no statistics may have a load, too.
         let statistics =
             if address.is_local() { address.statistics("stats").unwrap_or_default() } else { BTreeMap::new() };
-        let process = statistics.get("pid").and_then(|pid| pid.parse().ok()).filter(|&pid| Usage::of(pid).is_ok());
+        // In another namespace, or behind a forwarder, the number is that of somebody else here.
+        let listens = |&pid: &u32| is_listening(pid, &address).unwrap_or(false);
+        let process = statistics.get("pid").and_then(|pid| pid.parse().ok()).filter(listens);
         Ok(Self { address, process, started: None })
     }
 
@@ -267,6 +272,28 @@ impl Server {
     }
 }
 
+/// Whether a process has a socket that listens at this address.
+fn is_listening(process: u32, address: &Address) -> ProcResult<bool> {
+    let inodes: Vec<u64> = match address {
+        Address::Tcp(address) => {
+            let here = |entry: &TcpNetEntry| {
+                let ip = entry.local_address.ip().to_canonical();
+                let is_here = ip == address.ip() || ip.is_unspecified();
+                entry.state == TcpState::Listen && entry.local_address.port() == address.port() && is_here
+            };
+            // Without IPv6 there is no second table.
+            let entries = procfs::net::tcp()?.into_iter().chain(procfs::net::tcp6().unwrap_or_default());
+            entries.filter(here).map(|entry| entry.inode).collect()
+        }
+        Address::Unix(path) => {
+            let here = |entry: &UnixNetEntry| entry.path.as_ref() == Some(path);
+            procfs::net::unix()?.into_iter().filter(here).map(|entry| entry.inode).collect()
+        }
+    };
+    let is_one = |file: FDInfo| matches!(file.target, FDTarget::Socket(inode) if inodes.contains(&inode));
+    Ok(Process::new(process as i32)?.fd()?.flatten().any(is_one))
+}
+
 /// How to start a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerCommand {
@@ -316,6 +343,7 @@ impl fmt::Display for ServerCommand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn addresses_are_ports_and_paths() {
@@ -340,6 +368,22 @@ mod tests {
         let cost = Usage::of(std::process::id()).unwrap().since(&before);
         assert!(cost.seconds() > 0.0 && cost.resident_bytes > 1 << 20, "{cost:?}");
         assert!(Usage::of(u32::MAX >> 1).is_err());
+    }
+
+    #[test]
+    fn a_process_listens_where_it_has_a_socket() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("socket");
+        let (port, _unix) = (TcpListener::bind("127.0.0.1:0").unwrap(), UnixListener::bind(&path).unwrap());
+        let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        let at = |listener: &TcpListener| Address::Tcp(([127, 0, 0, 1], listener.local_addr().unwrap().port()).into());
+        let found = [at(&port), at(&everywhere), Address::Unix(path)]
+            .map(|address| [std::process::id(), other.id()].map(|process| is_listening(process, &address).unwrap()));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(found, [[true, false]; 3]);
+        assert!(!is_listening(std::process::id(), &Address::Unix("/nonexistent".into())).unwrap());
     }
 
     #[test]

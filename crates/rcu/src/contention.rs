@@ -1,5 +1,5 @@
 //! How contended locks are: acquisitions, those that found the lock held, and the time that these waited, per *site*, that is, per kind of
-//! lock. For measurements, in the manner of Poettering's mutrace, which the ATC 2011 paper used on memcached.
+//! lock. For measurements, in the manner of Poettering's mutrace, which the ATC 2011 paper used.
 //!
 //! Everything is counted with the feature `contention`, and nothing without it: then a [`Site`] is only a name, taking a lock is that and no
 //! more, and [`counts`] is empty.

@@ -105,6 +105,11 @@ impl Marks {
         self.0
     }
 
+    /// Without what tells how an item lies in memory, which is not for others to say.
+    fn of_others(self) -> Marks {
+        Marks(self.0 & !Marks::GIVEN_UNIQUE.0)
+    }
+
     /// Whether any of `marks` is among these.
     pub fn has(self, marks: Marks) -> bool {
         self.0 & marks.0 != 0
@@ -240,6 +245,7 @@ impl<'a> ItemRef<'a> {
 
     /// Marks it.
     pub(super) fn mark(self, marks: Marks) {
+        let marks = marks.of_others();
         if self.marks() & marks != marks {
             // Relaxed: as in `marks`.
             self.header().marks.fetch_or(marks.0, Ordering::Relaxed);
@@ -590,7 +596,8 @@ unsafe fn write(place: NonNull<u8>, recipe: &Recipe<'_>) {
     let (options, length) = (recipe.layout().options, recipe.value_len);
     let given = recipe.unique.map(u64::to_ne_bytes);
     let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
-    let marks = if given.is_empty() { recipe.marks } else { recipe.marks | Marks::GIVEN_UNIQUE };
+    let unique = if given.is_empty() { Marks::NONE } else { Marks::GIVEN_UNIQUE };
+    let marks = recipe.marks.of_others() | unique;
     let (low, high) = (length as u16, (length >> u16::BITS) as u16);
     let item = place.cast::<Item>().as_ptr();
     let mut end = place.as_ptr().wrapping_add(ITEM_OVERHEAD);

@@ -17,6 +17,12 @@ const LARGEST_POOLED_OUTPUT: usize = 512 << 10;
 /// Idle buffers kept, of each kind.
 const POOLED: usize = 16;
 
+/// Most of what arrives, and of what is answered, is no longer than that.
+const SMALL: usize = 2 << 10;
+
+/// Small buffers kept, of each kind: where the kernel delivers and sends by itself, every connection that is busy has some at the same time.
+const SMALL_POOLED: usize = 1024;
+
 /// Received bytes that were not consumed yet. All of the storage is initialised; `start..end` holds input.
 #[derive(Debug, Default)]
 pub(super) struct Input {
@@ -37,6 +43,10 @@ pub(super) struct Output {
 pub(super) struct Pool {
     inputs: Vec<Vec<u8>>,
     outputs: Vec<Vec<u8>>,
+    /// Of [`SMALL`] bytes.
+    small_inputs: Vec<Vec<u8>>,
+    /// Of no more than that.
+    small_outputs: Vec<Vec<u8>>,
 }
 
 impl Input {
@@ -183,10 +193,19 @@ impl Pool {
         }
     }
 
+    /// Gives storage for `count` bytes to an input that has none.
+    pub(super) fn lend_input_for(&mut self, count: usize, input: &mut Input) {
+        if count > SMALL {
+            self.lend_input(input);
+        } else if input.storage.is_empty() {
+            input.storage = self.small_inputs.pop().unwrap_or_else(|| vec![0; SMALL]);
+        }
+    }
+
     /// Gives storage to an output that has none.
     pub(super) fn lend_output(&mut self, output: &mut Output) {
         if output.bytes.capacity() == 0 {
-            output.bytes = self.outputs.pop().unwrap_or_default();
+            output.bytes = self.outputs.pop().or_else(|| self.small_outputs.pop()).unwrap_or_default();
         }
     }
 
@@ -196,6 +215,8 @@ impl Pool {
             let storage = std::mem::take(input).storage;
             if storage.len() == INPUT_SIZE && self.inputs.len() < POOLED {
                 self.inputs.push(storage);
+            } else if storage.len() == SMALL && self.small_inputs.len() < SMALL_POOLED {
+                self.small_inputs.push(storage);
             }
         }
     }
@@ -204,8 +225,11 @@ impl Pool {
     pub(super) fn take_back_output(&mut self, output: &mut Output) {
         if output.is_empty() {
             let bytes = std::mem::take(output).bytes;
-            if bytes.capacity() > 0 && bytes.capacity() <= LARGEST_POOLED_OUTPUT && self.outputs.len() < POOLED {
-                self.outputs.push(bytes);
+            match bytes.capacity() {
+                0 => (),
+                1..=SMALL if self.small_outputs.len() < SMALL_POOLED => self.small_outputs.push(bytes),
+                1..=LARGEST_POOLED_OUTPUT if self.outputs.len() < POOLED => self.outputs.push(bytes),
+                _ => (),
             }
         }
     }
@@ -275,14 +299,21 @@ mod tests {
         output.bytes().push(b'y');
         pool.take_back_input(&mut input);
         pool.take_back_output(&mut output);
-        assert!(pool.inputs.is_empty() && pool.outputs.is_empty());
+        assert!(pool.inputs.is_empty() && pool.outputs.is_empty() && pool.small_outputs.is_empty());
         input.consume(1);
         output.drain_into(&mut io::sink()).unwrap();
         pool.take_back_input(&mut input);
         pool.take_back_output(&mut output);
-        assert_eq!((pool.inputs.len(), pool.outputs.len()), (1, 1));
+        assert_eq!((pool.inputs.len(), pool.small_outputs.len()), (1, 1));
         pool.lend_input(&mut input);
         assert_eq!(input.storage.len(), INPUT_SIZE);
+        let mut small = Input::default();
+        pool.lend_input_for(5, &mut small);
+        small.append(b"small");
+        assert_eq!((small.unread(), small.capacity()), (&b"small"[..], SMALL));
+        small.consume(5);
+        pool.take_back_input(&mut small);
+        assert_eq!(pool.small_inputs.len(), 1);
     }
 
     #[test]

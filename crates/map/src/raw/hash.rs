@@ -5,7 +5,7 @@
 /// The table takes buckets from the high bits of a hash and orders chains by it, so the high bits have to depend on the low
 /// ones. Weak hashes (the identity on integers, FxHash) don't provide that; a multiplication by an odd constant near 2^64
 /// divided by the golden ratio does (Knuth's multiplicative hashing; Lever, "Linux Kernel Hash Table Behavior", ALS 2000,
-/// section 5). It spreads consecutive integers better than chance would; some strides come out worse, with up to six
+/// section 5). It spreads consecutive integers better than chance would; some strides come out worse, with some seven
 /// times the walk of random hashes (identity-hashed multiples of 2^16, say): for such keys take a real hash function.
 /// Multiplication by an odd number loses nothing: equal user hashes and equal [`Hash`](struct@Hash)es are the same thing.
 ///

@@ -31,7 +31,7 @@ pub(super) struct Central {
     free_bytes: usize,
     /// The fewest free bytes since [`Central::idle`] was last asked.
     least_free: usize,
-    /// Blocks that somebody sweeps or gives back.
+    /// Blocks that somebody sweeps or gives back, or has got for items that are not there yet.
     pub(super) in_hands: usize,
     /// Threads that wait for [`Central::in_hands`] to change.
     pub(super) waiters: usize,
@@ -192,20 +192,23 @@ impl Central {
         self.limit + self.free_bytes + self.waiting_bytes < self.taken() + wanted
     }
 
-    /// Where a block of `capacity` comes from.
+    /// Where a block of `capacity` comes from. It is in the caller's hands.
     pub(super) fn source(&mut self, capacity: usize, is_moving: bool) -> Source {
         if self.room(is_moving) < capacity {
             return Source::Nowhere;
         }
         // Some pages too many are better than new ones, which the system has to make.
         let most = if capacity == self.capacity { capacity } else { capacity + capacity / 16 };
-        if let Some((&found, _)) = self.free.range(capacity..=most).next() {
-            return self.take_free(found).map_or(Source::Nowhere, Source::Block);
+        let found = self.free.range(capacity..=most).next().map(|(&found, _)| found);
+        if let Some(block) = found.and_then(|found| self.take_free(found)) {
+            self.in_hands += 1;
+            return Source::Block(block);
         }
         let excess = (self.taken() + capacity).saturating_sub(self.limit);
         if excess == 0 {
             let Some(address) = self.arena(capacity).take(capacity) else { return Source::Nowhere };
             self.mapped += capacity;
+            self.in_hands += 1;
             return Source::Address(address);
         }
         // There is room, so that much is free: in blocks that don't fit.
@@ -266,8 +269,20 @@ impl Central {
         block
     }
 
+    /// A block that was not needed after all. It was in the caller's hands.
+    pub(super) fn put_unused(&mut self, block: Block) {
+        self.in_hands -= 1;
+        self.put_free(block);
+    }
+
+    /// A block that was in the caller's hands is open now, where everybody finds it, and `full` no longer.
+    pub(super) fn opened_in_place_of(&mut self, full: Option<Block>) {
+        self.in_hands -= 1;
+        full.into_iter().for_each(|full| self.close(full));
+    }
+
     /// The block is to be used again.
-    pub(super) fn put_free(&mut self, block: Block) {
+    fn put_free(&mut self, block: Block) {
         self.free_bytes += block.capacity();
         self.free.entry(block.capacity()).or_default().push(block);
     }
@@ -295,7 +310,7 @@ impl Central {
         self.enqueue(block);
     }
 
-    /// A swept block in which something stays: at its old place in the queue, or as if it had just been closed.
+    /// A block with items that was in the caller's hands: at its old place in the queue, or as if it had just been closed.
     pub(super) fn put_back(&mut self, block: Block, is_renewed: bool) {
         self.in_hands -= 1;
         if is_renewed { self.close(block) } else { self.enqueue(block) }

@@ -224,7 +224,7 @@ impl Heap {
             let block = self.obtain(Block::capacity_for(size), is_moving, table()).ok_or(full)?;
             block.open(class);
             let place = block.take(size).ok_or(full);
-            self.central().close(block);
+            self.put_down(|central| central.put_back(block, true));
             return place;
         }
         let stripe = self.stripe(&relativist_rcu::read());
@@ -236,13 +236,12 @@ impl Heap {
         let mut open = STRIPE.lock(&stripe.open);
         if let Some(place) = open[class].and_then(|block| block.take(size)) {
             // Another thread of the stripe was faster.
-            self.central().put_free(fresh);
+            self.put_down(|central| central.put_unused(fresh));
             return Ok(place);
         }
         fresh.open(class);
-        if let Some(block) = open[class].replace(fresh) {
-            self.central().close(block);
-        }
+        let full_one = open[class].replace(fresh);
+        self.put_down(|central| central.opened_in_place_of(full_one));
         fresh.take(size).ok_or(full)
     }
 
@@ -251,7 +250,7 @@ impl Heap {
         size > (self.capacity - HEADER) / 4
     }
 
-    /// A block that nobody else has, if there is room.
+    /// A block that nobody else has, if there is room: in the caller's hands.
     fn obtain(&self, capacity: usize, is_moving: bool, table: usize) -> Option<Block> {
         self.harvest();
         loop {

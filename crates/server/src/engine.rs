@@ -56,6 +56,10 @@ pub trait Engine: Send + Sync + 'static {
     /// with the key's index. Ends when `visit` says no, or when [`MOST_AT_ONCE`] were looked up, and returns how many that were.
     fn get_many(&self, keys: &[&[u8]], visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize;
 
+    /// Brings near what commands on these keys will look at, [`MOST_AT_ONCE`] of them at most, so that the waits for memory of all
+    /// overlap. Leaves no trace.
+    fn prefetch(&self, keys: &[&[u8]]);
+
     /// Looks up `key` and shows the item to `visit` if there is one; leaves no trace.
     fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup;
 

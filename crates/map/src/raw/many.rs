@@ -40,8 +40,11 @@ impl Table {
 
     /// Brings near what lookups of these hashes will look at, [`Table::BATCH`] of them at most, as [`Table::find_many`] does. For who
     /// needs lookups in a certain order: that of calls of [`Table::find`] that follow. Takes constant time and changes nothing.
-    pub fn prefetch(&self, hashes: &[Hash], guard: &Guard) {
-        self.first_links(hashes, guard);
+    ///
+    /// `near` is shown where lookups will begin, in no certain order: mostly the link that is wanted. What it is part of may not be near
+    /// yet.
+    pub fn prefetch(&self, hashes: &[Hash], near: impl FnMut(NonNull<Link>), guard: &Guard) {
+        self.first_links(hashes, guard).into_iter().filter_map(NonNull::new).for_each(near);
     }
 
     /// Where the walk for each hash of a batch begins; null where the summary says that it would be in vain.

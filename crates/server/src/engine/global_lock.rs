@@ -42,6 +42,11 @@ impl Engine for GlobalLock {
         engine.get_many(keys, visit)
     }
 
+    /// Not under the lock: nothing is looked at.
+    fn prefetch(&self, keys: &[&[u8]]) {
+        self.engine.prefetch(keys);
+    }
+
     fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let (engine, _locked) = self.locked();
         engine.peek(key, visit)

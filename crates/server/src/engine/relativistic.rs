@@ -25,6 +25,7 @@ use crossbeam_utils::CachePadded;
 use relativist::raw::{Entry, Hash, Link, Table};
 use relativist::{Policy, Resizing};
 use relativist_rcu::Guard;
+use relativist_rcu::prefetch::prefetch;
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -271,6 +272,18 @@ impl Relativistic {
         attempt()
     }
 
+    /// Begins to fetch what lookups of these keys will need. Returns the keys' hashes.
+    fn bring_near(&self, keys: &[&[u8]], guard: &Guard) -> [Hash; MOST_AT_ONCE] {
+        /// Of an item: the key, and a small value.
+        const LINES: usize = 3;
+        let mut hashes = [Hash::new(0); MOST_AT_ONCE];
+        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.hash(key));
+        let near =
+            |link: NonNull<Link>| (1..LINES).for_each(|line| prefetch(link.as_ptr().wrapping_byte_add(64 * line)));
+        self.table.prefetch(&hashes[..keys.len()], near, guard);
+        hashes
+    }
+
     /// Unlinks the item under `key` if it is dead.
     #[cold]
     fn remove_dead(&self, hash: Hash, key: &[u8]) {
@@ -306,10 +319,8 @@ impl Engine for Relativistic {
     fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
         let now = self.begin();
         let keys = &keys[..keys.len().min(MOST_AT_ONCE)];
-        let mut hashes = [Hash::new(0); MOST_AT_ONCE];
-        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.hash(key));
         let guard = relativist_rcu::read();
-        self.table.prefetch(&hashes[..keys.len()], &guard);
+        let hashes = self.bring_near(keys, &guard);
         for (index, (key, &hash)) in keys.iter().zip(&hashes).enumerate() {
             let goes_on = match self.table.find(hash, has_key(key), &guard) {
                 None => visit(index, Err(Lookup::Miss)),
@@ -335,6 +346,10 @@ impl Engine for Relativistic {
             }
         }
         keys.len()
+    }
+
+    fn prefetch(&self, keys: &[&[u8]]) {
+        self.bring_near(keys, &relativist_rcu::read());
     }
 
     fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {

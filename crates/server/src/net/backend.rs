@@ -54,6 +54,9 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Receives into `input` once. An error, also of sending: the connection is of no more use.
     fn receive(&mut self, key: usize, pool: &mut Pool, input: &mut Input) -> io::Result<Received>;
 
+    /// What has arrived and was not received yet, as far as that is known without asking the kernel.
+    fn arrived(&self, key: usize) -> &[u8];
+
     /// Whether there may be more to receive that will not be announced.
     fn is_readable(&self, key: usize) -> bool;
 

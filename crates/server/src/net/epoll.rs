@@ -105,6 +105,10 @@ impl Backend for Epoll {
         }
     }
 
+    fn arrived(&self, _key: usize) -> &[u8] {
+        b""
+    }
+
     fn is_readable(&self, key: usize) -> bool {
         self.lines[key].is_readable
     }

@@ -192,6 +192,10 @@ impl Backend for Uring {
         Ok(received)
     }
 
+    fn arrived(&self, key: usize) -> &[u8] {
+        self.lines.get(key).map_or(b"", |line| line.received.unread())
+    }
+
     fn is_readable(&self, key: usize) -> bool {
         let line = &self.lines[key];
         !line.received.unread().is_empty()

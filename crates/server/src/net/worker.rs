@@ -8,13 +8,14 @@ use super::stream::Stream;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
 use crate::budget::{Held, Ledger};
-use crate::engine::Engine;
+use crate::engine::{Engine, MOST_AT_ONCE};
 use crate::execute::{Executor, Listed, Service, Session, Topic, Transport};
 use crate::gate::Pass;
 use crate::log::{Level, Log};
 use crate::options::{Binding, IoKind};
 use crate::stats::Counters;
 use crossbeam_utils::CachePadded;
+use relativist_memcache as memcache;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -275,7 +276,12 @@ impl<E: Engine, B: Backend> Worker<E, B> {
 
     /// One turn for everybody who is in the queue now, or for some if they need too much memory. False if a client has the server end.
     fn give_turns(&mut self) -> bool {
+        let mut near = 0;
         for _ in 0..self.queue.len() {
+            if near == 0 {
+                near = self.bring_near();
+            }
+            near -= 1;
             let Some(key) = self.queue.pop_front() else { break };
             if !self.give_turn(key) {
                 return false;
@@ -286,6 +292,19 @@ impl<E: Engine, B: Backend> Worker<E, B> {
             }
         }
         true
+    }
+
+    /// Begins to fetch what the first commands of those who are next in the queue will need, so that they need not wait for memory one
+    /// after the other. Returns how many are next.
+    fn bring_near(&self) -> usize {
+        let mut keys = [&[][..]; MOST_AT_ONCE];
+        let arrived = self.queue.iter().take(MOST_AT_ONCE).map(|&key| self.backend.arrived(key));
+        let found =
+            keys.iter_mut().zip(arrived.filter_map(memcache::probable_key)).map(|(place, key)| *place = key).count();
+        if found > 1 {
+            self.service.engine.prefetch(&keys[..found]);
+        }
+        self.queue.len().clamp(1, MOST_AT_ONCE)
     }
 
     fn give_turn(&mut self, key: usize) -> bool {

@@ -145,7 +145,7 @@ impl Chart<'_> {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(free_corner(lines, self.logarithmic))
             .label_font(("sans-serif", 13).into_font().color(&INK))
             .background_style(WHITE.mix(0.8))
             .border_style(GRID)
@@ -155,10 +155,68 @@ impl Chart<'_> {
     }
 }
 
+/// The corner in which a legend hides least of the lines.
+fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
+    use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
+    let scale = |value: f64| if logarithmic { value.max(1e-9).log10() } else { value };
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let right = points().map(|(x, _)| *x).fold(1.0, f64::max);
+    let top = points().map(|(_, value)| scale(value.upper_quartile)).fold(f64::NEG_INFINITY, f64::max);
+    let lowest = points().map(|(_, value)| scale(value.lower_quartile)).fold(f64::INFINITY, f64::min);
+    let bottom = if logarithmic { lowest.floor() } else { 0.0 };
+    let place = |(x, value): &(f64, Summary)| (x / right, (scale(value.median) - bottom) / (top - bottom));
+    // What the box takes of the plot, about.
+    let longest = lines.iter().map(|line| line.label.len()).max().unwrap_or(0);
+    let width = (7.0 * longest as f64 + 50.0) / f64::from(SIZE.0);
+    let height = (20.0 * lines.len() as f64 + 20.0) / 400.0;
+    let is_hidden = |corner: SeriesLabelPosition, x: f64, y: f64| {
+        (if matches!(corner, UpperLeft | LowerLeft) { x < width } else { x > 1.0 - width })
+            && (if matches!(corner, LowerLeft | LowerRight) { y < height } else { y > 1.0 - height })
+    };
+    let hidden = |corner: &SeriesLabelPosition| {
+        let steps = lines.iter().flat_map(|line| line.points.windows(2)).flat_map(|ends| {
+            let ((x0, y0), (x1, y1)) = (place(&ends[0]), place(&ends[1]));
+            (0..=16)
+                .map(move |step| f64::from(step) / 16.0)
+                .map(move |part| (x0 + part * (x1 - x0), y0 + part * (y1 - y0)))
+        });
+        steps.filter(|&(x, y)| is_hidden(corner.clone(), x, y)).count()
+    };
+    [UpperLeft, LowerRight, UpperRight, LowerLeft].into_iter().min_by_key(hidden).unwrap_or(UpperLeft)
+}
+
 /// What goes wrong while drawing.
 pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// As many digits as a tick needs.
 pub(crate) fn significant_tick(value: f64) -> String {
-    if value == 0.0 || value >= 10.0 { format!("{value:.0}") } else { significant(value) }
+    let text = if value >= 10.0 { format!("{value:.0}") } else { significant(value) };
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_have_the_digits_that_they_need() {
+        for (value, text) in [(0.0, "0"), (5.0, "5"), (0.5, "0.5"), (2.25, "2.25"), (25.0, "25"), (100.0, "100")] {
+            assert_eq!(significant_tick(value), text);
+        }
+    }
+
+    #[test]
+    fn a_legend_hides_no_line_where_there_is_room() {
+        let line = |values: [f64; 3]| Line {
+            label: "some table".into(),
+            points: (0..3).map(|n| (8.0 * f64::from(n), Summary::of(vec![values[n as usize]]).unwrap())).collect(),
+        };
+        let corner = |values| free_corner(&[line(values)], false);
+        assert!(matches!(corner([100.0, 100.0, 100.0]), SeriesLabelPosition::LowerRight));
+        assert!(matches!(corner([0.0, 1.0, 100.0]), SeriesLabelPosition::UpperLeft));
+        assert!(matches!(
+            corner([100.0, 100.0, 1.0]),
+            SeriesLabelPosition::UpperRight | SeriesLabelPosition::LowerLeft
+        ));
+    }
 }

@@ -95,6 +95,7 @@ mod tests {
             avalanche: Some(Avalanche { mean: 0.5, dead: 0.0, bias, keys: 512 }),
             hash_ns: 1.0,
             instructions: None,
+            code_bytes: None,
             lookup_ns,
             histogram,
         }

@@ -82,6 +82,6 @@ pub fn run_child(args: &ChildArgs) -> Result<()> {
 /// What is counted. Has a name that callgrind can be told.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn relativist_counted_hashes(function: &dyn HashFunction, keys: &Keys, bits: u32) -> usize {
+pub(super) fn relativist_counted_hashes(function: &dyn HashFunction, keys: &Keys, bits: u32) -> usize {
     function.exercise(keys, bits)
 }

@@ -16,6 +16,7 @@
 pub mod advice;
 pub mod avalanche;
 pub mod caches;
+pub mod code;
 pub mod cost;
 pub mod draw;
 pub mod functions;

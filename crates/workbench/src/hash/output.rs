@@ -13,7 +13,7 @@ pub const LEGEND: &str = "\
 empty: buckets without entries. hit, miss: entries that a lookup meets; per 1000: in a thousand lookups at the hit rate. spread: variance of \
 the bucket sizes over their mean: 1 for a random function, less is better, more is worse. p: the chance that a random function is as far from \
 Poisson's distribution. avalanche: which part of the bucket's bits changes with a bit of the key, ideally 50 %; dead: bits of the key that \
-never matter. ns: to hash a key, and to look one up, which is expected from hashing, getting at the bucket and meeting entries.";
+never matter. code: bytes of code, inlined into a loop over keys. ns: to hash a key, and to look one up, which is expected from hashing, getting at the bucket and meeting entries.";
 
 /// The text of a section; `all_histograms`, or else the recommended one and the worst.
 #[must_use]
@@ -58,7 +58,7 @@ pub fn histogram(row: &Row) -> String {
 }
 
 /// The columns of a table of one size.
-pub const HEADER: [&str; 12] = [
+pub const HEADER: [&str; 13] = [
     "function",
     "empty",
     "largest",
@@ -69,6 +69,7 @@ pub const HEADER: [&str; 12] = [
     "p",
     "avalanche",
     "dead",
+    "code",
     "hash ns",
     "lookup ns",
 ];
@@ -96,6 +97,7 @@ pub fn cells(row: &Row) -> Vec<String> {
         row.fit.map_or("-".into(), |fit| format!("{:.3}", fit.p_value)),
         avalanche(|avalanche| avalanche.mean),
         avalanche(|avalanche| avalanche.dead),
+        row.code_bytes.map_or("-".into(), |bytes| bytes.to_string()),
         significant(row.hash_ns),
         significant(row.lookup_ns),
     ];
@@ -128,6 +130,7 @@ pub fn write_csv(path: &Path, sections: &[Section]) -> Result<()> {
             "dead_bits",
             "hash_ns",
             "instructions",
+            "code_bytes",
             "lookup_ns",
         ])?;
         for section in sections {
@@ -160,6 +163,7 @@ fn record(title: &str, row: &Row) -> Vec<String> {
         optional(row.avalanche.map(|avalanche| avalanche.dead)),
         row.hash_ns.to_string(),
         optional(row.instructions),
+        row.code_bytes.map_or(String::new(), |bytes| bytes.to_string()),
         row.lookup_ns.to_string(),
     ]
 }

@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::advice::{self, Advice};
 use super::avalanche::{self, Avalanche};
-use super::cost;
 use super::functions::HashFunction;
 use super::histogram::{Fit, Histogram};
 use super::study::{Studied, Table};
+use super::{code, cost};
 
 /// How lookups are weighed.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -69,6 +69,8 @@ pub struct Row {
     pub hash_ns: f64,
     /// Instructions to hash a key, when they were counted.
     pub instructions: Option<f64>,
+    /// Bytes of code, as far as they can be told: [`code::sizes`].
+    pub code_bytes: Option<u64>,
     /// Nanoseconds that a lookup is expected to take: hashing, getting at the bucket, and meeting entries.
     pub lookup_ns: f64,
 }
@@ -97,6 +99,7 @@ impl Section {
         bar.set_message("measuring costs");
         let bits = studied.tables.first().map_or(1, |table| table.bits);
         let hash_ns = cost::of_hashing(functions, &studied.sample, bits);
+        let code_bytes = code::sizes(functions);
         let probe = |entries| weights.probe_ns.unwrap_or_else(|| cost::of_probing(entries));
         let probe_ns = probe(studied.keys);
         /// Buckets, pointers of 8 bytes, on a line of the cache.
@@ -111,7 +114,8 @@ impl Section {
             .tables
             .iter()
             .map(|table| {
-                let of = |numbers: &[f64]| numbers.get(number(table)?).copied();
+                let number = number(table);
+                let of = |numbers: &[f64]| numbers.get(number?).copied();
                 let hash_ns = of(&hash_ns).unwrap_or(0.0);
                 let histogram = table.histogram.clone();
                 let probes = histogram.probes(weights.hit_rate);
@@ -129,6 +133,7 @@ impl Section {
                     avalanche: avalanche::measure(table.function, &studied.sample, table.bits),
                     hash_ns,
                     instructions: of(instructions),
+                    code_bytes: number.and_then(|number| code_bytes.get(number).copied()),
                     lookup_ns: hash_ns + head_ns(table.bits) + probes * probe_ns,
                     histogram,
                 }

@@ -1,5 +1,6 @@
 //! What hashing executes, counted by callgrind.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::PathBuf;
@@ -33,26 +34,51 @@ pub struct ChildArgs {
 /// Where counting begins and ends: callgrind is given this name.
 const COUNTED: &str = "relativist_counted_hashes";
 
-/// Instructions per key that each of `functions` executes, without those of the loop over keys.
+/// What a function executes, without the loop over keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Executed {
+    /// Instructions per key.
+    pub instructions: f64,
+    /// Bytes of code that these keys have executed, with what the function calls: what it wants of the instruction cache.
+    pub code_bytes: u64,
+}
+
+/// What each of `functions` executes.
 ///
 /// # Errors
 /// When valgrind is missing or fails.
-pub fn count(functions: &[Box<dyn HashFunction>], folds: &[Fold], keys: &Keys, bits: u32) -> Result<Vec<f64>> {
+pub fn count(functions: &[Box<dyn HashFunction>], folds: &[Fold], keys: &Keys, bits: u32) -> Result<Vec<Executed>> {
     let file = tempfile_of(keys)?;
     let folds: Vec<String> = folds.iter().map(spell).collect();
-    let per_key = |function: Option<&str>| -> Result<f64> {
+    let executed = |function: Option<&str>| -> Result<Executed> {
         let mut arguments = vec!["hash-child".into(), format!("--bits={bits}"), format!("--fold={}", folds.join(","))];
         arguments.extend(function.map(|name| format!("--function={name}")));
         arguments.push(file.display().to_string());
-        Ok(total(&callgrind(COUNTED, &[], &arguments)?, "Ir")? / keys.len() as f64)
+        let text = callgrind(COUNTED, &["--dump-instr=yes", "--compress-pos=no"], &arguments)?;
+        Ok(Executed { instructions: total(&text, "Ir")? / keys.len() as f64, code_bytes: code_bytes(&text) })
     };
-    let counted = || -> Result<Vec<f64>> {
-        let harness = per_key(None)?;
-        functions.iter().map(|function| Ok((per_key(Some(&function.name()))? - harness).max(0.0))).collect()
+    let counted = || -> Result<Vec<Executed>> {
+        let harness = executed(None)?;
+        let alone = |all: Executed| Executed {
+            instructions: (all.instructions - harness.instructions).max(0.0),
+            code_bytes: all.code_bytes.saturating_sub(harness.code_bytes),
+        };
+        functions.iter().map(|function| executed(Some(&function.name())).map(alone)).collect()
     };
     let counted = counted();
     fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
     counted
+}
+
+/// Bytes of the instructions in callgrind's file, each from its address to that of the next. Where none follows at once, it counts as of
+/// usual length.
+fn code_bytes(text: &str) -> u64 {
+    const USUAL: u64 = 4;
+    const LONGEST: u64 = 15;
+    let address = |line: &str| u64::from_str_radix(line.strip_prefix("0x")?.split(' ').next()?, 16).ok();
+    let addresses: BTreeSet<u64> = text.lines().filter_map(address).collect();
+    let lengths = addresses.iter().zip(addresses.iter().skip(1)).map(|(one, next)| next - one);
+    lengths.map(|length| if length <= LONGEST { length } else { USUAL }).sum::<u64>() + USUAL
 }
 
 fn tempfile_of(keys: &Keys) -> Result<PathBuf> {
@@ -82,6 +108,19 @@ pub fn run_child(args: &ChildArgs) -> Result<()> {
 /// What is counted. Has a name that callgrind can be told.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(super) fn relativist_counted_hashes(function: &dyn HashFunction, keys: &Keys, bits: u32) -> usize {
+fn relativist_counted_hashes(function: &dyn HashFunction, keys: &Keys, bits: u32) -> usize {
     function.exercise(keys, bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_counted_once_however_often_it_is_executed() {
+        let text =
+            "events: Ir\nfn=(1) one\n0x100 0 7\n0x103 0 7\ncalls=7 0x200 0\n0x103 0 14\nfn=(2)\n0x200 0 7\n0x20f 0 7\n";
+        // 3, unknown, 15, and the last.
+        assert_eq!(code_bytes(text), 3 + 4 + 15 + 4);
+    }
 }

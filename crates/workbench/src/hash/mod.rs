@@ -16,7 +16,6 @@
 pub mod advice;
 pub mod avalanche;
 pub mod caches;
-pub mod code;
 pub mod cost;
 pub mod draw;
 pub mod functions;
@@ -72,13 +71,13 @@ fn report(options: &Options) -> Result<()> {
             continue;
         };
         let bits = studied.tables.first().map_or(1, |table| table.bits);
-        let instructions = if options.instructions {
+        let executed = if options.instructions {
             bar.set_message("counting instructions");
             instructions::count(functions, &options.fold, &studied.sample, bits)?
         } else {
             Vec::new()
         };
-        let section = Section::new(title, &studied, functions, &instructions, weights, &bar);
+        let section = Section::new(title, &studied, functions, &executed, weights, &bar);
         bar.finish_and_clear();
         if section.has_repeated_keys() {
             report.warn(format!(

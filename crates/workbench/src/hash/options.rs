@@ -101,7 +101,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "NS", value_parser = parse_nanoseconds)]
     pub(super) probe_ns: Option<f64>,
 
-    /// Count the instructions of each function; needs valgrind
+    /// Count the instructions of each function, and the bytes of its code; needs valgrind
     #[arg(long)]
     pub(super) instructions: bool,
 

@@ -13,7 +13,8 @@ pub const LEGEND: &str = "\
 empty: buckets without entries. hit, miss: entries that a lookup meets; per 1000: in a thousand lookups at the hit rate. spread: variance of \
 the bucket sizes over their mean: 1 for a random function, less is better, more is worse. p: the chance that a random function is as far from \
 Poisson's distribution. avalanche: which part of the bucket's bits changes with a bit of the key, ideally 50 %; dead: bits of the key that \
-never matter. code: bytes of code, inlined into a loop over keys. ns: to hash a key, and to look one up, which is expected from hashing, getting at the bucket and meeting entries.";
+never matter. ns: to hash a key, and to look one up, which is expected from hashing, getting at the bucket and meeting entries. code: bytes \
+of code that hashing executes.";
 
 /// The text of a section; `all_histograms`, or else the recommended one and the worst.
 #[must_use]
@@ -57,8 +58,8 @@ pub fn histogram(row: &Row) -> String {
     )
 }
 
-/// The columns of a table of one size.
-pub const HEADER: [&str; 13] = [
+/// The columns that every table of one size has.
+const HEADER: [&str; 12] = [
     "function",
     "empty",
     "largest",
@@ -69,18 +70,22 @@ pub const HEADER: [&str; 13] = [
     "p",
     "avalanche",
     "dead",
-    "code",
     "hash ns",
     "lookup ns",
 ];
 
 fn size_table(rows: &[Row]) -> String {
-    let counted = rows.iter().any(|row| row.instructions.is_some());
-    let header: Vec<&str> = HEADER.into_iter().chain(counted.then_some("instructions")).collect();
-    table(&header, rows.iter().map(cells))
+    table(&header(rows), rows.iter().map(cells))
 }
 
-/// Cells of [`HEADER`], and the instructions when they were counted.
+/// [`HEADER`], and what else there is of these rows.
+#[must_use]
+pub fn header(rows: &[Row]) -> Vec<&'static str> {
+    let counted = rows.iter().any(|row| row.instructions.is_some());
+    HEADER.into_iter().chain(["instructions", "code"].into_iter().filter(|_| counted)).collect()
+}
+
+/// Cells under the [`header`].
 #[must_use]
 pub fn cells(row: &Row) -> Vec<String> {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
@@ -97,11 +102,11 @@ pub fn cells(row: &Row) -> Vec<String> {
         row.fit.map_or("-".into(), |fit| format!("{:.3}", fit.p_value)),
         avalanche(|avalanche| avalanche.mean),
         avalanche(|avalanche| avalanche.dead),
-        row.code_bytes.map_or("-".into(), |bytes| bytes.to_string()),
         significant(row.hash_ns),
         significant(row.lookup_ns),
     ];
     cells.extend(row.instructions.map(significant));
+    cells.extend(row.code_bytes.map(|bytes| bytes.to_string()));
     cells
 }
 

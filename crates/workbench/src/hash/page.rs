@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::draw::Picture;
-use super::output::{HEADER, LEGEND, cells, histogram};
+use super::output::{LEGEND, cells, header, histogram};
 use super::paper::Claim;
 use super::section::{Row, Section};
 use crate::figures::html::STYLE;
@@ -66,12 +66,12 @@ fn whole(section: &Section, pictures: &[Picture]) -> Markup {
 }
 
 fn size_table(rows: &[Row]) -> Markup {
-    let counted = rows.iter().any(|row| row.instructions.is_some());
+    let header = header(rows);
     html! {
         table {
             tr {
-                th { (HEADER[0]) }
-                @for name in HEADER.iter().skip(1).copied().chain(counted.then_some("instructions")) { th.number { (name) } }
+                th { (header[0]) }
+                @for name in &header[1..] { th.number { (name) } }
             }
             @for row in rows {
                 tr {

@@ -5,10 +5,11 @@ use serde::Serialize;
 
 use super::advice::{self, Advice};
 use super::avalanche::{self, Avalanche};
+use super::cost;
 use super::functions::HashFunction;
 use super::histogram::{Fit, Histogram};
+use super::instructions::Executed;
 use super::study::{Studied, Table};
-use super::{code, cost};
 
 /// How lookups are weighed.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -69,7 +70,7 @@ pub struct Row {
     pub hash_ns: f64,
     /// Instructions to hash a key, when they were counted.
     pub instructions: Option<f64>,
-    /// Bytes of code, as far as they can be told: [`code::sizes`].
+    /// Bytes of code that hashing executes, when they were counted.
     pub code_bytes: Option<u64>,
     /// Nanoseconds that a lookup is expected to take: hashing, getting at the bucket, and meeting entries.
     pub lookup_ns: f64,
@@ -86,20 +87,19 @@ impl Row {
 }
 
 impl Section {
-    /// Measures what counting has left open, and gives advice. `instructions` are those of each of `functions`, if any.
+    /// Measures what counting has left open, and gives advice. `executed` is what each of `functions` does, if that was counted.
     #[must_use]
     pub fn new(
         title: String,
         studied: &Studied<'_>,
         functions: &[Box<dyn HashFunction>],
-        instructions: &[f64],
+        executed: &[Executed],
         weights: Weights,
         bar: &ProgressBar,
     ) -> Self {
         bar.set_message("measuring costs");
         let bits = studied.tables.first().map_or(1, |table| table.bits);
         let hash_ns = cost::of_hashing(functions, &studied.sample, bits);
-        let code_bytes = code::sizes(functions);
         let probe = |entries| weights.probe_ns.unwrap_or_else(|| cost::of_probing(entries));
         let probe_ns = probe(studied.keys);
         /// Buckets, pointers of 8 bytes, on a line of the cache.
@@ -115,8 +115,8 @@ impl Section {
             .iter()
             .map(|table| {
                 let number = number(table);
-                let of = |numbers: &[f64]| numbers.get(number?).copied();
-                let hash_ns = of(&hash_ns).unwrap_or(0.0);
+                let hash_ns = number.and_then(|number| hash_ns.get(number).copied()).unwrap_or(0.0);
+                let executed = number.and_then(|number| executed.get(number));
                 let histogram = table.histogram.clone();
                 let probes = histogram.probes(weights.hit_rate);
                 Row {
@@ -132,8 +132,8 @@ impl Section {
                     fit: histogram.fit(),
                     avalanche: avalanche::measure(table.function, &studied.sample, table.bits),
                     hash_ns,
-                    instructions: of(instructions),
-                    code_bytes: number.and_then(|number| code_bytes.get(number).copied()),
+                    instructions: executed.map(|executed| executed.instructions),
+                    code_bytes: executed.map(|executed| executed.code_bytes),
                     lookup_ns: hash_ns + head_ns(table.bits) + probes * probe_ns,
                     histogram,
                 }

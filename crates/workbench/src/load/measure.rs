@@ -415,4 +415,14 @@ mod tests {
         let grown = grown(counts(&[("a", 5.0), ("b", 2.0)]), &counts(&[("a", 3.0)]));
         assert_eq!(grown, counts(&[("a", 2.0), ("b", 2.0)]));
     }
+
+    #[test]
+    fn locks_are_told_of_where_they_were_counted() {
+        let describe = |server: &Measured| super::super::screen::describe(&DEFAULT, std::slice::from_ref(server));
+        let mut server = measured(&[(1000, 0.5)]);
+        assert!(!describe(&server).contains("Locks"));
+        server.samples[0].contention = [("bucket_contended".into(), 12.0), ("bucket_waited".into(), 0.0)].into();
+        let text = describe(&server);
+        assert!(text.contains("bucket_contended") && text.contains("12") && !text.contains("bucket_waited"), "{text}");
+    }
 }

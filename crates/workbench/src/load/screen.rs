@@ -63,7 +63,26 @@ pub fn describe(work: &Work, measured: &[Measured]) -> String {
             }),
         );
     }
-    text
+    text + &locks(measured)
+}
+
+/// What was counted of the locks of servers that were built for that (feature `contention`), as far as any were taken.
+fn locks(measured: &[Measured]) -> String {
+    let of = |measured: &'_ Measured| {
+        let names = measured.samples.first().map(|sample| sample.contention.keys().cloned().collect::<Vec<_>>());
+        let row = |name: String| {
+            let count = measured.summary(|sample| sample.contention.get(&name).copied())?;
+            (count.max > 0.0).then(|| vec![measured.name.clone(), name, significant(count.median)])
+        };
+        names.unwrap_or_default().into_iter().filter_map(row).collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<String>> = measured.iter().flat_map(of).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let heading =
+        "\nLocks of servers while the load was on, as `stats contention` counts them; medians over rounds:\n\n";
+    heading.to_owned() + &table(&["server", "", "count"], rows)
 }
 
 fn cell(summary: Option<Summary>) -> String {

@@ -67,11 +67,6 @@ pub trait HashFunction: Send + Sync {
     fn exercise(&self, keys: &Keys, bits: u32) -> usize {
         keys.iter().fold(0, |sum, key| sum ^ self.bucket(&key, bits))
     }
-
-    /// Where the code of [`exercise`](Self::exercise) begins, to find its size. Provided.
-    fn code(&self) -> *const () {
-        (Self::exercise as fn(&Self, &Keys, u32) -> usize) as *const ()
-    }
 }
 
 /// Every function that comes with the program; those of 64 bits give buckets by `folds`.

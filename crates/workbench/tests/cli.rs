@@ -534,7 +534,7 @@ fn load_measures_a_server_that_is_running() {
 #[cfg(target_os = "linux")]
 #[test]
 fn load_compares_servers_that_it_starts() {
-    let echo = "relativist echo --value-size 50 --protocol meta";
+    let echo = "relativist echo --threads 2 --value-size 50 --protocol meta";
     // A closed loop doesn't see enough of stalls for tails to be compared.
     let closed: &[&str] = &["cpu", "rate"];
     for (more, compared) in [("", closed), ("--unix --rate 2000", &["cpu", "rate", "get-p999"])] {

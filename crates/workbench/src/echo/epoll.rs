@@ -1,6 +1,8 @@
 //! Echoing by readiness: one `epoll_wait` per turn, and one `recv` and one `send` per client that has asked.
 
 use std::io::{Read, Write};
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
 use rustix::buffer::spare_capacity;
@@ -10,14 +12,12 @@ use socket2::Socket;
 
 use super::{Replies, requests};
 
-const LISTENER: u64 = u64::MAX;
+const NEWCOMERS: u64 = u64::MAX;
 
-/// Serves those clients that this thread is the first to accept.
-pub fn serve(listener: &Socket, replies: &Replies) -> Result<()> {
+/// Serves the clients whose descriptors arrive on `newcomers`.
+pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
     let epoll = epoll::create(CreateFlags::CLOEXEC).context("cannot create an epoll set")?;
-    // Another thread may have been faster.
-    listener.set_nonblocking(true)?;
-    epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN | EventFlags::EXCLUSIVE)?;
+    epoll::add(&epoll, &newcomers, EventData::new_u64(NEWCOMERS), EventFlags::IN)?;
     let mut clients: Slab<Socket> = Slab::new();
     let mut events = Vec::with_capacity(1024);
     let mut buffer = vec![0; 64 << 10];
@@ -28,15 +28,18 @@ pub fn serve(listener: &Socket, replies: &Replies) -> Result<()> {
         }
         for event in events.drain(..) {
             let number = event.data.u64();
-            if number != LISTENER {
+            if number != NEWCOMERS {
                 // Who breaks a connection has had enough.
                 if !answer(&clients[number as usize], replies, &mut buffer).unwrap_or(false) {
                     clients.remove(number as usize);
                 }
-            } else if let Ok((client, _)) = listener.accept() {
-                // A client that doesn't read its answers holds up all others; none does that here.
-                client.set_nonblocking(false)?;
-                let _ = client.set_tcp_nodelay(true);
+                continue;
+            }
+            let mut descriptor = [0; size_of::<RawFd>()];
+            newcomers.read_exact(&mut descriptor).context("nobody accepts any more")?;
+            // SAFETY: that is who writes to it.
+            for client in unsafe { super::newcomers(&descriptor) } {
+                // (A client that doesn't read its answers holds up all others; none does that here.)
                 let entry = clients.vacant_entry();
                 epoll::add(&epoll, &client, EventData::new_u64(entry.key() as u64), EventFlags::IN)?;
                 entry.insert(client);

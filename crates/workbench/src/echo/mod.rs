@@ -3,7 +3,10 @@
 mod epoll;
 mod uring;
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
 
@@ -107,15 +110,40 @@ pub fn run(args: &Args) -> Result<()> {
     // The kernel may be sending from them when a thread gives up.
     let replies: &'static Replies = Box::leak(Box::new(Replies::new(args)));
     let listener = listen(args)?;
-    thread::scope(|scope| {
-        let serve = || match args.io {
-            Io::Uring => uring::serve(&listener, replies),
-            Io::Auto if uring::is_available() => uring::serve(&listener, replies),
-            Io::Auto | Io::Epoll => epoll::serve(&listener, replies),
-        };
-        let threads: Vec<_> = (0..args.threads).map(|_| scope.spawn(serve)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
-    })
+    let serve = move |newcomers: UnixStream, io: Io| match io {
+        Io::Uring => uring::serve(newcomers, replies),
+        Io::Auto if uring::is_available() => uring::serve(newcomers, replies),
+        Io::Auto | Io::Epoll => epoll::serve(newcomers, replies),
+    };
+    let (mut gives, mut threads) = (Vec::new(), Vec::new());
+    for _ in 0..args.threads {
+        let (give, newcomers) = UnixStream::pair().context("cannot make a pair of sockets")?;
+        let io = args.io;
+        gives.push(give);
+        threads.push(thread::spawn(move || serve(newcomers, io)));
+    }
+    thread::spawn(move || accept(&listener, &mut gives));
+    threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+}
+
+/// Gives clients to the threads in turn. (If each accepted by itself, the first who is awake would have all.) Ends when that fails, and by that
+/// has the threads end.
+fn accept(listener: &Socket, threads: &mut [UnixStream]) -> std::io::Result<()> {
+    for turn in (0..threads.len()).cycle() {
+        let (client, _) = listener.accept()?;
+        let _ = client.set_tcp_nodelay(true);
+        threads[turn].write_all(&client.into_raw_fd().to_ne_bytes())?;
+    }
+    Ok(())
+}
+
+/// The clients whose descriptors were received.
+///
+/// # Safety
+/// `bytes` were written by [`accept`], and are all that has not been asked about.
+unsafe fn newcomers(bytes: &[u8]) -> impl Iterator<Item = Socket> {
+    // SAFETY: the writer has given up the descriptor; nobody else has it.
+    bytes.as_chunks().0.iter().map(|fd| Socket::from(unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(*fd)) }))
 }
 
 fn listen(args: &Args) -> Result<Socket> {

@@ -1,10 +1,11 @@
-//! Echoing by completions: one `io_uring_enter` per turn. The kernel accepts and receives without being asked again (multishot), and
+//! Echoing by completions: one `io_uring_enter` per turn. The kernel receives without being asked again (multishot), and
 //! takes the buffers that it receives into from a ring of them.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use io_uring::types::{BufRingEntry, Fd};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use slab::Slab;
@@ -15,16 +16,16 @@ use super::{Replies, requests};
 /// Clients that may complete something in one turn without the kernel having to keep it back.
 const ENTRIES: u32 = 1024;
 
-/// What user data says of a completion: the listener's, a sending's, or otherwise the number of the client that received.
-const ACCEPT: u64 = u64::MAX;
+/// What user data says of a completion: of descriptors of new clients, a sending's, or otherwise the number of the client that received.
+const NEWCOMERS: u64 = u64::MAX;
 const SEND: u64 = u64::MAX - 1;
 
-/// Serves those clients that this thread's ring is the first to accept.
-pub fn serve(listener: &Socket, replies: &'static Replies) -> Result<()> {
+/// Serves the clients whose descriptors arrive on `newcomers`.
+pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
     let mut ring = build().context("the kernel has no io_uring for this process (6.1 or later is needed)")?;
     let mut buffers = Buffers::register(&ring).context("the kernel takes no ring of buffers")?;
-    let mut clients: Slab<OwnedFd> = Slab::new();
-    let mut entries = vec![accept(listener)];
+    let mut clients: Slab<Socket> = Slab::new();
+    let mut entries = vec![receive(NEWCOMERS, newcomers.as_raw_fd())];
     let mut completed: Vec<cqueue::Entry> = Vec::new();
     loop {
         for entry in entries.drain(..) {
@@ -36,17 +37,19 @@ pub fn serve(listener: &Socket, replies: &'static Replies) -> Result<()> {
             let (result, flags) = (completion.result(), completion.flags());
             match completion.user_data() {
                 SEND => {}
-                ACCEPT => {
-                    if result >= 0 {
-                        // SAFETY: the kernel has just opened this descriptor for us, and nobody else knows it.
-                        let client = Socket::from(unsafe { OwnedFd::from_raw_fd(result) });
-                        let _ = client.set_tcp_nodelay(true);
-                        let client = OwnedFd::from(client);
-                        let descriptor = client.as_raw_fd();
-                        entries.push(receive(clients.insert(client) as u64, descriptor));
+                NEWCOMERS => {
+                    ensure!(result != 0, "nobody accepts any more");
+                    if let Some(buffer) = cqueue::buffer_select(flags) {
+                        let count = usize::try_from(result).unwrap_or(0);
+                        // SAFETY: whole descriptors, which the kernel has put there: the size of a buffer is a multiple of theirs.
+                        for client in unsafe { super::newcomers(&buffers.get(buffer)[..count]) } {
+                            let descriptor = client.as_raw_fd();
+                            entries.push(receive(clients.insert(client) as u64, descriptor));
+                        }
+                        buffers.give_back(buffer);
                     }
                     if !cqueue::more(flags) {
-                        entries.push(accept(listener));
+                        entries.push(receive(NEWCOMERS, newcomers.as_raw_fd()));
                     }
                 }
                 number => {
@@ -76,10 +79,6 @@ pub fn is_available() -> bool {
 
 fn build() -> std::io::Result<IoUring> {
     IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_cqsize(4 * ENTRIES).build(ENTRIES)
-}
-
-fn accept(listener: &Socket) -> squeue::Entry {
-    opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).build().user_data(ACCEPT)
 }
 
 fn receive(client: u64, descriptor: RawFd) -> squeue::Entry {

@@ -1,10 +1,19 @@
 //! Who may log in: a file of lines `user:password`.
+//!
+//! Names and passwords are kept and compared as digests under a key of this process. So how long a comparison takes depends on what was
+//! sent and on how many users there are, but not on who they are, nor on their passwords, lengths included.
 
+mod failures;
+
+use failures::{Failures, Origin};
+use sha2::{Digest, Sha256};
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::path::PathBuf;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 
 /// Users in a file for `-Y`; more are an error, as in memcached.
 const MOST_USERS: usize = 8;
@@ -14,7 +23,23 @@ const MOST_USERS: usize = 8;
 pub struct Users {
     file: PathBuf,
     most: usize,
-    users: RwLock<Vec<(Vec<u8>, Vec<u8>)>>,
+    key: [u8; 32],
+    /// A [`digest`] for each.
+    users: RwLock<Vec<[u8; 32]>>,
+    failures: Failures,
+}
+
+/// What became of a login.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Attempt {
+    /// This is a user, and this the password.
+    Right,
+    /// It isn't.
+    Wrong,
+    /// It isn't, and was one failure too many: further logins from there are refused for a while.
+    LastWrong,
+    /// Nobody has looked, because too many have failed from there.
+    Refused,
 }
 
 impl Users {
@@ -35,8 +60,14 @@ impl Users {
     }
 
     fn from_file(file: PathBuf, most: usize) -> io::Result<Users> {
-        let users = RwLock::new(parse(&fs::read(&file)?, most)?);
-        Ok(Users { file, most, users })
+        let key = random_key();
+        let users = RwLock::new(read(&file, most, &key)?);
+        Ok(Users { file, most, key, users, failures: Failures::default() })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Reads the file again. If that fails, the users stay as they are.
@@ -44,24 +75,54 @@ impl Users {
     /// # Errors
     /// As of creating it.
     pub fn reload(&self) -> io::Result<()> {
-        let users = parse(&fs::read(&self.file)?, self.most)?;
+        let users = read(&self.file, self.most, &self.key)?;
         *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
         Ok(())
     }
 
-    /// Whether this is a user, and this the password. How long it takes tells nothing of the password but its length.
-    pub fn check(&self, user: &[u8], password: &[u8]) -> bool {
+    /// A login at the second `now`, from that address, or without one from this machine. Does not wait, whatever came before.
+    pub fn attempt(&self, from: Option<IpAddr>, user: &[u8], password: &[u8], now: u32) -> Attempt {
+        let origin = from.map_or(Origin::LOCAL, Origin::of);
+        if self.failures.are_many(origin, now) {
+            Attempt::Refused
+        } else if self.check(user, password) {
+            Attempt::Right
+        } else if self.failures.note(origin, now) {
+            Attempt::LastWrong
+        } else {
+            Attempt::Wrong
+        }
+    }
+
+    /// Whether this is a user, and this the password.
+    fn check(&self, user: &[u8], password: &[u8]) -> bool {
+        let given = digest(&self.key, user, password);
         let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
-        let is_right = |(name, secret): &&(Vec<u8>, Vec<u8>)| {
-            bool::from(name.as_slice().ct_eq(user) & secret.as_slice().ct_eq(password))
-        };
         // All are looked at, whoever it is.
-        users.iter().filter(is_right).count() > 0
+        users.iter().fold(Choice::from(0), |is_right, digest| is_right | digest.ct_eq(&given)).into()
     }
 }
 
+/// Unlike any other process's: digests that somebody finds in a core file can't have been prepared for.
+fn random_key() -> [u8; 32] {
+    let random = RandomState::new();
+    let mut key = [0; 32];
+    key.chunks_mut(8).zip(0_u64..).for_each(|(bytes, n)| bytes.copy_from_slice(&random.hash_one(n).to_ne_bytes()));
+    key
+}
+
+/// Stands for a user and the password.
+fn digest(key: &[u8; 32], user: &[u8], password: &[u8]) -> [u8; 32] {
+    let hash = Sha256::new().chain_update(key).chain_update((user.len() as u64).to_ne_bytes());
+    hash.chain_update(user).chain_update(password).finalize().into()
+}
+
+fn read(file: &Path, most: usize, key: &[u8; 32]) -> io::Result<Vec<[u8; 32]>> {
+    Ok(parse(&fs::read(file)?, most)?.iter().map(|(user, password)| digest(key, user, password)).collect())
+}
+
 /// The users in `text`. A name ends at the first colon; empty lines mean nothing.
-fn parse(text: &[u8], most: usize) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn parse(text: &[u8], most: usize) -> io::Result<Vec<(&[u8], &[u8])>> {
     let bad = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem);
     let mut users = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
@@ -73,7 +134,7 @@ fn parse(text: &[u8], most: usize) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         if users.len() == most {
             return Err(bad("there are too many users"));
         }
-        users.push((line[..colon].to_vec(), line[colon + 1..].to_vec()));
+        users.push((&line[..colon], &line[colon + 1..]));
     }
     if users.is_empty() { Err(bad("there is no user")) } else { Ok(users) }
 }
@@ -81,12 +142,13 @@ fn parse(text: &[u8], most: usize) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn names_end_at_the_first_colon() {
         let users = parse(b"a:b\n\nother:x:y\r\nlast:", 8).unwrap();
-        let text = |text: &str| text.as_bytes().to_vec();
-        assert_eq!(users, [(text("a"), text("b")), (text("other"), text("x:y")), (text("last"), text(""))]);
+        let expected: [(&[u8], &[u8]); 3] = [(b"a", b"b"), (b"other", b"x:y"), (b"last", b"")];
+        assert_eq!(users, expected);
     }
 
     #[test]
@@ -94,5 +156,38 @@ mod tests {
         assert!(parse(b"", 8).is_err());
         assert!(parse(b"nobody\n", 8).is_err());
         assert!(parse(b"a:b\nc:d\n", 1).is_err());
+    }
+
+    #[test]
+    fn a_user_is_let_in_with_the_whole_password_only() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"ab:cd\nother:\n").unwrap();
+        let users = Users::for_text(file.path().into()).unwrap();
+        assert!(users.check(b"ab", b"cd") && users.check(b"other", b""));
+        let wrong: [(&[u8], &[u8]); 7] = [
+            (b"ab", b"c"),
+            (b"ab", b"cdd"),
+            (b"a", b"bcd"),
+            (b"abc", b"d"),
+            (b"", b"abcd"),
+            (b"other", b"cd"),
+            (b"", b""),
+        ];
+        assert!(wrong.iter().all(|(user, password)| !users.check(user, password)));
+    }
+
+    #[test]
+    fn who_guesses_is_refused_for_a_while_and_others_are_not() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"a:b\n").unwrap();
+        let users = Users::for_text(file.path().into()).unwrap();
+        let here = Some("192.0.2.1".parse().unwrap());
+        let mut guesses =
+            (0..100).map(|_| users.attempt(here, b"a", b"c", 1000)).skip_while(|attempt| *attempt == Attempt::Wrong);
+        assert_eq!(guesses.next(), Some(Attempt::LastWrong));
+        assert!(guesses.all(|attempt| attempt == Attempt::Refused));
+        assert_eq!(users.attempt(here, b"a", b"b", 1000), Attempt::Refused, "though it is right");
+        assert_eq!(users.attempt(None, b"a", b"b", 1000), Attempt::Right);
+        assert_eq!(users.attempt(here, b"a", b"b", 1010), Attempt::Right);
     }
 }

@@ -12,6 +12,7 @@ mod admin;
 mod binary;
 mod classic;
 mod dump;
+mod login;
 mod meta;
 mod observe;
 mod prefixes;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 pub use classic::Fetch;
 pub use dump::Dump;
+pub use login::Verdict;
 pub use prefixes::Prefixes;
 pub use sasl::Login;
 pub use session::{ConnectionState, Connections, Listed, Session, Transport};
@@ -169,19 +171,6 @@ impl<'s, E: Engine> Executor<'s, E> {
     /// Counts that a connection lets others go first.
     pub fn count_yield(&self) {
         self.counters.conn_yields.bump();
-    }
-
-    /// Answers a login of the text protocol. True if it succeeded.
-    pub fn log_in(&self, user: &[u8], password: &[u8], out: &mut Vec<u8>) -> bool {
-        self.counters.auth_cmds.bump();
-        let is_right = self.service.users.as_ref().is_some_and(|users| users.check(user, password));
-        if is_right {
-            out.extend_from_slice(reply::STORED);
-        } else {
-            self.counters.auth_errors.bump();
-            out.extend_from_slice(b"CLIENT_ERROR authentication failure\r\n");
-        }
-        is_right
     }
 
     /// Answers a request that the decoder refused; `line` is what it consumed.

@@ -40,7 +40,7 @@ impl<E: Engine> Executor<'_, E> {
                 reply::packet(out, &request.header, Status::Success, 0, [b"", b"", version]);
             }
             Opcode::Stat => return self.binary_stat(request, out),
-            Opcode::SaslList | Opcode::SaslAuth | Opcode::SaslStep => self.sasl(login, request, out),
+            Opcode::SaslList | Opcode::SaslAuth | Opcode::SaslStep => return self.sasl(session, login, request, out),
             Opcode::Quit => {
                 succeed(request, 0, out);
                 return Outcome::Quit;

@@ -1,6 +1,6 @@
 //! Logins of the binary protocol: SASL, of which the mechanism PLAIN is offered.
 
-use super::Executor;
+use super::{Executor, Outcome, Session, Verdict};
 use crate::engine::Engine;
 use relativist_memcache::binary::{MAX_MECHANISM, Opcode, Request, Status, reply};
 
@@ -20,43 +20,58 @@ pub enum Login {
 }
 
 impl<E: Engine> Executor<'_, E> {
-    pub(super) fn sasl(&self, login: &mut Login, request: &Request<'_>, out: &mut Vec<u8>) {
+    pub(super) fn sasl(
+        &self,
+        session: &Session,
+        login: &mut Login,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Outcome<'static> {
         if !self.service.options.enable_sasl {
-            return reply::failure(out, &request.header, Status::UnknownCommand);
+            reply::failure(out, &request.header, Status::UnknownCommand);
+            return Outcome::Done;
         }
         if request.opcode == Opcode::SaslList {
-            return reply::packet(out, &request.header, Status::Success, 0, [b"", b"", MECHANISMS]);
+            reply::packet(out, &request.header, Status::Success, 0, [b"", b"", MECHANISMS]);
+            return Outcome::Done;
         }
         if request.key.len() > MAX_MECHANISM {
             *login = Login::None;
-            return reply::failure(out, &request.header, Status::InvalidArguments);
+            reply::failure(out, &request.header, Status::InvalidArguments);
+            return Outcome::Done;
         }
         let is_step = request.opcode == Opcode::SaslStep;
         let is_in_order = !is_step || *login == Login::Started;
-        *login = match (is_in_order && request.key == MECHANISMS, request.value) {
-            (false, _) => Login::None,
+        let verdict = match (is_in_order && request.key == MECHANISMS, request.value) {
+            (false, _) => Verdict::Failure,
             (true, b"") if !is_step => {
                 *login = Login::Started;
-                return reply::packet(out, &request.header, Status::AuthContinue, 0, [b"", b"", b""]);
+                reply::packet(out, &request.header, Status::AuthContinue, 0, [b"", b"", b""]);
+                return Outcome::Done;
             }
-            (true, credentials) => self.check(credentials),
+            (true, credentials) => self.check(session, credentials),
         };
         self.counters.auth_cmds.bump();
-        if *login == Login::Done {
-            return reply::packet(out, &request.header, Status::Success, 0, [b"", b"", b"Authenticated"]);
+        if verdict == Verdict::Welcome {
+            *login = Login::Done;
+            reply::packet(out, &request.header, Status::Success, 0, [b"", b"", b"Authenticated"]);
+            return Outcome::Done;
         }
+        *login = Login::None;
         self.counters.auth_errors.bump();
         reply::failure(out, &request.header, Status::AuthFailure);
+        if verdict == Verdict::Failure { Outcome::Done } else { Outcome::Quit }
     }
 
     /// Checks what PLAIN sends (RFC 4616): whom to act for, who one is, and the password, with NUL in between. Nobody may act
     /// for somebody else.
-    fn check(&self, credentials: &[u8]) -> Login {
+    fn check(&self, session: &Session, credentials: &[u8]) -> Verdict {
         let mut parts = credentials.splitn(3, |byte| *byte == 0);
-        let (Some(acts_for), Some(user), Some(password)) = (parts.next(), parts.next(), parts.next()) else {
-            return Login::None;
-        };
-        let is_right = self.service.users.as_ref().is_some_and(|users| users.check(user, password));
-        if is_right && (acts_for.is_empty() || acts_for == user) { Login::Done } else { Login::None }
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(acts_for), Some(user), Some(password)) if acts_for.is_empty() || acts_for == user => {
+                self.judge(session, user, password)
+            }
+            _ => Verdict::Failure,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use slab::Slab;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +38,14 @@ impl Transport {
             Transport::Tcp { local, .. } => format!("tcp:{local}"),
             Transport::Unix(path) => format!("unix:{path}"),
             Transport::Udp(_) => "udp".into(),
+        }
+    }
+
+    /// The client's address, unless it is on this machine and came by a Unix socket.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Transport::Tcp { peer, .. } | Transport::Udp(peer) => Some(peer.ip()),
+            Transport::Unix(_) => None,
         }
     }
 
@@ -84,12 +92,14 @@ pub struct Session {
     pub transport: Transport,
     state: AtomicU8,
     heard: AtomicU32,
+    failed_logins: AtomicU8,
 }
 
 impl Session {
     /// A session that begins at `now`.
     pub fn new(id: i32, transport: Transport, now: u32) -> Session {
-        Session { id, transport, state: AtomicU8::new(ConnectionState::Reading as u8), heard: AtomicU32::new(now) }
+        let state = AtomicU8::new(ConnectionState::Reading as u8);
+        Session { id, transport, state, heard: AtomicU32::new(now), failed_logins: AtomicU8::new(0) }
     }
 
     /// Tells others what it does.
@@ -113,6 +123,12 @@ impl Session {
     pub fn hear(&self, now: u32) {
         // Relaxed: stands for itself.
         self.heard.store(now, Ordering::Relaxed);
+    }
+
+    /// Counts a login that has failed. Returns how many there have been.
+    pub(super) fn note_failed_login(&self) -> u8 {
+        // Relaxed: stands for itself; only the connection's thread counts.
+        self.failed_logins.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Seconds until `now` in which the client was not heard of.

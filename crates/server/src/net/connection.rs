@@ -9,7 +9,7 @@ use super::backend::{Backend, Received};
 use super::buffer::{Input, Output, Pool};
 use crate::budget::Held;
 use crate::engine::{Engine, MOST_AT_ONCE};
-use crate::execute::{ConnectionState, Dump, Executor, Fetch, Login, Outcome, Session, Subscription};
+use crate::execute::{ConnectionState, Dump, Executor, Fetch, Login, Outcome, Session, Subscription, Verdict};
 use crate::gate::Pass;
 use crate::options::Binding;
 use relativist_memcache::{self as memcache, Command, Decoded, Decoder, Limits, LoginDecoder, Protocol, binary};
@@ -18,6 +18,9 @@ use std::sync::Arc;
 
 /// Output at which execution pauses to send it. One command, or one key of a fetch, may exceed it by its whole reply.
 pub(super) const OUTPUT_LIMIT: usize = 256 << 10;
+
+/// Requests of a stranger that are answered. Who has not logged in by then does not want to.
+const STRANGERS_REQUESTS: u8 = 64;
 
 /// A connection.
 pub(super) struct Connection {
@@ -36,6 +39,8 @@ pub(super) struct Connection {
     limits: Limits,
     /// How far the SASL login is.
     login: Login,
+    /// Requests that it may still make before it is logged in.
+    strangers_requests: u8,
     input: Input,
     output: Output,
     pending: Pending,
@@ -114,6 +119,7 @@ impl Connection {
             },
             limits,
             login: if requires_sasl { Login::None } else { Login::Done },
+            strangers_requests: STRANGERS_REQUESTS,
             input: Input::default(),
             output: Output::default(),
             pending: Pending::None,
@@ -309,13 +315,15 @@ impl Connection {
                 Codec::Binary(decoder) => {
                     binary_step(decoder, executor, &self.session, &mut self.login, &self.input, self.output.bytes())
                 }
-                Codec::Login(decoder) => match login_step(decoder, executor, &self.input, self.output.bytes()) {
-                    (step, false) => step,
-                    (step, true) => {
-                        self.codec = Codec::Text(Decoder::new(self.limits));
-                        step
+                Codec::Login(decoder) => {
+                    match login_step(decoder, executor, &self.session, &self.input, self.output.bytes()) {
+                        (step, false) => step,
+                        (step, true) => {
+                            self.codec = Codec::Text(Decoder::new(self.limits));
+                            step
+                        }
                     }
-                },
+                }
                 Codec::Undecided => return self.decide(),
                 Codec::Text(_) => return true,
             },
@@ -325,7 +333,12 @@ impl Connection {
             }
             Pending::Dump(dump) => Step::of(executor.dump(dump, self.output.bytes()), b"", 0),
         };
-        self.take(step)
+        let goes_on = self.take(step);
+        if goes_on && (self.login != Login::Done || matches!(self.codec, Codec::Login(_))) {
+            self.strangers_requests -= 1;
+            self.is_closing |= self.strangers_requests == 0;
+        }
+        goes_on
     }
 
     /// Consumes what is done with, and does what follows. False if that is to wait.
@@ -456,13 +469,15 @@ fn binary_step<E: Engine>(
 fn login_step<E: Engine>(
     decoder: &mut LoginDecoder,
     executor: &Executor<'_, E>,
+    session: &Session,
     input: &Input,
     output: &mut Vec<u8>,
 ) -> (Step, bool) {
     match decoder.decode(input.unread()) {
         memcache::Login::Attempt { consumed, user, password } => {
-            let is_in = executor.log_in(user, password, output);
-            (Step { consumed, then: Then::GoOn }, is_in)
+            let verdict = executor.log_in(session, user, password, output);
+            let goes_on = matches!(verdict, Verdict::Welcome | Verdict::Failure);
+            (Step { consumed, then: if goes_on { Then::GoOn } else { Then::Close } }, verdict == Verdict::Welcome)
         }
         memcache::Login::Refuse { consumed, reply } => {
             output.extend_from_slice(reply);

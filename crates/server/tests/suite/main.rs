@@ -6,4 +6,5 @@ mod connections;
 mod harness;
 mod replay;
 mod statistics;
+mod strangers;
 mod transcripts;

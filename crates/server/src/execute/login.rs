@@ -1,0 +1,60 @@
+//! Logins, in whatever protocol they come. Who fails is told so a few times, then the connection is closed; and from where too many have failed, any
+//! login is refused for a while, unseen, and the connection closed. So guessing is slow, and holds up nobody: no thread ever waits for it.
+
+use super::{Executor, Session};
+use crate::auth::Attempt;
+use crate::engine::Engine;
+use crate::log::Level;
+use relativist_memcache::reply;
+
+/// Failures after which a connection is closed.
+const MOST_FAILURES: u8 = 8;
+
+/// What follows from a login.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// Somebody is in.
+    Welcome,
+    /// Nobody is, and may try again.
+    Failure,
+    /// Nobody is, and the connection is to be closed.
+    LastFailure,
+    /// The same, because of too many failures before.
+    Refusal,
+}
+
+impl<E: Engine> Executor<'_, E> {
+    /// Answers a login of the text protocol.
+    pub fn log_in(&self, session: &Session, user: &[u8], password: &[u8], out: &mut Vec<u8>) -> Verdict {
+        self.counters.auth_cmds.bump();
+        let verdict = self.judge(session, user, password);
+        if verdict != Verdict::Welcome {
+            self.counters.auth_errors.bump();
+        }
+        out.extend_from_slice(match verdict {
+            Verdict::Welcome => reply::STORED,
+            Verdict::Failure | Verdict::LastFailure => b"CLIENT_ERROR authentication failure\r\n",
+            Verdict::Refusal => b"SERVER_ERROR too many failed logins, try again later\r\n",
+        });
+        verdict
+    }
+
+    pub(super) fn judge(&self, session: &Session, user: &[u8], password: &[u8]) -> Verdict {
+        let users = self.service.users.as_ref();
+        let from = session.transport.address();
+        let attempt = users.map_or(Attempt::Wrong, |users| users.attempt(from, user, password, self.now()));
+        if attempt == Attempt::LastWrong {
+            let address = from.map_or("the Unix socket".into(), |address| address.to_string());
+            self.service.log.say(
+                Level::Trouble,
+                format_args!("logins from {address} are refused for a while, because too many have failed"),
+            );
+        }
+        match attempt {
+            Attempt::Right => Verdict::Welcome,
+            Attempt::Refused => Verdict::Refusal,
+            Attempt::Wrong | Attempt::LastWrong if session.note_failed_login() < MOST_FAILURES => Verdict::Failure,
+            Attempt::Wrong | Attempt::LastWrong => Verdict::LastFailure,
+        }
+    }
+}

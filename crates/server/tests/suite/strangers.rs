@@ -1,0 +1,197 @@
+//! What clients can do who have not logged in.
+
+use crate::harness::{Client, Io, PATIENCE, Running, on_each_backend};
+use crate::replay::play;
+use relativistd::{Options, Server};
+use socket2::{Domain, Socket, Type};
+use std::io::Write as _;
+use std::net::SocketAddr;
+use tempfile::NamedTempFile;
+
+on_each_backend! {
+    strangers_can_do_nothing_by_text
+    strangers_hold_little_memory
+    who_guesses_is_cut_off_and_then_not_heard
+}
+
+/// Logins, one right and one wrong.
+const RIGHT: &str = "set login 0 0 12\r\nadmin secret\r\n";
+const WRONG: &str = "set login 0 0 12\r\nadmin sesame\r\n";
+const FAILURE: &str = "CLIENT_ERROR authentication failure\r\n";
+const REFUSAL: &str = "SERVER_ERROR too many failed logins, try again later\r\n";
+
+/// A server that wants a login.
+fn guarded(io: Io, flags: &str) -> Running {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(b"admin:secret\n").unwrap();
+    io.start(&format!("-t 1 -Y {} {flags}", file.path().display()))
+}
+
+fn member(server: &Running) -> Client {
+    let mut client = server.connect();
+    client.ask(RIGHT, "STORED\r\n");
+    client
+}
+
+fn stat(client: &mut Client, name: &str) -> u64 {
+    client.send("stats\r\n");
+    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let value = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
+    value.expect(name).parse().unwrap()
+}
+
+fn strangers_can_do_nothing_by_text(io: Io) {
+    let server = guarded(io, "-A --admin 0");
+    let mut member = member(&server);
+    member.ask("set kept 0 0 1\r\nx\r\n", "STORED\r\n");
+    let requests = [
+        "get kept",
+        "gets kept",
+        "gat 0 kept",
+        "delete kept",
+        "touch kept 0",
+        "incr kept 1",
+        "decr kept 1",
+        "flush_all",
+        "version",
+        "verbosity 3",
+        "stats",
+        "stats settings",
+        "stats conns",
+        "stats reset",
+        "watch fetchers",
+        "shutdown",
+        "lru_crawler metadump all",
+        "lru_crawler mgdump all",
+        "cache_memlimit 8",
+        "slabs reassign 1 2",
+        "lru mode flat",
+        "refresh_certs",
+        "debugtime p",
+        "add kept 0 0 5",
+        "cas kept 0 0 5 1",
+        "append kept 0 0 5",
+        "prepend kept 0 0 5",
+        "mg kept v",
+        "ms kept 5",
+        "md kept",
+        "ma kept",
+        "mn now",
+        "me kept",
+        "quit now",
+        "verbosity 3 noreply",
+        "set kept",
+    ];
+    let mut stranger = server.connect();
+    for request in requests {
+        stranger.ask(format!("{request}\r\n"), "CLIENT_ERROR unauthenticated\r\n");
+    }
+    // Requests behind each other, too, and behind a login that fails.
+    stranger.ask(format!("{WRONG}get kept\r\n"), format!("{FAILURE}CLIENT_ERROR unauthenticated\r\n"));
+    let mut chatty = server.connect();
+    (0..64).for_each(|_| chatty.ask("version\r\n", "CLIENT_ERROR unauthenticated\r\n"));
+    chatty.expect_close();
+    member.ask("get kept\r\n", "VALUE kept 0 1\r\nx\r\nEND\r\n");
+    for (name, count) in
+        [("cmd_get", 1), ("cmd_set", 1), ("cmd_touch", 0), ("cmd_flush", 0), ("cmd_meta", 0), ("auth_errors", 1)]
+    {
+        assert_eq!(stat(&mut member, name), count, "{name}");
+    }
+}
+
+/// They announce as much as they may, and send all of it but the end. Who sends more than a login takes is closed.
+fn strangers_hold_little_memory(io: Io) {
+    const STRANGERS: u64 = 200;
+    /// A login, and the line that announces it, in storage that has doubled.
+    const MOST: u64 = 2 * (16 << 10) + (8 << 10);
+    let server = guarded(io, "");
+    let mut member = member(&server);
+    let most = "x".repeat(16384);
+    let mut strangers: Vec<Client> = (0..STRANGERS).map(|_| server.connect()).collect();
+    for stranger in &mut strangers {
+        stranger.ask("get before\r\n", "CLIENT_ERROR unauthenticated\r\n");
+        stranger.send(format!("set login 0 0 16384\r\n{most}"));
+    }
+    // What was sent last may not have arrived yet.
+    assert!((0..100_000).any(|_| stat(&mut member, "read_buf_bytes") >= STRANGERS * 16384));
+    let held = stat(&mut member, "read_buf_bytes") + stat(&mut member, "response_obj_bytes");
+    assert!(held < STRANGERS * MOST, "{held}");
+    for stranger in &mut strangers {
+        stranger.ask("\r\n", "CLIENT_ERROR bad authentication token format\r\n");
+    }
+    let mut endless = server.connect();
+    // It may be cut off meanwhile.
+    let _ = endless.0.write_all("x".repeat(4 << 20).as_bytes());
+    endless.expect_close();
+    server.connect().ask("set login 0 0 16385\r\n", "CLIENT_ERROR auth token too long\r\n");
+}
+
+fn who_guesses_is_cut_off_and_then_not_heard(io: Io) {
+    let server = guarded(io, "--debug-time");
+    let mut member = member(&server);
+    member.ask("debugtime p\r\n", "OK\r\n");
+    for _ in 0..4 {
+        let mut guesser = server.connect();
+        (0..8).for_each(|_| guesser.ask(WRONG, FAILURE));
+        guesser.expect_close();
+    }
+    // Right or wrong: nobody looks.
+    for login in [WRONG, RIGHT] {
+        let mut guesser = server.connect();
+        guesser.ask(login, REFUSAL);
+        guesser.expect_close();
+    }
+    // Others are let in, and those who are in stay.
+    let elsewhere = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    elsewhere.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
+    elsewhere.connect(&server.address.into()).unwrap();
+    elsewhere.set_read_timeout(Some(PATIENCE)).unwrap();
+    Client(elsewhere.into()).ask(RIGHT, "STORED\r\n");
+    assert_eq!(stat(&mut member, "auth_errors"), 4 * 8 + 2);
+    // For a while.
+    member.ask("debugtime 4\r\n", "OK\r\n");
+    server.connect().ask(RIGHT, "STORED\r\n");
+}
+
+#[test]
+fn datagrams_and_logins_exclude_each_other() {
+    for login in ["-Y /nonexistent", "-S"] {
+        let options = Options::parse_from_args(format!("relativistd -p -1 -U -1 {login}").split(' ')).unwrap();
+        let error = Server::bind(&options).err().expect("datagrams have no logins");
+        assert!(error.to_string().contains("UDP (-U) has no logins"), "{error}");
+    }
+}
+
+/// All requests but those of a login, whatever they ask for; and one that announces a gigabyte. Each closes the connection.
+#[test]
+fn strangers_can_do_nothing_by_the_binary_protocol() {
+    const OPEN: [u8; 4] = [0x0b, 0x20, 0x21, 0x22];
+    let mut script = String::from("@file pwdb ops:hunter2\\n\n@env MEMCACHED_SASL_PWDB={file:pwdb}\n@args -S -A\n\n");
+    let closed = (0..=0x24).filter(|opcode| !OPEN.contains(opcode));
+    for opcode in closed.clone() {
+        script += &format!(
+            ">x 80 {opcode:02x} 0001 00 00 0000 00000001 00000001 0000000000000000\n> k\n\
+             <x 81 {opcode:02x} 0000 00 00 0020 0000000d 00000001 0000000000000000\n< Auth failure.\n@closed\n@new\n"
+        );
+    }
+    for io in Io::available() {
+        assert_eq!(play(&script, io), 2 * closed.clone().count(), "{}", io.flag());
+    }
+}
+
+/// Guesses by SASL end like those by text: eight, and the connection is closed; after 32 nobody looks.
+#[test]
+fn who_guesses_by_sasl_is_cut_off() {
+    let mut script = String::from("@file pwdb ops:hunter2\\n\n@env MEMCACHED_SASL_PWDB={file:pwdb}\n@args -S\n\n");
+    let guess = |password: &str| {
+        format!(">x 80 21 0005 00 00 0000 00000011 00000001 0000000000000000\n> PLAIN\\0ops\\0{password}\n")
+    };
+    let failure = "<x 81 21 0000 00 00 0020 0000000d 00000001 0000000000000000\n< Auth failure.\n\n";
+    for _ in 0..4 {
+        script += &format!("{}@closed\n@new\n", (guess("hunter3") + failure).repeat(8));
+    }
+    script += &format!("{}{failure}@closed\n", guess("hunter2"));
+    for io in Io::available() {
+        assert_eq!(play(&script, io), 38, "{}", io.flag());
+    }
+}

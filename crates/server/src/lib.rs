@@ -40,6 +40,7 @@ pub mod log;
 mod net;
 pub mod options;
 pub mod process;
+mod sandbox;
 mod server;
 pub mod signals;
 mod snapshot;

@@ -14,7 +14,10 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let options = match Options::parse_from_args(std::env::args_os()) {
-        Ok(options) => options,
+        Ok(mut options) => {
+            options.owns_process = true;
+            options
+        }
         Err(message) => {
             // Help on a closed pipe is nobody's loss.
             let _ = message.print();

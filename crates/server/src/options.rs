@@ -239,6 +239,11 @@ pub struct Options {
     #[arg(long, hide = true)]
     pub debug_time: bool,
 
+    /// Whether the process is the server's own, so that it may give up what the server does not need ([`Extended::drop_privileges`]). The
+    /// program says so; of a process with other tasks, the thread that binds a server would be left with little.
+    #[arg(skip)]
+    pub owns_process: bool,
+
     /// Print what is made of these definitions for packages
     #[arg(long, value_name = "KIND", value_enum, hide = true)]
     pub generate: Option<Generated>,
@@ -256,12 +261,15 @@ Options for -o (a no_ in front switches off what is on):
   read_buf_mem_limit=MB
                      what the buffers of all connections may hold, for requests and for answers; who holds most is closed
                      when it is more; never less than four times -I [a quarter of -m, but 64 at least]
+  drop_privileges    give up all system calls that the server does not need (seccomp), beside what
+                     it gives up without this: files that it does not need, and TCP connections to
+                     others (Landlock); no_drop_privileges: neither
 Without effect, because they tune what this server does not have:
   hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N], slab_automove_ratio=F,
   slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST, slab_chunk_max=KB, no_chunked_items,
   lru_crawler_sleep=N, lru_crawler_tocrawl=N, lru_maintainer, hot_lru_pct=N, warm_lru_pct=N, hot_max_factor=F,
   warm_max_factor=F, temporary_ttl=N, tail_repair_time=N, inline_ascii_resp, worker_logbuf_size=KB,
-  resp_obj_mem_limit=MB, drop_privileges, modern, no_modern
+  resp_obj_mem_limit=MB, modern, no_modern
 
 Environment: MEMCACHED_PORT_FILENAME names a file to write the ports to, MEMCACHED_SASL_PWDB one with users for -S.
 Signals: SIGINT and SIGTERM stop the server, SIGUSR1 does it gracefully, SIGHUP makes it read the users again,

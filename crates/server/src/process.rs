@@ -166,5 +166,11 @@ pub(crate) fn drop_privileges(options: &Options, unix_socket: Option<&Path>, log
         chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
             .map_err(|error| StartError::System(format!("cannot give {} to {name:?}", path.display()), error))?;
     }
-    become_user().map_err(|error| StartError::System(format!("cannot become user {name:?}"), error.into()))
+    become_user().map_err(|error| StartError::System(format!("cannot become user {name:?}"), error.into()))?;
+    #[cfg(target_os = "linux")]
+    if options.enable_coredumps {
+        // Who has been somebody else gets none unless he asks for it. What the kernel refuses, it has refused to who looks for the file.
+        let _ = nix::sys::prctl::set_dumpable(true);
+    }
+    Ok(())
 }

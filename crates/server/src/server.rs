@@ -14,6 +14,7 @@ use crate::net::{
 };
 use crate::options::{Address, Options};
 use crate::process;
+use crate::sandbox;
 use crate::snapshot::Snapshot;
 use crate::stats::Registry;
 use crate::systemd;
@@ -87,6 +88,10 @@ impl<E: Engine> Server<E> {
                 .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))?;
         }
         let users = users(options, &log)?;
+        if options.owns_process {
+            // Before there are threads, which would be left out, and before a snapshot is read, which may be anything.
+            sandbox::enter(options, users.iter().map(Users::file), &log);
+        }
         let ticker = Ticker::new();
         let empty = || {
             let clock = Arc::clone(ticker.clock());

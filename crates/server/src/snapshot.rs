@@ -91,7 +91,8 @@ impl Snapshot {
     }
 }
 
-fn folder(path: &Path) -> &Path {
+/// Where the file at `path` is, or would be.
+pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -15,6 +15,8 @@ pub struct Extended {
     pub lru_crawler: bool,
     /// KiB that a watcher may be behind.
     pub watcher_logbuf_size: u32,
+    /// Whether the process gives up what it does not need: files and connections, and, if that is asked for, system calls.
+    pub drop_privileges: Option<bool>,
     /// Without effect, but for `stats`.
     pub slab_reassign: bool,
     /// Without effect, but for `stats`.
@@ -66,6 +68,7 @@ impl Default for Extended {
             track_sizes: false,
             lru_crawler: true,
             watcher_logbuf_size: 256,
+            drop_privileges: None,
             slab_reassign: true,
             lru_maintainer: true,
             hashpower: 16,
@@ -129,7 +132,9 @@ impl Extended {
             "resp_obj_mem_limit" => drop(value.number(1..=u32::MAX)?),
             "slab_sizes" => drop(value.given()?),
             "no_hashexpand" | "inline_ascii_resp" | "no_inline_ascii_resp" | "modern" | "no_modern" => (),
-            "no_chunked_items" | "drop_privileges" | "no_drop_privileges" => (),
+            "no_chunked_items" => (),
+            "drop_privileges" => self.drop_privileges = Some(true),
+            "no_drop_privileges" => self.drop_privileges = Some(false),
             // Test tools start the reference's test build with it.
             "relaxed_privileges" => (),
             _ => return Err(format!("Illegal suboption \"{name}\"")),

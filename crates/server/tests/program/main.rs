@@ -1,12 +1,13 @@
 //! The program: its command line, its signals, its exit statuses.
 
+mod sandbox;
 mod snapshot;
 mod systemd;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -64,6 +65,11 @@ fn poll<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 fn ports(file: &Path) -> Vec<u16> {
     let text = poll("port file", || fs::read_to_string(file).ok());
     text.lines().map(|line| line.strip_prefix("TCP INET: ").expect(line).parse().expect(line)).collect()
+}
+
+/// Whether it says that before it ends.
+fn hears(stderr: &mut impl BufRead, text: &str) -> bool {
+    stderr.lines().map_while(Result::ok).any(|line| line.contains(text))
 }
 
 fn ask_version(stream: &mut (impl Read + Write)) {

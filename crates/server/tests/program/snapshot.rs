@@ -1,10 +1,10 @@
 //! Restarts with `--snapshot`.
 
-use super::{Daemon, poll, ports, program, run};
+use super::{Daemon, hears, poll, ports, program, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,7 +17,10 @@ const ITEMS: usize = 5_000;
 fn start(file: &Path, command: &mut Command) -> (Daemon, u16) {
     let port_file = file.with_extension("port");
     let _ = fs::remove_file(&port_file);
-    command.args(["-p", "-1", "-t", "1", "-v", "-e"]).arg(file).env("MEMCACHED_PORT_FILENAME", &port_file);
+    command
+        .args(["-p", "-1", "-t", "1", "-v", "-o", "drop_privileges", "-e"])
+        .arg(file)
+        .env("MEMCACHED_PORT_FILENAME", &port_file);
     let daemon = Daemon::start(command);
     let port = ports(&port_file)[0];
     (daemon, port)
@@ -121,6 +124,39 @@ fn a_full_disk_leaves_the_old_snapshot_and_is_told() {
     let (_daemon, port) = start(&file, &mut program());
     assert_eq!(converse(port, "get 0 1\r\n"), "VALUE 0 0 3\r\nold\r\nEND\r\n");
     assert!(!file.with_extension("new").exists());
+}
+
+#[test]
+fn without_descriptors_the_old_snapshot_stays_and_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("items");
+    let (mut daemon, port) = start(&file, &mut program());
+    let id = daemon.0.id();
+    let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
+    let save = || kill(Pid::from_raw(id as i32), Signal::SIGUSR2).unwrap();
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut ask = |request: &str, answer: &str| {
+        client.write_all(request.as_bytes()).unwrap();
+        let mut got = vec![0; answer.len()];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(got, answer.as_bytes());
+    };
+    ask("set a 0 0 3\r\nold\r\n", "STORED\r\n");
+    save();
+    poll("snapshot", || file.exists().then_some(()));
+    // What is open stays so.
+    let limit = Command::new("prlimit").arg("--nofile=3:3").args(["--pid", &id.to_string()]).status();
+    assert!(limit.expect("util-linux is there").success());
+    ask("set a 0 0 3\r\nnew\r\n", "STORED\r\n");
+    save();
+    assert!(hears(&mut stderr, "Too many open files"));
+    ask("get a\r\n", "VALUE a 0 3\r\nnew\r\nEND\r\n");
+    kill(Pid::from_raw(id as i32), Signal::SIGTERM).unwrap();
+    assert!(hears(&mut stderr, "cannot write the snapshot"));
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(71));
+
+    let (_daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "get a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\n");
 }
 
 #[test]

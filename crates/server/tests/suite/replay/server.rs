@@ -29,6 +29,8 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_relativistd"));
         command.args(["-p", "-1", "-l", "127.0.0.1", "-u", "root", "--debug-time"]);
         command.args(io.flag().split_whitespace());
+        // What is served otherwise is served within these bounds, too.
+        command.args(["-o", "drop_privileges"]);
         command.args(script.args.split_whitespace().map(|arg| fill(arg, &directory)));
         if script.needs_udp {
             command.args(["-U", "-1"]);

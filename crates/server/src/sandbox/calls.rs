@@ -1,0 +1,90 @@
+//! seccomp: which system calls there are for this thread.
+//!
+//! Calls are on the list that the server makes, or that the standard library, the C library and the allocator may make for it, on kernels and
+//! with libraries of other ages, too. None of them starts a program or another process, opens a socket that is not a Unix one, changes who the
+//! process is, or looks at other processes. What io_uring does for the server is not looked at: its own operations receive, send, poll and
+//! cancel, and those that open files are subject to Landlock.
+
+use super::{Extent, Lack};
+use libc::c_long;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+
+/// Calls that are made with whatever arguments.
+#[rustfmt::skip]
+const ALLOWED: &[c_long] = &[
+    // Memory.
+    libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_madvise,
+    libc::SYS_mlock, libc::SYS_munlock, libc::SYS_mbind, libc::SYS_get_mempolicy, libc::SYS_membarrier,
+    // Threads. Without clone3, whose arguments can't be looked at, the library uses clone.
+    libc::SYS_futex, libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq, libc::SYS_set_tid_address,
+    libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_getcpu, libc::SYS_prctl, libc::SYS_gettid,
+    libc::SYS_getpid, libc::SYS_exit, libc::SYS_exit_group,
+    // Time.
+    libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_nanosleep, libc::SYS_clock_nanosleep,
+    // Signals; those to itself are how a process aborts.
+    libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_tgkill,
+    libc::SYS_restart_syscall,
+    // Sockets.
+    libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_sendto,
+    libc::SYS_sendmsg, libc::SYS_shutdown, libc::SYS_getsockopt, libc::SYS_setsockopt, libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    // Waiting for them.
+    libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_eventfd2,
+    libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register,
+    // Files.
+    libc::SYS_openat, libc::SYS_close, libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_write, libc::SYS_writev,
+    libc::SYS_pwrite64, libc::SYS_lseek, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_ftruncate, libc::SYS_fallocate,
+    libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_readlinkat,
+    libc::SYS_getcwd, libc::SYS_getdents64, libc::SYS_renameat2, libc::SYS_unlinkat, libc::SYS_fcntl, libc::SYS_ioctl,
+    libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2,
+    // What the system and the process are.
+    libc::SYS_getrandom, libc::SYS_getrusage, libc::SYS_sysinfo, libc::SYS_uname, libc::SYS_prlimit64, libc::SYS_getuid,
+    libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid,
+];
+
+/// The older names of some of these, which newer architectures don't have.
+#[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
+const OLDER: &[c_long] = &[
+    libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink, libc::SYS_rename, libc::SYS_unlink,
+    libc::SYS_renameat, libc::SYS_dup2, libc::SYS_pipe, libc::SYS_poll, libc::SYS_select, libc::SYS_epoll_wait,
+    libc::SYS_getrlimit, libc::SYS_time,
+];
+/// `renameat`, which has no name in the crate.
+#[cfg(target_arch = "aarch64")]
+const OLDER: &[c_long] = &[38];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const OLDER: &[c_long] = &[];
+
+/// Confines this thread.
+pub(super) fn confine() -> Result<Extent, Lack> {
+    let program = filter().map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&program).map_err(|error| error.to_string())?;
+    Ok(Extent::Whole)
+}
+
+fn filter() -> Result<BpfProgram, BackendError> {
+    // In any way, as no rule says how.
+    let any = |call: &c_long| (*call, Vec::new());
+    let thread = libc::CLONE_THREAD as u64;
+    let unix = [libc::SYS_socket, libc::SYS_socketpair]
+        .map(|call| Ok((call, only_if(SeccompCmpOp::Eq, libc::AF_UNIX as u64)?)));
+    let rules = ALLOWED.iter().chain(OLDER).map(any).map(Ok);
+    let rules = rules.chain(unix).chain([Ok((libc::SYS_clone, only_if(SeccompCmpOp::MaskedEq(thread), thread)?))]);
+    SeccompFilter::new(
+        rules.collect::<Result<_, BackendError>>()?,
+        SeccompAction::Errno(libc::ENOSYS as u32),
+        SeccompAction::Allow,
+        std::env::consts::ARCH.try_into()?,
+    )?
+    .try_into()
+}
+
+/// Rules that hold for calls whose first argument compares so.
+fn only_if(comparison: SeccompCmpOp, value: u64) -> Result<Vec<SeccompRule>, BackendError> {
+    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, comparison, value)?;
+    Ok(vec![SeccompRule::new(vec![condition])?])
+}

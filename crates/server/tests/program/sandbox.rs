@@ -1,0 +1,82 @@
+//! What the program can't do any more, and still can, when it serves.
+
+use super::{Daemon, ask_version, hears, poll, ports, program};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ChildStderr, Command};
+
+/// A server with these options in this folder, its port, and what it says.
+fn start(folder: &Path, options: &[&str]) -> (Daemon, u16, BufReader<ChildStderr>) {
+    let port_file = folder.join("ports");
+    let _ = fs::remove_file(&port_file);
+    let mut command = program();
+    command.current_dir(folder).args(["-p", "-1", "-v"]).args(options).env("MEMCACHED_PORT_FILENAME", &port_file);
+    let mut daemon = Daemon::start(&mut command);
+    let stderr = BufReader::new(daemon.0.stderr.take().unwrap());
+    (daemon, ports(&port_file)[0], stderr)
+}
+
+fn can_log_in(port: u16, user: &str, password: &str) -> bool {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let token = format!("{user} {password}");
+    write!(stream, "set login 0 0 {}\r\n{token}\r\n", token.len()).unwrap();
+    let mut answer = [0; 6];
+    stream.read_exact(&mut answer).unwrap();
+    answer == *b"STORED"
+}
+
+#[test]
+fn a_file_in_another_folder_is_out_of_reach_unless_told_otherwise() {
+    for option in ["maxconns_fast", "drop_privileges", "no_drop_privileges"] {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (users, others) = (folder.path().join("users"), elsewhere.path().join("users"));
+        fs::write(&users, "old:user").unwrap();
+        fs::write(&others, "other:user").unwrap();
+        let (daemon, port, mut stderr) = start(folder.path(), &["-Y", "users", "-o", option]);
+        let hang_up = || kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGHUP).unwrap();
+        let is_confined = option != "no_drop_privileges";
+        if is_confined {
+            let line = stderr.by_ref().lines().map_while(Result::ok).find(|line| line.contains("confined")).unwrap();
+            if line.contains("not confined") {
+                return eprintln!("not tested: {line}");
+            }
+            assert!(line.contains("files, TCP and signals are confined"), "{line}");
+        }
+        assert!(can_log_in(port, "old", "user"));
+        // Another file in the place of the old one, as editors do it.
+        fs::write(folder.path().join("draft"), "new:user").unwrap();
+        fs::rename(folder.path().join("draft"), &users).unwrap();
+        hang_up();
+        poll("new user", || can_log_in(port, "new", "user").then_some(()));
+        fs::remove_file(&users).unwrap();
+        symlink(&others, &users).unwrap();
+        hang_up();
+        if is_confined {
+            assert!(hears(&mut stderr, "cannot read the users again: Permission denied"));
+            assert!(can_log_in(port, "new", "user") && !can_log_in(port, "other", "user"));
+        } else {
+            poll("user of the other file", || can_log_in(port, "other", "user").then_some(()));
+        }
+    }
+}
+
+/// The kernel writes it in the name of the process that has crashed.
+#[test]
+fn a_core_file_is_written_where_it_would_be_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.current_dir(folder.path()).args(["-c", "ulimit -c unlimited && kill -ABRT $$"]);
+    if !shell.status().unwrap().core_dumped() {
+        return eprintln!("not tested: nobody gets a core file here");
+    }
+    let (mut daemon, port, _stderr) = start(folder.path(), &["-r", "-o", "drop_privileges", "-m", "8"]);
+    ask_version(&mut TcpStream::connect(("127.0.0.1", port)).unwrap());
+    kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGABRT).unwrap();
+    assert!(daemon.0.wait().unwrap().core_dumped());
+}

@@ -9,6 +9,8 @@ RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 # What would be published is complete, as far as that shows without building it once more.
 cargo package --quiet --locked --no-verify --allow-dirty -p relativist-rcu -p relativist -p relativist-memcache -p relativistd
 
+python3 ci/dependencies.py
+
 # none WHY PATTERN PATH...: fails when a source file below the paths has a line that matches, or when a path is gone.
 none() {
   local why=$1 pattern=$2 status=0

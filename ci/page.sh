@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The status page in headless Chromium: its numbers under load, on a desktop and on a phone, in light and dark, by keyboard, and by the rules
+# of axe for people who can't see it. Takes screenshots: ci/page.sh [FOLDER].
+# Installs Chromium from Debian's packages, and what drives it from npm, if they are not there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! command -v chromium >/dev/null; then
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq
+  $sudo apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
+fi
+modules=$(realpath -m "${CARGO_TARGET_DIR:-target}")/page
+tools=(playwright-core@1.65.1 axe-core@4.14.1)
+if [ "$(cat "$modules/tools" 2>/dev/null)" != "${tools[*]}" ]; then
+  mkdir -p "$modules"
+  npm install --silent --no-audit --no-fund --prefix "$modules" "${tools[@]}"
+  echo "${tools[*]}" >"$modules/tools"
+fi
+
+cargo build --release --locked
+source ci/server.sh
+admin=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+start_server -m 64 -t 2 --admin "$admin"
+node ci/page_session.mjs "$admin" "$port" "$modules" "$(command -v chromium)" "${1:-$modules}"

@@ -1,0 +1,137 @@
+// Looks at the status page of a server whose clients store and fetch meanwhile.
+// Arguments: its two ports, where the modules are, the browser, and where screenshots go.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { createConnection } from "node:net";
+
+const [admin, port, modules, browserPath, screenshots] = process.argv.slice(2);
+const require = createRequire(`${modules}/`);
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const origin = `http://127.0.0.1:${admin}`;
+
+// Asks the cache until all is answered.
+function converse(requests, end) {
+  return new Promise((resolve, reject) => {
+    const socket = createConnection(port, "127.0.0.1", () => socket.write(requests));
+    let answers = "";
+    socket.on("error", reject).on("data", (data) => {
+      answers += data;
+      if (answers.endsWith(end)) resolve(socket.destroy());
+    });
+  });
+}
+
+// 20,000 items, of which a half are fetched, beside as many that are not there.
+const names = Array.from({ length: 20000 }, (_, n) => `key${n}`);
+const stores = names.map((name) => `set ${name} 0 0 5 noreply\r\nvalue\r\n`).join("") + "mn\r\n";
+const fetches = names.map((name, n) => `get ${n % 2 ? name : "no" + name}\r\n`).join("") + "mn\r\n";
+let isOver = false;
+async function load() {
+  await converse(stores, "MN\r\n");
+  while (!isOver) {
+    await converse(fetches, "MN\r\n");
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+const text = (page, id) => page.locator(`#${id}`).innerText();
+// Waits until the page shows that.
+const shows = (page, what, condition) => page.waitForFunction(condition, null, { timeout: 30000 }).catch(() => assert.fail(`the page does not show ${what}`));
+
+async function open(browser, name, options) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  const complaints = [];
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && complaints.push(message.text()));
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("request", (request) => request.url().startsWith(`${origin}/`) || request.url().startsWith("data:") || complaints.push(`asks ${request.url()}`));
+  await page.goto(`${origin}/`);
+  return { name, page, complaints, context };
+}
+
+async function numbersMove(page) {
+  await shows(page, "20,000 items", () => document.querySelector("#items").textContent.startsWith("20k"));
+  await shows(page, "a rate", () => Number.parseFloat(document.querySelector("#rate").textContent) > 0);
+  await shows(page, "a hit ratio of a half", () => document.querySelector("#ratio").textContent.startsWith("50.0 %"));
+  await shows(page, "a latency", () => /[nµm]s/.test(document.querySelector("#p99").textContent));
+  await shows(page, "the table grown", () => /grew from/.test(document.querySelector("#steps").textContent));
+  await shows(page, "gets as most of the commands", () => document.querySelector("#commands th").textContent === "get");
+  const before = await text(page, "about");
+  await page.waitForFunction((before) => document.querySelector("#about").textContent !== before, before);
+  for (const picture of ["Commands per second", "The table as it is resized", "Items per bucket"]) {
+    const box = page.getByRole("img", { name: new RegExp(`${picture}.*: .*\\d`) });
+    assert.equal(await box.count(), 1, `no picture says what it shows of ${picture}`);
+    assert.ok(await box.locator("path, rect").count() > 0, `nothing is drawn of ${picture}`);
+  }
+}
+
+async function fits(page) {
+  const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+  assert.ok(content <= window, `${content} pixels in a window of ${window}`);
+}
+
+// Everything that can be used is reached by Tab, in the order of the page, is seen to be reached, and does what it says.
+async function obeysTheKeyboard(page) {
+  const here = () => page.evaluate(() => {
+    const element = document.activeElement;
+    return [element.id || element.className || element.localName, parseFloat(getComputedStyle(element).outlineWidth) > 0];
+  });
+  await page.locator("body").focus();
+  const order = [];
+  for (let n = 0; n < 3; n++) {
+    await page.keyboard.press("Tab");
+    order.push(await here());
+  }
+  assert.deepEqual(order, [["pause", true], ["scroll", true], ["summary", true]]);
+  await page.keyboard.press("Enter");
+  await page.getByRole("row", { name: /^0 [\d,]+ [\d,]+$/ }).waitFor();
+  await page.keyboard.press("Enter");
+  const pause = page.getByRole("button", { name: "Pause" });
+  await pause.focus();
+  await page.keyboard.press("Space");
+  assert.equal(await pause.getAttribute("aria-pressed"), "true");
+  assert.equal(await page.getByRole("status").innerText(), "Paused.");
+  await page.keyboard.press("Space");
+  assert.equal(await pause.getAttribute("aria-pressed"), "false");
+}
+
+async function suitsScreenReaders(page, name) {
+  await page.evaluate(axe);
+  const { violations, passes } = await page.evaluate(() => window.axe.run());
+  const told = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(", ")}`);
+  assert.deepEqual(told, [], name);
+  assert.ok(passes.length > 15, "axe has looked at next to nothing");
+}
+
+const brightness = (page) => page.evaluate(() => {
+  const [red, green, blue] = getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number);
+  return (red + green + blue) / 3;
+});
+
+const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
+const desktop = await open(browser, "desktop", { viewport: { width: 1280, height: 900 } });
+// The table is seen growing only by who looks while it does.
+await shows(desktop.page, "an empty table", () => document.querySelector("#resizes").textContent.includes("buckets"));
+const loading = load();
+const phone = await open(browser, "phone", { viewport: { width: 360, height: 740 }, colorScheme: "dark", isMobile: true, hasTouch: true });
+for (const { page, name } of [desktop, phone]) {
+  await numbersMove(page);
+  await fits(page);
+  await suitsScreenReaders(page, name);
+  await obeysTheKeyboard(page);
+  await page.screenshot({ path: `${screenshots}/${name}.png`, fullPage: true });
+}
+assert.ok(await brightness(desktop.page) > 200 && await brightness(phone.page) < 60, "it does not follow the colour scheme");
+for (const { name, complaints } of [desktop, phone]) assert.deepEqual(complaints, [], name);
+
+// When the server is not to be reached it says so, and recovers by itself.
+await phone.context.setOffline(true);
+await shows(phone.page, "that there is no answer", () => document.querySelector("#state").textContent.startsWith("No answer"));
+await phone.context.setOffline(false);
+await shows(phone.page, "that there are answers again", () => document.querySelector("#state").textContent === "");
+isOver = true;
+await loading;
+await browser.close();
+console.log("page: numbers, sizes, colours, keyboard and names are as they should be");

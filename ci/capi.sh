@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # librelativist as C programs see it: installed, found by pkg-config, its tests as they are, under valgrind and with sanitizers, its
-# examples, and a smoke of the benchmark against liburcu. (That the header is the source's is a test of the crate.)
+# examples, the page of the book, and a smoke of the benchmark against liburcu. (That the header is the source's is a test of the crate.)
 # Installs what it needs from Debian's packages if it is not there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,6 +30,7 @@ for example in users unique; do
   compile "examples/$example.c" shared
   "$directory/$example"
 done
+python3 ci/docs.py "$directory" --only tutorial-c.md
 g++ -fsyntax-only -Wall -Wextra -Werror -x c++ "$directory/include/relativist.h"
 
 compile tests/table.c shared

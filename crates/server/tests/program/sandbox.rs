@@ -3,10 +3,10 @@
 use super::{Daemon, ask_version, hears, poll, ports, program};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ChildStderr, Command};
@@ -66,7 +66,7 @@ fn a_file_in_another_folder_is_out_of_reach_unless_told_otherwise() {
     }
 }
 
-/// The kernel writes it in the name of the process that has crashed.
+/// The kernel writes it in the name of the process that has crashed, also if that has been root (and else `-u` means nothing).
 #[test]
 fn a_core_file_is_written_where_it_would_be_otherwise() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +75,8 @@ fn a_core_file_is_written_where_it_would_be_otherwise() {
     if !shell.status().unwrap().core_dumped() {
         return eprintln!("not tested: nobody gets a core file here");
     }
-    let (mut daemon, port, _stderr) = start(folder.path(), &["-r", "-o", "drop_privileges", "-m", "8"]);
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let (mut daemon, port, _stderr) = start(folder.path(), &["-r", "-u", "nobody", "-o", "drop_privileges", "-m", "8"]);
     ask_version(&mut TcpStream::connect(("127.0.0.1", port)).unwrap());
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGABRT).unwrap();
     assert!(daemon.0.wait().unwrap().core_dumped());

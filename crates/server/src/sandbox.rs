@@ -15,6 +15,7 @@ mod calls;
 mod files;
 
 use crate::log::{Level, Log};
+use crate::net::Io;
 use crate::options::Options;
 use crate::snapshot::folder;
 use nix::sys::resource::{Resource, getrlimit};
@@ -40,10 +41,11 @@ enum Extent {
 /// Why it does not hold.
 type Lack = String;
 
-/// Confines this thread, and all that it starts, to what a server with these options needs. It reads these `files` again now and then.
+/// Confines this thread, and all that it starts, to what a server with these options needs, which does its input and output by `io`, and reads
+/// these `files` again now and then.
 ///
 /// What the kernel does not offer is left out, and the log says so.
-pub(crate) fn enter<'f>(options: &Options, files: impl IntoIterator<Item = &'f Path>, log: &Log) {
+pub(crate) fn enter<'f>(options: &Options, io: Io, files: impl IntoIterator<Item = &'f Path>, log: &Log) {
     let wanted = options.extended.drop_privileges;
     if wanted == Some(false) {
         return;
@@ -60,7 +62,7 @@ pub(crate) fn enter<'f>(options: &Options, files: impl IntoIterator<Item = &'f P
     };
     tell("files, TCP and signals", files::confine(&needs));
     if wanted == Some(true) {
-        tell("system calls", calls::confine());
+        tell("system calls", calls::confine(io != Io::Epoll));
     }
 }
 
@@ -110,7 +112,7 @@ mod files {
 
 #[cfg(not(target_os = "linux"))]
 mod calls {
-    pub(super) fn confine() -> Result<super::Extent, super::Lack> {
+    pub(super) fn confine(_: bool) -> Result<super::Extent, super::Lack> {
         Err("this system has no seccomp".into())
     }
 }
@@ -189,19 +191,29 @@ mod tests {
     #[test]
     fn system_calls_that_are_not_needed_do_not_exist() {
         let folder = tempfile::tempdir().unwrap();
-        confined(calls::confine, |_| {
-            assert_eq!(Command::new("/bin/true").spawn().unwrap_err().raw_os_error(), Some(libc::ENOSYS));
-            assert_eq!(UdpSocket::bind("127.0.0.1:0").unwrap_err().raw_os_error(), Some(libc::ENOSYS));
-            for call in [libc::SYS_execve, libc::SYS_setresuid, libc::SYS_ptrace, libc::SYS_mount, libc::SYS_bpf] {
-                // SAFETY: were there such a call, it would find no sense in these arguments.
-                assert_eq!(unsafe { libc::syscall(call, -1, -1, -1, -1, -1) }, -1);
-                assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS), "{call}");
-            }
-            // What is needed does: threads, files, time, memory.
-            thread::spawn(|| vec![1_u8; 100 << 20].len()).join().unwrap();
-            fs::write(folder.path().join("file"), "x").unwrap();
-            thread::sleep(std::time::Duration::from_millis(1));
-        });
+        confined(
+            || calls::confine(false),
+            |_| {
+                assert_eq!(Command::new("/bin/true").spawn().unwrap_err().raw_os_error(), Some(libc::ENOSYS));
+                assert_eq!(UdpSocket::bind("127.0.0.1:0").unwrap_err().raw_os_error(), Some(libc::ENOSYS));
+                for call in [
+                    libc::SYS_execve,
+                    libc::SYS_setresuid,
+                    libc::SYS_ptrace,
+                    libc::SYS_mount,
+                    libc::SYS_bpf,
+                    libc::SYS_io_uring_setup,
+                ] {
+                    // SAFETY: were there such a call, it would find no sense in these arguments.
+                    assert_eq!(unsafe { libc::syscall(call, -1, -1, -1, -1, -1) }, -1);
+                    assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS), "{call}");
+                }
+                // What is needed does: threads, files, time, memory.
+                thread::spawn(|| vec![1_u8; 100 << 20].len()).join().unwrap();
+                fs::write(folder.path().join("file"), "x").unwrap();
+                thread::sleep(std::time::Duration::from_millis(1));
+            },
+        );
     }
 
     #[test]

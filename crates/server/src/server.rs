@@ -90,7 +90,7 @@ impl<E: Engine> Server<E> {
         let users = users(options, &log)?;
         if options.owns_process {
             // Before there are threads, which would be left out, and before a snapshot is read, which may be anything.
-            sandbox::enter(options, users.iter().map(Users::file), &log);
+            sandbox::enter(options, io, users.iter().map(Users::file), &log);
         }
         let ticker = Ticker::new();
         let empty = || {

@@ -2,8 +2,8 @@
 //!
 //! Calls are on the list that the server makes, or that the standard library, the C library and the allocator may make for it, on kernels and
 //! with libraries of other ages, too. None of them starts a program or another process, opens a socket that is not a Unix one, changes who the
-//! process is, or looks at other processes. What io_uring does for the server is not looked at: its own operations receive, send, poll and
-//! cancel, and those that open files are subject to Landlock.
+//! process is, or looks at other processes. Who may use io_uring can do by it some of what is not on the list, opening sockets for one; Landlock
+//! holds there, too. So it is on the list only where the server uses it.
 
 use super::{Extent, Lack};
 use libc::c_long;
@@ -33,7 +33,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_getpeername,
     // Waiting for them.
     libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_eventfd2,
-    libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register,
+    libc::SYS_ppoll, libc::SYS_pselect6,
     // Files.
     libc::SYS_openat, libc::SYS_close, libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_write, libc::SYS_writev,
     libc::SYS_pwrite64, libc::SYS_lseek, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_ftruncate, libc::SYS_fallocate,
@@ -59,20 +59,23 @@ const OLDER: &[c_long] = &[38];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER: &[c_long] = &[];
 
+const URING: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+
 /// Confines this thread.
-pub(super) fn confine() -> Result<Extent, Lack> {
-    let program = filter().map_err(|error| error.to_string())?;
+pub(super) fn confine(uses_uring: bool) -> Result<Extent, Lack> {
+    let program = filter(uses_uring).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&program).map_err(|error| error.to_string())?;
     Ok(Extent::Whole)
 }
 
-fn filter() -> Result<BpfProgram, BackendError> {
+fn filter(uses_uring: bool) -> Result<BpfProgram, BackendError> {
     // In any way, as no rule says how.
     let any = |call: &c_long| (*call, Vec::new());
     let thread = libc::CLONE_THREAD as u64;
     let unix = [libc::SYS_socket, libc::SYS_socketpair]
         .map(|call| Ok((call, only_if(SeccompCmpOp::Eq, libc::AF_UNIX as u64)?)));
-    let rules = ALLOWED.iter().chain(OLDER).map(any).map(Ok);
+    let uring = if uses_uring { URING } else { &[] };
+    let rules = ALLOWED.iter().chain(OLDER).chain(uring).map(any).map(Ok);
     let rules = rules.chain(unix).chain([Ok((libc::SYS_clone, only_if(SeccompCmpOp::MaskedEq(thread), thread)?))]);
     SeccompFilter::new(
         rules.collect::<Result<_, BackendError>>()?,

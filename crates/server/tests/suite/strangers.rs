@@ -5,7 +5,7 @@ use crate::replay::play;
 use relativistd::{Options, Server};
 use socket2::{Domain, Socket, Type};
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use tempfile::NamedTempFile;
 
 on_each_backend! {
@@ -146,7 +146,7 @@ fn who_guesses_is_cut_off_and_then_not_heard(io: Io) {
     elsewhere.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
     elsewhere.connect(&server.address.into()).unwrap();
     elsewhere.set_read_timeout(Some(PATIENCE)).unwrap();
-    Client(elsewhere.into()).ask(RIGHT, "STORED\r\n");
+    Client(TcpStream::from(elsewhere)).ask(RIGHT, "STORED\r\n");
     assert_eq!(stat(&mut member, "auth_errors"), 4 * 8 + 2);
     // For a while.
     member.ask("debugtime 4\r\n", "OK\r\n");

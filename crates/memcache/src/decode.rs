@@ -83,6 +83,24 @@ pub enum Decoded<'b> {
     Close,
 }
 
+/// A store of which the value has not arrived as a whole, so that it may be collected where it will stay:
+/// [`Decoder::awaited`], [`binary::Decoder::awaited`](crate::binary::Decoder::awaited).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Awaited<'b> {
+    /// Bytes of the input before the value.
+    pub front: usize,
+    /// Bytes of the value.
+    pub length: usize,
+    /// The key as it was sent.
+    pub key: &'b [u8],
+    /// Whether it is to be decoded, by [`decode_key`](crate::decode_key).
+    pub is_base64: bool,
+    /// The client flags of the new item.
+    pub flags: u32,
+    /// Whether the client says which unique the new item is to have.
+    pub has_unique: bool,
+}
+
 /// Finds the commands in a connection's bytes.
 ///
 /// The decoder holds no bytes itself, only how far it has looked: the connection's buffer must hold a request as a whole,
@@ -260,13 +278,7 @@ impl Decoder {
         };
         self.state = FRESH;
         let (value, end) = block.split_at(pending.length);
-        let Pending { verb, flags, exptime, noreply, .. } = pending;
-        if end != LINE_END {
-            let rejection = Rejection { error: RequestError::BadDataChunk, noreply };
-            return Decoded::Reject { consumed, rejection };
-        }
-        let key = &input[pending.key_start..pending.key_end];
-        Decoded::Command { consumed, command: Command::Store { verb, key, flags, exptime, value, noreply } }
+        plain(consumed, stored(pending, input, value, end))
     }
 
     /// A `ms`, or what is wrong with it. As with the classic commands, what is wrong once the length is known is told when the
@@ -293,16 +305,73 @@ impl Decoder {
         };
         self.state = FRESH;
         let (value, end) = block.split_at(length);
-        if end != LINE_END {
-            return Decoded::Reject { consumed, rejection: Rejection::answered(RequestError::BadDataChunk) };
-        }
-        let (_, args) = split_line(&input[..line]);
-        match meta::set(args) {
-            Ok((mut meta, _)) => {
-                meta.value = value;
-                Decoded::Command { consumed, command: Command::Meta(meta) }
+        plain(consumed, meta_stored(&input[..line], value, end))
+    }
+
+    /// The store that `input` begins with and whose value it holds in part, after [`decode`](Self::decode) has said that this is
+    /// incomplete. None if there is none, or it joins its value to another.
+    ///
+    /// Who wants to collect the value elsewhere keeps the first [`front`](Awaited::front) bytes, collects the value from there on and the two
+    /// bytes behind it, and shows all three to [`decode_apart`](Self::decode_apart), with nothing else in between.
+    ///
+    /// ```
+    /// use relativist_memcache::{Command, Decoded, Decoder, Limits};
+    ///
+    /// let mut decoder = Decoder::new(Limits::default());
+    /// let input = b"set k 0 0 5\r\nhel";
+    /// assert!(matches!(decoder.decode(input), Decoded::Incomplete { .. }));
+    /// let awaited = decoder.awaited(input).unwrap();
+    /// let (line, value) = input.split_at(awaited.front);
+    /// let value = [value, b"lo"].concat();
+    /// assert_eq!(value.len(), awaited.length);
+    /// assert!(matches!(decoder.decode_apart(line, &value, b"\r\n"), Ok(Command::Store { value: b"hello", .. })));
+    /// ```
+    pub fn awaited<'b>(&self, input: &'b [u8]) -> Option<Awaited<'b>> {
+        match self.state {
+            State::Value(Pending { verb: StoreVerb::Append | StoreVerb::Prepend, .. }) => None,
+            State::Value(pending) => Some(Awaited {
+                front: pending.line,
+                length: pending.length,
+                key: input.get(pending.key_start..pending.key_end)?,
+                is_base64: false,
+                flags: pending.flags,
+                has_unique: false,
+            }),
+            State::MetaValue { line, length } => {
+                let (_, args) = split_line(input.get(..line)?);
+                let (meta, _) = meta::set(args).ok()?;
+                let flags = meta.flags().ok()?;
+                (!matches!(flags.mode, b'A' | b'P')).then(|| Awaited {
+                    front: line,
+                    length,
+                    key: meta.sent_key,
+                    is_base64: flags.has(b'b'),
+                    flags: flags.client_flags.unwrap_or(0),
+                    has_unique: flags.unique.is_some_and(|unique| unique != 0),
+                })
             }
-            Err(rejection) => Decoded::Reject { consumed, rejection },
+            State::Line { .. } | State::Skip { .. } => None,
+        }
+    }
+
+    /// Decodes the store that is [awaited](Self::awaited), of which the value was collected apart from its line, and from the two
+    /// bytes behind it. What follows in the input begins with the next line.
+    ///
+    /// # Errors
+    /// What the request is to be answered with, when the two bytes do not end a line.
+    ///
+    /// # Panics
+    /// If no store is awaited.
+    pub fn decode_apart<'b>(
+        &mut self,
+        line: &'b [u8],
+        value: &'b [u8],
+        end: &[u8; LINE_END.len()],
+    ) -> Result<Command<'b>, Rejection> {
+        match std::mem::replace(&mut self.state, FRESH) {
+            State::Value(pending) => stored(pending, line, value, end),
+            State::MetaValue { .. } => meta_stored(line, value, end),
+            State::Line { .. } | State::Skip { .. } => panic!("no store is awaited"),
         }
     }
 
@@ -339,7 +408,29 @@ impl Decoder {
     }
 }
 
-/// The outcome of a line that is a request on its own.
+/// A store whose line `input` begins with.
+#[inline]
+fn stored<'b>(pending: Pending, input: &'b [u8], value: &'b [u8], end: &[u8]) -> Result<Command<'b>, Rejection> {
+    let Pending { verb, flags, exptime, noreply, .. } = pending;
+    if end != LINE_END {
+        return Err(Rejection { error: RequestError::BadDataChunk, noreply });
+    }
+    let key = &input[pending.key_start..pending.key_end];
+    Ok(Command::Store { verb, key, flags, exptime, value, noreply })
+}
+
+/// The same of a `ms`.
+fn meta_stored<'b>(line: &'b [u8], value: &'b [u8], end: &[u8]) -> Result<Command<'b>, Rejection> {
+    if end != LINE_END {
+        return Err(Rejection::answered(RequestError::BadDataChunk));
+    }
+    let (_, args) = split_line(line);
+    let (mut meta, _) = meta::set(args)?;
+    meta.value = value;
+    Ok(Command::Meta(meta))
+}
+
+/// The outcome of a line that is a request on its own, or of one with its value.
 #[inline]
 fn plain<'b>(consumed: usize, parsed: Result<Command<'b>, Rejection>) -> Decoded<'b> {
     match parsed {

@@ -71,7 +71,7 @@ pub mod reply;
 mod words;
 
 pub use command::{Admin, Arithmetic, Command, StoreVerb};
-pub use decode::{Decoded, Decoder, Limits, MAX_GET_LINE, MAX_UNFINISHED_LINE};
+pub use decode::{Awaited, Decoded, Decoder, Limits, MAX_GET_LINE, MAX_UNFINISHED_LINE};
 pub use error::{Rejection, RequestError};
 pub use guess::probable_key;
 pub use login::{Login, LoginDecoder};

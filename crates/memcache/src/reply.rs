@@ -62,15 +62,21 @@ const MAX_DIGITS: usize = 20;
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, value: &[u8]) {
     // "VALUE key flags length unique\r\n" + value + "\r\n"
     out.reserve(b"VALUE ".len() + key.len() + 3 * (1 + MAX_DIGITS) + 2 * CRLF.len() + value.len());
+    value_line(out, key, flags, unique, value.len());
+    out.extend_from_slice(value);
+    out.extend_from_slice(CRLF);
+}
+
+/// Appends the `VALUE` line of a hit whose value of `length` bytes, and its CR LF, follow from elsewhere.
+#[inline]
+pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, length: usize) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
     spaced(out, flags.into());
-    spaced(out, value.len() as u64);
+    spaced(out, length as u64);
     if let Some(unique) = unique {
         spaced(out, unique);
     }
-    out.extend_from_slice(CRLF);
-    out.extend_from_slice(value);
     out.extend_from_slice(CRLF);
 }
 

@@ -1,7 +1,7 @@
 //! The incremental decoder of packets.
 
 use super::{HEADER, Opcode, REQUEST_MAGIC, Status};
-use crate::decode::Limits;
+use crate::decode::{Awaited, Limits};
 use crate::login::MAX_LOGIN;
 use crate::words::MAX_KEY;
 
@@ -36,7 +36,17 @@ pub struct Request<'b> {
     pub value: &'b [u8],
 }
 
-impl Request<'_> {
+impl<'b> Request<'b> {
+    /// The request that begins with `front`, which has been looked at before: its value was collected apart
+    /// ([`Decoder::awaited`]). None if there is no request that begins so.
+    pub fn of_front(front: &'b [u8]) -> Option<Request<'b>> {
+        let (fixed, rest) = front.split_first_chunk()?;
+        let (header, lengths) = parse_header(fixed);
+        let (opcode, is_quiet) = Opcode::from_byte(header.opcode)?;
+        let (extras, key) = rest.split_at_checked(lengths.extras.into())?;
+        Some(Request { opcode, is_quiet, header, extras, key, value: b"" })
+    }
+
     /// The big-endian number that begins at byte `at` of the extras; 0 if they are too short.
     pub fn extra_32(&self, at: usize) -> u32 {
         let bytes = self.extras.get(at..).and_then(<[u8]>::first_chunk);
@@ -176,6 +186,25 @@ impl Decoder {
             return Decoded::Incomplete { consumed: 0 };
         };
         Decoded::Request { consumed, request: Request { opcode, is_quiet, header, extras, key, value } }
+    }
+
+    /// The store that `input` begins with and whose value it holds in part, after [`decode`](Self::decode) has said that this is
+    /// incomplete. None if there is none, or it joins its value to another.
+    ///
+    /// Who wants to collect the value elsewhere keeps the first [`front`](Awaited::front) bytes, of which
+    /// [`Request::of_front`] makes the request then, and collects the value. The next request begins right behind it.
+    pub fn awaited<'b>(&self, input: &'b [u8]) -> Option<Awaited<'b>> {
+        let (_, lengths) = parse_header(input.first_chunk()?);
+        let front = lengths.value_start();
+        let request = self.skipping.is_none().then_some(input.get(..front)?).and_then(Request::of_front)?;
+        matches!(request.opcode, Opcode::Set | Opcode::Add | Opcode::Replace).then(|| Awaited {
+            front,
+            length: lengths.value(),
+            key: request.key,
+            is_base64: false,
+            flags: request.extra_32(0),
+            has_unique: false,
+        })
     }
 
     #[cold]

@@ -1,6 +1,6 @@
 //! What a binary decoder makes of a whole stream, as owned values that can be compared; used by the tests and the fuzz target.
 
-use relativist_memcache::binary::{Decoded, Decoder, Opcode, Status};
+use relativist_memcache::binary::{Decoded, Decoder, Opcode, Request, Status};
 use relativist_memcache::{Limits, MAX_KEY};
 
 /// An owned [`Decoded`], less the bytes consumed and the waiting.
@@ -12,28 +12,42 @@ pub enum Event {
     Close,
 }
 
-/// What a fresh decoder makes of a stream that arrives in `pieces`. Asserts what holds for any input whatever.
+impl Event {
+    fn from_request(request: &Request<'_>, limits: Limits) -> Event {
+        assert!(request.key.len() <= MAX_KEY && request.value.len() <= limits.max_value, "a limit is not kept");
+        let [extras, key, value] = [request.extras, request.key, request.value].map(<[u8]>::to_vec);
+        Event::Request { opcode: request.opcode, is_quiet: request.is_quiet, extras, key, value }
+    }
+}
+
+/// What a fresh decoder makes of a stream that arrives in `pieces`, some values of which are collected apart. Asserts what holds for any
+/// input whatever.
 pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<Event> {
     let mut decoder = Decoder::new(limits);
     let (mut input, mut events) = (Vec::new(), Vec::new());
+    // The front of a store, and its value's length.
+    let mut apart: Option<(Vec<u8>, usize)> = None;
     for piece in pieces {
         input.extend_from_slice(piece);
         loop {
+            if let Some((front, length)) = apart.take_if(|(_, length)| *length <= input.len()) {
+                let value: Vec<u8> = input.drain(..length).collect();
+                let request = Request { value: &value, ..Request::of_front(&front).expect("it was one") };
+                events.push(Event::from_request(&request, limits));
+            }
+            if apart.is_some() {
+                break;
+            }
             let (consumed, event) = match decoder.decode(&input, is_authenticated) {
-                Decoded::Request { consumed, request } => {
-                    assert!(
-                        request.key.len() <= MAX_KEY && request.value.len() <= limits.max_value,
-                        "a limit is not kept"
-                    );
-                    let (opcode, is_quiet) = (request.opcode, request.is_quiet);
-                    let [extras, key, value] = [request.extras, request.key, request.value].map(<[u8]>::to_vec);
-                    (consumed, Event::Request { opcode, is_quiet, extras, key, value })
-                }
+                Decoded::Request { consumed, request } => (consumed, Event::from_request(&request, limits)),
                 Decoded::Reject { consumed, status, closes, .. } => (consumed, Event::Reject { status, closes }),
                 Decoded::Invalidate { consumed, key } => (consumed, Event::Invalidate { key: key.to_vec() }),
                 Decoded::Incomplete { consumed } => {
                     assert!(consumed <= input.len(), "consumed more than there is");
-                    input.drain(..consumed);
+                    // Some in one way, some in the other, as chance has it.
+                    let awaited = decoder.awaited(&input).filter(|_| input.len().is_multiple_of(2));
+                    apart = awaited.map(|awaited| (input[..awaited.front].to_vec(), awaited.length));
+                    input.drain(..apart.as_ref().map_or(consumed, |(front, _)| front.len()));
                     break;
                 }
                 Decoded::Close => {

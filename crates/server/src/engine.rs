@@ -5,7 +5,8 @@
 //! and its return. An item that has expired or was flushed is absent for every command.
 //!
 //! All commands of all protocols come down to four steps on one key: [`get`](Engine::get), [`peek`](Engine::peek),
-//! [`put`](Engine::put) and [`update`](Engine::update). The commands of the classic protocol, built on them, are provided
+//! [`put`](Engine::put) and [`update`](Engine::update). What is put may be [expected](Engine::expect) before, and what is shown may be
+//! [kept](Hit::lease) for longer: so large values are not copied. The commands of the classic protocol, built on them, are provided
 //! here; those of the others are built in [`execute`](crate::execute).
 //!
 //! [`Relativistic`] is the implementation: lookups take no lock and write no shared memory, but once for an item that
@@ -16,6 +17,7 @@
 
 mod arena;
 mod arithmetic;
+mod arrival;
 mod block;
 mod central;
 mod expiry;
@@ -24,18 +26,22 @@ mod global_lock;
 mod hash;
 mod heap;
 mod item;
+mod loan;
 pub mod policy;
 mod relativistic;
 mod sweep;
 
 pub use arithmetic::{Direction, apply, parse};
+pub use arrival::{Arrival, Outline};
 pub use expiry::Expiry;
 pub use global_lock::GlobalLock;
 pub use heap::OutOfMemory;
 pub use item::{ITEM_OVERHEAD, MAX_KEY, Marks};
+pub use loan::{LARGE_VALUE, Lease};
 pub use relativist::Stats as TableStats;
 pub use relativistic::Relativistic;
 
+use loan::Origin;
 use std::ops::AddAssign;
 
 /// Keys that [`Engine::get_many`] looks up at a time.
@@ -75,6 +81,11 @@ pub trait Engine: Send + Sync + 'static {
         permit: impl FnOnce(Present<'_>) -> (bool, R),
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory>;
+
+    /// Room for the value of an item that is to be put, so that it is received to where it will lie: to be filled, and then
+    /// [put](Value::Arrived). None if that is not worth it, or too much is expected already: then the value is to be collected elsewhere. May
+    /// evict and wait as [`put`](Engine::put) does.
+    fn expect(&self, outline: &Outline) -> Option<Arrival>;
 
     /// Changes the item under `key` as `decide` says, who sees what is there; then shows the item that is there now, if
     /// there is one. The key is locked while `decide` runs, which must not call the engine; it may be asked again,
@@ -131,10 +142,19 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Stores `content` under `key` as `mode` says.
     fn store(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
+        let Content { flags, exptime, value } = content;
         match mode {
-            Mode::Append => join(self, key, Value::Appended(content.value)),
-            Mode::Prepend => join(self, key, Value::Prepended(content.value)),
-            _ => store_whole(self, mode, key, content),
+            Mode::Append => join(self, key, Value::Appended(value)),
+            Mode::Prepend => join(self, key, Value::Prepended(value)),
+            _ => store_whole(self, mode, key, flags, exptime, Value::Whole(value)),
+        }
+    }
+
+    /// The same of a value that was [expected](Engine::expect), unless it is to be joined.
+    fn store_arrived(&self, mode: Mode, key: &[u8], flags: u32, exptime: i32, value: &Arrival) -> Store {
+        match mode {
+            Mode::Append | Mode::Prepend => self.store(mode, key, Content { flags, exptime, value: value.value() }),
+            _ => store_whole(self, mode, key, flags, exptime, Value::Arrived(value)),
         }
     }
 
@@ -174,9 +194,15 @@ pub trait Engine: Send + Sync + 'static {
     }
 }
 
-fn store_whole<E: Engine + ?Sized>(engine: &E, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
-    let expiry = Expiry::from_protocol(content.exptime, engine.now());
-    let new = New { expiry, ..New::plain(content.flags, Value::Whole(content.value)) };
+fn store_whole<E: Engine + ?Sized>(
+    engine: &E,
+    mode: Mode,
+    key: &[u8],
+    flags: u32,
+    exptime: i32,
+    value: Value<'_>,
+) -> Store {
+    let new = New { expiry: Expiry::from_protocol(exptime, engine.now()), ..New::plain(flags, value) };
     let permit = |present: Present<'_>| match (mode, present.item) {
         (Mode::Add, Some(_)) | (Mode::Replace, None) => (false, Store::NotStored),
         (Mode::CompareUnique(_), None) => (false, Store::NotFound),
@@ -252,9 +278,18 @@ pub struct Hit<'a> {
     pub size: usize,
     /// The second in which it is looked at.
     pub now: u32,
+    /// Where it lies, if its value may be kept there.
+    pub(crate) origin: Option<Origin<'a>>,
 }
 
 impl Hit<'_> {
+    /// The value, to be kept for longer than it is shown. None if that is not worth it (below [`LARGE_VALUE`]), or too much is
+    /// kept already.
+    #[inline(always)]
+    pub fn lease(&self) -> Option<Lease> {
+        if self.value.len() < LARGE_VALUE { None } else { self.origin.and_then(Origin::lease) }
+    }
+
     /// Seconds until it ends; none for never.
     pub fn ttl(&self) -> Option<u32> {
         (self.expiry != Expiry::NEVER).then(|| self.expiry.to_bits().saturating_sub(self.now))
@@ -342,6 +377,8 @@ impl<'a> New<'a> {
 pub enum Value<'a> {
     /// These bytes.
     Whole(&'a [u8]),
+    /// What has arrived. Not copied if the item is as it was [expected](Engine::expect), and put without looking at what is there.
+    Arrived(&'a Arrival),
     /// The present value.
     Kept,
     /// The present value, and these bytes.
@@ -357,6 +394,7 @@ impl Value<'_> {
     fn len(&self) -> usize {
         match self {
             Value::Whole(bytes) | Value::Appended(bytes) | Value::Prepended(bytes) => bytes.len(),
+            Value::Arrived(arrival) => arrival.value().len(),
             Value::Kept => 0,
             Value::Number(number) => decimal_digits(*number),
         }
@@ -432,6 +470,8 @@ pub struct Usage {
     pub is_resizing: bool,
     /// Bytes of memory for items: in the table, removed and not freed yet, or free for new ones.
     pub heap_bytes: usize,
+    /// Of these, bytes in the hands of connections: large values, sent from where they lie, and the blocks around them.
+    pub lent_bytes: usize,
     /// What table and memory for items together may not exceed.
     pub limit: usize,
     /// What was done to make room.

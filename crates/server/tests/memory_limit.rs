@@ -9,6 +9,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+#[path = "support/loans.rs"]
+mod loans;
+
 const NOW: u32 = 1_700_000_000;
 const MAX_VALUE: usize = 4 << 20;
 

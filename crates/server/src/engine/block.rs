@@ -9,7 +9,7 @@
 //! item there holds the block by a *draft*, until the item is linked or given up. A closed block without drafts has all its items
 //! written, and gets no more; who takes it out of its queue may walk over them. `owed` counts the bytes of items that are not dead yet,
 //! their drafts, and the heap's own claim. It frees the block of the last item where the heap is gone before the table, which happens when a
-//! resize outlives the engine.
+//! resize outlives the engine. `loans` counts who sends items from where they lie, see [`super::loan`].
 
 use super::arena::{self, SLOT};
 use super::expiry::Expiry;
@@ -32,6 +32,9 @@ const CLAIM: usize = 1 << 62;
 /// The claim of an item in the making.
 const DRAFT: usize = 1 << 40;
 
+/// In `loans`: the heap has let go of the block, which comes back with the last loan.
+const LET_GO: u32 = 1 << 31;
+
 /// `first_expiry` of a block in which nothing expires.
 const NEVER: u32 = u32::MAX;
 
@@ -49,6 +52,8 @@ struct Header {
     first_number: AtomicU64,
     /// No item expires before this second.
     first_expiry: AtomicU32,
+    /// Who has it on loan, and [`LET_GO`].
+    loans: AtomicU32,
     class: AtomicU8,
     place: AtomicU8,
     is_closed: AtomicBool,
@@ -68,6 +73,17 @@ pub(super) enum Place {
     Sparse,
     /// In the hands of who sweeps it, or waiting for readers, or free.
     Taken,
+}
+
+/// What follows from the end of a loan.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LoanEnd {
+    /// Others have the block on loan.
+    StillLent,
+    /// Nobody has it on loan any more; the heap has it.
+    Ended,
+    /// Nobody has it at all, but the caller.
+    ComesBack,
 }
 
 /// A block that the heap has. Copies are the same block; what each may do with it says the top of this file.
@@ -99,6 +115,7 @@ impl Block {
                 stamp: AtomicU64::new(0),
                 first_number: AtomicU64::new(u64::MAX),
                 first_expiry: AtomicU32::new(NEVER),
+                loans: AtomicU32::new(0),
                 class: AtomicU8::new(0),
                 place: AtomicU8::new(Place::Taken as u8),
                 is_closed: AtomicBool::new(false),
@@ -146,6 +163,57 @@ impl Block {
         }
     }
 
+    /// One more has it on loan. True if nobody had.
+    ///
+    /// # Safety
+    /// The heap has not let go of it, and waits for the caller before it does.
+    pub(super) unsafe fn lend(self) -> bool {
+        // Relaxed: the heap lets go of a block after a grace period, or has it in hand, and so sees this.
+        self.header().loans.fetch_add(1, Ordering::Relaxed) == 0
+    }
+
+    /// The caller, who alone has it, has it on loan, and the heap has let go of it.
+    pub(super) fn lend_new(self) {
+        // Relaxed: nobody else has it.
+        self.header().loans.store(1 | LET_GO, Ordering::Relaxed);
+    }
+
+    /// The heap has it again, which had let go of it. The caller has the only loan.
+    pub(super) fn adopt(self) {
+        // Relaxed: others get to know the block under the lock of the queues.
+        self.header().loans.store(1, Ordering::Relaxed);
+    }
+
+    /// A loan ends.
+    ///
+    /// # Safety
+    /// The caller had the block on loan, and does not use it any more unless it [comes back](LoanEnd::ComesBack).
+    pub(super) unsafe fn end_loan(self) -> LoanEnd {
+        // Release: what was done with the block is done, for who has it then (the Acquire below, in `let_go`, or here). Acquire: the
+        // same, of other loans and of the heap.
+        match self.header().loans.fetch_sub(1, Ordering::AcqRel) {
+            1 => LoanEnd::Ended,
+            last if last == 1 | LET_GO => {
+                // Relaxed: the caller alone has it.
+                self.header().loans.store(0, Ordering::Relaxed);
+                LoanEnd::ComesBack
+            }
+            _ => LoanEnd::StillLent,
+        }
+    }
+
+    /// The heap, which nobody will ask for another loan of it, lets go of a block. True if nobody has it on loan, so that it is the
+    /// caller's; otherwise it comes back with the last loan.
+    pub(super) fn let_go(self) -> bool {
+        // Acquire and Release: with `end_loan`.
+        let is_free = self.header().loans.fetch_or(LET_GO, Ordering::AcqRel) == 0;
+        if is_free {
+            // Relaxed: the caller alone has it.
+            self.header().loans.store(0, Ordering::Relaxed);
+        }
+        is_free
+    }
+
     /// The block of the item at `address`.
     ///
     /// # Safety
@@ -160,6 +228,12 @@ impl Block {
     fn header(&self) -> &Header {
         // SAFETY: whoever has a block has its header; all that changes in it is atomic.
         unsafe { self.0.as_ref() }
+    }
+
+    /// Where its first item is.
+    pub(super) fn first(self) -> NonNull<u8> {
+        // SAFETY: a block is larger than its header.
+        unsafe { self.0.cast::<u8>().add(HEADER) }
     }
 
     /// What is mapped for it.

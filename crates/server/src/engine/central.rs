@@ -7,6 +7,8 @@
 use super::Sweeps;
 use super::arena::{Arena, SLOT};
 use super::block::{Block, Place};
+use super::heap::Asks;
+use super::loan::Loans;
 use super::policy::{self, CLASSES};
 use relativist_rcu::GracePeriod;
 use std::collections::{BTreeMap, VecDeque};
@@ -193,26 +195,37 @@ impl Central {
     }
 
     /// Where a block of `capacity` comes from. It is in the caller's hands.
-    pub(super) fn source(&mut self, capacity: usize, is_moving: bool) -> Source {
-        if self.room(is_moving) < capacity {
+    pub(super) fn source(&mut self, capacity: usize, who: Asks) -> Source {
+        if self.room(who == Asks::Mover) < capacity {
             return Source::Nowhere;
         }
-        // Some pages too many are better than new ones, which the system has to make.
-        let most = if capacity == self.capacity { capacity } else { capacity + capacity / 16 };
-        let found = self.free.range(capacity..=most).next().map(|(&found, _)| found);
-        if let Some(block) = found.and_then(|found| self.take_free(found)) {
+        if let Some(block) = self.fitting(capacity).and_then(|found| self.take_free(found)) {
             self.in_hands += 1;
             return Source::Block(block);
         }
-        let excess = (self.taken() + capacity).saturating_sub(self.limit);
-        if excess == 0 {
+        if self.taken() + capacity <= self.limit {
             let Some(address) = self.arena(capacity).take(capacity) else { return Source::Nowhere };
             self.mapped += capacity;
             self.in_hands += 1;
             return Source::Address(address);
         }
-        // There is room, so that much is free: in blocks that don't fit.
-        Source::After(self.surplus(excess, 0))
+        if who == Asks::Locked { Source::Nowhere } else { Source::After(self.in_the_way(capacity)) }
+    }
+
+    /// The capacity of a free block that one of `capacity` may be.
+    fn fitting(&self, capacity: usize) -> Option<usize> {
+        // Some pages too many are better than new ones, which the system has to make.
+        let most = if capacity == self.capacity { capacity } else { capacity + capacity / 16 };
+        self.free.range(capacity..=most).next().map(|(&found, _)| found)
+    }
+
+    /// What has to be given back to the system before a block of `capacity` can be created, for which there is [room](Self::room): then that
+    /// much is free, if only in blocks that don't fit. Nothing if one does. They are in the caller's hands.
+    pub(super) fn in_the_way(&mut self, capacity: usize) -> Vec<Block> {
+        match self.fitting(capacity) {
+            Some(_) => Vec::new(),
+            None => self.surplus((self.taken() + capacity).saturating_sub(self.limit), 0),
+        }
     }
 
     /// Free blocks of `excess` bytes and more if there are so many, `kept` ordinary ones apart. They are in the caller's hands.
@@ -275,6 +288,11 @@ impl Central {
         self.put_free(block);
     }
 
+    /// A block that was in the caller's hands is lent to who receives a value: nobody is to wait for it.
+    pub(super) fn let_go_new(&mut self) {
+        self.in_hands -= 1;
+    }
+
     /// A block that was in the caller's hands is open now, where everybody finds it, and `full` no longer.
     pub(super) fn opened_in_place_of(&mut self, full: Option<Block>) {
         self.in_hands -= 1;
@@ -282,7 +300,7 @@ impl Central {
     }
 
     /// The block is to be used again.
-    fn put_free(&mut self, block: Block) {
+    pub(super) fn put_free(&mut self, block: Block) {
         self.free_bytes += block.capacity();
         self.free.entry(block.capacity()).or_default().push(block);
     }
@@ -294,11 +312,13 @@ impl Central {
         self.waiting.push_back((GracePeriod::start(), block));
     }
 
-    /// Frees what waited for no more than `passed`; returns what is waited for next.
+    /// Frees what waited for no more than `passed`, and is not lent; returns what is waited for next.
     pub(super) fn harvest(&mut self, passed: GracePeriod) -> Option<GracePeriod> {
         while let Some((_, block)) = self.waiting.pop_front_if(|(grace, _)| *grace <= passed) {
             self.waiting_bytes -= block.capacity();
-            self.put_free(block);
+            if block.let_go() {
+                self.put_free(block);
+            }
         }
         self.next_grace()
     }
@@ -397,13 +417,17 @@ impl Central {
         self.refusal.as_ref().is_some_and(unchanged)
     }
 
-    /// Gives up all blocks, as far as no item is left in them, with `open` ones. No one else has any.
-    pub(super) fn tear_down(&mut self, open: impl Iterator<Item = Block>) {
+    /// Gives up all blocks, as far as no item is left in them, with `open` ones. No one else has any, but who has them on loan.
+    pub(super) fn tear_down(&mut self, open: impl Iterator<Item = Block>, loans: &Loans) {
         let queued = mem::take(&mut self.queues).into_iter().flat_map(BTreeMap::into_values);
         let sparse = mem::take(&mut self.sparse).into_values();
         let waiting = mem::take(&mut self.waiting).into_iter().map(|(_, block)| block);
         let free = mem::take(&mut self.free).into_values().flatten();
-        for block in open.chain(queued).chain(sparse).chain(waiting).chain(free) {
+        let mut blocks: Vec<Block> = open.chain(queued).chain(sparse).chain(waiting).chain(free).collect();
+        blocks.retain(|block| block.let_go());
+        // Only now: what comes back from here on nobody else has.
+        blocks.extend(loans.close());
+        for block in blocks {
             // SAFETY: the engine is gone, so nobody looks at items but its table, which buries those it has.
             if let Some((start, capacity)) = unsafe { block.disown() } {
                 self.arena(capacity).give_back(start, capacity);

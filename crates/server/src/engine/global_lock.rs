@@ -4,7 +4,9 @@
 //! Everything else is the same, items and eviction included, so that what differs is the lock. A value is copied to the client's
 //! output while the lock is held.
 
-use super::{Change, Engine, Hit, Lookup, New, OutOfMemory, Present, Relativistic, Sequence, TableStats, Usage};
+use super::{
+    Arrival, Change, Engine, Hit, Lookup, New, OutOfMemory, Outline, Present, Relativistic, Sequence, TableStats, Usage,
+};
 use relativist_rcu::contention::Site;
 use std::sync::{Mutex, MutexGuard};
 
@@ -61,6 +63,11 @@ impl Engine for GlobalLock {
     ) -> Result<R, OutOfMemory> {
         let (engine, _locked) = self.locked();
         engine.put(key, new, permit, show)
+    }
+
+    /// Not under the lock: no key is concerned yet.
+    fn expect(&self, outline: &Outline) -> Option<Arrival> {
+        self.engine.expect(outline)
     }
 
     fn update<'a, R>(

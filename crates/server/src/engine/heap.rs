@@ -24,6 +24,7 @@ use super::Sweeps;
 use super::arena::SLOT;
 use super::block::{Block, HEADER};
 use super::central::{Central, Source, Victim};
+use super::loan::{Loan, Loans};
 use super::policy::{self, CLASSES};
 use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
@@ -32,7 +33,7 @@ use std::mem;
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
@@ -69,6 +70,7 @@ pub(super) struct Heap {
     returned: Condvar,
     /// Held by who has a claim.
     claimant: Mutex<()>,
+    loans: Arc<Loans>,
 }
 
 /// What some threads share.
@@ -89,6 +91,17 @@ pub(super) struct Search {
     is_stuck: bool,
     has_closed_all: bool,
     surprises: usize,
+}
+
+/// Who asks for room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Asks {
+    /// Who stores, and holds no lock.
+    Unlocked,
+    /// Who stores, and holds a bucket's lock. Nothing is given back to the system for him, which may take long: [`Heap::remedy`] does that.
+    Locked,
+    /// Who moves items on. He may have the last free blocks.
+    Mover,
 }
 
 /// What can be done about a lack of room.
@@ -151,6 +164,7 @@ impl Heap {
             central: CachePadded::new(Mutex::new(Central::new(capacity, limit))),
             returned: Condvar::new(),
             claimant: Mutex::new(()),
+            loans: Arc::new(Loans::new(limit)),
         }
     }
 
@@ -161,6 +175,7 @@ impl Heap {
     /// Sets the limit. What is over it goes as items come.
     pub(super) fn set_limit(&self, limit: usize) {
         self.central().set_limit(limit);
+        self.loans.set_limit(limit);
         // Relaxed: as in `victim_ahead`.
         self.is_low.store(true, Ordering::Relaxed);
     }
@@ -175,6 +190,11 @@ impl Heap {
     /// Bytes mapped for items: linked, dead, waiting for readers, and not yet any.
     pub(super) fn mapped(&self) -> usize {
         self.central().mapped()
+    }
+
+    /// What connections hold of that.
+    pub(super) fn loans(&self) -> &Arc<Loans> {
+        &self.loans
     }
 
     /// What sweeps have done.
@@ -211,17 +231,17 @@ impl Heap {
     /// Room for an item of `size` bytes, with a draft on its block. Evicts nothing and waits for nobody, so it may be called under a bucket's
     /// lock. The item is to be written before the draft is finished.
     ///
-    /// Who moves items on may have the last free blocks. What the table takes is asked for when a block is needed.
+    /// What the table takes is asked for when a block is needed.
     pub(super) fn allocate(
         &self,
         size: usize,
-        is_moving: bool,
+        who: Asks,
         table: impl FnOnce() -> usize,
     ) -> Result<NonNull<u8>, OutOfMemory> {
         let full = OutOfMemory { requested: size };
         let class = policy::class(size);
         if self.is_large(size) {
-            let block = self.obtain(Block::capacity_for(size), is_moving, table()).ok_or(full)?;
+            let block = self.obtain(Block::capacity_for(size), who, table()).ok_or(full)?;
             block.open(class);
             let place = block.take(size).ok_or(full);
             self.put_down(|central| central.put_back(block, true));
@@ -232,7 +252,7 @@ impl Heap {
             return Ok(place);
         }
         // Not under the lock: it may take long.
-        let fresh = self.obtain(self.capacity, is_moving, table()).ok_or(full)?;
+        let fresh = self.obtain(self.capacity, who, table()).ok_or(full)?;
         let mut open = STRIPE.lock(&stripe.open);
         if let Some(place) = open[class].and_then(|block| block.take(size)) {
             // Another thread of the stripe was faster.
@@ -245,18 +265,42 @@ impl Heap {
         fresh.take(size).ok_or(full)
     }
 
+    /// A block for an item of `size` bytes, on loan to who receives its value; `Ok(None)` if too much is lent.
+    pub(super) fn lend_new(&self, size: usize, table: impl FnOnce() -> usize) -> Result<Option<Loan>, OutOfMemory> {
+        let capacity = Block::capacity_for(size);
+        if !self.loans.allow_arrival(capacity) {
+            return Ok(None);
+        }
+        let block = self.obtain(capacity, Asks::Unlocked, table()).ok_or(OutOfMemory { requested: size })?;
+        self.put_down(Central::let_go_new);
+        // SAFETY: the block was in our hands, and is in nobody's.
+        Ok(unsafe { Loan::of_new(block, &self.loans) })
+    }
+
+    /// Takes over a block that was lent for an item of `size` bytes. The item may be written, and there is a draft on it.
+    ///
+    /// # Safety
+    /// The heap has let go of the block, and the caller has the only loan of it.
+    pub(super) unsafe fn adopt(&self, block: Block, size: usize) -> Option<NonNull<u8>> {
+        block.open(policy::class(size));
+        let place = block.take(size)?;
+        block.adopt();
+        self.put_down(|central| central.close(block));
+        Some(place)
+    }
+
     /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a quarter of one unused.
     pub(super) fn is_large(&self, size: usize) -> bool {
         size > (self.capacity - HEADER) / 4
     }
 
     /// A block that nobody else has, if there is room: in the caller's hands.
-    fn obtain(&self, capacity: usize, is_moving: bool, table: usize) -> Option<Block> {
+    fn obtain(&self, capacity: usize, who: Asks, table: usize) -> Option<Block> {
         self.harvest();
         loop {
             let mut central = self.central();
             central.set_table(table);
-            let source = central.source(capacity, is_moving);
+            let source = central.source(capacity, who);
             self.note_low(&central);
             drop(central);
             match source {
@@ -273,8 +317,13 @@ impl Heap {
         }
     }
 
-    /// Frees what has waited for readers long enough.
+    /// Frees what has waited for readers long enough, and what connections had and nobody else has.
     fn harvest(&self) {
+        let returned = self.loans.take_returned();
+        if !returned.is_empty() {
+            let mut central = self.central();
+            returned.into_iter().for_each(|block| central.put_free(block));
+        }
         let mut next = self.central().next_grace();
         // To ask may cost a barrier on all processors: not under the lock.
         while let Some(grace) = next.filter(GracePeriod::has_passed) {
@@ -411,6 +460,11 @@ impl Heap {
         let most = search.most(self.capacity);
         // When there is still no room after many turns, others take what we free. May the caller have more luck.
         if need <= room || search.turns > 4 * most {
+            let in_the_way = if need <= room { central.in_the_way(need) } else { Vec::new() };
+            drop(central);
+            if !in_the_way.is_empty() {
+                self.give_back(in_the_way);
+            }
             return Remedy::Attempt;
         }
         let is_patient = need <= room + central.waiting_bytes() || search.is_stuck;
@@ -497,7 +551,7 @@ impl Drop for Heap {
         wait_for_readers();
         let open =
             self.stripes.iter_mut().flat_map(|stripe| mem::take(get_mut(&mut stripe.open)).into_iter().flatten());
-        get_mut(&mut self.central).tear_down(open);
+        get_mut(&mut self.central).tear_down(open, &self.loans);
     }
 }
 

@@ -19,9 +19,10 @@
 //! is evicted may move on: a copy takes its place in the table, with the same number, and readers are done with the old one before
 //! its memory is used again.
 
+use super::arrival::{Arrival, Outline};
 use super::block::{self, Block};
 use super::expiry::Expiry;
-use super::heap::{Heap, OutOfMemory};
+use super::heap::{Asks, Heap, OutOfMemory};
 use super::policy::MOST_VISITS;
 use super::{Hit, New, Value};
 use relativist::raw::{Hash, Link};
@@ -166,7 +167,7 @@ impl<'a> ItemRef<'a> {
         self.item.cast()
     }
 
-    fn block(self) -> Block {
+    pub(super) fn block(self) -> Block {
         // SAFETY: the item stays allocated for `'a`.
         unsafe { Block::of(self.address()) }
     }
@@ -375,6 +376,7 @@ impl<'a> ItemRef<'a> {
             marks: self.marks(),
             size: block::footprint(layout.size()),
             now,
+            origin: None,
         }
     }
 
@@ -403,14 +405,35 @@ impl<'a> ItemRef<'a> {
 }
 
 /// What an item consists of.
-#[derive(Clone, Copy)]
-struct Layout {
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) struct Layout {
     options: Options,
     key_len: usize,
     value_len: usize,
 }
 
 impl Layout {
+    /// That of an item to come.
+    pub(super) fn of(outline: &Outline) -> Layout {
+        let &Outline { key_len, value_len, has_flags, has_unique } = outline;
+        let is_long = value_len > u16::MAX.into();
+        Layout { options: Options { is_long, has_flags, has_unique }, key_len, value_len }
+    }
+
+    pub(super) fn value_len(&self) -> usize {
+        self.value_len
+    }
+
+    /// Where the value begins, from the beginning of the item.
+    pub(super) fn value_start(&self) -> usize {
+        ITEM_OVERHEAD + self.options.size() + self.key_len
+    }
+
+    /// Bytes that it occupies in its block.
+    pub(super) fn footprint(&self) -> usize {
+        block::footprint(self.size())
+    }
+
     /// Bytes of all of it.
     fn size(&self) -> usize {
         let unique = if self.options.has_unique { GIVEN_UNIQUE } else { 0 };
@@ -419,7 +442,7 @@ impl Layout {
 }
 
 /// What an item has that others don't.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Eq, PartialEq)]
 struct Options {
     is_long: bool,
     has_flags: bool,
@@ -475,6 +498,7 @@ impl<'a> Recipe<'a> {
     ) -> Recipe<'a> {
         let value = match new.value {
             Value::Whole(bytes) => [bytes, b""],
+            Value::Arrived(arrival) => [arrival.value(), b""],
             Value::Kept => [present, b""],
             Value::Appended(bytes) => [present, bytes],
             Value::Prepended(bytes) => [bytes, present],
@@ -492,9 +516,12 @@ impl<'a> Recipe<'a> {
     }
 
     fn layout(&self) -> Layout {
-        let (is_long, has_flags) = (self.value_len > u16::MAX.into(), self.flags != 0);
-        let options = Options { is_long, has_flags, has_unique: self.unique.is_some() };
-        Layout { options, key_len: self.key_len.into(), value_len: self.value_len as usize }
+        Layout::of(&Outline {
+            key_len: self.key_len.into(),
+            value_len: self.value_len as usize,
+            has_flags: self.flags != 0,
+            has_unique: self.unique.is_some(),
+        })
     }
 
     /// Bytes of the item.
@@ -512,40 +539,45 @@ pub(super) struct Draft<'h> {
 }
 
 impl<'h> Draft<'h> {
-    /// Makes an item, if there is room; `table` tells the table's bytes.
-    pub(super) fn new(
-        recipe: &Recipe<'_>,
-        heap: &'h Heap,
-        table: impl FnOnce() -> usize,
-    ) -> Result<Draft<'h>, OutOfMemory> {
-        Draft::make(recipe, heap, false, table)
-    }
-
     /// A copy of `item`, to take its place.
     pub(super) fn copy(
         item: ItemRef<'_>,
         heap: &'h Heap,
         table: impl FnOnce() -> usize,
     ) -> Result<Draft<'h>, OutOfMemory> {
-        Draft::make(&item.recipe(), heap, true, table)
+        Draft::new(&item.recipe(), heap, Asks::Mover, table)
     }
 
-    fn make(
+    /// Makes an item, if there is room; `table` tells the table's bytes.
+    pub(super) fn new(
         recipe: &Recipe<'_>,
         heap: &'h Heap,
-        is_moving: bool,
+        who: Asks,
         table: impl FnOnce() -> usize,
     ) -> Result<Draft<'h>, OutOfMemory> {
         let size = block::footprint(recipe.size());
-        let place = heap.allocate(size, is_moving, table)?;
+        let place = heap.allocate(size, who, table)?;
         // From here to the end nothing panics: a block with an item that was begun and not written could never be swept.
         // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the draft is there.
         let item: ItemRef<'_> = unsafe {
-            write(place, recipe);
+            write::<false>(place, recipe);
             ItemRef::at(place)
         };
         item.block().note_expiry(recipe.expiry);
         Ok(Draft { item, size, heap })
+    }
+
+    /// Makes the item around the value that has arrived, which `recipe` is about, if that lies as it should.
+    pub(super) fn around(recipe: &Recipe<'_>, arrival: &Arrival, heap: &'h Heap) -> Option<Draft<'h>> {
+        let place = arrival.turn_over(recipe.layout(), heap)?;
+        // As in `new`, nothing panics.
+        // SAFETY: as in `new`, but for the value, which lies where an item of this layout has it.
+        let item: ItemRef<'_> = unsafe {
+            write::<true>(place, recipe);
+            ItemRef::at(place)
+        };
+        item.block().note_expiry(recipe.expiry);
+        Some(Draft { item, size: block::footprint(recipe.size()), heap })
     }
 
     /// Takes over from `item`, of which this is a copy, what may have changed since, and gives it `visits`. The bucket lock is held.
@@ -590,9 +622,11 @@ pub(super) unsafe fn dispose(link: NonNull<Link>) {
     unsafe { item.block().settle_last(item.footprint()) };
 }
 
+/// Writes an item; with `AROUND` all but its value, which is there already.
+///
 /// # Safety
-/// `place` is memory of the recipe's size, aligned for items, to which nobody else refers.
-unsafe fn write(place: NonNull<u8>, recipe: &Recipe<'_>) {
+/// `place` is memory of the recipe's size, aligned for items, to which nobody else refers, but for the value that is there already.
+unsafe fn write<const AROUND: bool>(place: NonNull<u8>, recipe: &Recipe<'_>) {
     let (options, length) = (recipe.layout().options, recipe.value_len);
     let given = recipe.unique.map(u64::to_ne_bytes);
     let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
@@ -625,6 +659,11 @@ unsafe fn write(place: NonNull<u8>, recipe: &Recipe<'_>) {
         append(&recipe.flags.to_ne_bytes());
     }
     append(recipe.key);
+    if AROUND {
+        end = end.wrapping_add(recipe.value_len as usize);
+        // SAFETY: as above; the value's length is within the memory.
+        return unsafe { end.copy_from_nonoverlapping(given.as_ptr(), given.len()) };
+    }
     append(recipe.value[0]);
     for rare in [recipe.value[1], given] {
         if !rare.is_empty() {
@@ -644,7 +683,7 @@ mod tests {
     }
 
     fn draft<'h>(recipe: &Recipe<'_>, heap: &'h Heap) -> Draft<'h> {
-        Draft::new(recipe, heap, || 0).unwrap()
+        Draft::new(recipe, heap, Asks::Unlocked, || 0).unwrap()
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! **Lookups** run inside a read section. They take no lock, and write nothing that another thread reads but the mark of an item
 //! that nobody has visited since the eviction last looked at it (and the time of its last access, once a minute). The value is
-//! copied out before the section ends, so nothing can be freed under it. Resizing does not concern them.
+//! copied out before the section ends, so nothing can be freed under it; or, if it is large, its block is lent, which takes a counter in the
+//! block (see [`super::loan`]). Resizing does not concern them.
 //!
 //! **Updates** all go through [`Relativistic::change`]: lock the key's bucket, decide by looking at the present item, link,
 //! replace or unlink, unlock, and count the old item as dead in its block (see [`super::heap`]). New items are mostly
@@ -14,12 +15,14 @@
 //! Expired and flushed items are unlinked by the first command that meets them (a lookup that does leaves its fast path), or when
 //! their block is swept (see [`super::sweep`]).
 
+use super::arrival::{Arrival, Outline};
 use super::expiry::Expiry;
 use super::flush::Flush;
 use super::hash::KeyHasher;
-use super::heap::{Heap, OutOfMemory};
-use super::item::{self, Draft, ItemRef, Recipe};
-use super::{Change, Engine, Hit, Lookup, MOST_AT_ONCE, New, Present, Sequence, TableStats, Usage, Witness};
+use super::heap::{Asks, Heap, OutOfMemory};
+use super::item::{self, Draft, ItemRef, Layout, Recipe};
+use super::loan::Origin;
+use super::{Change, Engine, Hit, Lookup, MOST_AT_ONCE, New, Present, Sequence, TableStats, Usage, Value, Witness};
 use crate::clock::Clock;
 use crossbeam_utils::CachePadded;
 use relativist::raw::{Entry, Hash, Link, Table};
@@ -197,10 +200,27 @@ impl Relativistic {
     }
 
     /// An item for `new` under `key`, in the place of one with the value `present`.
-    fn draft(&self, hash: Hash, key: &[u8], new: &New<'_>, present: &[u8], now: u32) -> Result<Draft<'_>, OutOfMemory> {
+    fn draft(
+        &self,
+        hash: Hash,
+        key: &[u8],
+        new: &New<'_>,
+        present: &[u8],
+        who: Asks,
+        now: u32,
+    ) -> Result<Draft<'_>, OutOfMemory> {
         let mut text = String::new();
         let recipe = Recipe::new(hash, key, new, present, &mut text, now);
-        Draft::new(&recipe, &self.heap, || self.table_charge())
+        Draft::new(&recipe, &self.heap, who, || self.table_charge())
+    }
+
+    /// The same of a value that lies where it should already; none if it does not.
+    #[inline]
+    fn draft_around(&self, hash: Hash, key: &[u8], new: &New<'_>) -> Option<Draft<'_>> {
+        let Value::Arrived(arrival) = new.value else { return None };
+        let mut text = String::new();
+        let recipe = Recipe::new(hash, key, new, b"", &mut text, self.clock.now());
+        Draft::around(&recipe, arrival, &self.heap)
     }
 
     /// Executes `change` on `item` as far as it concerns that alone. The bucket is locked.
@@ -215,7 +235,10 @@ impl Relativistic {
         match change {
             Change::Keep => Ok(Step::Keep),
             Change::Remove => Ok(Step::Remove),
-            Change::Put(new) => Ok(Step::Put(self.draft(hash, key, &new, item.map_or(b"", ItemRef::value), now)?)),
+            Change::Put(new) => {
+                let present = item.map_or(&b""[..], ItemRef::value);
+                Ok(Step::Put(self.draft(hash, key, &new, present, Asks::Locked, now)?))
+            }
             Change::Mark { expiry, add, is_access } => {
                 if let Some(item) = item {
                     expiry.into_iter().for_each(|expiry| item.set_expiry(expiry));
@@ -228,6 +251,12 @@ impl Relativistic {
                 Ok(Step::Keep)
             }
         }
+    }
+
+    /// What clients see of `item` at `now`, who may keep its value.
+    #[inline(always)]
+    fn show<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Hit<'a> {
+        Hit { origin: Some(Origin::new(item, self.heap.loans())), ..item.hit(now) }
     }
 
     /// Looks up `key`, and shows the item if it is live.
@@ -310,7 +339,7 @@ impl Engine for Relativistic {
 
     fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         self.look(key, |item, now| {
-            visit(item.hit(now));
+            visit(self.show(item, now));
             item.note_access(now);
             item.visit();
         })
@@ -319,7 +348,7 @@ impl Engine for Relativistic {
     fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
         let now = self.begin();
         let keys = &keys[..keys.len().min(MOST_AT_ONCE)];
-        let guard = relativist_rcu::read();
+        let mut guard = relativist_rcu::read();
         let hashes = self.bring_near(keys, &guard);
         for (index, (key, &hash)) in keys.iter().zip(&hashes).enumerate() {
             let goes_on = match self.table.find(hash, has_key(key), &guard) {
@@ -329,13 +358,16 @@ impl Engine for Relativistic {
                     let item = unsafe { ItemRef::of_link(link) };
                     match self.state(item, now) {
                         Lookup::Hit => {
-                            let goes_on = visit(index, Ok(item.hit(now)));
+                            let goes_on = visit(index, Ok(self.show(item, now)));
                             item.note_access(now);
                             item.visit();
                             goes_on
                         }
                         dead => {
+                            // Not inside the read section, where nobody should wait for a bucket's lock. The rest may be in another.
+                            drop(guard);
                             self.remove_dead(hash, key);
+                            guard = relativist_rcu::read();
                             visit(index, Err(dead))
                         }
                     }
@@ -353,7 +385,7 @@ impl Engine for Relativistic {
     }
 
     fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        self.look(key, |item, now| visit(item.hit(now)))
+        self.look(key, |item, now| visit(self.show(item, now)))
     }
 
     fn put<R>(
@@ -364,16 +396,28 @@ impl Engine for Relativistic {
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
         let hash = self.hash(key);
-        let draft = self.with_room(|| self.draft(hash, key, new, b"", self.clock.now()))?;
+        let draft = match self.draft_around(hash, key, new) {
+            Some(draft) => draft,
+            None => self.with_room(|| self.draft(hash, key, new, b"", Asks::Unlocked, self.clock.now()))?,
+        };
         let guard = relativist_rcu::read();
         let ((is_stored, result), item, now) = self.change(hash, key, &guard, |item, lookup, now| {
             let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
             (if is_permitted { Step::Put(draft) } else { Step::Keep }, (is_permitted, result))
         });
         if let (true, Some(item)) = (is_stored, item) {
-            show(item.hit(now));
+            show(self.show(item, now));
         }
         Ok(result)
+    }
+
+    fn expect(&self, outline: &Outline) -> Option<Arrival> {
+        if !outline.is_large() || outline.key_len + outline.value_len > self.max_item {
+            return None;
+        }
+        let layout = Layout::of(outline);
+        let lent = self.with_room(|| self.heap.lend_new(layout.footprint(), || self.table_charge()));
+        lent.ok().flatten().map(|loan| Arrival::new(loan, layout))
     }
 
     fn update<'a, R>(
@@ -397,7 +441,7 @@ impl Engine for Relativistic {
             });
             let result = outcome?;
             if let (Some(item), Some(show)) = (item, show.take()) {
-                show(item.hit(now));
+                show(self.show(item, now));
             }
             Ok(result)
         })
@@ -454,6 +498,7 @@ impl Engine for Relativistic {
             table_bytes: self.table_bytes(),
             is_resizing: self.table.is_resizing(),
             heap_bytes: self.heap.mapped(),
+            lent_bytes: self.heap.loans().bytes(),
             limit: self.heap.limit(),
             sweeps: self.heap.sweeps(),
         }

@@ -154,7 +154,7 @@ impl<E: Engine> Executor<'_, E> {
                     let wins = request.wins(&hit);
                     let (idle, seen_marks) = seen.unwrap_or((hit.idle, hit.marks));
                     let marks = hit.marks & (seen_marks | Marks::STALE | Marks::WON | Marks::ENCODED_KEY);
-                    before.set(Some((Hit { key: b"", value: b"", idle, marks, ..hit }, wins)));
+                    before.set(Some((Hit { key: b"", value: b"", origin: None, idle, marks, ..hit }, wins)));
                     let is_access = !flags.has(b'u');
                     let add = if wins { Marks::WON } else { Marks::NONE };
                     let add = if is_access { add | Marks::FETCHED } else { add };

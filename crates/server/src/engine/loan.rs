@@ -1,0 +1,244 @@
+//! Large values in the hands of connections: those that are sent from where they lie, or received to where they will lie.
+//!
+//! A network is slow, and a read section must not last as long as a client takes to read: grace periods would wait for it, and all memory
+//! with them. So who sends a large value has its block on *loan*. A loan hinders nobody: the item may be replaced, deleted or
+//! evicted, and its block swept. Only when the block's grace period has passed the heap asks whether there are loans, and lets go of
+//! the block if there are: then it comes back with the last loan, and is free. Until then it counts as mapped, so `-m` holds.
+//!
+//! Room for a value that is still to come is lent, too: a block of which the heap has let go from the beginning, so that nobody waits for a
+//! slow client, and nothing is to be swept there. It is turned over to the heap with the finished item, or comes back.
+//!
+//! What clients who take their time can hold this way is bounded: a quarter of the limit, and an eighth for those who send. Beyond that no
+//! loan is given, and values are copied, as small ones are.
+//!
+//! **Why nothing is lost.** `loans` in a block's header counts them, with one bit for "the heap has let go". A loan begins while the item is
+//! shown, when the block can't be waiting for readers of before; so when a grace period has passed all loans that will ever be are
+//! counted. From then on the count only falls. The heap sets the bit, and a loan's end counts down, in one atomic step each: either the
+//! heap finds no loans, or the last loan finds the bit. Exactly one of the two has the block then. Where the heap is gone before the
+//! last loan, that one gives the memory back to the system.
+
+use super::arena::{self, SLOT};
+use super::block::{Block, HEADER, LoanEnd};
+use super::item::ItemRef;
+use std::fmt::{self, Debug, Formatter};
+use std::mem;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Values from this size on are worth a loan: to copy less costs less than to keep count.
+pub const LARGE_VALUE: usize = 16 << 10;
+
+// Then its item has a block of its own, see `Heap::is_large`.
+const _: () = assert!(LARGE_VALUE > (SLOT - HEADER) / 4);
+
+/// The part of the limit, one in so many, that clients may hold who take their time to read.
+const READERS_SHARE: usize = 4;
+
+/// The part of what may be lent at which no more is lent to those who send, one in so many of the limit.
+const WRITERS_SHARE: usize = 8;
+
+/// What a heap has lent. Outlives it if need be.
+pub(super) struct Loans {
+    /// Bytes of all blocks that are lent.
+    bytes: AtomicUsize,
+    /// The heap's limit.
+    limit: AtomicUsize,
+    returned: Mutex<Returned>,
+    has_returned: AtomicBool,
+}
+
+/// Blocks that have come back after the heap had let go of them.
+#[derive(Default)]
+struct Returned {
+    blocks: Vec<Block>,
+    /// There is no heap any more.
+    is_closed: bool,
+}
+
+impl Loans {
+    /// The loans of a heap with this limit.
+    pub(super) fn new(limit: usize) -> Loans {
+        Loans {
+            bytes: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            returned: Mutex::default(),
+            has_returned: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn set_limit(&self, limit: usize) {
+        // Relaxed: stands for itself.
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Bytes of all blocks that are lent.
+    pub(super) fn bytes(&self) -> usize {
+        // Relaxed: a plain sum.
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many `bytes` may be lent in all, `own` of them to the caller, who may have one of `share` parts of the limit. A single block may
+    /// be as large as it is.
+    fn allows(&self, bytes: usize, own: usize, share: usize) -> bool {
+        // Relaxed: as in `set_limit`.
+        bytes <= own.max(self.limit.load(Ordering::Relaxed) / share)
+    }
+
+    /// Whether a block of so many bytes may be lent to receive a value. Others may be faster.
+    pub(super) fn allow_arrival(&self, bytes: usize) -> bool {
+        self.allows(self.bytes() + bytes, bytes, WRITERS_SHARE)
+    }
+
+    fn returned(&self) -> MutexGuard<'_, Returned> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks that have come back since the last call. They are free.
+    pub(super) fn take_returned(&self) -> Vec<Block> {
+        // Relaxed: a hint; who misses it looks again with the next block. The lock hands the blocks over.
+        if !self.has_returned.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut returned = self.returned();
+        self.has_returned.store(false, Ordering::Relaxed);
+        mem::take(&mut returned.blocks)
+    }
+
+    /// The heap ends: what comes back from now on goes to the system. Returns what came back before.
+    pub(super) fn close(&self) -> Vec<Block> {
+        let mut returned = self.returned();
+        returned.is_closed = true;
+        mem::take(&mut returned.blocks)
+    }
+
+    /// The last loan of a block of which the heap has let go has ended.
+    #[cold]
+    fn take_back(&self, block: Block) {
+        let mut returned = self.returned();
+        if !returned.is_closed {
+            returned.blocks.push(block);
+            // Relaxed: as in `take_returned`.
+            return self.has_returned.store(true, Ordering::Relaxed);
+        }
+        drop(returned);
+        // SAFETY: the caller's, as nobody else has it on loan and there is no heap; what items are left in it the table buries.
+        if let Some((start, capacity)) = unsafe { block.disown() } {
+            // SAFETY: taken from the heap's arena, which will not get it back, being gone.
+            unsafe { arena::unmap(start, capacity) };
+        }
+    }
+}
+
+/// A block on loan.
+pub(super) struct Loan {
+    block: Block,
+    loans: Arc<Loans>,
+}
+
+impl Loan {
+    /// Lends the block of `item`, unless too much is lent.
+    fn of_shown(item: ItemRef<'_>, loans: &Arc<Loans>) -> Option<Loan> {
+        let block = item.block();
+        // SAFETY: the item stays allocated while it is shown, so the heap has not let go of its block, and will see this when it does.
+        let is_first = unsafe { block.lend() };
+        let loan = Loan { block, loans: Arc::clone(loans) };
+        if is_first { loan.counted(READERS_SHARE) } else { Some(loan) }
+    }
+
+    /// Lends a new block to who receives a value, unless too much is lent.
+    ///
+    /// # Safety
+    /// Nobody else has the block, nor does the heap.
+    pub(super) unsafe fn of_new(block: Block, loans: &Arc<Loans>) -> Option<Loan> {
+        block.lend_new();
+        Loan { block, loans: Arc::clone(loans) }.counted(WRITERS_SHARE)
+    }
+
+    /// Counts the block as lent, which it was not before. Ends the loan if that is more than this share of the limit.
+    fn counted(self, share: usize) -> Option<Loan> {
+        let capacity = self.block.capacity();
+        // Relaxed: a plain sum.
+        let bytes = self.loans.bytes.fetch_add(capacity, Ordering::Relaxed) + capacity;
+        self.loans.allows(bytes, capacity, share).then_some(self)
+    }
+
+    pub(super) fn block(&self) -> Block {
+        self.block
+    }
+
+    pub(super) fn is_of(&self, loans: &Arc<Loans>) -> bool {
+        Arc::ptr_eq(&self.loans, loans)
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let Loan { block, loans } = self;
+        // Before the loan ends: afterwards the block may be another's.
+        let capacity = block.capacity();
+        // SAFETY: this is a loan, and it ends here.
+        let end = unsafe { block.end_loan() };
+        if end != LoanEnd::StillLent {
+            // Relaxed: a plain sum. Who has added this has done so before his loan ended, and so before the last one did.
+            loans.bytes.fetch_sub(capacity, Ordering::Relaxed);
+        }
+        if end == LoanEnd::ComesBack {
+            loans.take_back(*block);
+        }
+    }
+}
+
+/// A value that is kept beyond the moment in which it was shown. It stays as it is, and where it is, whatever becomes of the item; its memory is
+/// the engine's, and counts as such, until this is dropped, on any thread.
+pub struct Lease {
+    value: NonNull<[u8]>,
+    _loan: Loan,
+}
+
+// SAFETY: the bytes are not written while there is a loan, so all threads may read them; a loan may end on any thread.
+unsafe impl Send for Lease {}
+// SAFETY: as above.
+unsafe impl Sync for Lease {}
+
+impl Deref for Lease {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the value of an item that was linked, so it is initialised and does not change; the loan keeps its memory.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl Debug for Lease {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease({} bytes)", self.len())
+    }
+}
+
+/// Where an item that is shown lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    item: ItemRef<'a>,
+    loans: &'a Arc<Loans>,
+}
+
+impl<'a> Origin<'a> {
+    pub(super) fn new(item: ItemRef<'a>, loans: &'a Arc<Loans>) -> Origin<'a> {
+        Origin { item, loans }
+    }
+
+    /// See [`Hit::lease`](super::Hit::lease).
+    #[cold]
+    pub(super) fn lease(self) -> Option<Lease> {
+        let value = NonNull::from(self.item.value());
+        Loan::of_shown(self.item, self.loans).map(|_loan| Lease { value, _loan })
+    }
+}
+
+impl Debug for Origin<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("Origin")
+    }
+}

@@ -16,6 +16,7 @@ mod login;
 mod meta;
 mod observe;
 mod prefixes;
+mod replies;
 mod sasl;
 mod session;
 mod statistics;
@@ -25,19 +26,20 @@ mod watch;
 use crate::auth::Users;
 use crate::budget::Budget;
 use crate::clock::Ticker;
-use crate::engine::Engine;
+use crate::engine::{Arrival, Engine, Hit, LARGE_VALUE, Lease, Outline, Value};
 use crate::gate::Gate;
 use crate::latency::{Kind, Latencies};
 use crate::log::Log;
 use crate::options::{Options, PROTOCOL_VERSION};
 use crate::stats::{Counters, Registry};
-use relativist_memcache::{Command, Limits, Rejection, RequestError, decode_key, reply};
+use relativist_memcache::{Awaited, Command, Limits, Rejection, RequestError, decode_key, reply};
 use std::sync::Arc;
 
 pub use classic::Fetch;
 pub use dump::Dump;
 pub use login::Verdict;
 pub use prefixes::Prefixes;
+pub use replies::Replies;
 pub use sasl::Login;
 pub use session::{ConnectionState, Connections, Listed, Session, Transport};
 pub use tuning::Tuning;
@@ -111,6 +113,10 @@ pub struct Executor<'s, E> {
     service: &'s Service<E>,
     counters: &'s Counters,
     output_limit: usize,
+    /// Whether large values may be sent from where they lie.
+    lends: bool,
+    /// The value of the next command, if that was received to where it will lie.
+    arrival: Option<&'s Arrival>,
     /// Whether somebody wants to know what happens to items.
     is_observed: bool,
     /// Where to note how long commands take, in a turn that is sampled.
@@ -122,18 +128,52 @@ impl<'s, E: Engine> Executor<'s, E> {
     pub fn new(service: &'s Service<E>, counters: &'s Counters, output_limit: usize) -> Executor<'s, E> {
         let is_observed = service.watch.is_watched() || service.prefixes.is_counting();
         let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());
-        Executor { service, counters, output_limit, is_observed, latencies }
+        Executor { service, counters, output_limit, lends: true, arrival: None, is_observed, latencies }
     }
 
-    /// Executes a command of the text protocol and appends the reply to `out`.
-    pub fn execute<'b>(&self, session: &Session, command: Command<'b>, out: &mut Vec<u8>) -> Outcome<'b> {
+    /// The same, for replies that are wanted in one piece: values are copied, however large.
+    #[must_use]
+    pub fn copying(self) -> Self {
+        Executor { lends: false, ..self }
+    }
+
+    /// Room for the value of a store that has arrived in part, if that is worth it.
+    pub fn expect(&self, store: &Awaited<'_>, missing: usize) -> Option<Arrival> {
+        let mut room = [0; _];
+        let key = if store.is_base64 { decode_key(store.key, &mut room)? } else { store.key };
+        let (has_flags, has_unique) = (store.flags != 0, store.has_unique);
+        let outline = Outline { key_len: key.len(), value_len: store.length, has_flags, has_unique };
+        // What little is missing is collected where the rest is.
+        (missing >= LARGE_VALUE).then(|| self.service.engine.expect(&outline)).flatten()
+    }
+
+    /// The same executor, for the one command whose value is `arrival`'s.
+    #[must_use]
+    pub fn storing<'a>(&self, arrival: &'a Arrival) -> Executor<'a, E>
+    where
+        's: 'a,
+    {
+        Executor { arrival: Some(arrival), ..*self }
+    }
+
+    /// The value of a store as the engine is to see it.
+    fn value<'v>(&self, bytes: &'v [u8]) -> Value<'v>
+    where
+        's: 'v,
+    {
+        self.arrival.map_or(Value::Whole(bytes), Value::Arrived)
+    }
+
+    /// Executes a command of the text protocol and appends the reply to `replies`.
+    pub fn execute<'b>(&self, session: &Session, command: Command<'b>, replies: &mut Replies) -> Outcome<'b> {
         let _timing = self.latencies.map(|latencies| latencies.time(Kind::from(&command)));
+        let out = &mut replies.bytes;
         match command {
             Command::Get { keys, with_unique } => {
-                return self.fetch(session, Fetch::get(with_unique), keys, out);
+                return self.fetch(session, Fetch::get(with_unique), keys, replies);
             }
             Command::GetAndTouch { exptime, keys, with_unique } => {
-                return self.fetch(session, Fetch::get_and_touch(exptime, with_unique), keys, out);
+                return self.fetch(session, Fetch::get_and_touch(exptime, with_unique), keys, replies);
             }
             Command::Store { verb, key, flags, exptime, value, noreply } => {
                 let content = crate::engine::Content { flags, exptime, value };
@@ -150,7 +190,7 @@ impl<'s, E: Engine> Executor<'s, E> {
             }
             Command::Stats { args } => return self.stats(args, out),
             Command::Quit => return Outcome::Quit,
-            Command::Meta(command) => self.meta(session, &command, out),
+            Command::Meta(command) => self.meta(session, &command, replies),
             Command::MetaNoop => out.extend_from_slice(b"MN\r\n"),
             Command::MetaDebug { key } => self.meta_debug(key, out),
             Command::Admin { verb, args } => return self.admin(session, verb, args, out),
@@ -195,6 +235,12 @@ impl<'s, E: Engine> Executor<'s, E> {
         if let Some(key) = key {
             self.service.engine.delete(key);
         }
+    }
+
+    /// The value of `hit`, if it is to be sent from where it lies.
+    #[inline(always)]
+    fn lease(&self, hit: &Hit<'_>) -> Option<Lease> {
+        if hit.value.len() >= LARGE_VALUE && self.lends { hit.lease() } else { None }
     }
 
     /// Whether a key and a value make an item that is too large.

@@ -2,7 +2,7 @@
 
 use super::observe::Stored;
 use super::statistics::Report;
-use super::{Executor, Outcome, Session, sasl};
+use super::{Executor, Outcome, Replies, Session, sasl};
 use crate::engine::{
     Change, CountError, Direction, Engine, Expiry, Hit, Lookup, Marks, New, OutOfMemory, Present, Store, Value, apply,
     parse,
@@ -15,18 +15,21 @@ use relativist_memcache::binary::{Header, Opcode, Request, Status, reply};
 const DO_NOT_CREATE: u32 = u32::MAX;
 
 impl<E: Engine> Executor<'_, E> {
-    /// Executes a request of the binary protocol and appends the reply to `out`.
+    /// Executes a request of the binary protocol and appends the reply to `replies`.
     pub fn execute_binary(
         &self,
         session: &Session,
         login: &mut sasl::Login,
         request: &Request<'_>,
-        out: &mut Vec<u8>,
+        replies: &mut Replies,
     ) -> Outcome<'static> {
         let _timing = self.latencies.map(|latencies| latencies.time(request.opcode.into()));
+        let out = &mut replies.bytes;
         match request.opcode {
-            Opcode::Get | Opcode::GetKey => self.binary_get(session, request, out),
-            Opcode::Touch | Opcode::GetAndTouch | Opcode::GetAndTouchKey => self.binary_touch(session, request, out),
+            Opcode::Get | Opcode::GetKey => self.binary_get(session, request, replies),
+            Opcode::Touch | Opcode::GetAndTouch | Opcode::GetAndTouchKey => {
+                self.binary_touch(session, request, replies);
+            }
             Opcode::Set | Opcode::Add | Opcode::Replace | Opcode::Append | Opcode::Prepend => {
                 self.binary_store(session, request, out);
             }
@@ -58,23 +61,23 @@ impl<E: Engine> Executor<'_, E> {
         reply::failure(out, header, status);
     }
 
-    fn binary_get(&self, session: &Session, request: &Request<'_>, out: &mut Vec<u8>) {
+    fn binary_get(&self, session: &Session, request: &Request<'_>, out: &mut Replies) {
         let mut size = 0;
         let lookup = self.service.engine.get(request.key, |hit| {
             size = hit.value.len();
             let key = if request.opcode == Opcode::GetKey { request.key } else { b"" };
-            reply::value(out, &request.header, hit.flags, self.visible(hit.unique), key, hit.value);
+            self.append_item(request, key, &hit, out);
         });
         self.count_get(lookup);
         if self.is_observed {
             self.observe_get(session, request.key, lookup, size);
         }
         if lookup != Lookup::Hit && !request.is_quiet {
-            miss(request, request.opcode == Opcode::GetKey, out);
+            miss(request, request.opcode == Opcode::GetKey, &mut out.bytes);
         }
     }
 
-    fn binary_touch(&self, session: &Session, request: &Request<'_>, out: &mut Vec<u8>) {
+    fn binary_touch(&self, session: &Session, request: &Request<'_>, out: &mut Replies) {
         let touch = |present: Present<'_>| {
             let expiry = Some(Expiry::from_unsigned(request.extra_32(0), present.now));
             (Change::Mark { expiry, add: Marks::FETCHED, is_access: true }, present.lookup)
@@ -84,7 +87,7 @@ impl<E: Engine> Executor<'_, E> {
             size = hit.value.len();
             let key = if request.opcode == Opcode::GetAndTouchKey { request.key } else { b"" };
             let value = if request.opcode == Opcode::Touch { b"" } else { hit.value };
-            reply::value(out, &request.header, hit.flags, self.visible(hit.unique), key, value);
+            self.append_item(request, key, &Hit { value, ..hit }, out);
         };
         let lookup = self.service.engine.update(request.key, touch, show).unwrap_or(Lookup::Miss);
         self.count_touch(lookup);
@@ -92,7 +95,20 @@ impl<E: Engine> Executor<'_, E> {
             self.observe_get(session, request.key, lookup, size);
         }
         if lookup != Lookup::Hit && !request.is_quiet {
-            miss(request, request.opcode == Opcode::GetAndTouchKey, out);
+            miss(request, request.opcode == Opcode::GetAndTouchKey, &mut out.bytes);
+        }
+    }
+
+    /// The reply that tells an item, with `key` if that is to be told.
+    #[inline(always)]
+    fn append_item(&self, request: &Request<'_>, key: &[u8], hit: &Hit<'_>, out: &mut Replies) {
+        let (header, unique) = (&request.header, self.visible(hit.unique));
+        match self.lease(hit) {
+            None => reply::value(&mut out.bytes, header, hit.flags, unique, key, hit.value),
+            Some(value) => {
+                reply::value_front(&mut out.bytes, header, hit.flags, unique, key, value.len());
+                out.append(value);
+            }
         }
     }
 
@@ -146,7 +162,7 @@ impl<E: Engine> Executor<'_, E> {
     ) -> Result<Store, OutOfMemory> {
         let new = New {
             expiry: Expiry::from_unsigned(request.extra_32(4), self.service.engine.now()),
-            ..New::plain(request.extra_32(0), Value::Whole(request.value))
+            ..New::plain(request.extra_32(0), self.value(request.value))
         };
         let permit = |present: Present<'_>| {
             let store = match (compare, request.opcode, present.item) {

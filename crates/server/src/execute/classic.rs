@@ -1,7 +1,7 @@
 //! The classic commands.
 
 use super::observe::Stored;
-use super::{Executor, Outcome, Session, answer};
+use super::{Executor, Outcome, Replies, Session, answer};
 use crate::engine::{Content, CountError, Direction, Engine, Hit, Lookup, MOST_AT_ONCE, Mode, Store};
 use crate::latency::Kind;
 use crate::stats::Counter;
@@ -34,7 +34,7 @@ impl Fetch {
 
 impl<E: Engine> Executor<'_, E> {
     /// Goes on with a paused fetch; `rest` is its command line from the next key on.
-    pub fn resume<'b>(&self, session: &Session, fetch: Fetch, rest: &'b [u8], out: &mut Vec<u8>) -> Outcome<'b> {
+    pub fn resume<'b>(&self, session: &Session, fetch: Fetch, rest: &'b [u8], out: &mut Replies) -> Outcome<'b> {
         let text = rest.strip_suffix(b"\n").unwrap_or(rest);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         let keys = text.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
@@ -47,13 +47,13 @@ impl<E: Engine> Executor<'_, E> {
         session: &Session,
         fetch: Fetch,
         mut keys: impl Iterator<Item = &'b [u8]>,
-        out: &mut Vec<u8>,
+        out: &mut Replies,
     ) -> Outcome<'b> {
-        let Some(first) = keys.next() else { return done(out) };
+        let Some(first) = keys.next() else { return done(&mut out.bytes) };
         let mut next = keys.next();
         if next.is_none() {
             self.fetch_one(session, fetch, first, out);
-            return done(out);
+            return done(&mut out.bytes);
         }
         let (mut batch, mut count, mut fetched) = ([first; MOST_AT_ONCE], 1, 0);
         loop {
@@ -69,7 +69,7 @@ impl<E: Engine> Executor<'_, E> {
             fetched += answered;
             let is_full = answered < count || out.len() >= self.output_limit;
             match batch[answered..count].first().copied().or(next) {
-                None => return done(out),
+                None => return done(&mut out.bytes),
                 Some(next) if is_full || fetched >= FETCHED_AT_ONCE => return Outcome::PausedFetch { fetch, next },
                 Some(_) => count = 0,
             }
@@ -77,7 +77,7 @@ impl<E: Engine> Executor<'_, E> {
     }
 
     /// Answers `get`s of one key each that have arrived together, [`MOST_AT_ONCE`] at most, until the output is full. Returns how many.
-    pub fn get_each(&self, session: &Session, with_unique: bool, keys: &[&[u8]], out: &mut Vec<u8>) -> usize {
+    pub fn get_each(&self, session: &Session, with_unique: bool, keys: &[&[u8]], out: &mut Replies) -> usize {
         let timing = self.latencies.map(|latencies| latencies.time(Kind::Get));
         let done = self.get_some(session, with_unique, keys, reply::END, out);
         if let Some(timing) = timing {
@@ -88,18 +88,18 @@ impl<E: Engine> Executor<'_, E> {
 
     /// Looks up some keys together, [`MOST_AT_ONCE`] at most, and appends each hit, and `end` after each key, until the output is
     /// full. Returns how many it has looked up.
-    fn get_some(&self, session: &Session, with_unique: bool, keys: &[&[u8]], end: &[u8], out: &mut Vec<u8>) -> usize {
+    fn get_some(&self, session: &Session, with_unique: bool, keys: &[&[u8]], end: &[u8], out: &mut Replies) -> usize {
         self.service.engine.get_many(keys, |index, found| {
             let key = keys[index];
             let (lookup, size) = match found {
                 Ok(hit) => {
                     let unique = with_unique.then(|| self.visible(hit.unique));
-                    append_hit(out, key, hit.flags, unique, hit.value);
+                    self.append_hit(out, key, unique, &hit);
                     (Lookup::Hit, hit.value.len())
                 }
                 Err(lookup) => (lookup, 0),
             };
-            out.extend_from_slice(end);
+            out.bytes.extend_from_slice(end);
             self.count_get(lookup);
             if self.is_observed {
                 self.observe_get(session, key, lookup, size);
@@ -109,7 +109,7 @@ impl<E: Engine> Executor<'_, E> {
     }
 
     /// The same, but each on its own.
-    fn fetch_one_by_one(&self, session: &Session, fetch: Fetch, keys: &[&[u8]], out: &mut Vec<u8>) -> usize {
+    fn fetch_one_by_one(&self, session: &Session, fetch: Fetch, keys: &[&[u8]], out: &mut Replies) -> usize {
         let is_full = |key: &&[u8]| {
             self.fetch_one(session, fetch, key, out);
             out.len() >= self.output_limit
@@ -118,12 +118,12 @@ impl<E: Engine> Executor<'_, E> {
     }
 
     #[inline]
-    fn fetch_one(&self, session: &Session, fetch: Fetch, key: &[u8], out: &mut Vec<u8>) {
+    fn fetch_one(&self, session: &Session, fetch: Fetch, key: &[u8], out: &mut Replies) {
         let mut size = 0;
         let visit = |hit: Hit<'_>| {
             size = hit.value.len();
             let unique = fetch.with_unique.then(|| self.visible(hit.unique));
-            append_hit(out, key, hit.flags, unique, hit.value);
+            self.append_hit(out, key, unique, &hit);
         };
         let lookup = match fetch.exptime {
             None => {
@@ -139,6 +139,19 @@ impl<E: Engine> Executor<'_, E> {
         };
         if self.is_observed {
             self.observe_get(session, key, lookup, size);
+        }
+    }
+
+    /// Inlined, so that nothing is looked up of a hit that is not told.
+    #[inline(always)]
+    fn append_hit(&self, out: &mut Replies, key: &[u8], unique: Option<u64>, hit: &Hit<'_>) {
+        match self.lease(hit) {
+            None => append_copied(&mut out.bytes, key, hit.flags, unique, hit.value),
+            Some(value) => {
+                reply::value_line(&mut out.bytes, key, hit.flags, unique, value.len());
+                out.append(value);
+                out.bytes.extend_from_slice(b"\r\n");
+            }
         }
     }
 
@@ -173,7 +186,12 @@ impl<E: Engine> Executor<'_, E> {
         let store = match verb {
             // Nothing has a unique then.
             StoreVerb::Cas(_) if self.service.options.disable_cas => self.compare_without_uniques(key),
-            _ => self.service.engine.store(mode(verb), key, content),
+            _ => match self.arrival {
+                None => self.service.engine.store(mode(verb), key, content),
+                Some(value) => {
+                    self.service.engine.store_arrived(mode(verb), key, content.flags, content.exptime, value)
+                }
+            },
         };
         self.count_store(store, matches!(verb, StoreVerb::Cas(_)));
         if self.is_observed {
@@ -299,9 +317,9 @@ fn done(out: &mut Vec<u8>) -> Outcome<'static> {
     Outcome::Done
 }
 
-/// Not inlined, so that what calls it can be: then nothing is looked up of a hit that is not told.
+/// Not inlined, so that what calls it can be.
 #[inline(never)]
-fn append_hit(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, value: &[u8]) {
+fn append_copied(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, value: &[u8]) {
     reply::value(out, key, flags, unique, value);
 }
 

@@ -8,7 +8,7 @@
 //! the expiry; other `mg` are lookups.
 
 use super::observe::{CLASS, Stored};
-use super::{Executor, Session};
+use super::{Executor, Replies, Session};
 use crate::engine::{
     Change, CountError, Direction, Engine, Expiry, Hit, Lookup, Marks, New, Present, Store, Value, apply, parse,
 };
@@ -84,15 +84,16 @@ impl Request<'_, '_> {
 }
 
 impl<E: Engine> Executor<'_, E> {
-    pub(super) fn meta(&self, session: &Session, meta: &Meta<'_>, out: &mut Vec<u8>) {
+    pub(super) fn meta(&self, session: &Session, meta: &Meta<'_>, replies: &mut Replies) {
         let mut room = [0; _];
         let checked = meta.flags().and_then(|flags| Ok((flags, meta.key(&flags, &mut room)?)));
+        let out = &mut replies.bytes;
         match checked {
             Err(error) => self.refuse_meta(error, out),
             Ok((flags, key)) => {
                 let request = Request { meta, flags, key };
                 match meta.verb {
-                    MetaVerb::Get => self.meta_get(session, &request, out),
+                    MetaVerb::Get => self.meta_get(session, &request, replies),
                     MetaVerb::Set => self.meta_set(session, &request, out),
                     MetaVerb::Delete => self.meta_delete(&request, out),
                     MetaVerb::Arithmetic => self.meta_arithmetic(&request, out),
@@ -105,7 +106,7 @@ impl<E: Engine> Executor<'_, E> {
         out.extend_from_slice(error.reply());
     }
 
-    fn meta_get(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {
+    fn meta_get(&self, session: &Session, request: &Request<'_, '_>, out: &mut Replies) {
         let (mut size, mut lookup, mut seen) = (0, None, None);
         if request.flags.exptime.is_none() {
             let visit = |hit: Hit<'_>| {
@@ -125,7 +126,7 @@ impl<E: Engine> Executor<'_, E> {
         }
         let lookup = lookup.unwrap_or_else(|| self.get_and_change(request, seen, &mut size, out));
         if lookup != Lookup::Hit && request.flags.vivify.is_none() && !request.flags.has(b'q') {
-            request.fail(b"EN", out);
+            request.fail(b"EN", &mut out.bytes);
         }
         match request.flags.exptime {
             None => self.count_get(lookup),
@@ -143,7 +144,7 @@ impl<E: Engine> Executor<'_, E> {
         request: &Request<'_, '_>,
         seen: Option<(u32, Marks)>,
         size: &mut usize,
-        out: &mut Vec<u8>,
+        out: &mut Replies,
     ) -> Lookup {
         let flags = &request.flags;
         // What `h`, `l` and a `t` in front of `T` tell is how the item was before.
@@ -182,18 +183,20 @@ impl<E: Engine> Executor<'_, E> {
             Ok(lookup) => lookup,
             Err(_) => {
                 self.counters.store_no_memory.bump();
-                out.extend_from_slice(reply::OUT_OF_MEMORY);
+                out.bytes.extend_from_slice(reply::OUT_OF_MEMORY);
                 Lookup::Miss
             }
         }
     }
 
     /// The reply to an `mg` that has found `old` and left `new`.
-    fn append_found(&self, request: &Request<'_, '_>, old: &Hit<'_>, new: &Hit<'_>, wins: bool, out: &mut Vec<u8>) {
+    fn append_found(&self, request: &Request<'_, '_>, old: &Hit<'_>, new: &Hit<'_>, wins: bool, replies: &mut Replies) {
         let is_known = request.flags.compare == Some(self.visible(old.unique));
         let tells_value = request.flags.has(b'v') && !is_known;
+        let lease = if tells_value { self.lease(new) } else { None };
+        let out = &mut replies.bytes;
         if tells_value {
-            out.reserve(new.value.len() + 128);
+            out.reserve(128 + if lease.is_none() { new.value.len() } else { 0 });
             out.extend_from_slice(b"VA");
             append_number(out, b' ', new.value.len() as u64);
         } else {
@@ -218,8 +221,11 @@ impl<E: Engine> Executor<'_, E> {
         facts.iter().filter(|(is_so, _)| *is_so).for_each(|(_, fact)| out.extend_from_slice(*fact));
         out.extend_from_slice(b"\r\n");
         if tells_value {
-            out.extend_from_slice(new.value);
-            out.extend_from_slice(b"\r\n");
+            match lease {
+                None => out.extend_from_slice(new.value),
+                Some(value) => replies.append(value),
+            }
+            replies.bytes.extend_from_slice(b"\r\n");
         }
     }
 
@@ -271,12 +277,15 @@ impl<E: Engine> Executor<'_, E> {
         }
     }
 
-    fn new_item<'b>(&self, request: &Request<'_, 'b>, now: u32) -> New<'b> {
+    fn new_item<'b>(&self, request: &Request<'_, 'b>, now: u32) -> New<'b>
+    where
+        Self: 'b,
+    {
         let flags = &request.flags;
         New {
             flags: flags.client_flags.unwrap_or(0),
             expiry: Expiry::from_protocol(flags.exptime.unwrap_or(0), now),
-            value: Value::Whole(request.meta.value),
+            value: self.value(request.meta.value),
             unique: request.unique(),
             marks: request.marks(),
         }
@@ -296,7 +305,10 @@ impl<E: Engine> Executor<'_, E> {
 
     /// A `ms` with `I` and `C`: who compares with an older unique stores all the same, but the item stays as it was to those
     /// who care for its age: stale, with its ttl, and renewed by whom it was to be renewed.
-    fn invalidating_step<'b>(&self, request: &Request<'_, 'b>, present: Present<'_>) -> (Change<'b>, Ending) {
+    fn invalidating_step<'b>(&self, request: &Request<'_, 'b>, present: Present<'_>) -> (Change<'b>, Ending)
+    where
+        Self: 'b,
+    {
         let new = self.new_item(request, present.now);
         match (self.permits(request, present), present.item, request.flags.compare) {
             ((true, ending), _, _) => (Change::Put(new), ending),
@@ -309,7 +321,10 @@ impl<E: Engine> Executor<'_, E> {
     }
 
     /// A `ms` in the modes append and prepend.
-    fn join_step<'b>(&self, request: &Request<'_, 'b>, present: Present<'_>) -> (Change<'b>, Ending) {
+    fn join_step<'b>(&self, request: &Request<'_, 'b>, present: Present<'_>) -> (Change<'b>, Ending)
+    where
+        Self: 'b,
+    {
         let Request { meta, flags, key } = request;
         let Some(item) = present.item else {
             let Some(exptime) = flags.vivify else { return (Change::Keep, Ending::NotStored) };

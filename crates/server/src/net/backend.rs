@@ -57,6 +57,9 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// What has arrived and was not received yet, as far as that is known without asking the kernel.
     fn arrived(&self, key: usize) -> &[u8];
 
+    /// Receives what `input` expects while nobody asks, if that saves a copy, until the next [`receive`](Backend::receive).
+    fn expect(&mut self, key: usize, input: &mut Input);
+
     /// Whether there may be more to receive that will not be announced.
     fn is_readable(&self, key: usize) -> bool;
 

@@ -3,7 +3,10 @@
 //! A connection holds buffers only while something is in them. Between requests they lie in the [`Pool`] of its worker, so
 //! thousands of idle connections cost no buffer memory, and busy ones share a few buffers that stay in the cache.
 
-use std::io::{self, Read, Write};
+use crate::engine::Arrival;
+use crate::execute::Replies;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem;
 
 /// Size of a fresh input buffer, and so of what a connection reads in one turn.
 const INPUT_SIZE: usize = 64 << 10;
@@ -14,8 +17,14 @@ const SMALLEST_INPUT: usize = 512;
 /// An output buffer that has grown beyond this is freed when it is empty.
 const LARGEST_POOLED_OUTPUT: usize = 512 << 10;
 
-/// Idle buffers kept, of each kind.
+/// Pieces that are sent at a time, of what does not lie in one.
+pub(super) const MOST_PIECES: usize = 64;
+
+/// Idle inputs kept.
 const POOLED: usize = 16;
+
+/// Bytes of idle outputs kept: where the kernel sends by itself, many are on their way at the same time.
+const POOLED_OUTPUT: usize = 8 << 20;
 
 /// Most of what arrives, and of what is answered, is no longer than that.
 const SMALL: usize = 2 << 10;
@@ -29,13 +38,18 @@ pub(super) struct Input {
     storage: Vec<u8>,
     start: usize,
     end: usize,
+    /// A value that is received to where it will lie: what comes belongs to it until it is complete.
+    arrival: Option<Box<Arrival>>,
 }
 
-/// Bytes to be sent. Nothing is appended while some of it was sent and some not.
+/// What is to be sent. Nothing is appended while some of it was sent and some not.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    bytes: Vec<u8>,
+    replies: Replies,
+    /// Of the bytes.
     sent: usize,
+    /// Of the first of the values that lie elsewhere.
+    sent_of_value: usize,
 }
 
 /// Buffers without an owner.
@@ -43,6 +57,8 @@ pub(super) struct Output {
 pub(super) struct Pool {
     inputs: Vec<Vec<u8>>,
     outputs: Vec<Vec<u8>>,
+    /// Bytes of these.
+    output_bytes: usize,
     /// Of [`SMALL`] bytes.
     small_inputs: Vec<Vec<u8>>,
     /// Of no more than that.
@@ -69,14 +85,55 @@ impl Input {
     pub(super) fn fill_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         self.make_room(1);
         let room = &mut self.storage[self.end..];
-        let count = source.read(room)?;
-        let is_filled = count == room.len();
-        self.end += count;
-        Ok((count, is_filled))
+        let Some(arrival) = &mut self.arrival else {
+            let count = source.read(room)?;
+            let is_filled = count == room.len();
+            self.end += count;
+            return Ok((count, is_filled));
+        };
+        let rest = arrival.rest();
+        let (wanted, most) = (rest.len(), rest.len() + room.len());
+        let count = source.read_vectored(&mut [IoSliceMut::new(rest), IoSliceMut::new(room)])?;
+        arrival.note_received(count.min(wanted));
+        self.end += count.saturating_sub(wanted);
+        Ok((count, count == most))
+    }
+
+    /// Lets a value be received apart: what is unread belongs to it as far as it goes, and so does what comes.
+    pub(super) fn expect(&mut self, mut arrival: Box<Arrival>) {
+        let count = arrival.take(self.unread());
+        self.consume(count);
+        self.arrival = Some(arrival);
+    }
+
+    /// Whether a value is being received apart.
+    pub(super) fn is_expecting(&self) -> bool {
+        self.arrival.as_ref().is_some_and(|arrival| !arrival.is_complete())
+    }
+
+    /// Whether there is nothing in it to work on: no bytes, and no value that has arrived.
+    pub(super) fn is_empty(&self) -> bool {
+        self.unread().is_empty() && self.arrival.as_ref().is_none_or(|arrival| !arrival.is_complete())
+    }
+
+    /// Hands what is expected over to `other`, where nothing is unread.
+    pub(super) fn pass_expectation(&mut self, other: &mut Input) {
+        debug_assert!(other.unread().is_empty() && other.arrival.is_none());
+        other.arrival = self.arrival.take();
+    }
+
+    /// The value that was received apart, if it is complete, and `behind` bytes are unread behind it.
+    pub(super) fn take_arrival(&mut self, behind: usize) -> Option<Box<Arrival>> {
+        let is_there = self.unread().len() >= behind;
+        self.arrival.take_if(|arrival| is_there && arrival.is_complete())
     }
 
     /// Adds `bytes`.
     pub(super) fn append(&mut self, bytes: &[u8]) {
+        let bytes = match &mut self.arrival {
+            Some(arrival) => &bytes[arrival.take(bytes)..],
+            None => bytes,
+        };
         self.make_room(bytes.len());
         self.storage[self.end..][..bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
@@ -84,8 +141,8 @@ impl Input {
 
     /// Adds all that `other` holds, which is empty then.
     pub(super) fn take_from(&mut self, other: &mut Input) {
-        if self.unread().is_empty() {
-            std::mem::swap(self, other);
+        if self.unread().is_empty() && self.arrival.is_none() {
+            mem::swap(self, other);
         } else {
             self.append(other.unread());
             other.consume(other.unread().len());
@@ -120,31 +177,46 @@ impl Input {
             let mut storage = Vec::with_capacity(fitting);
             storage.extend_from_slice(self.unread());
             storage.resize(fitting, 0);
-            *self = Input { start: 0, end: self.unread().len(), storage };
+            (self.start, self.end) = (0, self.unread().len());
+            self.storage = storage;
         }
     }
 }
 
 impl Output {
     /// Where to append. There is nothing in it that was sent already.
-    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+    pub(super) fn replies(&mut self) -> &mut Replies {
         debug_assert_eq!(self.sent, 0);
-        &mut self.bytes
+        &mut self.replies
+    }
+
+    /// The same, for bytes alone.
+    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.replies().bytes
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        // No value comes without bytes before it, and those stay until all is sent.
+        self.replies.bytes.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+        self.replies.len()
     }
 
     /// Writes what `sink` takes, and returns how much. The buffer is empty when all was taken.
     pub(super) fn drain_into(&mut self, sink: &mut impl Write) -> io::Result<usize> {
         let mut total = 0;
         while !self.is_empty() {
-            match sink.write(self.unsent()) {
+            let written = match self.in_one_piece() {
+                Some(bytes) => sink.write(bytes),
+                None => {
+                    let mut slices = [IoSlice::new(b""); MOST_PIECES];
+                    let count = self.fill(&mut slices, IoSlice::new);
+                    sink.write_vectored(&slices[..count])
+                }
+            };
+            match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     total += count;
@@ -158,24 +230,53 @@ impl Output {
         Ok(total)
     }
 
-    /// What is to be sent.
-    pub(super) fn unsent(&self) -> &[u8] {
-        &self.bytes[self.sent..]
+    /// What is to be sent, if all of it lies here.
+    pub(super) fn in_one_piece(&self) -> Option<&[u8]> {
+        self.replies.values.is_empty().then(|| &self.replies.bytes[self.sent..])
+    }
+
+    /// The pieces of what is to be sent, in their order.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let Replies { bytes, values, .. } = &self.replies;
+        let (mut start, mut skipped) = (self.sent, self.sent_of_value);
+        let last = values.back().map_or(start, |&(place, _)| place);
+        let before_last = values.iter().flat_map(move |(place, value)| {
+            let (from, skipped) = (mem::replace(&mut start, *place), mem::take(&mut skipped));
+            [&bytes[from..*place], &value[skipped..]]
+        });
+        before_last.chain([&bytes[last..]]).filter(|piece| !piece.is_empty())
+    }
+
+    /// Fills `slots` with the first pieces, each as `slot` has it, and returns how many that are.
+    pub(super) fn fill<'o, T>(&'o self, slots: &mut [T], slot: impl Fn(&'o [u8]) -> T) -> usize {
+        slots.iter_mut().zip(self.pieces()).map(|(place, piece)| *place = slot(piece)).count()
     }
 
     /// The first `count` bytes were sent.
-    pub(super) fn advance(&mut self, count: usize) {
-        debug_assert!(count <= self.unsent().len());
+    pub(super) fn advance(&mut self, mut count: usize) {
+        while let Some((place, value)) = self.replies.values.front() {
+            let of_bytes = count.min(place - self.sent);
+            let of_value = (count - of_bytes).min(value.len() - self.sent_of_value);
+            count -= of_bytes + of_value;
+            self.sent += of_bytes;
+            self.sent_of_value += of_value;
+            if self.sent_of_value < value.len() {
+                return;
+            }
+            self.replies.drop_first_value();
+            self.sent_of_value = 0;
+        }
         self.sent += count;
-        if self.sent == self.bytes.len() {
-            self.bytes.clear();
+        debug_assert!(self.sent <= self.replies.bytes.len());
+        if self.sent == self.replies.bytes.len() {
+            self.replies.bytes.clear();
             self.sent = 0;
         }
     }
 
-    /// Bytes that it occupies.
+    /// Bytes that it occupies. (What lies elsewhere counts there.)
     pub(super) fn capacity(&self) -> usize {
-        self.bytes.capacity()
+        self.replies.bytes.capacity()
     }
 }
 
@@ -186,10 +287,9 @@ impl Pool {
             return;
         }
         if let Some(storage) = self.inputs.pop() {
-            let small = std::mem::replace(input, Input { storage, start: 0, end: 0 });
-            if !small.unread().is_empty() {
-                input.append(small.unread());
-            }
+            let (small, start, end) = (mem::replace(&mut input.storage, storage), input.start, input.end);
+            (input.start, input.end) = (0, end - start);
+            input.storage[..end - start].copy_from_slice(&small[start..end]);
         }
     }
 
@@ -204,15 +304,16 @@ impl Pool {
 
     /// Gives storage to an output that has none.
     pub(super) fn lend_output(&mut self, output: &mut Output) {
-        if output.bytes.capacity() == 0 {
-            output.bytes = self.outputs.pop().or_else(|| self.small_outputs.pop()).unwrap_or_default();
+        if output.capacity() == 0 {
+            let large = self.outputs.pop().inspect(|bytes| self.output_bytes -= bytes.capacity());
+            output.replies.bytes = large.or_else(|| self.small_outputs.pop()).unwrap_or_default();
         }
     }
 
     /// Takes back the storage of an input if it is empty. If it has grown, it is freed.
     pub(super) fn take_back_input(&mut self, input: &mut Input) {
         if input.unread().is_empty() {
-            let storage = std::mem::take(input).storage;
+            let storage = mem::take(&mut input.storage);
             if storage.len() == INPUT_SIZE && self.inputs.len() < POOLED {
                 self.inputs.push(storage);
             } else if storage.len() == SMALL && self.small_inputs.len() < SMALL_POOLED {
@@ -224,11 +325,14 @@ impl Pool {
     /// The same of an output.
     pub(super) fn take_back_output(&mut self, output: &mut Output) {
         if output.is_empty() {
-            let bytes = std::mem::take(output).bytes;
+            let bytes = mem::take(&mut output.replies.bytes);
             match bytes.capacity() {
                 0 => (),
                 1..=SMALL if self.small_outputs.len() < SMALL_POOLED => self.small_outputs.push(bytes),
-                1..=LARGEST_POOLED_OUTPUT if self.outputs.len() < POOLED => self.outputs.push(bytes),
+                capacity @ 1..=LARGEST_POOLED_OUTPUT if self.output_bytes + capacity <= POOLED_OUTPUT => {
+                    self.output_bytes += capacity;
+                    self.outputs.push(bytes);
+                }
                 _ => (),
             }
         }
@@ -238,6 +342,9 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::engine::{Content, Engine, LARGE_VALUE, Mode, Outline, Relativistic, Store};
+    use std::sync::Arc;
 
     /// Takes so many bytes and then blocks.
     struct Sink(usize, Vec<u8>);
@@ -290,6 +397,66 @@ mod tests {
         assert_eq!(output.drain_into(&mut sink).unwrap(), 6);
         assert!(output.is_empty());
         assert_eq!(sink.1, b"0123456789");
+    }
+
+    /// Two values on loan among bytes, the last one without anything behind it; sent in pieces of every size.
+    #[test]
+    fn output_sends_values_from_where_they_lie() {
+        let engine = Relativistic::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+        let value = |letter| vec![letter; LARGE_VALUE + usize::from(letter)];
+        for letter in [b'a', b'b'] {
+            let content = Content { flags: 0, exptime: 0, value: &value(letter) };
+            assert_eq!(engine.store(Mode::Set, &[letter], content), Store::Stored);
+        }
+        let whole = [b"first", &*value(b'a'), b"between", &value(b'b')].concat();
+        for step in (1..8).chain([100, LARGE_VALUE, whole.len() - 1, whole.len()]) {
+            let mut output = Output::default();
+            for (text, key) in [("first", b"a"), ("between", b"b")] {
+                output.bytes().extend_from_slice(text.as_bytes());
+                engine.get(key, |hit| output.replies().append(hit.lease().unwrap()));
+            }
+            assert_eq!(output.len(), whole.len());
+            let mut sent = Vec::new();
+            while !output.is_empty() {
+                let left: Vec<u8> = output.pieces().flatten().copied().take(step).collect();
+                output.advance(left.len());
+                sent.extend(left);
+            }
+            assert!(sent == whole, "in steps of {step}");
+            assert_eq!((output.len(), engine.usage().lent_bytes), (0, 0));
+        }
+    }
+
+    /// The value first, then what follows it, however it comes.
+    #[test]
+    fn input_goes_to_what_is_expected_first() {
+        let engine = Relativistic::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+        let outline = Outline { key_len: 1, value_len: 100_000, has_flags: false, has_unique: false };
+        let bytes: Vec<u8> = (0..100_100_u32).map(|i| (i % 251) as u8).collect();
+        for by_reading in [true, false] {
+            let (mut input, mut other) = (Input::default(), Input::default());
+            input.append(&bytes[..10]);
+            input.expect(Box::new(engine.expect(&outline).unwrap()));
+            assert!(input.is_empty() && input.is_expecting() && input.unread().is_empty());
+            input.pass_expectation(&mut other);
+            assert!(!input.is_expecting() && other.is_expecting());
+            input.take_from(&mut other);
+            let mut source = &bytes[10..];
+            while !source.is_empty() {
+                assert!(input.take_arrival(0).is_none() || input.unread().len() == 100);
+                let (mut piece, rest) = source.split_at(source.len().min(if by_reading { 70_000 } else { 9_001 }));
+                if by_reading {
+                    assert_eq!(input.fill_from(&mut piece).unwrap(), (70_000.min(source.len()), false));
+                } else {
+                    input.append(piece);
+                }
+                source = rest;
+            }
+            assert!(!input.is_expecting() && !input.is_empty());
+            assert!(input.take_arrival(101).is_none());
+            assert_eq!(input.take_arrival(100).unwrap().value(), &bytes[..100_000]);
+            assert_eq!(input.unread(), &bytes[100_000..]);
+        }
     }
 
     #[test]

@@ -2,14 +2,14 @@
 //!
 //! A turn goes: send what is left, read once, execute everything that arrived, send the answers. It ends early when the
 //! socket takes no more: then nothing is read or executed until all has been sent, so a client that does not read holds up
-//! nobody but itself, and holds no more memory than one full output buffer. A client that has closed its side
-//! gets all its answers before the connection is closed.
+//! nobody but itself, and holds no more memory than one full output buffer, and the large values in it, which the engine bounds. A client
+//! that has closed its side gets all its answers before the connection is closed.
 
 use super::backend::{Backend, Received};
 use super::buffer::{Input, Output, Pool};
 use crate::budget::Held;
-use crate::engine::{Engine, MOST_AT_ONCE};
-use crate::execute::{ConnectionState, Dump, Executor, Fetch, Login, Outcome, Session, Subscription, Verdict};
+use crate::engine::{Engine, LARGE_VALUE, MOST_AT_ONCE};
+use crate::execute::{ConnectionState, Dump, Executor, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict};
 use crate::gate::Pass;
 use crate::options::Binding;
 use relativist_memcache::{self as memcache, Command, Decoded, Decoder, Limits, LoginDecoder, Protocol, binary};
@@ -21,6 +21,9 @@ pub(super) const OUTPUT_LIMIT: usize = 256 << 10;
 
 /// Requests of a stranger that are answered. Who has not logged in by then does not want to.
 const STRANGERS_REQUESTS: u8 = 64;
+
+/// Bytes behind a value in the text protocol.
+const TEXT_END: usize = b"\r\n".len();
 
 /// A connection.
 pub(super) struct Connection {
@@ -73,6 +76,8 @@ enum Pending {
     /// decoded once, however often its replies fill the output.
     Fetch(Fetch, usize),
     Dump(Box<Dump>),
+    /// A store that is not paused, but waits for its value, which the input receives apart: what came before that.
+    Store(Box<[u8]>),
 }
 
 /// How a connection is to be spoken with.
@@ -135,7 +140,7 @@ impl Connection {
     /// its time to read what it has asked for.)
     pub(super) fn awaits_client(&self) -> bool {
         match self.subscription {
-            None => !self.is_sending && matches!(self.pending, Pending::None),
+            None => !self.is_sending && matches!(self.pending, Pending::None | Pending::Store(_)),
             Some(_) => self.is_sending,
         }
     }
@@ -203,6 +208,9 @@ impl Connection {
         }
         let was_watching = self.subscription.is_some();
         self.execute(executor, most);
+        if self.input.is_expecting() {
+            backend.expect(self.key, &mut self.input);
+        }
         let is_sent = self.send(backend)?;
         Ok(match self.next(backend) {
             Turn::Wait | Turn::Again if self.subscription.is_some() && !was_watching => Turn::Watch,
@@ -279,11 +287,11 @@ impl Connection {
                 {
                     let mut batch = Batch::new(key, consumed);
                     batch.gather(decoder, input, *with_unique, most);
-                    let done = executor.get_each(&self.session, *with_unique, batch.keys(), self.output.bytes());
+                    let done = executor.get_each(&self.session, *with_unique, batch.keys(), self.output.replies());
                     self.input.consume(batch.ends[done - 1]);
                     return done as u32;
                 }
-                match executor.execute(&self.session, command, self.output.bytes()) {
+                match executor.execute(&self.session, command, self.output.replies()) {
                     Outcome::Done => {
                         self.input.consume(consumed);
                         return 1;
@@ -291,8 +299,12 @@ impl Connection {
                     other => Step::of(other, input, consumed),
                 }
             }
-            Decoded::Incomplete { consumed, .. } => {
-                self.input.consume(consumed);
+            Decoded::Incomplete { consumed, needed } => {
+                if needed - (input.len() - consumed) >= LARGE_VALUE {
+                    self.expect_value(executor);
+                } else {
+                    self.input.consume(consumed);
+                }
                 return 0;
             }
             Decoded::Reject { consumed, rejection } => {
@@ -313,7 +325,7 @@ impl Connection {
         let step = match std::mem::replace(&mut self.pending, Pending::None) {
             Pending::None => match &mut self.codec {
                 Codec::Binary(decoder) => {
-                    binary_step(decoder, executor, &self.session, &mut self.login, &self.input, self.output.bytes())
+                    binary_step(decoder, executor, &self.session, &mut self.login, &self.input, self.output.replies())
                 }
                 Codec::Login(decoder) => {
                     match login_step(decoder, executor, &self.session, &self.input, self.output.bytes()) {
@@ -329,16 +341,69 @@ impl Connection {
             },
             Pending::Fetch(fetch, length) => {
                 let line = &self.input.unread()[..length];
-                Step::of(executor.resume(&self.session, fetch, line, self.output.bytes()), line, length)
+                Step::of(executor.resume(&self.session, fetch, line, self.output.replies()), line, length)
             }
             Pending::Dump(dump) => Step::of(executor.dump(dump, self.output.bytes()), b"", 0),
+            Pending::Store(front) => match self.store_arrived(executor, &front) {
+                Some(step) => step,
+                None => {
+                    self.pending = Pending::Store(front);
+                    return false;
+                }
+            },
         };
+        let waits = matches!(step.then, Then::Wait);
         let goes_on = self.take(step);
         if goes_on && (self.login != Login::Done || matches!(self.codec, Codec::Login(_))) {
             self.strangers_requests -= 1;
             self.is_closing |= self.strangers_requests == 0;
         }
+        if waits {
+            self.expect_value(executor);
+        }
         goes_on
+    }
+
+    /// If the input ends within a large value, has the rest of it received to where it will lie.
+    #[cold]
+    fn expect_value<E: Engine>(&mut self, executor: &Executor<'_, E>) {
+        let input = self.input.unread();
+        let awaited = match &self.codec {
+            Codec::Text(decoder) => decoder.awaited(input),
+            Codec::Binary(decoder) => decoder.awaited(input),
+            Codec::Undecided | Codec::Login(_) => None,
+        };
+        let Some(store) = awaited else { return };
+        let missing = (store.front + store.length).saturating_sub(input.len());
+        let Some(arrival) = executor.expect(&store, missing) else { return };
+        let (front, length) = (input[..store.front].into(), store.front);
+        self.pending = Pending::Store(front);
+        self.input.consume(length);
+        self.input.expect(Box::new(arrival));
+    }
+
+    /// Executes the store that began with `front` and whose value was received apart. None if there is more to come.
+    fn store_arrived<E: Engine>(&mut self, executor: &Executor<'_, E>, front: &[u8]) -> Option<Step> {
+        let end = if matches!(self.codec, Codec::Text(_)) { TEXT_END } else { 0 };
+        let arrival = self.input.take_arrival(end)?;
+        let executor = executor.storing(&arrival);
+        let outcome = match &mut self.codec {
+            Codec::Text(decoder) => {
+                let end = self.input.unread().first_chunk::<TEXT_END>()?;
+                match decoder.decode_apart(front, arrival.value(), end) {
+                    Ok(command) => executor.execute(&self.session, command, self.output.replies()),
+                    Err(rejection) => {
+                        executor.reject(front, &rejection, self.output.bytes());
+                        Outcome::Done
+                    }
+                }
+            }
+            _ => {
+                let request = binary::Request { value: arrival.value(), ..binary::Request::of_front(front)? };
+                executor.execute_binary(&self.session, &mut self.login, &request, self.output.replies())
+            }
+        };
+        Some(Step::of(outcome, front, end))
     }
 
     /// Consumes what is done with, and does what follows. False if that is to wait.
@@ -446,14 +511,14 @@ fn binary_step<E: Engine>(
     session: &Session,
     login: &mut Login,
     input: &Input,
-    output: &mut Vec<u8>,
+    output: &mut Replies,
 ) -> Step {
     match decoder.decode(input.unread(), *login == Login::Done) {
         binary::Decoded::Request { consumed, request } => {
             Step::of(executor.execute_binary(session, login, &request, output), b"", consumed)
         }
         binary::Decoded::Reject { consumed, header, status, closes } => {
-            executor.reject_binary(&header, status, output);
+            executor.reject_binary(&header, status, &mut output.bytes);
             Step { consumed, then: if closes { Then::Close } else { Then::GoOn } }
         }
         binary::Decoded::Invalidate { consumed, key } => {

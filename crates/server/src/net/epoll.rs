@@ -109,6 +109,9 @@ impl Backend for Epoll {
         b""
     }
 
+    /// Nothing comes when nobody asks.
+    fn expect(&mut self, _: usize, _: &mut Input) {}
+
     fn is_readable(&self, key: usize) -> bool {
         self.lines[key].is_readable
     }

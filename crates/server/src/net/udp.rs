@@ -5,7 +5,7 @@
 
 use super::listener::{open_each, prepare, resolve};
 use crate::engine::Engine;
-use crate::execute::{Executor, Login, Outcome, Service, Session, Transport};
+use crate::execute::{Executor, Login, Outcome, Replies, Service, Session, Transport};
 use crate::log::Level;
 use crate::options::Address;
 use crate::stats::Counters;
@@ -155,14 +155,14 @@ impl<E: Engine> UdpServer<E> {
 
     /// The answers to all that `requests` holds.
     fn answer(&self, session: &Session, requests: &[u8]) -> Vec<u8> {
-        let executor = Executor::new(&self.service, &self.counters, OUTPUT_LIMIT);
-        let mut out = Vec::new();
+        let executor = Executor::new(&self.service, &self.counters, OUTPUT_LIMIT).copying();
+        let mut out = Replies::default();
         let is_whole = match requests.first().map(|first| Protocol::of_first_byte(*first)) {
             None => true,
             Some(Protocol::Text) => answer_text(&executor, session, requests, &mut out),
             Some(Protocol::Binary) => answer_binary(&executor, session, requests, &mut out),
         };
-        if is_whole { out } else { b"SERVER_ERROR the answer is too long for UDP\r\n".into() }
+        if is_whole { out.into_bytes() } else { b"SERVER_ERROR the answer is too long for UDP\r\n".into() }
     }
 }
 
@@ -171,7 +171,7 @@ fn answer_text<E: Engine>(
     executor: &Executor<'_, E>,
     session: &Session,
     mut requests: &[u8],
-    out: &mut Vec<u8>,
+    out: &mut Replies,
 ) -> bool {
     let mut decoder = Decoder::new(executor.limits());
     loop {
@@ -193,7 +193,7 @@ fn answer_text<E: Engine>(
                 consumed
             }
             Decoded::Reject { consumed, rejection } => {
-                executor.reject(&requests[..consumed], &rejection, out);
+                executor.reject(&requests[..consumed], &rejection, &mut out.bytes);
                 consumed
             }
             Decoded::Invalidate { consumed, key, is_base64 } => {
@@ -215,7 +215,7 @@ fn finish<'b, E: Engine>(
     session: &Session,
     mut outcome: Outcome<'b>,
     request: &'b [u8],
-    out: &mut Vec<u8>,
+    out: &mut Replies,
 ) -> Outcome<'b> {
     while out.len() <= OUTPUT_LIMIT {
         outcome = match outcome {
@@ -223,7 +223,7 @@ fn finish<'b, E: Engine>(
                 let answered = next.as_ptr().addr() - request.as_ptr().addr();
                 executor.resume(session, fetch, &request[answered..], out)
             }
-            Outcome::PausedDump(dump) => executor.dump(dump, out),
+            Outcome::PausedDump(dump) => executor.dump(dump, &mut out.bytes),
             other => return other,
         };
     }
@@ -235,7 +235,7 @@ fn answer_binary<E: Engine>(
     executor: &Executor<'_, E>,
     session: &Session,
     mut requests: &[u8],
-    out: &mut Vec<u8>,
+    out: &mut Replies,
 ) -> bool {
     let mut decoder = binary::Decoder::new(executor.limits());
     loop {
@@ -249,7 +249,7 @@ fn answer_binary<E: Engine>(
                 }
             }
             binary::Decoded::Reject { consumed, header, status, closes } => {
-                executor.reject_binary(&header, status, out);
+                executor.reject_binary(&header, status, &mut out.bytes);
                 if closes {
                     return true;
                 }

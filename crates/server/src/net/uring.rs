@@ -10,6 +10,7 @@
 //! [`Uring`] itself ends all operations, and waits for them, before anything is freed.
 
 mod buffers;
+mod message;
 
 use super::backend::{Backend, Event, Received, Waker};
 use super::buffer::{Input, Output, Pool};
@@ -19,6 +20,7 @@ use buffers::{Buffers, GROUP};
 use crossbeam_utils::CachePadded;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+use message::Message;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use slab::Slab;
@@ -72,6 +74,8 @@ struct Line {
     stream: Stream,
     received: Input,
     sending: Output,
+    /// Its pieces, if it does not lie in one.
+    message: Option<Box<Message>>,
     /// Whether the kernel is sending it.
     is_sending: bool,
     /// Whether a reception is under way.
@@ -157,6 +161,7 @@ impl Backend for Uring {
             stream,
             received: Input::default(),
             sending: Output::default(),
+            message: None,
             is_sending: false,
             is_receiving: false,
             under_way: 0,
@@ -169,9 +174,12 @@ impl Backend for Uring {
 
     fn receive(&mut self, key: usize, pool: &mut Pool, input: &mut Input) -> io::Result<Received> {
         let line = &mut self.lines[key];
-        let received = if !line.received.unread().is_empty() {
+        let (is_empty, is_expecting) = (line.received.is_empty(), line.received.is_expecting());
+        if !is_empty || is_expecting {
             input.take_from(&mut line.received);
             pool.take_back_input(&mut line.received);
+        }
+        let received = if !is_empty {
             Received::Bytes
         } else {
             match std::mem::replace(&mut line.incoming, Incoming::Ended) {
@@ -180,7 +188,8 @@ impl Backend for Uring {
                 Incoming::Ends(Ok(())) => return Ok(Received::End),
                 Incoming::Ended => (),
             }
-            Received::Nothing
+            // What comes for a value that is expected is what it is asked for again.
+            if is_expecting { Received::Bytes } else { Received::Nothing }
         };
         if !line.is_receiving
             && matches!(line.incoming, Incoming::Flows)
@@ -196,9 +205,16 @@ impl Backend for Uring {
         self.lines.get(key).map_or(b"", |line| line.received.unread())
     }
 
+    fn expect(&mut self, key: usize, input: &mut Input) {
+        let received = &mut self.lines[key].received;
+        if received.unread().is_empty() {
+            input.pass_expectation(received);
+        }
+    }
+
     fn is_readable(&self, key: usize) -> bool {
         let line = &self.lines[key];
-        !line.received.unread().is_empty()
+        !line.received.is_empty()
             || match line.incoming {
                 // A reception that ended while nobody received, for lack of buffers say, is not announced again.
                 Incoming::Flows => !line.is_receiving,
@@ -233,6 +249,7 @@ impl Backend for Uring {
     fn close(&mut self, key: usize) {
         let line = &mut self.lines[key];
         line.is_closed = true;
+        line.received = Input::default();
         if line.under_way == 0 {
             self.lines.remove(key);
             return;
@@ -286,12 +303,20 @@ impl Uring {
 
     /// Sends what the line has to send. With `MSG_WAITALL` there is one completion when all has gone.
     fn begin_sending(&mut self, key: usize) -> io::Result<()> {
-        let line = &self.lines[key];
-        let unsent = line.sending.unsent();
-        let length = unsent.len().min(MOST_SENT) as u32;
-        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
-        let send = opcode::Send::new(Fd(line.stream.id()), unsent.as_ptr(), length).flags(flags).build();
-        // SAFETY: the bytes belong to the line, which leaves them alone while `is_sending`, and stays until the completion.
+        let line = &mut self.lines[key];
+        let (socket, flags) = (Fd(line.stream.id()), libc::MSG_WAITALL | libc::MSG_NOSIGNAL);
+        let send = match line.sending.in_one_piece() {
+            Some(unsent) => {
+                let length = unsent.len().min(MOST_SENT) as u32;
+                opcode::Send::new(socket, unsent.as_ptr(), length).flags(flags).build()
+            }
+            None => {
+                let header = line.message.get_or_insert_default().describe(&line.sending, MOST_SENT);
+                opcode::SendMsg::new(socket, header).flags(flags as u32).build()
+            }
+        };
+        // SAFETY: bytes, values on loan and what describes them belong to the line, which leaves them alone while `is_sending`, and
+        // stays until the completion.
         unsafe { self.push(send, key, Operation::Send) }?;
         self.lines[key].is_sending = true;
         Ok(())
@@ -347,6 +372,7 @@ impl Uring {
             } else if operation == Operation::Receive as u64 {
                 events.push(Event::Ready(key));
             } else if operation == Operation::Send as u64 {
+                line.message = None;
                 pool.take_back_output(&mut line.sending);
                 events.push(if line.sending.is_empty() { Event::Sent(key) } else { Event::Ready(key) });
             }

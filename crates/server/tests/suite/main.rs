@@ -4,6 +4,7 @@ mod admin;
 mod client;
 mod connections;
 mod harness;
+mod large;
 mod replay;
 mod statistics;
 mod strangers;

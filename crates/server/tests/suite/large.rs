@@ -1,0 +1,314 @@
+//! Large values: received to where they will lie, and sent from where they lie.
+
+use crate::harness::{Client, Io, Running, on_each_backend};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+on_each_backend! {
+    large_values_survive_any_split
+    every_store_takes_large_values
+    what_ends_wrongly_is_not_stored
+    clients_that_leave_in_the_middle_leave_nothing
+    slow_senders_hold_bounded_memory_and_nobody_up
+    slow_readers_get_what_there_was
+    replies_are_whole_whatever_happens_meanwhile
+}
+
+/// Twice what is worth to be received apart, and some bytes.
+const SIZE: usize = (32 << 10) + 77;
+
+/// A value that tells its number throughout.
+fn value(number: u64, size: usize) -> Vec<u8> {
+    let mut value = format!("{number:015} ").into_bytes().repeat(size.div_ceil(16));
+    value.truncate(size);
+    value
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+fn hit(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("VALUE {key} 0 {}\r\n", value.len()).as_bytes(), value, b"\r\nEND\r\n"].concat()
+}
+
+/// A metric of a server with `--admin`.
+fn metric(server: &Running, name: &str) -> u64 {
+    let (status, text) = crate::admin::ask(server, "GET /metrics HTTP/1.1\r\n\r\n");
+    assert_eq!(status, 200);
+    let line = text.lines().find_map(|line| line.strip_prefix("relativistd_")?.strip_prefix(name)?.strip_prefix(' '));
+    line.expect(name).parse().expect("a number")
+}
+
+/// Waits for what others still do to end.
+#[track_caller]
+fn assert_becomes(server: &Running, name: &str, is_fine: impl Fn(u64) -> bool) {
+    let mut last = 0;
+    let is_so = (0..20_000).any(|_| {
+        last = metric(server, name);
+        is_fine(last)
+    });
+    assert!(is_so, "{name} is {last}");
+}
+
+/// A packet of the binary protocol.
+fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+    let body = (extras.len() + key.len() + value.len()) as u32;
+    let mut packet = vec![0x80, opcode, 0, key.len() as u8, extras.len() as u8, 0, 0, 0];
+    packet.extend_from_slice(&body.to_be_bytes());
+    packet.extend_from_slice(&[0; 12]);
+    [&packet, extras, key, value].concat()
+}
+
+/// A request for each protocol, with more behind it, and the answer; the binary one's up to its uniques, which nobody knows.
+fn conversations() -> [(Vec<u8>, Vec<u8>, Vec<u8>); 3] {
+    let value = value(1, SIZE);
+    let line = format!("VALUE k 7 {SIZE}\r\n");
+    let classic = [format!("set k 7 0 {SIZE}\r\n").as_bytes(), &value, b"\r\nget k\r\nmn\r\n"].concat();
+    let meta = [format!("ms aw== {SIZE} b F7 E99 c\r\n").as_bytes(), &value, b"\r\nget k\r\nmn\r\n"].concat();
+    let found = [line.as_bytes(), &value, b"\r\nEND\r\nMN\r\n"].concat();
+    let quiet_set = packet(0x11, &[0, 0, 0, 7, 0, 0, 0, 0], b"k", &value);
+    let binary = [quiet_set, packet(0x0a, b"", b"", b"")].concat();
+    let noop = [&[0x81, 0x0a][..], &[0; 22]].concat();
+    [
+        (b"mn\r\n".to_vec(), classic, [b"STORED\r\n", &*found].concat()),
+        (b"mn\r\n".to_vec(), meta, [b"HD c99\r\n", &*found].concat()),
+        (packet(0x0a, b"", b"", b""), binary, noop),
+    ]
+}
+
+fn large_values_survive_any_split(io: Io) {
+    let server = io.start("-t 1");
+    for (first, request, answer) in conversations() {
+        let mut client = server.connect();
+        let is_binary = first[0] == 0x80;
+        let noop: &[u8] = if is_binary { &answer } else { b"MN\r\n" };
+        let whole = request.len();
+        let ends = whole.saturating_sub(SIZE + 60)..whole;
+        // Around the line, where it is worth it no more, and around the end.
+        let places = (1..60).chain([SIZE - (16 << 10), 20_000]).chain(14_000..14_010).chain(ends.step_by(SIZE / 9));
+        let last = whole - 24..whole;
+        for at in places.chain(last) {
+            // The answer to what comes first shows that the first part was read on its own.
+            client.ask([&first, &request[..at]].concat(), noop);
+            client.ask(&request[at..], &answer);
+        }
+        // In pieces that are all read on their own, if the server is quick.
+        for piece in request.chunks(4_999) {
+            client.send(piece);
+            thread::yield_now();
+        }
+        client.expect(&answer);
+    }
+    let mut client = server.connect();
+    client.ask("get k\r\n", [format!("VALUE k 7 {SIZE}\r\n").as_bytes(), &value(1, SIZE), b"\r\nEND\r\n"].concat());
+}
+
+/// Sends `line` and part of the value, and when that was read, the rest.
+fn store(client: &mut Client, line: &str, value: &[u8], answer: &str) {
+    client.ask([b"mn\r\n", line.as_bytes(), b"\r\n", &value[..1000]].concat(), "MN\r\n");
+    client.ask([&value[1000..], b"\r\nmn\r\n"].concat(), format!("{answer}MN\r\n"));
+}
+
+fn every_store_takes_large_values(io: Io) {
+    let server = io.start("-t 1");
+    let mut client = server.connect();
+    let values: Vec<_> = (0..8).map(|number| value(number, SIZE)).collect();
+    store(&mut client, &format!("replace k 0 0 {SIZE}"), &values[0], "NOT_STORED\r\n");
+    store(&mut client, &format!("add k 0 0 {SIZE}"), &values[1], "STORED\r\n");
+    store(&mut client, &format!("add k 0 0 {SIZE}"), &values[2], "NOT_STORED\r\n");
+    client.ask("get k\r\n", hit("k", &values[1]));
+    store(&mut client, &format!("replace k 0 0 {SIZE} noreply"), &values[3], "");
+    client.ask("get k\r\n", hit("k", &values[3]));
+    store(&mut client, &format!("cas k 0 0 {SIZE} 1"), &values[4], "EXISTS\r\n");
+    client.ask("mg k c\r\n", "HD c");
+    let unique = String::from_utf8(client.read_until(b"\r\n")).unwrap();
+    store(&mut client, &format!("cas k 0 0 {SIZE} {}", unique.trim()), &values[4], "STORED\r\n");
+    client.ask("get k\r\n", hit("k", &values[4]));
+    store(&mut client, &format!("append k 0 0 {SIZE}"), &values[5], "STORED\r\n");
+    store(&mut client, &format!("prepend k 0 0 {SIZE}"), &values[6], "STORED\r\n");
+    client.ask("get k\r\n", hit("k", &[&*values[6], &values[4], &values[5]].concat()));
+    store(&mut client, &format!("ms k {SIZE} ME s"), &values[7], &format!("NS s{SIZE}\r\n"));
+    store(&mut client, &format!("ms k {SIZE} C999999 I"), &values[7], "EX\r\n");
+    store(&mut client, &format!("ms k {SIZE} C1 E1 I"), &values[2], "HD\r\n");
+    client.ask("mg k s c\r\n", format!("HD s{SIZE} c1 X W\r\n"));
+    store(&mut client, &format!("ms k {SIZE} MR q"), &values[7], "");
+    client.ask("mg k v k\r\n", [format!("VA {SIZE} kk\r\n").as_bytes(), &values[7], b"\r\n"].concat());
+    store(&mut client, &format!("ms k {SIZE} MA"), &values[0], "HD\r\n");
+    client.ask("mg k v\r\n", [format!("VA {} \r\n", 2 * SIZE).trim_end(), "\r\n"].concat());
+    client.expect([&*values[7], &values[0], b"\r\n"].concat());
+    // Expiries count from the end, and what was expired at once is gone.
+    store(&mut client, &format!("set k 0 -1 {SIZE}"), &values[0], "STORED\r\n");
+    client.ask("get k\r\n", "END\r\n");
+}
+
+fn what_ends_wrongly_is_not_stored(io: Io) {
+    let server = io.start("-t 1 --admin 0");
+    let mut client = server.connect();
+    let (old, new) = (value(1, SIZE), value(2, SIZE));
+    client.ask(set("k", &old), "STORED\r\n");
+    for end in ["xy", "\r\r", "\n\r", "x\n"] {
+        for (line, answer) in [
+            (format!("set k 0 0 {SIZE}"), "CLIENT_ERROR bad data chunk\r\n"),
+            (format!("set k 0 0 {SIZE} noreply"), ""),
+            (format!("ms k {SIZE}"), "CLIENT_ERROR bad data chunk\r\n"),
+        ] {
+            client.ask([b"mn\r\n", line.as_bytes(), b"\r\n", &new[..7]].concat(), "MN\r\n");
+            client.ask([&new[7..], end.as_bytes(), b"mn\r\n"].concat(), format!("{answer}MN\r\n"));
+        }
+    }
+    client.ask("get k\r\n", hit("k", &old));
+    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+}
+
+fn clients_that_leave_in_the_middle_leave_nothing(io: Io) {
+    let server = io.start("-t 2 -m 64 --admin 0");
+    let mut client = server.connect();
+    let large = value(1, 1_000_000);
+    client.ask(set("k", &large), "STORED\r\n");
+    for round in 0..10 {
+        let mut clients: Vec<Client> = (0..6).map(|_| server.connect()).collect();
+        for (index, client) in clients.iter_mut().enumerate() {
+            if index % 2 == 0 {
+                client.ask([b"mn\r\n", &set("k", &large)[..100_000 * (index + 1)]].concat(), "MN\r\n");
+            } else {
+                client.send("get k\r\n".repeat(20));
+            }
+        }
+        if round == 0 {
+            assert!(metric(&server, "memory_lent_bytes") > 1_000_000);
+        }
+    }
+    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    client.ask("get k\r\n", hit("k", &large));
+    client.ask("flush_all\r\n", "OK\r\n");
+}
+
+/// Their values are half sent; all the others go on, and so do they in the end.
+fn slow_senders_hold_bounded_memory_and_nobody_up(io: Io) {
+    const SLOW: u64 = 100;
+    const SLOW_SIZE: usize = 150_000;
+    let server = io.start("-t 2 -m 16 -o read_buf_mem_limit=64 --admin 0");
+    let mut other = server.connect();
+    let mut slow: Vec<Client> = (0..SLOW).map(|_| server.connect()).collect();
+    for (number, client) in (0..).zip(&mut slow) {
+        let request = set(&format!("slow{number}"), &value(number, SLOW_SIZE));
+        client.ask([b"mn\r\n", &request[..SLOW_SIZE / 2]].concat(), "MN\r\n");
+    }
+    let lent = metric(&server, "memory_lent_bytes");
+    assert!(lent > 1_000_000 && lent <= 2 << 20, "{lent}");
+    for number in 0..60 {
+        let value = value(number, 700_000);
+        other.ask(set("k", &value), "STORED\r\n");
+        other.ask("get k\r\n", hit("k", &value));
+    }
+    for (number, client) in (0..).zip(&mut slow) {
+        let request = set(&format!("slow{number}"), &value(number, SLOW_SIZE));
+        client.ask(&request[SLOW_SIZE / 2..], "STORED\r\n");
+        client.ask(format!("get slow{number}\r\n"), hit(&format!("slow{number}"), &value(number, SLOW_SIZE)));
+    }
+    assert!(metric(&server, "memory_heap_bytes") + metric(&server, "table_bytes") <= 16 << 20);
+}
+
+/// They have asked, but don't take it, while all of it is overwritten, deleted, flushed, and its memory used again.
+fn slow_readers_get_what_there_was(io: Io) {
+    const SLOW: u64 = 24;
+    const LARGE: usize = 1_000_000;
+    let server = io.start("-t 2 -m 32 -o read_buf_mem_limit=256 --admin 0");
+    let mut other = server.connect();
+    let mut slow: Vec<Client> = Vec::new();
+    for number in 0..SLOW {
+        let (key, value) = (format!("k{number}"), value(number, LARGE));
+        other.ask(set(&key, &value), "STORED\r\n");
+        let mut client = server.connect();
+        // More than sockets buffer. The first byte shows that the first of it is on its way.
+        client.send(format!("get {key} {key}\r\nget {key}\r\nmg {key} v\r\n").repeat(6));
+        client.expect("V");
+        slow.push(client);
+    }
+    let lent = metric(&server, "memory_lent_bytes");
+    assert!(lent >= LARGE as u64 && lent <= 8 << 20, "{lent}");
+    for number in 0..SLOW {
+        match number % 3 {
+            0 => other.ask(format!("delete k{number}\r\n"), "DELETED\r\n"),
+            1 => other.ask(set(&format!("k{number}"), &value(100 + number, LARGE)), "STORED\r\n"),
+            _ => (),
+        }
+    }
+    other.ask("flush_all\r\n", "OK\r\n");
+    for number in 0..60 {
+        other.ask(set(&format!("o{number}"), &value(number, LARGE)), "STORED\r\n");
+        assert!(metric(&server, "memory_heap_bytes") + metric(&server, "table_bytes") <= 32 << 20);
+    }
+    // What was not looked up yet is gone.
+    for (number, client) in (0..).zip(&mut slow) {
+        let (key, value) = (format!("k{number}"), value(number, LARGE));
+        let hit = [format!("ALUE {key} 0 {LARGE}\r\n").as_bytes(), &value, b"\r\n"].concat();
+        client.expect(hit);
+        client.0.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        std::io::Read::read_to_end(&mut client.0, &mut rest).expect("all that is left, and the end");
+        assert!(rest.len() >= 6 * b"END\r\nEND\r\nEN\r\n".len(), "{}", rest.len());
+    }
+    drop(slow);
+    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+}
+
+/// Clients overwrite, fetch in all ways, delete and flush a few large values, while others ask for them and take nothing.
+fn replies_are_whole_whatever_happens_meanwhile(io: Io) {
+    const LARGE: usize = 1_000_000;
+    const ROUNDS: u64 = 40;
+    let server = io.start("-t 2 -m 16 --admin 0");
+    let is_over = AtomicBool::new(false);
+    let mut stopped: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for (number, client) in (0..).zip(&mut stopped) {
+        client.ask(set(&format!("k{number}"), &value(number, LARGE)), "STORED\r\n");
+        client.send("get k0 k1 k2\r\n".repeat(50));
+    }
+    let check = |line: &str, reply: &[u8]| {
+        let number = std::str::from_utf8(&reply[..15]).unwrap().parse().unwrap();
+        assert!(reply == value(number, LARGE), "{line}: neither this nor that");
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|worker| {
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let key = format!("k{}", (round * 7 + worker) % 20);
+                        match (round + worker) % 8 {
+                            0..3 => client.ask(set(&key, &value(round * 10 + worker, LARGE)), "STORED\r\n"),
+                            3 if round % 20 == 3 => client.ask("flush_all\r\n", "OK\r\n"),
+                            3 => {
+                                client.send(format!("delete {key}\r\n"));
+                                client.read_until(b"\r\n");
+                            }
+                            _ => {
+                                client.send(format!("get {key}\r\n"));
+                                let line = String::from_utf8(client.read_until(b"\r\n")).unwrap();
+                                if line != "END\r\n" {
+                                    let mut reply = vec![0; LARGE + b"\r\nEND\r\n".len()];
+                                    std::io::Read::read_exact(&mut client.0, &mut reply).unwrap();
+                                    assert!(reply.ends_with(b"\r\nEND\r\n"));
+                                    check(&line, &reply[..LARGE]);
+                                }
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            // Relaxed: a flag that stands for itself.
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(metric(&server, "memory_heap_bytes") + metric(&server, "table_bytes") <= 16 << 20);
+            }
+        });
+        let outcomes: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(outcomes.iter().all(Result::is_ok));
+    });
+    drop(stopped);
+    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    server.connect().ask("flush_all\r\n", "OK\r\n");
+}

@@ -10,8 +10,8 @@
 //! here; those of the others are built in [`execute`](crate::execute).
 //!
 //! [`Relativistic`] is the implementation: lookups take no lock and write no shared memory, but once for an item that
-//! nobody has read since the eviction last looked at it, and once a minute for the time of its last access. [`GlobalLock`] is the same
-//! behind one mutex, for comparison.
+//! nobody has read since the eviction last looked at it, and once a minute for the time of its last access; and to count who keeps a large
+//! value. [`GlobalLock`] is the same behind one mutex, for comparison.
 //!
 //! Items lie in blocks of the engine's own memory (`heap`), within a hard limit. What to evict says [`policy`].
 

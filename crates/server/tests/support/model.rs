@@ -1,9 +1,12 @@
 //! A model of the engine, with a limit that is reached all the time: each answer must be the model's, with the item there or evicted.
+//! Large values arrive in place, if there is room, and some that were found are kept for a while, as connections do.
 //! What is asked comes from a generator of random numbers, or from a fuzzer.
 
 use relativistd::clock::Clock;
-use relativistd::engine::{Content, CountError, Direction, Engine, Lookup, Mode, Relativistic, Store, Usage};
-use std::collections::HashMap;
+use relativistd::engine::{
+    Content, CountError, Direction, Engine, LARGE_VALUE, Lease, Lookup, Mode, Outline, Relativistic, Store, Usage,
+};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 const NOW: u32 = 1_700_000_000;
@@ -114,7 +117,12 @@ pub struct Model<E> {
     items: HashMap<Vec<u8>, Item>,
     /// When a flush is to come.
     due: Option<u32>,
+    /// Values that were found and are kept, and what they were.
+    kept: VecDeque<(Lease, Vec<u8>)>,
 }
+
+/// Values kept at most.
+const MOST_KEPT: usize = 3;
 
 impl<E: Engine> Model<E> {
     /// An empty engine, made by `wrap` of the relativistic one.
@@ -122,7 +130,7 @@ impl<E: Engine> Model<E> {
         let clock = Arc::new(Clock::new(NOW));
         let engine = Relativistic::new(Arc::clone(&clock), LIMIT, MAX_ITEM).unwrap();
         let engine = wrap(if evicts { engine } else { engine.without_eviction() });
-        Model { engine, evicts, clock, items: HashMap::new(), due: None }
+        Model { engine, evicts, clock, items: HashMap::new(), due: None, kept: VecDeque::new() }
     }
 
     /// What the engine says of itself.
@@ -148,9 +156,13 @@ impl<E: Engine> Model<E> {
             Operation::Get { key } => {
                 let key = name(key);
                 let present = self.look(&key);
-                let lookup =
-                    self.engine.get(&key, |hit| assert_eq!(Some(hit.value), present.as_ref().map(|item| &*item.value)));
+                let kept = &mut self.kept;
+                let lookup = self.engine.get(&key, |hit| {
+                    assert_eq!(Some(hit.value), present.as_ref().map(|item| &*item.value));
+                    kept.extend(hit.lease().map(|lease| (lease, hit.value.to_vec())));
+                });
                 assert_eq!(lookup == Lookup::Hit, present.is_some(), "{lookup:?}");
+                self.let_go(MOST_KEPT);
             }
             Operation::Flush { delay } => {
                 self.engine.flush(delay.into());
@@ -189,6 +201,14 @@ impl<E: Engine> Model<E> {
         found
     }
 
+    /// Keeps no more than so many values.
+    fn let_go(&mut self, most: usize) {
+        while self.kept.len() > most {
+            let (lease, value) = self.kept.pop_front().expect("there are some");
+            assert!(*lease == *value, "a value has changed while it was kept");
+        }
+    }
+
     /// Any change may find that it is time to evict, and take what was there a moment before.
     fn may_be_evicted(&self, is_found: bool) -> bool {
         self.evicts && !is_found
@@ -217,7 +237,10 @@ impl<E: Engine> Model<E> {
         };
         let item = Item { value: value.clone(), flags, end: self.end(lifetime) };
         let joined = value.len() + present.as_ref().map_or(0, |old| old.value.len());
-        match self.engine.store(mode, key, Content { flags, exptime: lifetime.into(), value: &value }) {
+        if joined > LIMIT / 8 {
+            self.let_go(0);
+        }
+        match self.hand_over(mode, key, Content { flags, exptime: lifetime.into(), value: &value }) {
             Store::Stored => {
                 let item = match (verb, present) {
                     (Verb::Add, Some(_)) => panic!("added over what was there"),
@@ -251,6 +274,17 @@ impl<E: Engine> Model<E> {
                 }
             }
         }
+    }
+
+    /// Stores; what is large arrives in two pieces, if there is room for it.
+    fn hand_over(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
+        let Content { flags, exptime, value } = content;
+        let outline = Outline { key_len: key.len(), value_len: value.len(), has_flags: flags != 0, has_unique: false };
+        let Some(mut arrival) = self.engine.expect(&outline) else { return self.engine.store(mode, key, content) };
+        assert!(value.len() >= LARGE_VALUE);
+        let (first, second) = value.split_at(value.len() / 2);
+        assert_eq!((arrival.take(first), arrival.take(second)), (first.len(), second.len()));
+        self.engine.store_arrived(mode, key, flags, exptime, &arrival)
     }
 
     fn count(&mut self, key: &[u8], is_up: bool, delta: u64) {

@@ -118,4 +118,24 @@ fn the_resident_set_keeps_to_the_limit() {
     (0..10).for_each(|_| engine.maintain());
     let grown = resident() - before;
     assert!(grown < 24 * MEBIBYTE, "{grown} resident with nothing stored");
+
+    // Who keeps a large value keeps its memory, though the engine is gone; and no longer.
+    let large = value(0, 0, MEBIBYTE);
+    let content = Content { flags: 0, exptime: 0, value: &large };
+    let mut kept = None;
+    assert_eq!(engine.store(Mode::Set, b"large", content), Store::Stored);
+    engine.get(b"large", |hit| kept = hit.lease());
+    engine.delete(b"large");
+    drop(engine);
+    let address = kept.as_deref().map_or(0, |bytes| bytes.as_ptr().addr());
+    assert!(kept.as_deref() == Some(&large[..]) && is_mapped(address));
+    drop(kept);
+    assert!(!is_mapped(address));
+}
+
+fn is_mapped(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let number = |text| usize::from_str_radix(text, 16).unwrap();
+    let mut ranges = maps.lines().map(|line| line.split(' ').next().unwrap().split_once('-').unwrap());
+    ranges.any(|(start, end)| (number(start)..number(end)).contains(&address))
 }

@@ -128,12 +128,17 @@ impl Input {
         self.arrival.take_if(|arrival| is_there && arrival.is_complete())
     }
 
-    /// Adds `bytes`.
-    pub(super) fn append(&mut self, bytes: &[u8]) {
-        let bytes = match &mut self.arrival {
+    /// Lets what is expected have as many of `bytes` as belong to it, and returns the others.
+    pub(super) fn pass_on<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        match &mut self.arrival {
             Some(arrival) => &bytes[arrival.take(bytes)..],
             None => bytes,
-        };
+        }
+    }
+
+    /// Adds `bytes`.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        let bytes = self.pass_on(bytes);
         self.make_room(bytes.len());
         self.storage[self.end..][..bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();

@@ -410,8 +410,11 @@ impl Line {
     fn take_in(&mut self, bytes: &[u8], pool: &mut Pool, counters: &Counters) {
         if !bytes.is_empty() && !self.is_closed {
             counters.bytes_read.add(bytes.len() as u64);
-            pool.lend_input_for(bytes.len(), &mut self.received);
-            self.received.append(bytes);
+            let bytes = self.received.pass_on(bytes);
+            if !bytes.is_empty() {
+                pool.lend_input_for(bytes.len(), &mut self.received);
+                self.received.append(bytes);
+            }
         }
     }
 

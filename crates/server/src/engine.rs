@@ -41,7 +41,7 @@ pub use loan::{LARGE_VALUE, Lease};
 pub use relativist::Stats as TableStats;
 pub use relativistic::Relativistic;
 
-use loan::Origin;
+pub(crate) use loan::Origin;
 use std::ops::AddAssign;
 
 /// Keys that [`Engine::get_many`] looks up at a time.

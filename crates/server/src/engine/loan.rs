@@ -231,7 +231,7 @@ impl<'a> Origin<'a> {
 
     /// See [`Hit::lease`](super::Hit::lease).
     #[cold]
-    pub(super) fn lease(self) -> Option<Lease> {
+    pub(crate) fn lease(self) -> Option<Lease> {
         let value = NonNull::from(self.item.value());
         Loan::of_shown(self.item, self.loans).map(|_loan| Lease { value, _loan })
     }

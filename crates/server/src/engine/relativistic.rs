@@ -214,10 +214,9 @@ impl Relativistic {
         Draft::new(&recipe, &self.heap, who, || self.table_charge())
     }
 
-    /// The same of a value that lies where it should already; none if it does not.
-    #[inline]
-    fn draft_around(&self, hash: Hash, key: &[u8], new: &New<'_>) -> Option<Draft<'_>> {
-        let Value::Arrived(arrival) = new.value else { return None };
+    /// The same around a value that has arrived, if it lies where it should.
+    #[cold]
+    fn draft_around(&self, hash: Hash, key: &[u8], new: &New<'_>, arrival: &Arrival) -> Option<Draft<'_>> {
         let mut text = String::new();
         let recipe = Recipe::new(hash, key, new, b"", &mut text, self.clock.now());
         Draft::around(&recipe, arrival, &self.heap)
@@ -396,7 +395,11 @@ impl Engine for Relativistic {
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
         let hash = self.hash(key);
-        let draft = match self.draft_around(hash, key, new) {
+        let around = match new.value {
+            Value::Arrived(arrival) => self.draft_around(hash, key, new, arrival),
+            _ => None,
+        };
+        let draft = match around {
             Some(draft) => draft,
             None => self.with_room(|| self.draft(hash, key, new, b"", Asks::Unlocked, self.clock.now()))?,
         };

@@ -2,7 +2,9 @@
 
 use super::observe::Stored;
 use super::{Executor, Outcome, Replies, Session, answer};
-use crate::engine::{Content, CountError, Direction, Engine, Hit, Lookup, MOST_AT_ONCE, Mode, Store};
+use crate::engine::{
+    Content, CountError, Direction, Engine, Hit, LARGE_VALUE, Lookup, MOST_AT_ONCE, Mode, Origin, Store,
+};
 use crate::latency::Kind;
 use crate::stats::Counter;
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
@@ -145,10 +147,27 @@ impl<E: Engine> Executor<'_, E> {
     /// Inlined, so that nothing is looked up of a hit that is not told.
     #[inline(always)]
     fn append_hit(&self, out: &mut Replies, key: &[u8], unique: Option<u64>, hit: &Hit<'_>) {
-        match self.lease(hit) {
-            None => append_copied(&mut out.bytes, key, hit.flags, unique, hit.value),
+        if hit.value.len() < LARGE_VALUE {
+            append_copied(&mut out.bytes, key, hit.flags, unique, hit.value);
+        } else {
+            self.append_large(out, key, hit.flags, unique, hit.value, hit.origin);
+        }
+    }
+
+    #[cold]
+    fn append_large(
+        &self,
+        out: &mut Replies,
+        key: &[u8],
+        flags: u32,
+        unique: Option<u64>,
+        value: &[u8],
+        origin: Option<Origin<'_>>,
+    ) {
+        match origin.filter(|_| self.lends).and_then(Origin::lease) {
+            None => append_copied(&mut out.bytes, key, flags, unique, value),
             Some(value) => {
-                reply::value_line(&mut out.bytes, key, hit.flags, unique, value.len());
+                reply::value_line(&mut out.bytes, key, flags, unique, value.len());
                 out.append(value);
                 out.bytes.extend_from_slice(b"\r\n");
             }

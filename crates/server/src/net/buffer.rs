@@ -84,17 +84,24 @@ impl Input {
     /// more to read.
     pub(super) fn fill_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         self.make_room(1);
+        if self.arrival.is_some() {
+            return self.fill_both_from(source);
+        }
         let room = &mut self.storage[self.end..];
-        let Some(arrival) = &mut self.arrival else {
-            let count = source.read(room)?;
-            let is_filled = count == room.len();
-            self.end += count;
-            return Ok((count, is_filled));
-        };
-        let rest = arrival.rest();
+        let count = source.read(room)?;
+        let is_filled = count == room.len();
+        self.end += count;
+        Ok((count, is_filled))
+    }
+
+    /// The same, of what is expected first.
+    #[cold]
+    fn fill_both_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
+        let rest = self.arrival.as_mut().map_or(&mut [][..], |arrival| arrival.rest());
+        let room = &mut self.storage[self.end..];
         let (wanted, most) = (rest.len(), rest.len() + room.len());
         let count = source.read_vectored(&mut [IoSliceMut::new(rest), IoSliceMut::new(room)])?;
-        arrival.note_received(count.min(wanted));
+        self.arrival.iter_mut().for_each(|arrival| arrival.note_received(count.min(wanted)));
         self.end += count.saturating_sub(wanted);
         Ok((count, count == most))
     }
@@ -215,11 +222,7 @@ impl Output {
         while !self.is_empty() {
             let written = match self.in_one_piece() {
                 Some(bytes) => sink.write(bytes),
-                None => {
-                    let mut slices = [IoSlice::new(b""); MOST_PIECES];
-                    let count = self.fill(&mut slices, IoSlice::new);
-                    sink.write_vectored(&slices[..count])
-                }
+                None => self.write_pieces_to(sink),
             };
             match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -233,6 +236,13 @@ impl Output {
             }
         }
         Ok(total)
+    }
+
+    #[cold]
+    fn write_pieces_to(&self, sink: &mut impl Write) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(b""); MOST_PIECES];
+        let count = self.fill(&mut slices, IoSlice::new);
+        sink.write_vectored(&slices[..count])
     }
 
     /// What is to be sent, if all of it lies here.
@@ -258,7 +268,18 @@ impl Output {
     }
 
     /// The first `count` bytes were sent.
-    pub(super) fn advance(&mut self, mut count: usize) {
+    pub(super) fn advance(&mut self, count: usize) {
+        self.sent += if self.replies.values.is_empty() { count } else { self.advance_values(count) };
+        debug_assert!(self.sent <= self.replies.bytes.len());
+        if self.sent == self.replies.bytes.len() && self.replies.values.is_empty() {
+            self.replies.bytes.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// The same for the values that lie elsewhere, and what comes before them. Returns how much of it comes behind.
+    #[cold]
+    fn advance_values(&mut self, mut count: usize) -> usize {
         while let Some((place, value)) = self.replies.values.front() {
             let of_bytes = count.min(place - self.sent);
             let of_value = (count - of_bytes).min(value.len() - self.sent_of_value);
@@ -266,17 +287,12 @@ impl Output {
             self.sent += of_bytes;
             self.sent_of_value += of_value;
             if self.sent_of_value < value.len() {
-                return;
+                break;
             }
             self.replies.drop_first_value();
             self.sent_of_value = 0;
         }
-        self.sent += count;
-        debug_assert!(self.sent <= self.replies.bytes.len());
-        if self.sent == self.replies.bytes.len() {
-            self.replies.bytes.clear();
-            self.sent = 0;
-        }
+        count
     }
 
     /// Bytes that it occupies. (What lies elsewhere counts there.)
@@ -294,7 +310,9 @@ impl Pool {
         if let Some(storage) = self.inputs.pop() {
             let (small, start, end) = (mem::replace(&mut input.storage, storage), input.start, input.end);
             (input.start, input.end) = (0, end - start);
-            input.storage[..end - start].copy_from_slice(&small[start..end]);
+            if end > start {
+                input.storage[..end - start].copy_from_slice(&small[start..end]);
+            }
         }
     }
 

@@ -95,6 +95,21 @@ fn without_eviction_scattered_deaths_make_room() {
     assert_eq!(engine.usage().sweeps.evictions, 0);
 }
 
+/// What is free is in blocks that are too small for what is made under a key's lock, where nothing is given back to the system.
+#[test]
+fn what_grows_finds_room_in_what_is_free_elsewhere() {
+    let (engine, _) = engine(4 << 20);
+    let engine = engine.without_eviction();
+    assert_eq!(set(&engine, "k", &vec![b'k'; 300_000]), Store::Stored);
+    let count = fill(&engine, &[b'v'; 100_000]);
+    for index in 0..count {
+        assert!(engine.delete(key(index).as_bytes()));
+    }
+    let content = Content { flags: 0, exptime: 0, value: &vec![b'k'; 700_000] };
+    assert_eq!(engine.store(Mode::Append, b"k", content), Store::Stored);
+    assert_eq!(engine.get(b"k", |hit| assert!(hit.value == vec![b'k'; 1_000_000])), Lookup::Hit);
+}
+
 /// Full, without eviction: to find out once more that there is no room takes no search, as long as little has died.
 #[test]
 fn refusals_are_cheap() {

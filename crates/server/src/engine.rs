@@ -377,7 +377,7 @@ impl<'a> New<'a> {
 pub enum Value<'a> {
     /// These bytes.
     Whole(&'a [u8]),
-    /// What has arrived. Not copied if the item is as it was [expected](Engine::expect), and put without looking at what is there.
+    /// What has arrived. [`Engine::put`] does not copy it if the item is as it was [expected](Engine::expect).
     Arrived(&'a Arrival),
     /// The present value.
     Kept,

@@ -8,8 +8,8 @@
 //! Room for a value that is still to come is lent, too: a block of which the heap has let go from the beginning, so that nobody waits for a
 //! slow client, and nothing is to be swept there. It is turned over to the heap with the finished item, or comes back.
 //!
-//! What clients who take their time can hold this way is bounded: a quarter of the limit, and an eighth for those who send. Beyond that no
-//! loan is given, and values are copied, as small ones are.
+//! What clients who take their time can hold this way is bounded: no loan is given to who would read when a quarter of the limit is lent, and none to
+//! who would send at an eighth, unless it is the only one. Values are copied then, as small ones are.
 //!
 //! **Why nothing is lost.** `loans` in a block's header counts them, with one bit for "the heap has let go". A loan begins while the item is
 //! shown, when the block can't be waiting for readers of before; so when a grace period has passed all loans that will ever be are
@@ -33,10 +33,10 @@ pub const LARGE_VALUE: usize = 16 << 10;
 // Then its item has a block of its own, see `Heap::is_large`.
 const _: () = assert!(LARGE_VALUE > (SLOT - HEADER) / 4);
 
-/// The part of the limit, one in so many, that clients may hold who take their time to read.
+/// The part of the limit, one in so many, up to which blocks are lent to those who read.
 const READERS_SHARE: usize = 4;
 
-/// The part of what may be lent at which no more is lent to those who send, one in so many of the limit.
+/// The part up to which they are lent to those who send. Smaller, so that these can't keep readers from it all.
 const WRITERS_SHARE: usize = 8;
 
 /// What a heap has lent. Outlives it if need be.
@@ -79,7 +79,7 @@ impl Loans {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether so many `bytes` may be lent in all, `own` of them to the caller, who may have one of `share` parts of the limit. A single block may
+    /// Whether so many `bytes` may be lent in all, `own` of them to the caller: one of `share` parts of the limit. A block that is lent alone may
     /// be as large as it is.
     fn allows(&self, bytes: usize, own: usize, share: usize) -> bool {
         // Relaxed: as in `set_limit`.

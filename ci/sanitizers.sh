@@ -15,6 +15,8 @@ rustup run nightly rustc --version || rustup toolchain install nightly --profile
 }
 host=$(rustc -vV | sed -n 's/^host: //p')
 target=${CARGO_TARGET_DIR:-target}
+# Nothing here is slower than writing the traces of panics, which some tests provoke.
+export RUST_BACKTRACE=0
 # The tests of fork go on using threads in the child.
 export TSAN_OPTIONS="die_after_fork=0"
 for sanitizer in thread address; do

@@ -23,14 +23,14 @@ fn leave(success: bool) -> ! {
     unsafe { libc::_exit(if success { 0 } else { 1 }) }
 }
 
-/// Returns `None` in the child, which has ten seconds to live.
+/// Returns `None` in the child, which has two minutes to live: under a sanitizer the trace of a panic takes ten seconds.
 fn fork() -> Option<libc::pid_t> {
     // SAFETY: the child uses this crate, the allocator (which libc keeps usable) and system calls.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
             // SAFETY: always.
-            unsafe { libc::alarm(10) };
+            unsafe { libc::alarm(120) };
             None
         }
         child => Some(child),

@@ -119,8 +119,11 @@ def undescribed_statistics(programs):
     """What a server tells that the page on statistics doesn't describe, or the other way round."""
     described = set(re.findall(r"^\| `([^`]+)`", (ROOT / "docs/src/stats.md").read_text(), re.M))
     with tempfile.TemporaryDirectory() as folder:
-        path, pid = f"{folder}/socket", Path(folder) / "pid"
-        options = ["-d", "-s", path, "-P", str(pid), "-D", ":", "-o", "idle_timeout=60"]
+        path, pid, key, certificate = f"{folder}/socket", Path(folder) / "pid", f"{folder}/key", f"{folder}/certificate"
+        certify = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", key, "-out", certificate]
+        subprocess.run(certify, check=True, stderr=subprocess.DEVNULL)
+        extended = f"idle_timeout=60,ssl_session_cache,ssl_chain_cert={certificate},ssl_key={key}"
+        options = ["-d", "-s", path, "-P", str(pid), "-D", ":", "-Z", "-o", extended]
         subprocess.run([f"{programs}/relativistd", *options], check=True, stderr=subprocess.DEVNULL)
         try:
             with socket.socket(socket.AF_UNIX) as client:

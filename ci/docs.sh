@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v nc >/dev/null; then
+if ! command -v nc >/dev/null || ! command -v openssl >/dev/null; then
   sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
   $sudo apt-get update -qq
-  $sudo apt-get install -y -qq netcat-openbsd >/dev/null
+  $sudo apt-get install -y -qq netcat-openbsd openssl >/dev/null
 fi
 # What `cargo test` builds, and nothing else: so this takes no time after it.
 cargo test --workspace --locked --no-run --quiet

@@ -2,7 +2,7 @@ complete -c relativistd -s p -l port -d 'TCP port; 0 for none, -1 for any free o
 complete -c relativistd -s U -l udp-port -d 'UDP port; 0 for none, -1 for any free one. Given alone, the TCP port too' -r
 complete -c relativistd -s s -l unix-socket -d 'Unix socket to listen on instead of TCP and UDP' -r -F
 complete -c relativistd -s a -l unix-mask -d 'Access mode of the Unix socket, in octal' -r
-complete -c relativistd -s l -l listen -d 'Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all; loopback only if not given' -r
+complete -c relativistd -s l -l listen -d 'Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all; loopback only if not given. With -Z, notls: before one leaves it in plain text, btls: asks clients for no certificate, and mtls: requires one' -r
 complete -c relativistd -s u -l user -d 'User to become when started as root' -r
 complete -c relativistd -s m -l memory-limit -d 'Memory for items and table, in MiB' -r
 complete -c relativistd -l engine -d 'Who stores the items' -r -f -a "relativistic\t'Lookups take no lock'
@@ -49,7 +49,7 @@ complete -c relativistd -s F -l disable-flush-all -d 'Refuse flush_all'
 complete -c relativistd -s X -l disable-dumping -d 'Refuse dumps of keys'
 complete -c relativistd -s W -l disable-watch -d 'Refuse watch'
 complete -c relativistd -s A -l enable-shutdown -d 'Offer the command shutdown'
-complete -c relativistd -s Z -l enable-ssl -d 'Encrypt connections: not offered, an error'
+complete -c relativistd -s Z -l enable-ssl -d 'Encrypt TCP connections (TLS), with the certificate that -o ssl_chain_cert names'
 complete -c relativistd -l debug-time -d 'Offer the command `debugtime`, by which tests move the clock'
 complete -c relativistd -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c relativistd -s V -l version -d 'Print version'

@@ -32,6 +32,7 @@ use crate::latency::{Kind, Latencies};
 use crate::log::Log;
 use crate::options::{Options, PROTOCOL_VERSION};
 use crate::stats::{Counters, Registry};
+use crate::tls::Tls;
 use relativist_memcache::{Awaited, Command, Limits, Rejection, RequestError, decode_key, reply};
 use std::sync::Arc;
 
@@ -69,6 +70,8 @@ pub struct Service<E> {
     pub tuning: Tuning,
     /// Who may log in; none if everybody may do everything.
     pub users: Option<Users>,
+    /// What encrypted connections begin with; none if there is only plain text.
+    pub tls: Option<Tls>,
     /// Who watches.
     pub watch: Arc<Watch>,
     /// Counts by prefix of the key.

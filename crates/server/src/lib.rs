@@ -30,6 +30,10 @@
 mod admin;
 pub mod auth;
 pub mod budget;
+#[cfg(test)]
+#[allow(dead_code, reason = "whole servers need more of it")]
+#[path = "../tests/support/certificates.rs"]
+mod certificates;
 pub mod clock;
 pub mod engine;
 mod error;
@@ -46,6 +50,7 @@ pub mod signals;
 mod snapshot;
 pub mod stats;
 pub mod systemd;
+pub mod tls;
 
 pub use error::StartError;
 pub use net::Stopper;

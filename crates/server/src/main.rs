@@ -2,8 +2,10 @@
 
 use mimalloc::MiMalloc;
 use relativistd::engine::{Engine, GlobalLock};
+use relativistd::log::Log;
 use relativistd::options::EngineKind;
 use relativistd::process::{PidFile, Readiness, Side, daemonize};
+use relativistd::tls::Tls;
 use relativistd::{Options, Server, StartError, log, options, signals, systemd};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -44,7 +46,7 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
     }
     options.check()?;
     if options.only_check {
-        return Ok(ExitCode::SUCCESS);
+        return Tls::new(options, &Log::new(options.verbose)).map(|_| ExitCode::SUCCESS);
     }
     let mut readiness = None;
     if options.daemon {

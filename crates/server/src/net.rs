@@ -7,8 +7,9 @@
 //!
 //! A worker runs one event loop over non-blocking sockets. A connection gets its turn when something has arrived: it receives
 //! once, executes all that arrived, and answers by one write. Then it is the next one's turn, however much more there may
-//! be to receive. How bytes come and go is a [`backend`]'s: [`epoll`] or, where the kernel has it, [`uring`]. Datagrams have a thread of
-//! their own ([`udp`]). Every buffer is bounded: a client that does not read its answers is not read from.
+//! be to receive. How bytes come and go is a [`backend`]'s: [`epoll`] or, where the kernel has it, [`uring`], with encryption
+//! on top of either where it is asked for ([`tls`]). Datagrams have a thread of their own ([`udp`]). Every buffer is bounded: a client
+//! that does not read its answers is not read from.
 //!
 //! Large values pass by the buffers. An [input](buffer) that ends within one gets room for it from the engine, and what arrives from then on
 //! goes there. An output has them on loan from the engine, and refers to them where they lie. Who needs replies in one piece has the
@@ -21,6 +22,7 @@ mod connection;
 mod epoll;
 mod listener;
 mod stream;
+mod tls;
 mod udp;
 #[cfg(target_os = "linux")]
 mod uring;

@@ -7,10 +7,12 @@ mod address;
 mod config;
 mod extended;
 mod generate;
+mod ssl;
 
 pub use address::{Address, Host};
 pub use extended::Extended;
 pub use generate::Generated;
+pub use ssl::{ClientCertificate, Security, Ssl};
 
 use crate::error::StartError;
 use crate::log::Format;
@@ -79,7 +81,7 @@ pub struct Options {
 
     /// Addresses to listen on; the loopback address only, if there are none.
     #[arg(
-        help = "Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all; loopback only if not given",
+        help = "Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all; loopback only if not given. With -Z, notls: before one leaves it in plain text, btls: asks clients for no certificate, and mtls: requires one",
         short = 'l', long, value_name = "ADDRS", value_delimiter = ',', action = ArgAction::Append)]
     pub listen: Vec<Address>,
 
@@ -219,8 +221,8 @@ pub struct Options {
     #[arg(short = 'e', long, alias = "memory-file", value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
 
-    /// Encrypt connections: not offered, an error
-    #[arg(short = 'Z', long = "enable-ssl", hide = true)]
+    /// Encrypt TCP connections (TLS), with the certificate that -o ssl_chain_cert names
+    #[arg(short = 'Z', long)]
     pub enable_ssl: bool,
 
     /// Receive queues of the network card to spread connections by; without effect
@@ -264,16 +266,26 @@ Options for -o (a no_ in front switches off what is on):
   drop_privileges    give up all system calls that the server does not need (seccomp), beside what
                      it gives up without this: files that it does not need, and TCP connections to
                      others (Landlock); no_drop_privileges: neither
+  ssl_chain_cert=FILE, ssl_key=FILE
+                     with -Z: the certificate, with those that lead to an authority's, and its key, in PEM
+  ssl_ca_cert=FILE   authorities whose certificates clients may show
+  ssl_verify_mode=N  certificates of clients: 0 not asked for, 1 welcome, 2 and 3 required [0]
+  ssl_min_version=N  the oldest version: 3 is TLS 1.3, 0 to 2 are TLS 1.2: there is nothing older [2]
+  ssl_ciphers=NAME[:NAME...]
+                     cipher suites, by OpenSSL's names: only these, of each version of which there is one [all]
+  ssl_session_cache  count in `stats` how many sessions begin; they can be resumed in any case, by tickets
+  ssl_keyformat=N    the key is in PEM (1) or DER (2) [1]
+  ssl_wbuf_size=KB   what is encrypted as one record; more than 16 cannot be [16]
 Without effect, because they tune what this server does not have:
   hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N], slab_automove_ratio=F,
   slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST, slab_chunk_max=KB, no_chunked_items,
   lru_crawler_sleep=N, lru_crawler_tocrawl=N, lru_maintainer, hot_lru_pct=N, warm_lru_pct=N, hot_max_factor=F,
   warm_max_factor=F, temporary_ttl=N, tail_repair_time=N, inline_ascii_resp, worker_logbuf_size=KB,
-  resp_obj_mem_limit=MB, modern, no_modern
+  resp_obj_mem_limit=MB, modern, no_modern, ssl_kernel_tls
 
 Environment: MEMCACHED_PORT_FILENAME names a file to write the ports to, MEMCACHED_SASL_PWDB one with users for -S.
-Signals: SIGINT and SIGTERM stop the server, SIGUSR1 does it gracefully, SIGHUP makes it read the users again,
-SIGUSR2 write the snapshot (-e).";
+Signals: SIGINT and SIGTERM stop the server, SIGUSR1 does it gracefully, SIGHUP makes it read the users and
+certificates again, SIGUSR2 write the snapshot (-e).";
 
 /// Which protocols a connection may speak.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
@@ -334,7 +346,18 @@ impl Options {
             _ if self.slab_growth_factor <= 1.0 || self.slab_growth_factor.is_nan() => {
                 "the factor (-f) must be greater than 1"
             }
-            _ if self.enable_ssl || self.listen.iter().any(|address| address.wants_tls) => "TLS (-Z) is not offered",
+            _ if !self.enable_ssl && self.listen.iter().any(|address| address.security.is_some()) => {
+                "notls:, btls: and mtls: (-l) are for TLS (-Z)"
+            }
+            _ if self.enable_ssl && self.extended.ssl.chain_cert.is_none() => {
+                "TLS (-Z) needs a certificate (-o ssl_chain_cert=FILE)"
+            }
+            _ if self.enable_ssl && self.extended.ssl.key.is_none() => {
+                "TLS (-Z) needs the certificate's key (-o ssl_key=FILE)"
+            }
+            _ if self.enable_ssl && self.asks_for_certificates() && self.extended.ssl.ca_cert.is_none() => {
+                "certificates of clients need an authority (-o ssl_ca_cert=FILE)"
+            }
             _ if self.auth_file.is_some() && self.enable_sasl => {
                 "there can be logins by text (-Y) or SASL (-S), not by both"
             }
@@ -399,6 +422,17 @@ impl Options {
             _ if self.auth_file.is_some() => Binding::Ascii,
             _ => self.protocol,
         }
+    }
+
+    /// How those are spoken with who connect by TCP, if the listener says nothing else.
+    pub fn security(&self) -> Security {
+        if self.enable_ssl { Security::Tls(self.extended.ssl.client_certificate()) } else { Security::Plain }
+    }
+
+    /// Whether clients may or must show certificates anywhere.
+    fn asks_for_certificates(&self) -> bool {
+        let asks = |security| !matches!(security, Security::Plain | Security::Tls(ClientCertificate::Unasked));
+        asks(self.security()) || self.listen.iter().filter_map(|address| address.security).any(asks)
     }
 
     /// The addresses to listen on.
@@ -510,6 +544,11 @@ mod tests {
             "r -o idle_timeout",
             "r -o hashpower=11",
             "r -o tail_repair_time=5",
+            "r -o ssl_chain_cert",
+            "r -o ssl_keyformat=0",
+            "r -o ssl_verify_mode=4",
+            "r -o ssl_min_version=4",
+            "r -o ssl_wbuf_size=0",
             "r -p -2",
             "r -t 0",
             "r -m 0",
@@ -540,6 +579,11 @@ mod tests {
             "r -m 4096 -I 1025m",
             "r -f 1",
             "r -Z",
+            "r -Z -o ssl_chain_cert=/c",
+            "r -Z -o ssl_key=/k",
+            "r -Z -o ssl_chain_cert=/c,ssl_key=/k,ssl_verify_mode=1",
+            "r -Z -o ssl_chain_cert=/c,ssl_key=/k -l a,mtls:b",
+            "r -l notls:a",
             "r -l btls:a",
             "r -Y /file -S",
             "r -Y /file -U 1",
@@ -565,5 +609,19 @@ mod tests {
         let options = parse("r -o no_maxconns_fast,idle_timeout=5 -o track_sizes,relaxed_privileges").unwrap();
         assert!(!options.extended.maxconns_fast && options.extended.track_sizes);
         assert_eq!(options.extended.idle_timeout, 5);
+    }
+
+    #[test]
+    fn listeners_ask_for_certificates_as_their_prefix_or_the_mode_says() {
+        let mode = |mode| {
+            let line = format!("r -Z -o ssl_chain_cert=/c,ssl_key=/k,ssl_ca_cert=/a,ssl_verify_mode={mode} -l notls:a");
+            let options = parse(&line).unwrap();
+            options.check().unwrap();
+            options.security()
+        };
+        let wanted = [ClientCertificate::Unasked, ClientCertificate::Welcome, ClientCertificate::Required];
+        assert_eq!([0, 1, 2].map(mode), wanted.map(Security::Tls));
+        assert_eq!(mode(3), Security::Tls(ClientCertificate::Required));
+        assert_eq!(parse("r").unwrap().security(), Security::Plain);
     }
 }

@@ -18,6 +18,7 @@ use crate::sandbox;
 use crate::snapshot::Snapshot;
 use crate::stats::Registry;
 use crate::systemd;
+use crate::tls::Tls;
 use mio::net::UdpSocket;
 use socket2::Socket;
 use std::io;
@@ -69,6 +70,8 @@ impl<E: Engine> Server<E> {
         options.check()?;
         let log = Log::new(options.verbose);
         process::allow_connections(options, &log);
+        // Root may be the only one who can read the key, too.
+        let tls = Tls::new(options, &log)?;
         let adopted = systemd::sockets()?;
         let (listeners, udp, unix_socket) = if adopted.is_empty() {
             (listen(options)?, listen_udp(options)?, options.unix_socket.as_deref())
@@ -90,7 +93,8 @@ impl<E: Engine> Server<E> {
         let users = users(options, &log)?;
         if options.owns_process {
             // Before there are threads, which would be left out, and before a snapshot is read, which may be anything.
-            sandbox::enter(options, io, users.iter().map(Users::file), &log);
+            let files = users.iter().map(Users::file).chain(tls.iter().flat_map(Tls::files));
+            sandbox::enter(options, io, files, &log);
         }
         let ticker = Ticker::new();
         let empty = || {
@@ -125,6 +129,7 @@ impl<E: Engine> Server<E> {
             port: tcp_addresses.first().map_or(0, SocketAddr::port),
             tuning: Tuning::new(&options.extended),
             users,
+            tls,
             watch,
             prefixes: Prefixes::new(options.delimiter.unwrap_or(DEFAULT_DELIMITER), options.delimiter.is_some()),
             connections,
@@ -150,7 +155,7 @@ impl<E: Engine> Server<E> {
         self.acceptor.stopper()
     }
 
-    /// A handle to make the server read its users again.
+    /// A handle to make the server read its users and certificates again.
     pub fn reloader(&self) -> Reloader
     where
         E: Send + Sync,
@@ -217,7 +222,7 @@ impl<E: Engine> Server<E> {
     }
 }
 
-/// Makes a server read its users again.
+/// Makes a server read its users and certificates again.
 pub struct Reloader(Box<dyn Fn() + Send>);
 
 impl Reloader {
@@ -254,6 +259,10 @@ fn snapshot_at(path: &Path) -> Result<Snapshot, StartError> {
 fn reload<E>(service: &Service<E>) {
     if let Some(Err(error)) = service.users.as_ref().map(Users::reload) {
         service.log.say(Level::Warning, format_args!("cannot read the users again: {error}"));
+    }
+    if let Some(tls) = &service.tls {
+        // The log tells of a failure.
+        let _ = tls.refresh(&service.log);
     }
 }
 

@@ -8,7 +8,7 @@ use signal_hook::iterator::Signals;
 use std::thread;
 
 /// Lets SIGTERM and SIGUSR1 stop the server when it is drained, or at once the second time, as SIGINT does; SIGHUP make it read
-/// its users again; and SIGUSR2 write its snapshot. Two threads wait for signals until the process ends: one for what takes no time,
+/// its users and certificates again; and SIGUSR2 write its snapshot. Two threads wait for signals until the process ends: one for what takes no time,
 /// one for the snapshot.
 ///
 /// # Errors

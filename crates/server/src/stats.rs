@@ -118,6 +118,14 @@ counters! {
     auth_errors,
     /// Connections closed because nothing came.
     idle_kicks,
+    /// TLS handshakes that failed, or were not finished.
+    ssl_handshake_errors,
+    /// Connections closed because what came was not TLS, or no good one.
+    ssl_proto_errors,
+    /// TLS handshakes that began a session.
+    ssl_new_sessions,
+    /// TLS handshakes that resumed one.
+    ssl_resumed_sessions,
     /// Bytes from clients.
     bytes_read,
     /// Bytes to clients.

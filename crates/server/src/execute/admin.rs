@@ -21,9 +21,19 @@ impl<E: Engine> Executor<'_, E> {
             Admin::Slabs => tuning.slabs(args),
             Admin::Lru => tuning.lru(args),
             Admin::DebugTime if self.service.options.debug_time => self.debug_time(args),
-            Admin::DebugTime | Admin::RefreshCerts => "ERROR\r\n",
+            Admin::RefreshCerts => return self.refresh_certificates(out),
+            Admin::DebugTime => "ERROR\r\n",
         };
         out.extend_from_slice(text.as_bytes());
+        Outcome::Done
+    }
+
+    fn refresh_certificates(&self, out: &mut Vec<u8>) -> Outcome<'static> {
+        match self.service.tls.as_ref().map(|tls| tls.refresh(&self.service.log)) {
+            None => out.extend_from_slice(reply::ERROR),
+            Some(Ok(())) => out.extend_from_slice(reply::OK),
+            Some(Err(problem)) => out.extend_from_slice(format!("SERVER_ERROR {problem}\r\n").as_bytes()),
+        }
         Outcome::Done
     }
 

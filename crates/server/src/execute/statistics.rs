@@ -230,6 +230,18 @@ impl<E: Engine> Executor<'_, E> {
             log_watcher_skipped: lines_skipped,
             log_watcher_sent: lines_sent,
             log_watchers: watchers,
+        }
+        if let Some(tls) = &service.tls {
+            if extended.ssl.session_cache {
+                report.stat("ssl_new_sessions", totals.ssl_new_sessions);
+            }
+            stats! { report,
+                ssl_handshake_errors: totals.ssl_handshake_errors,
+                ssl_proto_errors: totals.ssl_proto_errors,
+                time_since_server_cert_refresh: tls.age().as_secs(),
+            }
+        }
+        stats! { report,
             unexpected_napi_ids: 0,
             round_robin_fallback: 0,
             bytes: usage.item_bytes,

@@ -6,12 +6,13 @@ use super::worker::{Newcomer, WorkerHandle};
 use crate::execute::Service;
 use crate::execute::Transport;
 use crate::log::Level;
-use crate::options::Binding;
+use crate::options::Security;
 use crate::stats::Counters;
 use crate::systemd;
 use crossbeam_utils::CachePadded;
 use mio::{Events, Interest, Poll, Token, Waker};
 use relativist_memcache::reply;
+use rustls::server::UnbufferedServerConnection;
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -193,7 +194,7 @@ impl<E> Acceptor<E> {
                 return Ok(true);
             }
             match listener.accept() {
-                Ok((stream, transport)) => self.admit(stream, transport, listener.binding, turn)?,
+                Ok((stream, transport)) => self.admit(stream, transport, listener, turn)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if is_passing(&error) => (),
                 Err(error) => {
@@ -214,26 +215,44 @@ impl<E> Acceptor<E> {
         &self,
         stream: Stream,
         transport: Transport,
-        binding: Binding,
+        listener: &Listener,
         turn: &mut impl Iterator<Item = &'w WorkerHandle>,
     ) -> io::Result<()> {
         let Some(pass) = self.service.gate.admit() else {
-            self.refuse(stream);
+            self.refuse(stream, listener.security);
             return Ok(());
+        };
+        let tls = match self.secure(listener.security) {
+            Ok(tls) => tls,
+            Err(error) => {
+                self.service.log.say(Level::Warning, format_args!("cannot encrypt a connection: {error}"));
+                return Ok(());
+            }
         };
         self.counters.total_connections.bump();
         self.service.log.say(Level::Connection, format_args!("connection accepted"));
         match turn.next() {
-            Some(worker) => worker.give(Newcomer { stream, transport, binding, pass }),
+            Some(worker) => worker.give(Newcomer { stream, transport, binding: listener.binding, tls, pass }),
             None => Ok(()),
         }
     }
 
-    fn refuse(&self, mut stream: Stream) {
+    /// What to encrypt a connection with, if it is to be.
+    fn secure(&self, security: Security) -> Result<Option<Box<UnbufferedServerConnection>>, rustls::Error> {
+        match (security, &self.service.tls) {
+            (Security::Plain, _) => Ok(None),
+            (Security::Tls(certificate), Some(tls)) => tls.begin(certificate).map(Some),
+            (Security::Tls(_), None) => Err(rustls::Error::General("there is no certificate".into())),
+        }
+    }
+
+    fn refuse(&self, mut stream: Stream, security: Security) {
         self.counters.rejected_connections.bump();
         self.service.log.say(Level::Trouble, format_args!("connection refused: there are too many"));
-        // A courtesy: a fresh socket has room for it, and if not there is nobody to tell.
-        let _ = stream.write(reply::TOO_MANY_CONNECTIONS);
+        if security == Security::Plain {
+            // A courtesy: a fresh socket has room for it, and if not there is nobody to tell.
+            let _ = stream.write(reply::TOO_MANY_CONNECTIONS);
+        }
     }
 }
 

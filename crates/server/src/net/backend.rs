@@ -7,6 +7,7 @@ use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
 use crate::stats::Counters;
 use crossbeam_utils::CachePadded;
+use rustls::server::UnbufferedServerConnection;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +73,16 @@ pub(super) trait Backend: Sized + Send + 'static {
 
     /// Closes the connection. Its number may be another's from now on.
     fn close(&mut self, key: usize);
+
+    /// Has a connection encrypted over which nothing has gone. For backends that can: see [`tls`](super::tls).
+    fn encrypt(&mut self, _: usize, _: Box<UnbufferedServerConnection>) {
+        unreachable!("only the backend for TLS is asked to");
+    }
+
+    /// Whether it has not been agreed yet how to encrypt the connection, or could not be.
+    fn is_handshaking(&self, _: usize) -> bool {
+        false
+    }
 }
 
 /// Ends the wait of a backend.

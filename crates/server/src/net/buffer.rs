@@ -71,6 +71,11 @@ impl Input {
         &self.storage[self.start..self.end]
     }
 
+    /// The same, to be changed in place.
+    pub(super) fn unread_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[self.start..self.end]
+    }
+
     /// Drops the first `count` unread bytes.
     pub(super) fn consume(&mut self, count: usize) {
         debug_assert!(count <= self.unread().len());

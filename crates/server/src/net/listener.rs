@@ -2,7 +2,7 @@
 
 use super::stream::Stream;
 use crate::execute::Transport;
-use crate::options::{Address, Binding, Host, Options};
+use crate::options::{Address, Binding, Host, Options, Security};
 use mio::net::{TcpListener, UnixListener};
 use socket2::{Domain, Socket, Type};
 use std::fmt::Write as _;
@@ -20,6 +20,8 @@ pub(crate) struct Listener {
     socket: ListeningSocket,
     /// Which protocol is spoken there.
     pub(super) binding: Binding,
+    /// And whether it is encrypted.
+    pub(super) security: Security,
 }
 
 #[derive(Debug)]
@@ -105,6 +107,7 @@ pub(super) fn open_each<T>(
 /// Listens on `address`, at `default_port` if it names none. A host name can stand for several sockets.
 pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) -> io::Result<Vec<Listener>> {
     let binding = address.binding.unwrap_or(options.binding_protocol());
+    let security = address.security.unwrap_or(options.security());
     open_each(address, resolve(address, default_port)?, |at| {
         let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
         prepare(&socket, at)?;
@@ -112,7 +115,7 @@ pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) 
         socket.set_reuse_address(true)?;
         socket.bind(&at.into())?;
         socket.listen(options.listen_backlog)?;
-        Ok(Listener { socket: ListeningSocket::Tcp(TcpListener::from_std(socket.into())), binding })
+        Ok(Listener { socket: ListeningSocket::Tcp(TcpListener::from_std(socket.into())), binding, security })
     })
 }
 
@@ -131,7 +134,8 @@ pub(crate) fn adopt(socket: Socket, options: &Options) -> io::Result<Listener> {
         }
         _ => return Err(wrong()),
     };
-    Ok(Listener { socket, binding: options.binding_protocol() })
+    let security = if matches!(socket, ListeningSocket::Tcp(_)) { options.security() } else { Security::Plain };
+    Ok(Listener { socket, binding: options.binding_protocol(), security })
 }
 
 /// What all sockets for the network have in common.
@@ -165,7 +169,7 @@ pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Listener> 
     socket.listen(options.listen_backlog)?;
     let listener = UnixListener::from_std(OwnedFd::from(socket).into());
     let socket = ListeningSocket::Unix(listener, path.to_string_lossy().into());
-    Ok(Listener { socket, binding: options.binding_protocol() })
+    Ok(Listener { socket, binding: options.binding_protocol(), security: Security::Plain })
 }
 
 /// Writes the ports of the sockets to `path`, for whoever started us with a port of the kernel's choice. The file appears

@@ -5,6 +5,7 @@ use super::buffer::Pool;
 use super::connection::{Connection, OUTPUT_LIMIT, Terms, Turn};
 use super::epoll::Epoll;
 use super::stream::Stream;
+use super::tls::Tls;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
 use crate::budget::{Held, Ledger};
@@ -16,6 +17,7 @@ use crate::options::{Binding, IoKind};
 use crate::stats::Counters;
 use crossbeam_utils::CachePadded;
 use relativist_memcache as memcache;
+use rustls::server::UnbufferedServerConnection;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -26,6 +28,9 @@ use std::time::Duration;
 /// How often connections are looked at that may have been silent for too long.
 const SILENCE_CHECK: Duration = Duration::from_secs(1);
 
+/// Seconds in which a client has to agree on how to encrypt.
+const HANDSHAKE_LIMIT: u32 = 30;
+
 /// Requests of a connection that is alone before newcomers and the waker get a look, unless `-R` allows more.
 const MOST_ALONE: u32 = 1024;
 
@@ -34,6 +39,8 @@ pub(crate) struct Newcomer {
     pub(super) stream: Stream,
     pub(super) transport: Transport,
     pub(super) binding: Binding,
+    /// What it is to be encrypted with.
+    pub(super) tls: Option<Box<UnbufferedServerConnection>>,
     pub(super) pass: Pass,
 }
 
@@ -116,10 +123,13 @@ impl Io {
             let (worker, handle) = Worker::<E, B>::new(Arc::clone(service), thread)?;
             Ok((handle, Box::new(|| worker.run())))
         }
-        match self {
-            Io::Epoll => prepare::<E, Epoll>(service, thread),
+        match (self, &service.tls) {
+            (Io::Epoll, None) => prepare::<E, Epoll>(service, thread),
+            (Io::Epoll, Some(_)) => prepare::<E, Tls<Epoll>>(service, thread),
             #[cfg(target_os = "linux")]
-            Io::Uring => prepare::<E, Uring>(service, thread),
+            (Io::Uring, None) => prepare::<E, Uring>(service, thread),
+            #[cfg(target_os = "linux")]
+            (Io::Uring, Some(_)) => prepare::<E, Tls<Uring>>(service, thread),
         }
     }
 }
@@ -202,7 +212,8 @@ impl<E: Engine, B: Backend> Worker<E, B> {
     /// When the kernel reports no more events.
     fn run(mut self) -> io::Result<()> {
         let mut events = Vec::new();
-        let patience = (self.service.options.extended.idle_timeout > 0).then_some(SILENCE_CHECK);
+        let has_limits = self.service.options.extended.idle_timeout > 0 || self.service.tls.is_some();
+        let patience = has_limits.then_some(SILENCE_CHECK);
         self.backend.start()?;
         loop {
             let timeout = if self.queue.is_empty() { patience } else { Some(Duration::ZERO) };
@@ -253,7 +264,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
     }
 
     /// Takes a connection over. One that the kernel won't watch (for lack of memory, say) is closed; the others stay.
-    fn admit(&mut self, Newcomer { stream, transport, binding, pass }: Newcomer) {
+    fn admit(&mut self, Newcomer { stream, transport, binding, tls, pass }: Newcomer) {
         let id = stream.id();
         let key = match self.backend.open(stream) {
             Ok(key) => key,
@@ -261,6 +272,9 @@ impl<E: Engine, B: Backend> Worker<E, B> {
                 return self.service.log.say(Level::Warning, format_args!("cannot serve a connection: {error}"));
             }
         };
+        if let Some(tls) = tls {
+            self.backend.encrypt(key, tls);
+        }
         let service = &self.service;
         let session = Arc::new(Session::new(id, transport, service.ticker.clock().now()));
         let terms = Terms {
@@ -368,21 +382,26 @@ impl<E: Engine, B: Backend> Worker<E, B> {
         }
     }
 
-    /// Closes the TCP connections from which nothing came for too long.
+    /// Closes the TCP connections from which nothing came for too long. Of those that are to be encrypted, nothing counts before it was agreed how.
     fn close_silent(&mut self) {
         let now = self.service.ticker.clock().now();
         if std::mem::replace(&mut self.checked, now) == now {
             return;
         }
         let patience = self.service.options.extended.idle_timeout;
-        let is_silent = |connection: &Connection| {
+        let is_silent = |key: usize, connection: &Connection| {
             let session = &connection.session;
+            let silence = session.silence(now);
+            if self.backend.is_handshaking(key) {
+                return silence > HANDSHAKE_LIMIT;
+            }
             matches!(session.transport, Transport::Tcp { .. })
-                && session.silence(now) > patience
+                && patience > 0
+                && silence > patience
                 && connection.awaits_client()
         };
         let silent: Vec<usize> =
-            self.members.iter().filter(|(_, connection)| is_silent(connection)).map(|(key, _)| key).collect();
+            self.members.iter().filter(|(key, connection)| is_silent(*key, connection)).map(|(key, _)| key).collect();
         for key in silent {
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");

@@ -1,6 +1,6 @@
 //! Where to listen: the words of `-l`.
 
-use super::Binding;
+use super::{Binding, ClientCertificate, Security};
 use std::fmt;
 use std::str::FromStr;
 
@@ -13,23 +13,21 @@ pub struct Address {
     pub port: Option<u16>,
     /// Which protocol to speak there, if not the one of `-B`.
     pub binding: Option<Binding>,
-    /// Whether it was asked for TLS there.
-    pub wants_tls: bool,
+    /// How to speak it there, if not as `-Z` and `ssl_verify_mode` say.
+    pub security: Option<Security>,
 }
 
 impl Address {
     /// The usual port and protocol there.
     pub(super) fn of_host(host: Host) -> Address {
-        Address { host, port: None, binding: None, wants_tls: false }
+        Address { host, port: None, binding: None, security: None }
     }
 
-    /// Takes prefixes off `text`: `proto[NAME]:`, `tag[NAME]:` (which means nothing here), and those about TLS.
+    /// Takes prefixes off `text`: `proto[NAME]:`, `tag[NAME]:` (which means nothing here), `notls:`, `btls:` and `mtls:`.
     fn take_prefixes<'t>(&mut self, mut text: &'t str) -> Result<&'t str, String> {
         loop {
-            text = if let Some(rest) =
-                text.strip_prefix("notls:").or(text.strip_prefix("btls:")).or(text.strip_prefix("mtls:"))
-            {
-                self.wants_tls = true;
+            text = if let Some((security, rest)) = secured(text) {
+                self.security = Some(security);
                 rest
             } else if let Some((name, rest)) = bracketed(text, "proto[") {
                 self.binding = Some(match name {
@@ -54,6 +52,18 @@ impl Address {
 /// What stands in the brackets that `prefix` opens, and what follows them and a colon.
 fn bracketed<'t>(text: &'t str, prefix: &str) -> Option<(&'t str, &'t str)> {
     text.strip_prefix(prefix)?.split_once("]:")
+}
+
+/// What a prefix about TLS says, and what follows it.
+fn secured(text: &str) -> Option<(Security, &str)> {
+    let (name, rest) = text.split_once(':')?;
+    let security = match name {
+        "notls" => Security::Plain,
+        "btls" => Security::Tls(ClientCertificate::Unasked),
+        "mtls" => Security::Tls(ClientCertificate::Required),
+        _ => return None,
+    };
+    Some((security, rest))
 }
 
 /// Which of the host's addresses to listen on.
@@ -126,8 +136,14 @@ mod tests {
     #[test]
     fn prefixes() {
         let address: Address = "tag[edge]:proto[binary]:[::1]:11211".parse().unwrap();
-        assert_eq!((address.binding, address.port, address.wants_tls), (Some(Binding::Binary), Some(11211), false));
-        assert!("btls:proto[ascii]:*".parse::<Address>().unwrap().wants_tls);
+        assert_eq!((address.binding, address.port, address.security), (Some(Binding::Binary), Some(11211), None));
+        for (text, security) in [
+            ("notls:a:1", Security::Plain),
+            ("btls:proto[ascii]:*", Security::Tls(ClientCertificate::Unasked)),
+            ("tag[in]:mtls:[::1]", Security::Tls(ClientCertificate::Required)),
+        ] {
+            assert_eq!(text.parse::<Address>().expect(text).security, Some(security), "{text}");
+        }
         for text in ["proto[x]:a", "tag[]:a", "tag[too-long-a-tag]:a"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }

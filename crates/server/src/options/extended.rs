@@ -1,5 +1,6 @@
 //! The words of `-o`.
 
+use super::Ssl;
 use std::str::FromStr;
 
 /// What `-o` says. Most of it tunes what this server does not have: it is checked, told by `stats settings`, and has no effect.
@@ -57,6 +58,8 @@ pub struct Extended {
     pub worker_logbuf_size: u32,
     /// MiB that the buffers of all connections may hold; 0 for what the memory for items suggests.
     pub read_buf_mem_limit: u32,
+    /// What to encrypt with.
+    pub ssl: Ssl,
 }
 
 impl Default for Extended {
@@ -89,6 +92,7 @@ impl Default for Extended {
             tail_repair_time: 0,
             worker_logbuf_size: 64,
             read_buf_mem_limit: 0,
+            ssl: Ssl::default(),
         }
     }
 }
@@ -129,6 +133,16 @@ impl Extended {
             "tail_repair_time" => self.tail_repair_time = value.number(10..=u32::MAX)?,
             "worker_logbuf_size" => self.worker_logbuf_size = value.number(1..=1 << 20)?,
             "read_buf_mem_limit" => self.read_buf_mem_limit = value.number(1..=10_000)?,
+            "ssl_chain_cert" => self.ssl.chain_cert = Some(value.given()?.into()),
+            "ssl_key" => self.ssl.key = Some(value.given()?.into()),
+            "ssl_keyformat" => self.ssl.keyformat = value.number(1..=2)?,
+            "ssl_verify_mode" => self.ssl.verify_mode = value.number(0..=3)?,
+            "ssl_ciphers" => self.ssl.ciphers = Some(value.given()?.into()),
+            "ssl_ca_cert" => self.ssl.ca_cert = Some(value.given()?.into()),
+            "ssl_wbuf_size" => self.ssl.wbuf_size = value.number(1..=1 << 20)?,
+            "ssl_session_cache" => self.ssl.session_cache = true,
+            "ssl_kernel_tls" => self.ssl.kernel_tls = true,
+            "ssl_min_version" => self.ssl.min_version = value.number(0..=3)?,
             "resp_obj_mem_limit" => drop(value.number(1..=u32::MAX)?),
             "slab_sizes" => drop(value.given()?),
             "no_hashexpand" | "inline_ascii_resp" | "no_inline_ascii_resp" | "modern" | "no_modern" => (),

@@ -1,8 +1,12 @@
 //! The program: its command line, its signals, its exit statuses.
 
+#[path = "../support/certificates.rs"]
+#[allow(dead_code, reason = "the suite needs more of it")]
+mod certificates;
 mod sandbox;
 mod snapshot;
 mod systemd;
+mod tls;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

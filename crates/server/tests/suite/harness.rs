@@ -13,6 +13,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// A running server; stopped, and checked to have stopped well, when dropped.
 pub struct Running {
     pub address: SocketAddr,
+    /// If there are more listeners: all of them, in the order of the flags.
+    pub addresses: Vec<SocketAddr>,
     /// Where `--admin` is, if it was among the flags.
     pub admin: Option<SocketAddr>,
     stopper: Stopper,
@@ -81,17 +83,13 @@ impl Running {
         let line = format!("relativistd -p -1 {flags}");
         let options = Options::parse_from_args(line.split_whitespace()).expect("good flags");
         let server = Server::bind(&options).expect("a free port");
-        let (address, admin, stopper) = (server.addresses()[0], server.admin_address(), server.stopper());
+        let (addresses, admin, stopper) = (server.addresses(), server.admin_address(), server.stopper());
         let thread = Some(thread::spawn(|| server.run()));
-        Running { address, admin, stopper, thread }
+        Running { address: addresses[0], addresses, admin, stopper, thread }
     }
 
     pub fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client(stream)
+        Client(connect_to(self.address))
     }
 
     /// Has the server stop when it is drained.
@@ -121,10 +119,18 @@ impl Drop for Running {
     }
 }
 
-/// A connection that sends bytes and expects bytes.
-pub struct Client(pub TcpStream);
+pub fn connect_to(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
 
-impl Client {
+/// A connection that sends bytes and expects bytes.
+pub struct Client<S = TcpStream>(pub S);
+
+impl<S: Read + Write> Client<S> {
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.write_all(bytes.as_ref()).expect("the server reads");
     }

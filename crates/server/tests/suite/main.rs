@@ -1,6 +1,8 @@
 //! Tests of whole servers, each in this process, over real sockets.
 
 mod admin;
+#[path = "../support/certificates.rs"]
+mod certificates;
 mod client;
 mod connections;
 mod harness;
@@ -8,4 +10,5 @@ mod large;
 mod replay;
 mod statistics;
 mod strangers;
+mod tls;
 mod transcripts;

@@ -175,7 +175,7 @@ fn strangers_can_do_nothing_by_the_binary_protocol() {
         );
     }
     for io in Io::available() {
-        assert_eq!(play(&script, io), 2 * closed.clone().count(), "{}", io.flag());
+        assert_eq!(play(&script, io, None), 2 * closed.clone().count(), "{}", io.flag());
     }
 }
 
@@ -192,6 +192,6 @@ fn who_guesses_by_sasl_is_cut_off() {
     }
     script += &format!("{}{failure}@closed\n", guess("hunter2"));
     for io in Io::available() {
-        assert_eq!(play(&script, io), 38, "{}", io.flag());
+        assert_eq!(play(&script, io, None), 38, "{}", io.flag());
     }
 }

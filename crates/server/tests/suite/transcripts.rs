@@ -1,6 +1,7 @@
 //! Byte-exact conversations recorded from memcached 1.6.45, each replayed against a fresh server: the program itself, started
 //! with the options that the transcript names. The backends have a program each, at the same time.
 
+use crate::certificates::Authority;
 use crate::harness::Io;
 use crate::replay::play;
 use std::thread;
@@ -8,7 +9,7 @@ use std::thread;
 fn play_on_each(text: &str, count: usize) {
     thread::scope(|scope| {
         for io in Io::available() {
-            scope.spawn(move || assert_eq!(play(text, io), count, "{}", io.flag()));
+            scope.spawn(move || assert_eq!(play(text, io, None), count, "{}", io.flag()));
         }
     });
 }
@@ -133,4 +134,25 @@ fn many_misses_fit_into_a_datagram() {
 ",
         1,
     );
+}
+
+/// Some of these conversations by TLS. What they say of the server's settings is the same.
+#[test]
+fn encryption_changes_nothing() {
+    let authority = &Authority::new();
+    thread::scope(|scope| {
+        for io in Io::available() {
+            for (text, count) in [
+                (include_str!("../transcripts/auth.txt"), 47),
+                (include_str!("../transcripts/binary.txt"), 118),
+                (include_str!("../transcripts/classic-storage.txt"), 111),
+                (include_str!("../transcripts/malformed.txt"), 87),
+                (include_str!("../transcripts/meta-get.txt"), 179),
+                (include_str!("../transcripts/multiget.txt"), 15),
+                (include_str!("../transcripts/sasl.txt"), 51),
+            ] {
+                scope.spawn(move || assert_eq!(play(text, io, Some(authority)), count, "{}", io.flag()));
+            }
+        }
+    });
 }

@@ -2,23 +2,24 @@
 
 use super::{Executor, Report};
 use crate::engine::Engine;
+use crate::options::Ssl;
+use std::path::Path;
 
 impl<E: Engine> Executor<'_, E> {
     pub(super) fn settings(&self, report: &mut Report<'_>) {
         let service = self.service;
         let options = &service.options;
         let tuning = service.tuning.get();
-        let none = || String::from("NULL");
         stats! { report,
             maxbytes: service.engine.usage().limit,
             maxconns: service.gate.limit(),
             tcpport: service.port,
             udpport: options.udp_port().unwrap_or(0),
-            inter: options.listen_text().unwrap_or_else(none),
+            inter: options.listen_text().unwrap_or_else(|| NONE.into()),
             verbosity: service.log.verbosity(),
             oldest: 0,
             evictions: if options.disable_evictions { "off" } else { "on" },
-            domain_socket: options.unix_socket.as_ref().map_or_else(none, |path| path.display().to_string()),
+            domain_socket: path(options.unix_socket.as_deref()),
             umask: format_args!("{:o}", options.unix_mask),
             shutdown_command: yes(options.enable_shutdown),
             growth_factor: format_args!("{:.2}", options.slab_growth_factor),
@@ -63,7 +64,8 @@ impl<E: Engine> Executor<'_, E> {
             track_sizes: yes(tuning.track_sizes),
             inline_ascii_response: "no",
         }
-        absent_features(report, tuning.slab_automove_freeratio);
+        flash(report, tuning.slab_automove_freeratio);
+        encryption(report, options.enable_ssl, &options.extended.ssl);
         stats! { report,
             num_napi_ids: options.napi_ids,
             memory_file: options.snapshot.as_ref().map_or("(null)".into(), |path| path.display().to_string()),
@@ -72,8 +74,11 @@ impl<E: Engine> Executor<'_, E> {
     }
 }
 
-/// Flash storage and TLS are not offered; tools that look for them find them switched off. (A ratio stands among them.)
-fn absent_features(report: &mut Report<'_>, automove_freeratio: f64) {
+/// What stands for a text that is not there.
+const NONE: &str = "NULL";
+
+/// Flash storage is not offered; tools that look for it find it switched off. (A ratio stands among its settings.)
+fn flash(report: &mut Report<'_>, automove_freeratio: f64) {
     stats! { report,
         ext_item_size: 0,
         ext_item_age: 0,
@@ -86,18 +91,27 @@ fn absent_features(report: &mut Report<'_>, automove_freeratio: f64) {
         ext_max_frag: "0.00",
         slab_automove_freeratio: format_args!("{automove_freeratio:.3}"),
         ext_drop_unread: "no",
-        ssl_enabled: "no",
-        ssl_chain_cert: "NULL",
-        ssl_key: "NULL",
-        ssl_verify_mode: 0,
-        ssl_keyformat: 0,
-        ssl_ciphers: "NULL",
-        ssl_ca_cert: "NULL",
-        ssl_wbuf_size: 0,
-        ssl_session_cache: "no",
-        ssl_kernel_tls: "no",
-        ssl_min_version: "none",
     }
+}
+
+fn encryption(report: &mut Report<'_>, is_on: bool, ssl: &Ssl) {
+    stats! { report,
+        ssl_enabled: yes(is_on),
+        ssl_chain_cert: path(ssl.chain_cert.as_deref()),
+        ssl_key: path(ssl.key.as_deref()),
+        ssl_verify_mode: ssl.verify_mode,
+        ssl_keyformat: ssl.keyformat,
+        ssl_ciphers: ssl.ciphers.as_deref().unwrap_or(NONE),
+        ssl_ca_cert: path(ssl.ca_cert.as_deref()),
+        ssl_wbuf_size: ssl.wbuf_size,
+        ssl_session_cache: yes(ssl.session_cache),
+        ssl_kernel_tls: yes(ssl.kernel_tls),
+        ssl_min_version: ssl.min_version_name(),
+    }
+}
+
+fn path(path: Option<&Path>) -> String {
+    path.map_or_else(|| NONE.into(), |path| path.display().to_string())
 }
 
 fn yes(is_so: bool) -> &'static str {

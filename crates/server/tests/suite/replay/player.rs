@@ -2,10 +2,13 @@
 
 use super::script::{self, Line, Piece, Step};
 use super::server::Server;
+use crate::certificates::Authority;
 use crate::harness::{Io, PATIENCE};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -21,15 +24,21 @@ const UNNAMED: &str = "";
 /// The socket for datagrams.
 const DATAGRAMS: &str = "@udp";
 
-/// Replays a transcript with a server of its own and returns the number of expectations met.
+/// Replays a transcript with a server of its own, by TLS if there is an authority for it, and returns the number of expectations met.
 ///
 /// # Panics
 /// If the server does not keep to it, or does not end well.
-pub fn play(text: &str, io: Io) -> usize {
+pub fn play(text: &str, io: Io, authority: Option<&Authority>) -> usize {
     let script = script::parse(text);
-    let server = Server::start(&script, io);
-    let mut player =
-        Player { server, connections: HashMap::new(), current: UNNAMED.into(), names: HashMap::new(), met: 0 };
+    let server = Server::start(&script, io, authority);
+    let mut player = Player {
+        server,
+        tls: authority.map(Authority::client),
+        connections: HashMap::new(),
+        current: UNNAMED.into(),
+        names: HashMap::new(),
+        met: 0,
+    };
     for Line { number, step } in script.lines {
         if let Err(problem) = player.step(&step) {
             panic!("line {number}: {problem}");
@@ -45,6 +54,8 @@ type Verdict = Result<(), String>;
 
 struct Player {
     server: Server,
+    /// What its connections are encrypted with.
+    tls: Option<Arc<ClientConfig>>,
     connections: HashMap<String, Connection>,
     /// The name of the connection in use.
     current: String,
@@ -60,6 +71,7 @@ struct Connection {
 
 enum Socket {
     Stream(TcpStream),
+    Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
     Datagrams(UdpSocket),
 }
 
@@ -96,8 +108,12 @@ impl Player {
                 self.connections.remove(&self.current);
                 Ok(())
             }
-            Step::Shutdown => match &self.connection().socket {
+            Step::Shutdown => match &mut self.connection().socket {
                 Socket::Stream(stream) => stream.shutdown(Shutdown::Write).map_err(|error| error.to_string()),
+                Socket::Encrypted(stream) => {
+                    stream.conn.send_close_notify();
+                    stream.flush().map_err(|error| error.to_string())
+                }
                 Socket::Datagrams(_) => Err("datagrams cannot be half-closed".into()),
             },
             Step::Signal(name) => {
@@ -113,7 +129,8 @@ impl Player {
 
     fn connection(&mut self) -> &mut Connection {
         let server = self.server.tcp;
-        self.connections.entry(self.current.clone()).or_insert_with(|| Connection::open(server))
+        let tls = self.tls.as_ref();
+        self.connections.entry(self.current.clone()).or_insert_with(|| Connection::open(server, tls))
     }
 
     fn send(&mut self, pieces: &[Piece]) -> Verdict {
@@ -157,8 +174,8 @@ impl Player {
     }
 
     fn expect_close(&mut self) -> Verdict {
-        let mut connection =
-            self.connections.remove(&self.current).unwrap_or_else(|| Connection::open(self.server.tcp));
+        let fresh = || Connection::open(self.server.tcp, self.tls.as_ref());
+        let mut connection = self.connections.remove(&self.current).unwrap_or_else(fresh);
         connection.receive(Instant::now() + PATIENCE);
         if !connection.at_end || !connection.received.is_empty() {
             return Err(format!("{:?} instead of a close", show(&connection.received)));
@@ -238,6 +255,7 @@ impl Socket {
     fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         match self {
             Socket::Stream(stream) => stream.write_all(bytes),
+            Socket::Encrypted(stream) => stream.write_all(bytes),
             Socket::Datagrams(socket) => socket.send(bytes).map(drop),
         }
     }
@@ -246,6 +264,10 @@ impl Socket {
         match self {
             Socket::Stream(stream) => {
                 stream.set_read_timeout(Some(wait))?;
+                stream.read(buffer)
+            }
+            Socket::Encrypted(stream) => {
+                stream.sock.set_read_timeout(Some(wait))?;
                 stream.read(buffer)
             }
             Socket::Datagrams(socket) => {
@@ -257,10 +279,18 @@ impl Socket {
 }
 
 impl Connection {
-    fn open(server: SocketAddr) -> Connection {
+    fn open(server: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> Connection {
         let stream = TcpStream::connect(server).expect("the server listens");
         stream.set_nodelay(true).unwrap();
-        Connection { socket: Socket::Stream(stream), received: Vec::new(), at_end: false }
+        let socket = match tls {
+            None => Socket::Stream(stream),
+            Some(config) => {
+                let name = "localhost".try_into().expect("a good name");
+                let session = ClientConnection::new(Arc::clone(config), name).expect("a good configuration");
+                Socket::Encrypted(Box::new(StreamOwned::new(session, stream)))
+            }
+        };
+        Connection { socket, received: Vec::new(), at_end: false }
     }
 
     /// Waits until something arrives, the connection ends, or the deadline has passed.

@@ -1,6 +1,7 @@
 //! The program under test, started as a transcript wants it.
 
 use super::script::Script;
+use crate::certificates::Authority;
 use crate::harness::{Io, PATIENCE};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -20,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(script: &Script, io: Io) -> Server {
+    pub fn start(script: &Script, io: Io, authority: Option<&Authority>) -> Server {
         let directory = TempDir::new().unwrap();
         for (name, content) in &script.files {
             fs::write(directory.path().join(name), content).unwrap();
@@ -32,6 +33,9 @@ impl Server {
         // What is served otherwise is served within these bounds, too.
         command.args(["-o", "drop_privileges"]);
         command.args(script.args.split_whitespace().map(|arg| fill(arg, &directory)));
+        if let Some(authority) = authority {
+            command.args(authority.flags().split_whitespace());
+        }
         if script.needs_udp {
             command.args(["-U", "-1"]);
         }

@@ -1,0 +1,244 @@
+//! What the server shows to clients that connect by TLS, and asks of them: certificates, keys and authorities, from files that can be
+//! read again. rustls speaks the protocol; `net` moves the bytes.
+//!
+//! A session is resumed by a ticket, which holds all there is to know of it, encrypted by a key that only this process has, and that
+//! changes every six hours. So sessions cost no memory here. When the files are read again all tickets become worthless: a client
+//! that proved who it is to an authority that counts no more has to do so again.
+
+use crate::error::StartError;
+use crate::log::{Level, Log};
+use crate::options::{ClientCertificate, Options, Ssl};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::{Ticketer, cipher_suite, default_provider};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore, ServerConfig, SupportedCipherSuite};
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// Cipher suites by OpenSSL's names, the best first.
+static SUITES: [(&str, SupportedCipherSuite); 9] = [
+    ("TLS_AES_256_GCM_SHA384", cipher_suite::TLS13_AES_256_GCM_SHA384),
+    ("TLS_AES_128_GCM_SHA256", cipher_suite::TLS13_AES_128_GCM_SHA256),
+    ("TLS_CHACHA20_POLY1305_SHA256", cipher_suite::TLS13_CHACHA20_POLY1305_SHA256),
+    ("ECDHE-ECDSA-AES256-GCM-SHA384", cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
+    ("ECDHE-ECDSA-CHACHA20-POLY1305", cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
+    ("ECDHE-RSA-AES256-GCM-SHA384", cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+    ("ECDHE-RSA-AES128-GCM-SHA256", cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
+    ("ECDHE-RSA-CHACHA20-POLY1305", cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
+];
+
+/// The largest piece that TLS allows to be encrypted as one record.
+const LARGEST_RECORD: usize = 16 << 10;
+
+/// What stands before a record, which rustls counts as part of it.
+const RECORD_HEADER: usize = 5;
+
+/// The server's side of TLS.
+#[derive(Debug)]
+pub struct Tls {
+    files: Ssl,
+    terms: RwLock<Terms>,
+}
+
+/// What was in the files, and when.
+#[derive(Debug)]
+struct Terms {
+    read: Instant,
+    unasked: Arc<ServerConfig>,
+    /// For clients that may show certificates, and those that must; none without authorities.
+    asked: Option<[Arc<ServerConfig>; 2]>,
+}
+
+impl Tls {
+    /// Reads the files that `options` name, if these ask for TLS. Certificates that clients will refuse are used all the same, but the
+    /// log says so.
+    ///
+    /// # Errors
+    /// When a file cannot be read, holds something else, or does not fit to another.
+    pub fn new(options: &Options, log: &Log) -> Result<Option<Tls>, StartError> {
+        let files = &options.extended.ssl;
+        let terms = options.enable_ssl.then(|| Terms::read(files, log)).transpose().map_err(StartError::Usage)?;
+        Ok(terms.map(|terms| Tls { files: files.clone(), terms: RwLock::new(terms) }))
+    }
+
+    /// The files.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let Ssl { chain_cert, key, ca_cert, .. } = &self.files;
+        [chain_cert, key, ca_cert].into_iter().flatten().map(PathBuf::as_path)
+    }
+
+    /// Reads the files again, for connections that are made from now on. If that fails everything stays as it is.
+    ///
+    /// # Errors
+    /// As of creating it; the log says so, too.
+    pub fn refresh(&self, log: &Log) -> Result<(), String> {
+        let terms = Terms::read(&self.files, log).inspect_err(|problem| {
+            log.say(Level::Warning, format_args!("the certificates stay as they were: {problem}"))
+        })?;
+        *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
+        log.say(Level::Trouble, format_args!("the certificates were read again"));
+        Ok(())
+    }
+
+    /// How long ago the files were read.
+    pub fn age(&self) -> Duration {
+        self.terms.read().unwrap_or_else(PoisonError::into_inner).read.elapsed()
+    }
+
+    /// The beginning of a connection.
+    ///
+    /// # Errors
+    /// Not for what was read.
+    pub(crate) fn begin(&self, certificate: ClientCertificate) -> Result<Box<UnbufferedServerConnection>, Error> {
+        let config = self.terms.read().unwrap_or_else(PoisonError::into_inner).config(certificate)?;
+        UnbufferedServerConnection::new(config).map(Box::new)
+    }
+}
+
+impl Terms {
+    fn read(files: &Ssl, log: &Log) -> Result<Terms, String> {
+        let named = |path: &Option<_>| path.clone().ok_or_else(|| String::from("TLS needs a certificate and a key"));
+        let (chain_file, key_file) = (named(&files.chain_cert)?, named(&files.key)?);
+        let chain = certificates(&chain_file)?;
+        for certificate in &chain {
+            if let Some(problem) = untimely(certificate) {
+                log.say(Level::Warning, format_args!("clients will refuse {}: {problem}", chain_file.display()));
+            }
+        }
+        let provider = CryptoProvider { cipher_suites: suites(files.ciphers.as_deref())?, ..default_provider() };
+        let key = CertifiedKey::from_der(chain, private_key(&key_file, files.keyformat)?, &provider);
+        let key = key.map_err(|error| match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                format!("the key in {} is not that of the certificate in {}", key_file.display(), chain_file.display())
+            }
+            Error::InvalidCertificate(error) => {
+                format!("cannot use the certificate in {}: {error}", chain_file.display())
+            }
+            error => format!("cannot use the key in {}: {error}", key_file.display()),
+        })?;
+        let builder = Builder { files, provider: Arc::new(provider), key: Arc::new(SingleCertAndKey::from(key)) };
+        Ok(Terms {
+            read: Instant::now(),
+            unasked: builder.config(WebPkiClientVerifier::no_client_auth())?,
+            asked: files.ca_cert.as_deref().map(|path| builder.asking(path)).transpose()?,
+        })
+    }
+
+    fn config(&self, certificate: ClientCertificate) -> Result<Arc<ServerConfig>, Error> {
+        let asked = || self.asked.as_ref().ok_or_else(|| Error::General("there is no authority".into()));
+        Ok(Arc::clone(match certificate {
+            ClientCertificate::Unasked => &self.unasked,
+            ClientCertificate::Welcome => &asked()?[0],
+            ClientCertificate::Required => &asked()?[1],
+        }))
+    }
+}
+
+/// What all kinds of listeners have in common.
+struct Builder<'f> {
+    files: &'f Ssl,
+    provider: Arc<CryptoProvider>,
+    key: Arc<SingleCertAndKey>,
+}
+
+impl Builder<'_> {
+    fn config(&self, verifier: Arc<dyn ClientCertVerifier>) -> Result<Arc<ServerConfig>, String> {
+        let versions = if self.files.min_version == 3 { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(versions)
+            .map_err(|error| format!("cannot use the cipher suites (-o ssl_ciphers): {error}"))?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::clone(&self.key) as _);
+        config.max_fragment_size = Some((self.files.wbuf_size as usize * 1024).min(LARGEST_RECORD) + RECORD_HEADER);
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        // Whether or not they will be used: after a handshake of TLS 1.3 there is nothing else to send, and a client that waits for an
+        // acknowledgement before its first request (Nagle's algorithm) would wait until ours, which is delayed.
+        config.ticketer = Ticketer::new().map_err(|error| format!("cannot make keys for tickets: {error}"))?;
+        Ok(Arc::new(config))
+    }
+
+    /// For clients that may, and that must show a certificate by one of the authorities in the file.
+    fn asking(&self, path: &Path) -> Result<[Arc<ServerConfig>; 2], String> {
+        let unusable = |error: &dyn Display| format!("cannot use the authorities in {}: {error}", path.display());
+        let mut authorities = RootCertStore::empty();
+        for certificate in certificates(path)? {
+            authorities.add(certificate).map_err(|error| unusable(&error))?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&self.provider));
+        let welcoming = verifier.clone().allow_unauthenticated().build().map_err(|error| unusable(&error))?;
+        let requiring = verifier.build().map_err(|error| unusable(&error))?;
+        Ok([self.config(welcoming)?, self.config(requiring)?])
+    }
+}
+
+/// The cipher suites of that name: of each version of TLS those that are named, or all if none is.
+fn suites(names: Option<&str>) -> Result<Vec<SupportedCipherSuite>, String> {
+    let mut named = Vec::new();
+    for name in names.into_iter().flat_map(|names| names.split(':')) {
+        let (_, suite) = SUITES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
+            let known = SUITES.map(|(known, _)| known).join(", ");
+            format!("{name:?} is none of the cipher suites that there are (-o ssl_ciphers): {known}")
+        })?;
+        named.push(*suite);
+    }
+    for version in [&TLS13, &TLS12] {
+        if named.iter().all(|suite| suite.version() != version) {
+            named.extend(SUITES.iter().map(|(_, suite)| *suite).filter(|suite| suite.version() == version));
+        }
+    }
+    Ok(named)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let text = read(path)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match all {
+        Ok(all) if all.is_empty() => Err(format!("there is no certificate in {}", path.display())),
+        all => all.map_err(|error| format!("cannot read the certificates in {}: {error}", path.display())),
+    }
+}
+
+/// The key in a file, of format 1 (PEM) or 2 (DER).
+fn private_key(path: &Path, format: u32) -> Result<PrivateKeyDer<'static>, String> {
+    let bytes = read(path)?;
+    if format == 2 {
+        return PrivateKeyDer::try_from(bytes)
+            .map_err(|error| format!("there is no key in {}: {error}", path.display()));
+    }
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
+        pem::Error::NoItemsFound => format!("there is no key in {}, or only an encrypted one", path.display()),
+        error => format!("cannot read the key in {}: {error}", path.display()),
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// What is wrong with the time for which a certificate is valid.
+fn untimely(certificate: &CertificateDer<'_>) -> Option<String> {
+    let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / (24 * 60 * 60);
+    let parsed = ParsedCertificate::try_from(certificate).ok()?;
+    // There is nobody to trust, so it fails in any case, but by the time first.
+    let verified =
+        verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], UnixTime::now(), &[]);
+    match verified {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after })) => {
+            Some(format!("it expired {} days ago", days(not_after, time)))
+        }
+        Err(Error::InvalidCertificate(CertificateError::NotValidYetContext { time, not_before })) => {
+            Some(format!("it is not valid for another {} days", days(time, not_before)))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,88 @@
+//! Certificates: those that cannot be used, and those that are read again.
+
+use super::{Daemon, poll, ports, program, run};
+use crate::certificates::Authority;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rcgen::date_time_ymd;
+use rustls::{ClientConnection, Stream};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+#[test]
+fn what_cannot_be_used_is_told_before_anybody_is_served() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    fs::write(authority.path("torn.crt"), "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n").unwrap();
+    let path = |file: &str| authority.path(file).display().to_string();
+    let (chain, key, torn) = (path("server.crt"), path("server.key"), path("torn.crt"));
+    let foreign = other.path("server.key").display().to_string();
+    let files = format!("-Z -o ssl_chain_cert={chain},ssl_key={key}");
+    for (flags, message) in [
+        ("-Z".into(), "TLS (-Z) needs a certificate"),
+        ("-Z -o ssl_chain_cert=/nonexistent/chain,ssl_key=/nonexistent/key".into(), "cannot read /nonexistent/chain"),
+        (format!("-Z -o ssl_chain_cert={chain},ssl_key=/nonexistent/key"), "cannot read /nonexistent/key"),
+        (format!("-Z -o ssl_chain_cert={key},ssl_key={key}"), "there is no certificate in"),
+        (format!("-Z -o ssl_chain_cert={chain},ssl_key={chain}"), "there is no key in"),
+        (format!("-Z -o ssl_chain_cert={torn},ssl_key={key}"), "torn.crt"),
+        (format!("-Z -o ssl_chain_cert={chain},ssl_key={foreign}"), "is not that of the certificate in"),
+        (format!("{files},ssl_keyformat=2"), "there is no key in"),
+        (format!("{files},ssl_ca_cert={key}"), "there is no certificate in"),
+        (format!("{files},ssl_ca_cert={torn}"), "torn.crt"),
+        (format!("{files},ssl_ciphers=ECDHE-RSA-AES128-GCM-SHA256:HIGH"), "\"HIGH\" is none of the cipher suites"),
+        (format!("{files},ssl_verify_mode=2"), "need an authority"),
+    ] {
+        for way in ["--check", "-p -1"] {
+            let output = run(&format!("{way} {flags}"));
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(64), "{flags}: {stderr}");
+            assert!(stderr.contains(message), "{flags}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn certificates_at_the_wrong_time_are_used_with_a_warning() {
+    let authority = Authority::new();
+    for (from, to, message) in [(1990, 2020, "it expired "), (2900, 3000, "it is not valid for another ")] {
+        authority.issue("server", |params| {
+            (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
+        });
+        let output = run(&format!("--check {}", authority.flags()));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        assert!(stderr.contains("WARN") && stderr.contains(message), "{stderr}");
+    }
+}
+
+#[test]
+fn sighup_reads_certificates_again_and_keeps_them_if_they_are_bad() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let (file, log) = (old.path("ports"), old.path("log"));
+    let mut command = program();
+    // All that the server gives up must leave it what this takes.
+    let flags = format!("-p -1 {},drop_privileges", old.flags());
+    command.args(flags.split_whitespace());
+    let daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &file).stderr(File::create(&log).unwrap()));
+    let port = ports(&file)[0];
+    let hang_up = || kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGHUP).unwrap();
+    let is_served = |authority: &Authority| {
+        let mut session = ClientConnection::new(authority.client(), "localhost".try_into().unwrap()).unwrap();
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut stream = Stream::new(&mut session, &mut socket);
+        stream.write_all(b"mn\r\n").and_then(|()| stream.read_exact(&mut [0; 4])).is_ok()
+    };
+    assert!(is_served(&old) && !is_served(&new));
+    for file in ["server.crt", "server.key"] {
+        fs::copy(new.path(file), old.path(file)).unwrap();
+    }
+    hang_up();
+    poll("new certificate", || is_served(&new).then_some(()));
+    assert!(!is_served(&old));
+
+    fs::write(old.path("server.crt"), "nothing").unwrap();
+    hang_up();
+    let words = "the certificates stay as they were: there is no certificate in ";
+    poll("message", || fs::read_to_string(&log).unwrap().contains(words).then_some(()));
+    assert!(is_served(&new));
+}

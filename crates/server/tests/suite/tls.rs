@@ -1,0 +1,343 @@
+//! Encrypted connections.
+
+use crate::certificates::Authority;
+use crate::harness::{Client, Io, Running, connect_to, on_each_backend};
+use rcgen::date_time_ymd;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::version::{TLS12, TLS13};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, HandshakeKind, StreamOwned};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+on_each_backend! {
+    a_conversation_survives_any_split
+    much_in_one_go_is_answered_in_order
+    large_values_come_back
+    a_slow_reader_has_little_encrypted_for_it
+    who_says_that_it_is_done_gets_its_answers
+    what_is_not_tls_is_closed_and_harms_nobody
+    a_handshake_that_breaks_off_is_counted
+    a_handshake_has_to_end_some_time
+}
+
+type Encrypted<S = TcpStream> = Client<StreamOwned<ClientConnection, S>>;
+
+fn session(config: &Arc<ClientConfig>) -> ClientConnection {
+    ClientConnection::new(Arc::clone(config), "localhost".try_into().unwrap()).unwrap()
+}
+
+fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Encrypted {
+    Client(StreamOwned::new(session(config), connect_to(address)))
+}
+
+fn stat(client: &mut Client<impl Read + Write>, name: &str) -> u64 {
+    client.send("stats\r\n");
+    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let value = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
+    value.expect(name).parse().unwrap()
+}
+
+/// Why there is no connection.
+fn refusal(address: SocketAddr, config: &Arc<ClientConfig>) -> Error {
+    let error = connect(address, config).0.read_exact(&mut [0]).expect_err("nothing was asked");
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(inner) => inner.clone(),
+        None => panic!("not refused, but lost: {error}"),
+    }
+}
+
+/// Sends one byte at a time.
+struct Drip(TcpStream);
+
+impl Read for Drip {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Drip {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // So that the server has an occasion to read them apart.
+        std::thread::yield_now();
+        self.0.write(&bytes[..bytes.len().min(1)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn a_conversation_survives_any_split(io: Io) {
+    let authority = Authority::new();
+    let server = io.start(&format!("-t 1 {}", authority.flags()));
+    let mut client: Encrypted<Drip> =
+        Client(StreamOwned::new(session(&authority.client()), Drip(connect_to(server.address))));
+    let (request, answer) = ("set k 5 0 3\r\nx\ry\r\nget k none\r\n", "STORED\r\nVALUE k 5 3\r\nx\ry\r\nEND\r\n");
+    client.ask(request, answer);
+    // Now with a record for each byte.
+    for byte in request.bytes() {
+        client.send([byte]);
+    }
+    client.ask("quit\r\n", answer);
+    client.expect_close();
+}
+
+fn much_in_one_go_is_answered_in_order(io: Io) {
+    let authority = Authority::new();
+    let server = io.start(&format!("-t 1 {}", authority.flags()));
+    let (mut request, mut answer) = (String::new(), String::new());
+    for i in 0..1_500 {
+        write!(request, "set k{i} 0 0 6\r\n{i:06}\r\nget k{i} k{}\r\n", i + 1).unwrap();
+        write!(answer, "STORED\r\nVALUE k{i} 0 6\r\n{i:06}\r\nEND\r\n").unwrap();
+    }
+    connect(server.address, &authority.client()).ask(request, answer);
+}
+
+fn large_values_come_back(io: Io) {
+    let authority = Authority::new();
+    let server = io.start(&format!("-t 1 {}", authority.flags()));
+    let value: String = (0..1_000_000_u32).map(|i| char::from(b' ' + (i % 89) as u8)).collect();
+    let mut client = connect(server.address, &authority.client());
+    client.ask(format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    client.ask("get big\r\nget big\r\n", format!("VALUE big 0 1000000\r\n{value}\r\nEND\r\n").repeat(2));
+    client.ask(format!("set big 0 0 2000000\r\n{value}{value}\r\n"), "SERVER_ERROR object too large for cache\r\n");
+    client.ask("get big\r\n", "END\r\n");
+}
+
+/// Asks for 16 MB, more than sockets buffer, and reads nothing for a while.
+fn a_slow_reader_has_little_encrypted_for_it(io: Io) {
+    let authority = Authority::new();
+    let server = io.start(&format!("-t 1 {}", authority.flags()));
+    let value = "v".repeat(250_000);
+    let mut client = connect(server.address, &authority.client());
+    client.ask(format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    client.send("get big\r\n".repeat(64));
+    let mut other = connect(server.address, &authority.client());
+    for _ in 0..50 {
+        let held = stat(&mut other, "response_obj_bytes");
+        assert!(held <= 2 << 20, "{held}");
+    }
+    for _ in 0..64 {
+        client.expect(format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()));
+    }
+}
+
+fn who_says_that_it_is_done_gets_its_answers(io: Io) {
+    let authority = Authority::new();
+    let server = io.start(&format!("-t 1 {}", authority.flags()));
+    let mut client = connect(server.address, &authority.client());
+    client.send("set k 0 0 1\r\nx\r\nget k\r\nget unfinished");
+    client.0.conn.send_close_notify();
+    client.expect("STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
+    // For which the server has to say that it is done, too.
+    client.expect_close();
+}
+
+fn what_is_not_tls_is_closed_and_harms_nobody(io: Io) {
+    let authority = Authority::new();
+    let server = io.start(&format!("-t 1 {}", authority.flags()));
+    let mut other = connect(server.address, &authority.client());
+    other.ask("mn\r\n", "MN\r\n");
+    for (errors, bytes) in (1..).zip([&b"get key\r\n"[..], b"\x80\x0a\0\0\0\0\0\0", b"GET / HTTP/1.1\r\n\r\n"]) {
+        let mut plain = server.connect();
+        plain.send(bytes);
+        let mut answer = Vec::new();
+        plain.0.read_to_end(&mut answer).expect("it is closed in good order");
+        assert!(matches!(answer[..], [21, 3, _, 0, 2, 2, _]), "not a fatal alert: {answer:?}");
+        other.ask("mn\r\n", "MN\r\n");
+        assert_eq!(stat(&mut other, "ssl_proto_errors"), errors);
+    }
+    assert_eq!(stat(&mut other, "ssl_handshake_errors"), 0);
+}
+
+/// The first message of a client.
+fn hello(authority: &Authority) -> Vec<u8> {
+    let mut hello = Vec::new();
+    session(&authority.client()).write_tls(&mut hello).unwrap();
+    hello
+}
+
+fn a_handshake_that_breaks_off_is_counted(io: Io) {
+    let authority = Authority::new();
+    let server = io.start(&format!("-t 1 {}", authority.flags()));
+    let hello = hello(&authority);
+    // Nothing at all is somebody who looks whether there is a server.
+    drop(server.connect());
+    for end in [1, hello.len() / 2, hello.len()] {
+        server.connect().send(&hello[..end]);
+    }
+    let mut other = connect(server.address, &authority.client());
+    assert!((0..100_000).any(|_| stat(&mut other, "ssl_handshake_errors") == 3));
+    assert!((0..100_000).any(|_| stat(&mut other, "curr_connections") == 1));
+    assert_eq!(stat(&mut other, "ssl_handshake_errors"), 3);
+    assert_eq!(stat(&mut other, "ssl_proto_errors"), 0);
+}
+
+fn a_handshake_has_to_end_some_time(io: Io) {
+    let authority = Authority::new();
+    let server = io.start(&format!("-t 1 --debug-time {}", authority.flags()));
+    let hello = hello(&authority);
+    let mut late: Vec<Client> = [0, 5, hello.len()]
+        .map(|end| {
+            let mut client = server.connect();
+            client.send(&hello[..end]);
+            client
+        })
+        .into();
+    let mut other = connect(server.address, &authority.client());
+    other.ask("debugtime p\r\ndebugtime 5\r\n", "OK\r\nOK\r\n");
+    assert_eq!(stat(&mut other, "curr_connections"), 4);
+    other.ask("debugtime 100\r\n", "OK\r\n");
+    for client in &mut late {
+        // One of them has got an answer before.
+        client.0.read_to_end(&mut Vec::new()).expect("it is closed");
+    }
+    other.ask("mn\r\n", "MN\r\n");
+    assert_eq!(stat(&mut other, "curr_connections"), 1);
+    assert_eq!(stat(&mut other, "ssl_handshake_errors"), 2);
+}
+
+#[test]
+fn clients_prove_who_they_are_where_they_have_to() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    for owner in [&authority, &stranger] {
+        owner.issue("client", |_| ());
+    }
+    authority.issue("expired", |params| params.not_after = date_time_ymd(2020, 1, 1));
+    let (nobody, friend) = (authority.client(), authority.client_as(&authority, "client"));
+    let (expired, enemy) = (authority.client_as(&authority, "expired"), authority.client_as(&stranger, "client"));
+    let listeners = "-l mtls:127.0.0.1,btls:127.0.0.1,notls:127.0.0.1,127.0.0.1";
+    let server = Running::start(&format!("-t 2 {},ssl_verify_mode=1 {listeners}", authority.flags()));
+    let &[required, unasked, plain, welcome] = &server.addresses[..] else { panic!("not four listeners") };
+
+    for (address, config) in
+        [(required, &friend), (unasked, &nobody), (unasked, &enemy), (welcome, &nobody), (welcome, &friend)]
+    {
+        connect(address, config).ask("mn\r\n", "MN\r\n");
+    }
+    Client(connect_to(plain)).ask("mn\r\n", "MN\r\n");
+    for (address, config, alert) in [
+        (required, &nobody, AlertDescription::CertificateRequired),
+        (required, &enemy, AlertDescription::UnknownCA),
+        (welcome, &enemy, AlertDescription::UnknownCA),
+        (required, &expired, AlertDescription::CertificateExpired),
+    ] {
+        assert_eq!(refusal(address, config), Error::AlertReceived(alert));
+    }
+    let mut client = connect(required, &friend);
+    assert_eq!(stat(&mut client, "ssl_handshake_errors"), 4);
+    client.send("stats settings\r\n");
+    let settings = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    for line in
+        ["ssl_enabled yes", "ssl_verify_mode 1", "ssl_keyformat 1", "ssl_wbuf_size 16", "ssl_min_version tlsv1.2"]
+    {
+        assert!(settings.contains(&format!("STAT {line}\r\n")), "{line}: {settings}");
+    }
+}
+
+/// Connects and says how that went.
+fn handshake(server: &Running, config: &Arc<ClientConfig>) -> Option<HandshakeKind> {
+    let mut client = connect(server.address, config);
+    client.ask("mn\r\n", "MN\r\n");
+    client.0.conn.handshake_kind()
+}
+
+#[test]
+fn sessions_are_resumed_until_the_certificates_are_read_again() {
+    let authority = Authority::new();
+    for version in [&TLS12, &TLS13] {
+        let server = Running::start(&format!("-t 2 {},ssl_session_cache", authority.flags()));
+        let config = ClientConfig::builder_with_protocol_versions(&[version])
+            .with_root_certificates(authority.trusted())
+            .with_no_client_auth();
+        let config = Arc::new(config);
+        let kinds = [(); 3].map(|()| handshake(&server, &config));
+        assert_eq!(kinds, [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Resumed].map(Some));
+        connect(server.address, &config).ask("refresh_certs\r\n", "OK\r\n");
+        assert_eq!(handshake(&server, &config), Some(HandshakeKind::Full));
+        assert_eq!(stat(&mut connect(server.address, &config), "ssl_new_sessions"), 2);
+    }
+}
+
+#[test]
+fn certificates_are_read_again_beside_open_connections() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let server = Running::start(&format!("-t 2 {}", old.flags()));
+    let mut client = connect(server.address, &old.client());
+    client.ask("mn\r\n", "MN\r\n");
+    let replace = |file: &str, source: &Authority| fs::copy(source.path(file), old.path(file)).unwrap();
+
+    replace("server.crt", &new);
+    client.send("refresh_certs\r\n");
+    let problem = String::from_utf8(client.read_until(b"\r\n")).unwrap();
+    assert!(problem.starts_with("SERVER_ERROR the key in ") && problem.contains("is not that of"), "{problem}");
+    connect(server.address, &old.client()).ask("mn\r\n", "MN\r\n");
+
+    replace("server.key", &new);
+    client.ask("refresh_certs\r\n", "OK\r\n");
+    client.ask("mn\r\n", "MN\r\n");
+    connect(server.address, &new.client()).ask("mn\r\n", "MN\r\n");
+    assert_eq!(refusal(server.address, &old.client()), CertificateError::UnknownIssuer.into());
+    assert!(stat(&mut client, "time_since_server_cert_refresh") < 1_000);
+}
+
+#[test]
+fn an_expired_certificate_is_for_the_client_to_refuse() {
+    let authority = Authority::new();
+    authority.issue("server", |params| params.not_after = date_time_ymd(2020, 1, 1));
+    let server = Running::start(&authority.flags());
+    let error = refusal(server.address, &authority.client());
+    assert!(
+        matches!(error, Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })),
+        "{error}"
+    );
+}
+
+#[test]
+fn versions_and_cipher_suites_can_be_limited() {
+    let authority = Authority::new();
+    let config = |version| {
+        ClientConfig::builder_with_protocol_versions(&[version])
+            .with_root_certificates(authority.trusted())
+            .with_no_client_auth()
+    };
+    let (older, newer) = (Arc::new(config(&TLS12)), Arc::new(config(&TLS13)));
+    let server = Running::start(&format!("-t 1 {},ssl_min_version=3", authority.flags()));
+    assert_eq!(refusal(server.address, &older), Error::AlertReceived(AlertDescription::ProtocolVersion));
+    assert_eq!(handshake(&server, &newer), Some(HandshakeKind::Full));
+
+    let server = Running::start(&format!("-t 1 {},ssl_ciphers=ECDHE-ECDSA-CHACHA20-POLY1305", authority.flags()));
+    for (config, suite) in
+        [(&older, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"), (&newer, "TLS13_AES_256_GCM_SHA384")]
+    {
+        let mut client = connect(server.address, config);
+        client.ask("mn\r\n", "MN\r\n");
+        assert_eq!(format!("{:?}", client.0.conn.negotiated_cipher_suite().unwrap().suite()), suite);
+    }
+}
+
+/// By which tools tell what a server was built with.
+#[test]
+fn there_are_three_statistics_more() {
+    let authority = Authority::new();
+    let server = Running::start(&format!("-t 1 {},no_lru_crawler,no_lru_maintainer", authority.flags()));
+    let mut client = connect(server.address, &authority.client());
+    client.send("stats\r\n");
+    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    assert_eq!(stats.matches("STAT ").count(), 87, "{stats}");
+}
+
+#[test]
+fn a_key_can_be_in_der_and_records_small() {
+    let authority = Authority::new();
+    let key = PrivateKeyDer::from_pem_file(authority.path("server.key")).unwrap();
+    fs::write(authority.path("server.key"), key.secret_der()).unwrap();
+    let server = Running::start(&format!("-t 1 {},ssl_keyformat=2,ssl_wbuf_size=1", authority.flags()));
+    let mut client = connect(server.address, &authority.client());
+    client.ask("set k 0 0 5000\r\n".to_owned() + &"x".repeat(5_000) + "\r\n", "STORED\r\n");
+    client.ask("get k\r\n", format!("VALUE k 0 5000\r\n{}\r\nEND\r\n", "x".repeat(5_000)));
+}

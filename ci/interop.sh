@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Unmodified clients against relativistd, in all protocols: five libraries for Python, two for Node, one for Go, and libmemcached's
-# conformance tool.
+# conformance tool; and by TLS those that can, OpenSSL's tool, and Python's standard library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/clients.sh
 debian memccapable libmemcached-tools
+debian openssl openssl
 cargo build --release --locked
 source ci/server.sh
 
@@ -29,3 +30,42 @@ echo "somebody:secret" >"$users"
 MEMCACHED_SASL_PWDB=$users start_server -S
 "$python" ci/interop/bmemcached_session.py "$port" somebody secret
 rm "$users"
+stop_server
+
+files=$(mktemp -d)
+# certify NAME EXTENSIONS: a certificate by the authority, NAME.crt, and its key.
+certify() {
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" -keyout "$files/$1.key" 2>/dev/null |
+    openssl x509 -req -days 2 -CA "$files/authority.crt" -CAkey "$files/authority.key" -extfile <(echo "$2") -out "$files/$1.crt" 2>/dev/null
+}
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout "$files/authority.key" -out "$files/authority.crt" 2>/dev/null
+certify server subjectAltName=DNS:localhost,IP:127.0.0.1
+certify client extendedKeyUsage=clientAuth
+export MEMCACHED_CA=$files/authority.crt
+encrypted=ssl_chain_cert=$files/server.crt,ssl_key=$files/server.key,ssl_ca_cert=$MEMCACHED_CA
+
+# s_client FLAGS...: what the server answers by way of OpenSSL, which checks its certificate.
+s_client() {
+  openssl s_client -connect "127.0.0.1:$port" -CAfile "$MEMCACHED_CA" -verify_ip 127.0.0.1 -verify_return_error -ign_eof "$@" \
+    <<<$'version\r\nquit\r' 2>&1
+}
+expect() {
+  grep -q "$1" <<<"$2" || { echo "interop: no \"$1\" in what ends in: $(tail -c 1000 <<<"$2")" >&2; exit 1; }
+}
+
+start_server -m 64 -Z -o "$encrypted"
+for session in pymemcache bmemcached aiomcache tls; do
+  "$python" "ci/interop/${session}_session.py" "$port"
+done
+for version in tls1_2 tls1_3; do
+  expect 'VERSION 1.6.45' "$(s_client -$version -sess_out "$files/session")"
+  expect '^Reused' "$(s_client -$version -sess_in "$files/session")"
+done
+expect 'alert handshake failure' "$(s_client -tls1_1 -cipher DEFAULT@SECLEVEL=0 || true)"
+stop_server
+
+start_server -m 64 -Z -o "$encrypted,ssl_verify_mode=2"
+expect 'VERSION 1.6.45' "$(s_client -cert "$files/client.crt" -key "$files/client.key")"
+expect 'alert certificate required' "$(s_client || true)"
+echo "openssl s_client: all as expected"
+rm -r "$files"

@@ -3,11 +3,11 @@
 import asyncio
 
 import aiomcache
-from expect import BIG, PORT, check
+from expect import BIG, HOW, PORT, TLS, check
 
 
 async def session():
-    client = aiomcache.Client("127.0.0.1", PORT)
+    client = aiomcache.Client("127.0.0.1", PORT, conn_args={"ssl": TLS})
     await client.flush_all()
     check(await client.version(), b"1.6.45")
     check(await client.set(b"key", b"value"), True)
@@ -34,4 +34,4 @@ async def session():
 
 
 asyncio.run(session())
-print("aiomcache: all as expected")
+print(f"aiomcache{HOW}: all as expected")

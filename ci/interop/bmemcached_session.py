@@ -3,10 +3,10 @@
 import sys
 
 import bmemcached
-from expect import BIG, PORT, check
+from expect import BIG, HOW, PORT, TLS, check
 
 login = sys.argv[2:4] or [None, None]
-client = bmemcached.Client([f"127.0.0.1:{PORT}"], *login)
+client = bmemcached.Client([f"127.0.0.1:{PORT}"], *login, tls_context=TLS)
 check(client.flush_all(), True)
 check(client.set("key", "value"), True)
 check(client.get("key"), "value")
@@ -27,4 +27,4 @@ check(client.set("big", BIG), True)
 check(client.get("big"), BIG)
 check(client.stats()[f"127.0.0.1:{PORT}"]["version"], "1.6.45" if sys.version_info < (3,) else b"1.6.45")
 client.disconnect_all()
-print(f"python-binary-memcached{', with a login' if login[0] else ''}: all as expected")
+print(f"python-binary-memcached{', with a login' if login[0] else ''}{HOW}: all as expected")

@@ -1,10 +1,10 @@
 """A session with every command, by the client library pymemcache."""
 
-from expect import BIG, PORT, check
+from expect import BIG, HOW, PORT, TLS, check
 from pymemcache.client.base import Client, PooledClient
 from pymemcache.exceptions import MemcacheClientError, MemcacheServerError
 
-client = Client(("127.0.0.1", PORT), default_noreply=False, timeout=10)
+client = Client(("127.0.0.1", PORT), default_noreply=False, timeout=10, tls_context=TLS)
 check(client.flush_all(), True)
 check(client.version(), b"1.6.45")
 
@@ -56,7 +56,7 @@ check(client.delete_many([f"k{n}" for n in range(5000)]), True)
 check(client.get_many([f"k{n}" for n in range(5000)]), {})
 check(client.stats()[b"cmd_flush"], 1)
 
-pool = PooledClient(("127.0.0.1", PORT), max_pool_size=4)
+pool = PooledClient(("127.0.0.1", PORT), max_pool_size=4, tls_context=TLS)
 pool.set("pooled", "yes", noreply=False)
 check(pool.get("pooled"), b"yes")
-print("pymemcache: all as expected")
+print(f"pymemcache{HOW}: all as expected")

@@ -170,6 +170,22 @@ fn a_deferred_function_forks() {
     must_end(barrier);
 }
 
+/// Enters and leaves a section in a thread of its own, without the standard library: that has a lock which its threads take when they begin and
+/// end, and a child that is forked meanwhile never gets it.
+fn in_plain_thread() {
+    extern "C" fn enter(_: *mut libc::c_void) -> *mut libc::c_void {
+        drop(read());
+        std::ptr::null_mut()
+    }
+    // SAFETY: any bits are a valid number.
+    let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the function needs no argument, and does not unwind.
+    let started = unsafe { libc::pthread_create(&mut thread, std::ptr::null(), enter, std::ptr::null_mut()) };
+    assert_eq!(started, 0);
+    // SAFETY: started, and not joined yet.
+    assert_eq!(unsafe { libc::pthread_join(thread, std::ptr::null_mut()) }, 0);
+}
+
 /// R8: forks at any moment of what other threads do.
 #[test]
 fn forks_into_the_turmoil() {
@@ -184,7 +200,7 @@ fn forks_into_the_turmoil() {
                     match kind {
                         0 => wait_for_readers(),
                         1 => (0..600).for_each(|number| value.publish(format!("version {number}"))),
-                        _ => drop((read(), thread::spawn(|| drop(read())).join())),
+                        _ => drop((read(), in_plain_thread())),
                     }
                 }
             })

@@ -27,10 +27,13 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
     let mut clients: Slab<Socket> = Slab::new();
     let mut entries = vec![receive(NEWCOMERS, newcomers.as_raw_fd())];
     let mut completed: Vec<cqueue::Entry> = Vec::new();
+    let mut over: Vec<Socket> = Vec::new();
     loop {
         for entry in entries.drain(..) {
             push(&mut ring, &entry)?;
         }
+        // (Only now: what was to be sent to them must not go to who gets their descriptors next.)
+        over.clear();
         ring.submit_and_wait(1).context("cannot wait for completions")?;
         completed.extend(ring.completion());
         for completion in completed.drain(..) {
@@ -62,7 +65,7 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
                     }
                     let is_over = result == 0 || result < 0 && result != -rustix::io::Errno::NOBUFS.raw_os_error();
                     if is_over {
-                        clients.remove(number as usize);
+                        over.push(clients.remove(number as usize));
                     } else if !cqueue::more(flags) {
                         entries.push(receive(number, descriptor));
                     }

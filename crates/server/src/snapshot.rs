@@ -5,7 +5,7 @@
 //! changed is refused, and the cache starts empty.
 //!
 //! What is written while clients go on (SIGUSR2) has each item that was there all the time, as it was at some moment
-//! meanwhile. Items keep value, flags, expiry, and what the meta protocol knows of them; their uniques are new, and larger than all that
+//! meanwhile, and none that was flushed meanwhile. Items keep value, flags, expiry, and what the meta protocol knows of them; their uniques are new, and larger than all that
 //! clients may remember, unless a client has given them.
 
 mod format;

@@ -109,6 +109,11 @@ impl Relativistic {
         self.last_unique.fetch_max(last_unique.saturating_add(MARGIN), Ordering::Relaxed);
     }
 
+    /// Flushes everything at `second`, which may be one that the protocol can't say.
+    pub(crate) fn flush_at(&self, second: u32) {
+        self.flush.at(second);
+    }
+
     /// The same engine, refusing new items instead of evicting others.
     #[must_use]
     pub fn without_eviction(self) -> Relativistic {
@@ -463,8 +468,13 @@ impl Engine for Relativistic {
     }
 
     fn sequence(&self) -> Sequence {
-        // Relaxed: as in `next_number`.
-        Sequence { last_unique: self.last_unique.load(Ordering::Relaxed), pending_flush: self.flush.pending() }
+        self.begin();
+        Sequence {
+            // Relaxed: as in `next_number`.
+            last_unique: self.last_unique.load(Ordering::Relaxed),
+            flushed: self.flush.line(),
+            pending_flush: self.flush.pending(),
+        }
     }
 
     fn set_limit(&self, bytes: usize) -> bool {

@@ -1,29 +1,31 @@
 //! The bytes of a snapshot. Numbers are little-endian.
 //!
 //! ```text
-//! file  = header frame* end
-//! header = magic (8 bytes) | version u32 | last unique u64 | second of a pending flush u32, or 0 | CRC-32 of all that u32
-//! frame = length u32, not 0 | CRC-32 of the payload u32 | payload: items
+//! file  = header (frame | flush)* end
+//! header = magic (8 bytes) | version u32 | last unique u64 | CRC-32 of all that u32
+//! frame = length u32, neither 0 nor FLUSH | CRC-32 of the payload u32 | payload: items
+//! flush = FLUSH u32: everything before this was flushed meanwhile
 //! item  = key length u8 | marks u8 | flags u32 | expiry u32, or 0 | given unique u64, if the marks say so | value length u32 | key | value
-//! end   = 0 u32 | CRC-32 of the number u32 | number of items u64
+//! end   = 0 u32 | CRC-32 of what follows u32 | number of items since the last flush u64 | second of a pending flush u32, or 0
 //! ```
 //!
 //! Frames are of about [`FRAME`] bytes or one larger item, so that neither side has to hold much more in memory.
 
-use crate::engine::{Engine, Expiry, Hit, MAX_KEY, Marks, New, Relativistic, Value};
+use crate::engine::{Engine, Expiry, Hit, MAX_KEY, Marks, New, Relativistic, Sequence, Value};
 use std::fmt;
 use std::io::{self, Read, Write};
 
 const MAGIC: [u8; 8] = *b"\x89RELSNAP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const FRAME: usize = 64 << 10;
+const FLUSH: u32 = u32::MAX;
 
 /// What was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Summary {
     /// Items that are in the engine now.
     pub(super) items: u64,
-    /// Items that have expired, are larger than is allowed now, or found no room.
+    /// Items that have expired, were flushed, are larger than is allowed now, or found no room.
     pub(super) left_out: u64,
 }
 
@@ -69,11 +71,10 @@ pub(super) fn write(out: &mut impl Write, engine: &impl Engine) -> io::Result<u6
     let mut header = MAGIC.to_vec();
     header.extend_from_slice(&VERSION.to_le_bytes());
     header.extend_from_slice(&sequence.last_unique.to_le_bytes());
-    header.extend_from_slice(&sequence.pending_flush.unwrap_or(0).to_le_bytes());
     header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
     out.write_all(&header)?;
 
-    let mut writer = Writer { out, payload: Vec::new(), items: 0 };
+    let mut writer = Writer { out, payload: Vec::new(), items: 0, flushed: sequence.flushed };
     let (mut large, mut cursor) = (Vec::new(), Some(0));
     while let Some(from) = cursor {
         cursor = engine.scan(from, |hit| match hit.value.len() {
@@ -86,15 +87,24 @@ pub(super) fn write(out: &mut impl Write, engine: &impl Engine) -> io::Result<u6
             writer.write_full_frame()?;
         }
         writer.write_full_frame()?;
+        writer.follow(engine.sequence())?;
     }
-    writer.end()
+    if !writer.payload.is_empty() {
+        writer.write_frame()?;
+    }
+    let sequence = engine.sequence();
+    writer.follow(sequence)?;
+    writer.end(sequence.pending_flush)
 }
 
 struct Writer<'o, W> {
     out: &'o mut W,
     /// Of the next frame.
     payload: Vec<u8>,
+    /// Since the last flush.
     items: u64,
+    /// What was flushed when that was last asked.
+    flushed: u64,
 }
 
 impl<W: Write> Writer<'_, W> {
@@ -133,11 +143,20 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    fn end(mut self) -> io::Result<u64> {
-        if !self.payload.is_empty() {
-            self.write_frame()?;
+    /// If everything was flushed since the last time, does so with what is in the file; and with what is in the payload, of which nobody knows
+    /// whether it came before or after.
+    fn follow(&mut self, sequence: Sequence) -> io::Result<()> {
+        if sequence.flushed != self.flushed {
+            (self.flushed, self.items) = (sequence.flushed, 0);
+            self.payload.clear();
+            self.out.write_all(&FLUSH.to_le_bytes())?;
         }
+        Ok(())
+    }
+
+    fn end(mut self, pending_flush: Option<u32>) -> io::Result<u64> {
         self.payload.extend_from_slice(&self.items.to_le_bytes());
+        self.payload.extend_from_slice(&pending_flush.unwrap_or(0).to_le_bytes());
         self.write_checked(0)?;
         Ok(self.items)
     }
@@ -146,38 +165,61 @@ impl<W: Write> Writer<'_, W> {
 /// Reads a file of `length` bytes into `engine`, which is empty. If it is refused, some of it may be in there.
 pub(super) fn read(source: impl Read, length: u64, engine: &Relativistic) -> Result<Summary, Refusal> {
     let mut source = Source { source, left: length };
-    let header = source.bytes(28)?;
-    let (content, checksum) = header.split_at(24);
+    let header = source.bytes(24)?;
+    let (content, checksum) = header.split_at(20);
     let mut fields = Fields(&content[MAGIC.len()..]);
-    let (version, last_unique, flush) = (fields.u32()?, fields.u64()?, fields.u32()?);
+    let (version, last_unique) = (fields.u32()?, fields.u64()?);
     match () {
         () if !content.starts_with(&MAGIC) => return Err(Refusal::Foreign),
-        () if crc32fast::hash(content).to_le_bytes() != checksum => return Err(Refusal::Corrupt),
+        // What comes behind depends on it.
         () if version != VERSION => return Err(Refusal::Version(version)),
+        () if crc32fast::hash(content).to_le_bytes() != checksum => return Err(Refusal::Corrupt),
         () => (),
     }
     // Before there are items: they get uniques that no client knows.
     engine.resume_after(last_unique);
-    let is_flushed = flush != 0 && flush <= engine.now();
-    let mut summary = Summary { items: 0, left_out: 0 };
-    while let Some(payload) = source.frame()? {
-        let mut fields = Fields(&payload);
-        while !fields.0.is_empty() {
-            let is_in = fields.item(|key, new| !is_flushed && put(engine, key, &new))?;
-            *(if is_in { &mut summary.items } else { &mut summary.left_out }) += 1;
+    let (mut summary, mut since_flush) = (Summary { items: 0, left_out: 0 }, 0);
+    loop {
+        match Fields(&source.bytes(4)?).u32()? {
+            0 => break,
+            FLUSH => {
+                summary.flush(engine);
+                since_flush = 0;
+            }
+            length => {
+                let payload = source.checked(length)?;
+                let mut fields = Fields(&payload);
+                while !fields.0.is_empty() {
+                    let is_in = fields.item(|key, new| put(engine, key, &new))?;
+                    *(if is_in { &mut summary.items } else { &mut summary.left_out }) += 1;
+                    since_flush += 1;
+                }
+            }
         }
     }
-    let end = source.checked(8)?;
-    if Fields(&end).u64()? != summary.items + summary.left_out {
+    let end = source.checked(12)?;
+    let mut fields = Fields(&end);
+    let (items, flush) = (fields.u64()?, fields.u32()?);
+    if items != since_flush {
         return Err(Refusal::Corrupt);
     }
     if source.left != 0 {
         return Err(Refusal::Torn);
     }
-    if flush != 0 && !is_flushed {
-        engine.flush(i32::try_from(flush).unwrap_or(i32::MAX));
+    match flush {
+        0 => (),
+        second if second <= engine.now() => summary.flush(engine),
+        second => engine.flush_at(second),
     }
     Ok(summary)
+}
+
+impl Summary {
+    /// Flushes what was read.
+    fn flush(&mut self, engine: &Relativistic) {
+        engine.flush(0);
+        self.left_out += std::mem::take(&mut self.items);
+    }
 }
 
 /// Stores an item. False if it is none any more, or there is no place for it.
@@ -202,14 +244,6 @@ impl<R: Read> Source<R> {
         let mut bytes = vec![0; count as usize];
         self.source.read_exact(&mut bytes)?;
         Ok(bytes)
-    }
-
-    /// The payload of the next frame; none at the end.
-    fn frame(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
-        match Fields(&self.bytes(4)?).u32()? {
-            0 => Ok(None),
-            length => self.checked(length).map(Some),
-        }
     }
 
     fn checked(&mut self, count: u32) -> Result<Vec<u8>, Refusal> {
@@ -374,10 +408,8 @@ mod tests {
         let clock = Arc::new(Clock::new(NOW));
         let mut file = snapshot(&engine(&clock));
         file[8] = 9;
-        let checksum = crc32fast::hash(&file[..24]).to_le_bytes();
-        file[24..28].copy_from_slice(&checksum);
         let refusal = restored(&file, &clock).map(|(_, summary)| summary).unwrap_err();
-        assert_eq!(refusal.to_string(), "it has version 9 of the format, not 1");
+        assert_eq!(refusal.to_string(), "it has version 9 of the format, not 2");
     }
 
     #[test]
@@ -403,6 +435,73 @@ mod tests {
         clock.set(NOW + 50);
         assert_eq!(contents(&after).len(), 0, "it came in the new process");
         assert_eq!(restored(&file, &clock).unwrap().1, Summary { items: 0, left_out: 5 }, "or between the two");
+    }
+
+    /// Beyond what the protocol's signed times can say.
+    #[test]
+    fn a_flush_to_come_after_2038_still_comes() {
+        let late = i32::MAX as u32 + 1_000;
+        let clock = Arc::new(Clock::new(late));
+        let before = varied(&clock);
+        before.flush(50);
+        let (after, _) = restored(&snapshot(&before), &clock).unwrap();
+        clock.set(late + 49);
+        assert_eq!(contents(&after).len(), 5);
+        clock.set(late + 50);
+        assert_eq!(contents(&after).len(), 0);
+    }
+
+    /// Takes what is written, and does something to the engine before one of the calls.
+    struct Meddler<F> {
+        file: Vec<u8>,
+        calls: usize,
+        at: usize,
+        meddle: F,
+    }
+
+    impl<F: FnMut()> Write for Meddler<F> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.calls == self.at {
+                (self.meddle)();
+            }
+            self.calls += 1;
+            self.file.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_flushed_while_it_is_written_does_not_come_back() {
+        let written = |at, exptime| {
+            let clock = Arc::new(Clock::new(NOW));
+            let before = engine(&clock);
+            (0..2_000).for_each(|n: u32| set(&before, &n.to_le_bytes(), 0, 0, &[0; 200]));
+            set(&before, b"large", 0, 0, &vec![0; 2 * FRAME]);
+            let meddle = || {
+                before.flush(exptime);
+                set(&before, b"later", 0, 0, b"");
+            };
+            let mut meddler = Meddler { file: Vec::new(), calls: 0, at, meddle };
+            let items = write(&mut meddler, &before).unwrap();
+            let (after, summary) = restored(&meddler.file, &clock).unwrap();
+            assert_eq!(summary.items, items);
+            (contents(&after), meddler.calls, after, clock)
+        };
+        let (all, calls, ..) = written(usize::MAX, 0);
+        assert_eq!((all.len(), calls > 20), (2_001, true), "{calls} calls");
+        // The last three calls write the end.
+        for at in 0..calls - 3 {
+            let (left, ..) = written(at, 0);
+            assert!(left.keys().all(|key| key == b"later"), "{at}: {} items are back", left.len());
+            let (left, _, after, clock) = written(at, 9);
+            assert!(left.len() >= 2_001, "{at}");
+            clock.set(NOW + 9);
+            assert_eq!(contents(&after).len(), 0, "{at}: a flush to come is forgotten");
+        }
     }
 
     #[test]

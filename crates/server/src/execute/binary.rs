@@ -2,7 +2,7 @@
 
 use super::observe::Stored;
 use super::statistics::Report;
-use super::{Executor, Outcome, Replies, Session, sasl};
+use super::{Dump, Executor, Outcome, Replies, Session, sasl};
 use crate::engine::{
     Change, CountError, Direction, Engine, Expiry, Hit, Lookup, Marks, New, OutOfMemory, Present, Store, Value, apply,
     parse,
@@ -274,8 +274,13 @@ impl<E: Engine> Executor<'_, E> {
     /// The key holds a group and its arguments, as on a line of text.
     fn binary_stat(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let args = Words::new(request.key, usize::MAX);
-        if let Some(name @ (b"conns" | b"table")) = args.clone().next() {
-            return self.long_report(name, Some(request.header), out);
+        let mut words = args.clone();
+        match (words.next(), words.next()) {
+            (Some(name @ (b"conns" | b"table")), _) => return self.long_report(name, Some(request.header), out),
+            (Some(b"detail"), Some(b"dump")) if !self.service.options.disable_dumping => {
+                return self.dump(Box::new(Dump::prefixes().answering(Some(request.header))), out);
+            }
+            _ => (),
         }
         let start = out.len();
         if self.report(args, &mut Report::new(out, Some(request.header))) {

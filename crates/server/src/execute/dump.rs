@@ -6,7 +6,7 @@ use super::observe::CLASS;
 use super::statistics::Report;
 use super::{Executor, Outcome, Session};
 use crate::engine::{Engine, Hit, Marks, TableStats};
-use relativist_memcache::binary::{self, Header};
+use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{encode_key, encode_percent, reply};
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -103,7 +103,7 @@ impl<E: Engine> Executor<'_, E> {
                     (!sessions.is_empty()).then_some(cursor)
                 }
                 Format::Prefixes(last) => {
-                    let next = self.service.prefixes.dump_after(last.as_deref(), TOLD_AT_ONCE, out);
+                    let next = self.prefixes(last.as_deref(), dump.request.as_ref(), out);
                     next.map(|next| {
                         *last = Some(next);
                         cursor
@@ -127,6 +127,18 @@ impl<E: Engine> Executor<'_, E> {
             (None, _) => out.extend_from_slice(reply::END),
         }
         Outcome::Done
+    }
+
+    /// Some prefixes: lines, or one statistic that holds them. So the binary protocol tells many in several of the same name, of which
+    /// memcached has one, as long as it takes.
+    fn prefixes(&self, last: Option<&[u8]>, request: Option<&Header>, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
+        let mut lines = Vec::new();
+        let next = self.service.prefixes.dump_after(last, TOLD_AT_ONCE, &mut lines);
+        match request {
+            None => out.append(&mut lines),
+            Some(request) => binary::reply::packet(out, request, Status::Success, 0, [b"", b"detailed", &lines]),
+        }
+        next
     }
 
     fn dump_item(&self, format: &mut Format, hit: &Hit<'_>, out: &mut Vec<u8>) {

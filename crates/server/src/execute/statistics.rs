@@ -96,7 +96,7 @@ impl<E: Engine> Executor<'_, E> {
             Some(b"sizes") => report.stat("sizes_status", "disabled"),
             Some(b"contention") => locks(report),
             Some(b"reset") => self.reset_stats(),
-            Some(b"detail") => return self.detail(args.next(), report),
+            Some(b"detail") => return self.detail(args.next()),
             Some(_) => return false,
         }
         true
@@ -127,18 +127,13 @@ impl<E: Engine> Executor<'_, E> {
         Outcome::Done
     }
 
-    /// The same for the binary protocol, which has no words for what is wrong.
-    fn detail(&self, verb: Option<&[u8]>, report: &mut Report<'_>) -> bool {
+    /// The same for the binary protocol, which has no words for what is wrong. (Dumps are another matter.)
+    fn detail(&self, verb: Option<&[u8]>) -> bool {
         let prefixes = &self.service.prefixes;
         match verb {
             _ if self.service.options.disable_dumping => return false,
             Some(b"on") => prefixes.set_counting(true),
             Some(b"off") => prefixes.set_counting(false),
-            Some(b"dump") => {
-                let mut dump = Vec::new();
-                prefixes.dump_after(None, usize::MAX, &mut dump);
-                report.stat("detailed", String::from_utf8_lossy(&dump));
-            }
             _ => return false,
         }
         true

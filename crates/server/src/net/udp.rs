@@ -209,7 +209,8 @@ fn answer_text<E: Engine>(
     }
 }
 
-/// Goes on with a request that was paused so that others have their turn: here nobody waits. It stays paused if the answers are too long.
+/// Goes on with a fetch that was paused so that others have their turn: a datagram holds so few keys that nobody waits long. It stays paused
+/// if the answers are too long. Dumps stay paused at once: what looks at more than it may in one turn is not for whoever sends a datagram.
 fn finish<'b, E: Engine>(
     executor: &Executor<'_, E>,
     session: &Session,
@@ -223,7 +224,6 @@ fn finish<'b, E: Engine>(
                 let answered = next.as_ptr().addr() - request.as_ptr().addr();
                 executor.resume(session, fetch, &request[answered..], out)
             }
-            Outcome::PausedDump(dump) => executor.dump(dump, &mut out.bytes),
             other => return other,
         };
     }

@@ -1,6 +1,8 @@
 //! `relativistd`: parses the command line, goes into the background if it is to, starts the server, and does what signals say.
 
-use mimalloc::MiMalloc;
+mod allocator;
+
+use allocator::BySize;
 use relativistd::engine::{Engine, GlobalLock};
 use relativistd::log::Log;
 use relativistd::options::EngineKind;
@@ -10,11 +12,11 @@ use relativistd::{Options, Server, StartError, log, options, signals, systemd};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// For what connections need; items lie in memory of the engine's own.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: BySize = BySize;
 
 fn main() -> ExitCode {
+    BySize::set_up();
     let options = match Options::parse_from_args(std::env::args_os()) {
         Ok(mut options) => {
             options.owns_process = true;

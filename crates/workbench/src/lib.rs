@@ -7,7 +7,7 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`], [`hash`], [`replay`], [`xkernel`], `load`, `serving`, `echo` | one subcommand each |
+//! | [`compare`], [`resize`], [`figures`], [`instructions`], [`rcu`], [`hash`], [`replay`], [`xkernel`], `load`, `serving`, `echo`, `soak` | one subcommand each |
 //! | [`tables`] | the tables, each an adapter in a file of its own |
 //! | [`entries`] | what tables hold |
 //! | [`workers`] | pinned threads that run batches until the time is up |
@@ -42,6 +42,8 @@ pub mod resize;
 pub mod rounds;
 #[cfg(target_os = "linux")]
 pub mod serving;
+#[cfg(target_os = "linux")]
+pub mod soak;
 pub mod stats;
 pub mod tables;
 pub mod workers;
@@ -83,6 +85,8 @@ enum Command {
     Echo(echo::Args),
     #[cfg(target_os = "linux")]
     Serving(serving::Args),
+    #[cfg(target_os = "linux")]
+    Soak(soak::Args),
     #[command(hide = true)]
     CompareChild(compare::children::Args),
     #[command(hide = true)]
@@ -112,6 +116,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Echo(args) => echo::run(&args),
         #[cfg(target_os = "linux")]
         Command::Serving(args) => serving::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Soak(args) => soak::run(&args),
         Command::CompareChild(args) => compare::children::run(&args),
         Command::InstructionsChild(args) => instructions::run_child(&args),
         Command::HashChild(args) => hash::instructions::run_child(&args),

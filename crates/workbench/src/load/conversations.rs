@@ -16,15 +16,15 @@ use super::work::{DEFAULT, Protocol, Sizes, Work};
 use crate::compare::draws::Distribution;
 
 /// relativistd; stopped when dropped.
-struct Running {
-    address: Address,
+pub(crate) struct Running {
+    pub(crate) address: Address,
     stopper: Stopper,
     thread: Option<JoinHandle<Result<(), StartError>>>,
 }
 
 impl Running {
-    fn start(flags: &str) -> Self {
-        let line = format!("relativistd -p -1 -t 1 {flags}");
+    pub(crate) fn start(flags: &str) -> Self {
+        let line = format!("relativistd -p -1 -t 2 {flags}");
         let server = Server::bind(&Options::parse_from_args(line.split_whitespace()).unwrap()).unwrap();
         let (address, stopper) = (Address::Tcp(server.addresses()[0]), server.stopper());
         Self { address, stopper, thread: Some(thread::spawn(|| server.run())) }

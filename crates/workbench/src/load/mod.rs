@@ -12,7 +12,7 @@
 
 pub mod client;
 #[cfg(test)]
-mod conversations;
+pub(crate) mod conversations;
 pub mod cores;
 pub mod generator;
 pub mod items;

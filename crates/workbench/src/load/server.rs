@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -71,7 +71,11 @@ impl Address {
         let mut answer = Vec::new();
         let mut buffer = [0; 4096];
         while !answer.ends_with(b"END\r\n") {
-            let count = socket.read(&mut buffer).with_context(|| format!("no answer to {request}"))?;
+            let count = match socket.read(&mut buffer) {
+                // This process was stopped meanwhile.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                other => other.with_context(|| format!("no answer to {request}"))?,
+            };
             answer.extend_from_slice(&buffer[..count]);
             let goes_on = count > 0 && answer.starts_with(b"STAT ") && answer.len() < LONGEST_STATS;
             ensure!(goes_on || answer == b"END\r\n", "not an answer to {request}: {}", shown(&answer));
@@ -158,6 +162,12 @@ impl Usage {
             Ok::<_, anyhow::Error>(Self { cpu: cpu.into(), user_ticks, system_ticks, resident })
         };
         ask().with_context(|| format!("the server (process {process}) is gone"))
+    }
+
+    /// Bytes of its resident set.
+    #[must_use]
+    pub fn resident(&self) -> u64 {
+        self.resident
     }
 
     /// What was taken since an earlier time.

@@ -1,0 +1,403 @@
+//! What must be under a key that only one client touches: exactly what that client has left there, or nothing if it has ended or was
+//! evicted.
+//!
+//! An answer often tells whether there was an item. So it is judged in two steps: may there have been one, or none? And given that, is the
+//! answer right, and what is there now?
+
+use std::fmt;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::reply::{Refusal, Reply, Told};
+use super::request::{Ask, Dialect, Exptime, Mode, Pool};
+
+/// Seconds of the server's clock between which something was done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct When {
+    pub(super) earliest: u32,
+    pub(super) latest: u32,
+}
+
+/// Where memory runs out while so large a value arrives, memcached keeps what was there.
+pub(super) const LARGE: usize = 400_000;
+
+/// How long an item lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Forever,
+    /// Until a second between these two.
+    Until {
+        earliest: u32,
+        latest: u32,
+    },
+}
+
+impl Life {
+    fn new(exptime: Exptime, when: When) -> Self {
+        match exptime {
+            Exptime::Never => Self::Forever,
+            Exptime::Past => Self::Until { earliest: 0, latest: 0 },
+            Exptime::In(seconds) => Self::Until { earliest: when.earliest + seconds, latest: when.latest + seconds },
+            Exptime::At(second) => Self::Until { earliest: second, latest: second },
+        }
+    }
+
+    fn is_over(self, when: When) -> bool {
+        matches!(self, Self::Until { latest, .. } if latest <= when.earliest)
+    }
+
+    fn goes_on(self, when: When) -> bool {
+        matches!(self, Self::Forever) || matches!(self, Self::Until { earliest, .. } if earliest > when.latest)
+    }
+
+    fn admits(self, ttl: Option<u32>, when: When) -> bool {
+        match (self, ttl) {
+            (Self::Forever, None) => true,
+            (Self::Until { earliest, latest }, Some(ttl)) => {
+                (earliest.saturating_sub(when.latest)..=latest.saturating_sub(when.earliest)).contains(&ttl)
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Item {
+    /// The value; or several, of which it is one: a number that has become shorter is padded, but memcached does so only if nobody else, such as
+    /// its crawler, looks at the item.
+    values: Vec<Vec<u8>>,
+    flags: u32,
+    life: Life,
+    /// None if it is only known to be larger than all before.
+    unique: Option<u64>,
+    is_stale: bool,
+    /// Somebody is to renew it.
+    is_claimed: bool,
+    /// Where it is known.
+    was_fetched: Option<bool>,
+    /// It may not be there after all: nobody told whether it was stored.
+    is_doubtful: bool,
+}
+
+impl fmt::Debug for Item {
+    /// Of values how long they are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lengths: Vec<usize> = self.values.iter().map(Vec::len).collect();
+        let Self { flags, life, unique, is_stale, is_claimed, .. } = self;
+        write!(f, "an item of {lengths:?} bytes, flags {flags}, {life:?}, unique {unique:?}")?;
+        write!(f, ", {}stale, {}claimed", if *is_stale { "" } else { "not " }, if *is_claimed { "" } else { "not " })
+    }
+}
+
+/// A key of a client's own.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) generation: u32,
+    item: Option<Item>,
+    /// The largest unique that was told of it.
+    pub(super) unique: u64,
+}
+
+/// What was asked, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question<'a> {
+    pub(super) ask: &'a Ask,
+    pub(super) dialect: Dialect,
+    pub(super) pool: &'a Pool,
+    /// Values that are longer must be refused.
+    pub(super) largest: usize,
+}
+
+impl Slot {
+    /// Gives up a key of which nobody knows what becomes.
+    pub(super) fn retire(&mut self) {
+        *self = Self { generation: self.generation + 1, ..Self::default() };
+    }
+
+    /// Everything was flushed.
+    pub(super) fn flush(&mut self) {
+        self.item = None;
+    }
+
+    /// Judges the answer to a question that was asked then. True if an item is missing, which is right only if it was evicted.
+    pub(super) fn judge(&mut self, question: Question<'_>, reply: &Reply, when: When) -> Result<bool> {
+        let mut is_missing = false;
+        if self.item.as_ref().is_some_and(|item| item.life.is_over(when)) {
+            self.item = None;
+        }
+        match (presence(question.ask, reply), &self.item) {
+            (Some(true), None) => bail!("there can be no item"),
+            (Some(false), Some(item)) => {
+                is_missing = item.life.goes_on(when) && !item.is_doubtful;
+                self.item = None;
+            }
+            _ => (),
+        }
+        let before = self.unique;
+        if let Reply::Done(Told { unique: Some(unique), .. }) = reply {
+            ensure!(*unique >= before, "the unique {unique} is lower than {before}, which was told before");
+            self.unique = *unique;
+        }
+        self.item = answered(question, self.item.take(), reply, when, before)?;
+        Ok(is_missing)
+    }
+}
+
+/// Whether an answer says that there was an item, or none.
+fn presence(ask: &Ask, reply: &Reply) -> Option<bool> {
+    match (ask, reply) {
+        (_, Reply::Unspoken | Reply::Refused(_)) | (Ask::Store { mode: Mode::Set, compare: None, .. }, _) => None,
+        (Ask::Store { mode: Mode::Add, .. }, _) => Some(matches!(reply, Reply::NotStored)),
+        // An item that was there is won only if it is stale, or was to be recached, which nobody asks for together with this.
+        (Ask::Get { vivify: Some(_), .. }, Reply::Done(told)) => {
+            Some(told.facts.is_none_or(|facts| !facts.is_won || facts.is_stale))
+        }
+        (Ask::Count { create: Some((initial, _)), .. }, Reply::Done(told)) => Some(told.number != Some(*initial)),
+        (_, Reply::Done(_) | Reply::Exists | Reply::NotNumeric) => Some(true),
+        (_, Reply::NotFound | Reply::NotStored) => Some(false),
+    }
+}
+
+/// What is there after an answer, given what was there before. Uniques are larger than `known` if they are new.
+fn answered(
+    question: Question<'_>,
+    present: Option<Item>,
+    reply: &Reply,
+    when: When,
+    known: u64,
+) -> Result<Option<Item>> {
+    let fits = |compare: Option<u64>, item: &Item| compare.is_none_or(|unique| item.unique == Some(unique));
+    Ok(match (*question.ask, present, reply) {
+        (_, present, Reply::Refused(refusal)) => refused(question, present, *refusal)?,
+        (Ask::Get { touch, recache, .. }, Some(item), Reply::Done(told)) => {
+            Some(item.read(touch, recache, told, when, known)?)
+        }
+        (Ask::Get { vivify: Some(exptime), .. }, None, Reply::Done(told)) => {
+            let mut item = Item::new(Vec::new(), 0, Life::new(exptime, when));
+            item.check(told, when, known)?;
+            (item.is_claimed, item.unique, item.was_fetched) = (true, told.unique, None);
+            Some(item)
+        }
+        (Ask::Get { vivify: None, .. } | Ask::Touch { .. } | Ask::Delete { .. }, None, Reply::NotFound) => None,
+        // Of which the meta protocol has none of its own: who touches an item there reads it.
+        (Ask::Touch { exptime }, Some(item), Reply::Done(told)) => {
+            Some(Item { was_fetched: None, ..item.read(Some(exptime), None, told, when, known)? })
+        }
+        (Ask::Delete { .. }, _, Reply::Unspoken) => None,
+        (Ask::Delete { compare, invalidates }, Some(item), Reply::Done(_)) => {
+            ensure!(fits(compare, &item), "it is deleted in spite of its unique: {item:?}");
+            invalidates.map(|exptime| item.invalidated(exptime, when))
+        }
+        (Ask::Delete { compare, .. } | Ask::Count { compare, .. }, Some(item), Reply::Exists) => {
+            ensure!(!fits(compare, &item), "its unique is the right one: {item:?}");
+            Some(item)
+        }
+        (Ask::Count { is_up, delta, create, compare }, present, reply) => match (present, create, reply) {
+            (Some(item), _, Reply::Done(told)) => {
+                ensure!(fits(compare, &item), "it is counted in spite of its unique: {item:?}");
+                Some(item.counted(is_up, delta, told, when, known)?)
+            }
+            (Some(item), _, Reply::NotNumeric) => {
+                Some(item.narrowed(|value| number(value).is_none()).context("that is a number")?)
+            }
+            (None, Some((initial, exptime)), Reply::Done(told)) => {
+                let item = Item::new(initial.to_string().into_bytes(), 0, Life::new(exptime, when));
+                Some(item.stored(told, known)?)
+            }
+            (None, None, Reply::NotFound) => None,
+            _ => bail!("that is no answer"),
+        },
+        (Ask::Store { .. }, present, reply) => stored(question, present, reply, when, known)?,
+        _ => bail!("that is no answer"),
+    })
+}
+
+fn stored(
+    question: Question<'_>,
+    present: Option<Item>,
+    reply: &Reply,
+    when: When,
+    known: u64,
+) -> Result<Option<Item>> {
+    let Ask::Store { mode, text, flags, exptime, compare, invalidates } = *question.ask else {
+        unreachable!("the caller saw it")
+    };
+    ensure!(text.len(question.pool) <= question.largest || *reply == Reply::Unspoken, "it is too large");
+    let mut value = Vec::new();
+    question.pool.push(text, &mut value);
+    let new = |value| Item::new(value, flags, Life::new(exptime, when));
+    let is_right = |item: &Item| compare.is_none_or(|unique| item.unique == Some(unique));
+    Ok(match (mode, present, reply) {
+        (Mode::Set, _, Reply::Unspoken) => Some(Item { is_doubtful: true, ..new(value) }),
+        (Mode::Append | Mode::Prepend, Some(mut item), Reply::Done(told)) if is_right(&item) => {
+            for before in &mut item.values {
+                *before = if mode == Mode::Append { [&**before, &value].concat() } else { [&*value, before].concat() };
+            }
+            (item.is_stale, item.is_claimed, item.was_fetched) = (false, false, Some(false));
+            Some(item.stored(told, known)?)
+        }
+        (Mode::Set | Mode::Replace, Some(item), Reply::Done(told)) if !is_right(&item) && invalidates => {
+            // What is compared with has been seen, and the present one is later: it stays as old as it was.
+            let Item { life, is_claimed, .. } = item;
+            let stale = Item { life, is_claimed, is_stale: true, was_fetched: None, ..new(value) };
+            Some(stale.stored(told, known)?)
+        }
+        (Mode::Set | Mode::Replace, Some(item), Reply::Done(told)) if is_right(&item) => {
+            Some(new(value).stored(told, known)?)
+        }
+        (Mode::Set, None, Reply::Done(told)) if compare.is_none() => Some(new(value).stored(told, known)?),
+        (Mode::Add, None, Reply::Done(told)) => Some(new(value).stored(told, known)?),
+        (Mode::Add, Some(item), Reply::NotStored) => Some(item),
+        (Mode::Replace | Mode::Append | Mode::Prepend, None, Reply::NotStored) => None,
+        (_, Some(item), Reply::Exists) if !is_right(&item) && !invalidates => Some(item),
+        (_, None, Reply::NotFound) if compare.is_some() => None,
+        (_, present, _) => bail!("that is no answer where there is {present:?}"),
+    })
+}
+
+/// What a refusal leaves.
+fn refused(question: Question<'_>, present: Option<Item>, refusal: Refusal) -> Result<Option<Item>> {
+    let is_too_large = matches!(question.ask, Ask::Store { text, .. } if text.len(question.pool) > question.largest);
+    ensure!(is_too_large == (refusal == Refusal::TooLarge), "that is not the reason");
+    let doubtful = |item: Item| Item { is_doubtful: true, ..item };
+    let is_large = matches!(question.ask, Ask::Store { text, .. } if text.len(question.pool) >= LARGE);
+    Ok(match (question.dialect, question.ask) {
+        _ if refusal == Refusal::Midway || (is_large && !is_too_large) => present.map(doubtful),
+        // Nobody shall see a value that was replaced.
+        (Dialect::Meta, Ask::Store { .. }) | (_, Ask::Store { mode: Mode::Set, compare: None, .. }) => None,
+        (Dialect::Binary, Ask::Store { mode: Mode::Set, .. }) | (Dialect::Meta, Ask::Delete { .. }) => {
+            present.map(doubtful)
+        }
+        (_, Ask::Store { .. } | Ask::Count { .. } | Ask::Get { vivify: Some(_), .. }) => present,
+        _ => bail!("that needs no memory"),
+    })
+}
+
+/// The number that a text stands for: digits, and spaces or what follows them.
+fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.split(|&byte| byte == b' ').next()?;
+    std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
+}
+
+/// Where two values differ.
+fn difference(told: &[u8], own: &[u8]) -> String {
+    let same = told.iter().zip(own).take_while(|(one, other)| one == other).count();
+    let show = |bytes: &[u8]| bytes[same..bytes.len().min(same + 40)].escape_ascii().to_string();
+    format!(
+        "after {same} bytes {:?} instead of {:?}, {} bytes instead of {}",
+        show(told),
+        show(own),
+        told.len(),
+        own.len()
+    )
+}
+
+impl Item {
+    fn new(value: Vec<u8>, flags: u32, life: Life) -> Self {
+        Self {
+            values: vec![value],
+            flags,
+            life,
+            unique: None,
+            is_stale: false,
+            is_claimed: false,
+            was_fetched: Some(false),
+            is_doubtful: false,
+        }
+    }
+
+    /// The same, about which something was told when it was stored.
+    fn stored(self, told: &Told, known: u64) -> Result<Self> {
+        if let Some(unique) = told.unique {
+            ensure!(unique > known, "a new item has the unique {unique}, and {known} was told before");
+        }
+        Ok(Self { unique: told.unique, is_doubtful: false, ..self })
+    }
+
+    /// The same after it was read, if what is told is right.
+    fn read(
+        mut self,
+        touch: Option<Exptime>,
+        recache: Option<u32>,
+        told: &Told,
+        when: When,
+        known: u64,
+    ) -> Result<Self> {
+        if let Some(exptime) = touch {
+            self.life = Life::new(exptime, when);
+        }
+        self.check(told, when, known)?;
+        if let Some(facts) = told.facts {
+            ensure!(facts.is_stale == self.is_stale, "stale or not: {self:?}");
+            ensure!(facts.is_claimed == self.is_claimed, "claimed or not: {self:?}");
+            let (may_win, must_win) = self.is_won(recache, when);
+            ensure!(!facts.is_won || may_win, "nobody wins: {self:?}");
+            ensure!(facts.is_won || !must_win, "the first to ask wins: {self:?}");
+            self.is_claimed |= facts.is_won;
+        }
+        self.unique = told.unique.or(self.unique);
+        (self.was_fetched, self.is_doubtful) = (Some(true), false);
+        Ok(self)
+    }
+
+    /// Whether who reads it now may become the one to renew it, and whether he must.
+    fn is_won(&self, recache: Option<u32>, when: When) -> (bool, bool) {
+        match (self.is_claimed, self.is_stale, recache, self.life) {
+            (true, ..) => (false, false),
+            (_, true, ..) => (true, true),
+            (_, _, Some(limit), Life::Until { earliest, latest }) => {
+                (earliest.saturating_sub(when.latest) < limit, latest.saturating_sub(when.earliest) < limit)
+            }
+            _ => (false, false),
+        }
+    }
+
+    /// The same if some of its values are like that.
+    fn narrowed(mut self, is_like: impl Fn(&[u8]) -> bool) -> Option<Self> {
+        self.values.retain(|value| is_like(value));
+        (!self.values.is_empty()).then_some(self)
+    }
+
+    /// Checks what is told, and learns from it.
+    fn check(&mut self, told: &Told, when: When, known: u64) -> Result<()> {
+        if let Some(value) = &told.value {
+            ensure!(self.values.contains(value), "a wrong value, {}", difference(value, &self.values[0]));
+            self.values.retain(|own| own == value);
+        }
+        ensure!(told.flags.is_none_or(|flags| flags == self.flags), "wrong flags, not {}", self.flags);
+        self.values.retain(|own| told.size.is_none_or(|size| size == own.len() as u64));
+        ensure!(!self.values.is_empty(), "a wrong size");
+        let is_its_own = |unique| self.unique.map_or(unique > known, |own| unique == own);
+        ensure!(told.unique.is_none_or(is_its_own), "a wrong unique: {:?} of {known}", self.unique);
+        let is_past = matches!(self.life, Life::Until { latest: 0, .. });
+        ensure!(
+            told.ttl.is_none_or(|ttl| is_past || self.life.admits(ttl, when)),
+            "a wrong time to live: {:?} in {when:?}",
+            self.life
+        );
+        let fetched = told.was_fetched.zip(self.was_fetched);
+        ensure!(fetched.is_none_or(|(told, own)| told == own), "fetched before or not: {:?}", self.was_fetched);
+        Ok(())
+    }
+
+    fn counted(self, is_up: bool, delta: u64, told: &Told, when: When, known: u64) -> Result<Self> {
+        let sum = |number: u64| if is_up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
+        let is_right =
+            |value: &[u8]| number(value).is_some_and(|number| told.number.is_none_or(|told| told == sum(number)));
+        let item = self.narrowed(is_right).context("a wrong number")?;
+        ensure!(told.ttl.is_none_or(|ttl| item.life.admits(ttl, when)), "a wrong time to live: {:?}", item.life);
+        let length = item.values[0].len();
+        let sums = item.values.iter().filter_map(|value| Some((sum(number(value)?).to_string(), value.len())));
+        let mut values: Vec<Vec<u8>> =
+            sums.flat_map(|(sum, width)| [format!("{sum:<width$}").into_bytes(), sum.into_bytes()]).collect();
+        values.dedup();
+        let is_longer = values[0].len() > length;
+        let marks = if is_longer { (false, false) } else { (item.is_stale, item.is_claimed) };
+        Self { values, is_stale: marks.0, is_claimed: marks.1, was_fetched: None, ..item }.stored(told, known)
+    }
+
+    fn invalidated(self, exptime: Exptime, when: When) -> Self {
+        let life = Life::new(exptime, when);
+        Self { life, unique: None, is_stale: true, is_claimed: false, was_fetched: None, ..self }
+    }
+}

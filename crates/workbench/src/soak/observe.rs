@@ -1,0 +1,123 @@
+//! Beside the clients: the server's clock, how much it says to have evicted, and what memory it takes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::shared::{Common, lock};
+use crate::load::server::{Address, Server};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Looks until evictions have to be counted that have happened.
+const LOOKS: u32 = 50;
+
+/// What servers call items that they removed before their time.
+const EVICTIONS: [&str; 3] = ["evictions", "slab_reassign_evictions_nomem", "slab_reassign_busy_deletes"];
+
+/// What servers call the memory of connections, on top of that for items.
+const BUFFERS: [&str; 2] = ["read_buf_bytes", "response_obj_bytes"];
+
+/// Looks at a server.
+#[derive(Debug)]
+pub(super) struct Observer<'a> {
+    common: &'a Common<'a>,
+    address: &'a Address,
+    /// Bytes for items.
+    limit: u64,
+}
+
+/// A number among statistics; zero if there is none of the name.
+pub(super) fn number(statistics: &BTreeMap<String, String>, name: &str) -> u64 {
+    statistics.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+/// What the threads of a server have in hands is not among what connections hold: a request each and an answer, of this times the largest item.
+const IN_HANDS: u64 = 2;
+
+/// What a server may take for so many bytes of items and of buffers.
+fn bound(limit: u64, buffers: u64) -> u64 {
+    limit / 100 * 115 + (32 << 20) + buffers
+}
+
+impl<'a> Observer<'a> {
+    pub(super) fn new(common: &'a Common<'a>, address: &'a Address, limit: u64) -> Self {
+        Self { common, address, limit }
+    }
+
+    /// Looks once. Returns the bytes of buffers.
+    ///
+    /// # Errors
+    /// When the server doesn't answer.
+    pub(super) fn look(&self) -> Result<u64> {
+        let asked = self.common.clock.elapsed();
+        let statistics = self.address.statistics("stats")?;
+        let time = statistics.get("time").and_then(|time| time.parse().ok());
+        self.common.clock.learn(time.context("the server doesn't tell the time")?, asked);
+        let sum = |names: &[&str]| names.iter().map(|name| number(&statistics, name)).sum();
+        self.common.counts.evictions.store(sum(&EVICTIONS), Relaxed);
+        let held: u64 = sum(&BUFFERS);
+        Ok(held + number(&statistics, "threads") * IN_HANDS * self.common.largest as u64)
+    }
+
+    /// Looks again and again until all is over, at a server of which the process is known if it is given.
+    ///
+    /// # Errors
+    /// When items are missing or memory is taken that there is no reason for; or when the server is gone.
+    pub(super) fn run(&self, mut server: Option<&mut Server>) -> Result<()> {
+        let outcome = loop {
+            let is_last = self.common.is_over.load(Relaxed);
+            let outcome = self.check(server.as_deref_mut());
+            if is_last || outcome.is_err() {
+                break outcome;
+            }
+            sleep(PAUSE);
+        };
+        self.common.is_over.store(true, Relaxed);
+        outcome
+    }
+
+    fn check(&self, server: Option<&mut Server>) -> Result<()> {
+        let mut buffers = self.look()?;
+        if let Some(resident) = server.map(Server::usage).transpose()?.flatten().map(|usage| usage.resident()) {
+            buffers = buffers.max(self.look()?);
+            self.common.counts.most_resident.fetch_max(resident, Relaxed);
+            let bound = bound(self.limit, buffers);
+            ensure!(resident <= bound, "the server takes {resident} bytes of memory, not up to {bound}");
+        }
+        if !self.common.plan.others_flush {
+            self.check_missing()?;
+        }
+        Ok(())
+    }
+
+    /// No more items may be missing than were evicted.
+    fn check_missing(&self) -> Result<()> {
+        let counts = &self.common.counts;
+        let missing = counts.missing.load(Relaxed);
+        for _ in 0..LOOKS {
+            if missing <= counts.evictions.load(Relaxed) {
+                return Ok(());
+            }
+            // They are counted a moment after they have happened.
+            sleep(PAUSE / 5);
+            self.look()?;
+        }
+        let suspicion = lock(&self.common.suspicion).take().unwrap_or_default();
+        bail!("{missing} items are missing, and {} were evicted: {suspicion}", counts.evictions.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_come_on_top_of_what_items_may_take() {
+        assert_eq!(bound(100 << 20, 7), (115 << 20) + (32 << 20) + 7);
+    }
+}

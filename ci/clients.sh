@@ -3,9 +3,9 @@
 clients=$(realpath -m "${CARGO_TARGET_DIR:-target}")/interop
 python=$clients/python/bin/python
 
-# debian COMMAND PACKAGE: makes sure that there is the command.
+# debian COMMAND PACKAGE: makes sure that there is the command, or the file.
 debian() {
-  command -v "$1" >/dev/null && return
+  [ -e "$1" ] || command -v "$1" >/dev/null && return
   local sudo
   sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
   $sudo apt-get update -qq

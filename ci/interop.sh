@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Unmodified clients against relativistd, in all protocols: five libraries for Python, two for Node, one for Go, and libmemcached's
-# conformance tool; and by TLS those that can, OpenSSL's tool, and Python's standard library.
+# Unmodified clients against relativistd, in all protocols: five libraries for Python, two for Node, one each for Go and Java, and
+# libmemcached's conformance tool; and by TLS those that can, OpenSSL's tool, and Python's standard library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/clients.sh
 debian memccapable libmemcached-tools
 debian openssl openssl
+debian javac default-jdk-headless
+spymemcached=/usr/share/java/spymemcached.jar
+debian "$spymemcached" libspymemcached-java
 cargo build --release --locked
 source ci/server.sh
 
@@ -15,6 +18,7 @@ for session in pymemcache pylibmc bmemcached aiomcache meta; do
 done
 node ci/interop/session.mjs "$port" "$clients/node"
 (cd ci/interop/go && go run . "$port")
+java -cp "$spymemcached" ci/interop/java/Session.java "$port"
 
 # 1.6.45 takes any word after `delete KEY`, for which the tool still wants an error: it fails those two checks on 1.6.45 itself.
 expected=$'ascii delete\nascii delete noreply'

@@ -18,7 +18,7 @@ for session in pymemcache pylibmc bmemcached aiomcache meta; do
 done
 node ci/interop/session.mjs "$port" "$clients/node"
 (cd ci/interop/go && go run . "$port")
-java -cp "$spymemcached" ci/interop/java/Session.java "$port"
+timeout 120 java -cp "$spymemcached" ci/interop/java/Session.java "$port"
 
 # 1.6.45 takes any word after `delete KEY`, for which the tool still wants an error: it fails those two checks on 1.6.45 itself.
 expected=$'ascii delete\nascii delete noreply'

@@ -15,5 +15,5 @@ source ci/server.sh
 start_server -m 1024 -t 2
 /usr/bin/python3 ci/scale_session.py "$port" "${1:-2000000}"
 stop_server
-start_server -m 64 -t 2 -c 20000 -o read_buf_mem_limit=64
+start_server -m 64 -t 2 -c 11000 -o read_buf_mem_limit=64
 python3 ci/slow_session.py "$port" "$server" 64 64

@@ -19,8 +19,14 @@ public final class Session {
         InetSocketAddress server = new InetSocketAddress("127.0.0.1", Integer.parseInt(arguments[0]));
         System.setProperty("net.spy.log.LoggerImpl", "net.spy.memcached.compat.log.SunLogger");
         java.util.logging.Logger.getLogger("net.spy.memcached").setLevel(java.util.logging.Level.WARNING);
-        session("text", new DefaultConnectionFactory(), server);
-        session("binary", new BinaryConnectionFactory(), server);
+        try {
+            session("text", new DefaultConnectionFactory(), server);
+            session("binary", new BinaryConnectionFactory(), server);
+        } catch (Throwable fault) {
+            // The client's threads would go on.
+            fault.printStackTrace();
+            System.exit(1);
+        }
     }
 
     private static void session(String protocol, ConnectionFactory factory, InetSocketAddress server) throws Exception {
@@ -50,7 +56,10 @@ public final class Session {
 
         check(client.touch("key", 100).get(), true);
         check(client.touch("absent", 100).get(), false);
-        check(client.getAndTouch("key", 100).getValue(), "swapped");
+        if (protocol.equals("binary")) {
+            // This client has no `gat` in text.
+            check(client.getAndTouch("key", 100).getValue(), "swapped");
+        }
         check(client.set("gone", 1, "x").get(), true);
         check(client.delete("key").get(), true);
         check(client.delete("key").get(), false);

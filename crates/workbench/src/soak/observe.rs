@@ -36,8 +36,9 @@ pub(super) fn number(statistics: &BTreeMap<String, String>, name: &str) -> u64 {
     statistics.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
-/// What the threads of a server have in hands is not among what connections hold: a request each and an answer, of this times the largest item.
-const IN_HANDS: u64 = 2;
+/// What the threads of a server have in hands is not among what connections hold: a request each and an answer, of this times the largest item,
+/// since buffers that grow have up to twice the bytes that they need.
+const IN_HANDS: u64 = 4;
 
 /// What a server may take for so many bytes of items and of buffers.
 fn bound(limit: u64, buffers: u64) -> u64 {

@@ -493,14 +493,17 @@ mod tests {
         };
         let (all, calls, ..) = written(usize::MAX, 0);
         assert_eq!((all.len(), calls > 20), (2_001, true), "{calls} calls");
-        // The last three calls write the end.
-        for at in 0..calls - 3 {
-            let (left, ..) = written(at, 0);
-            assert!(left.keys().all(|key| key == b"later"), "{at}: {} items are back", left.len());
-            let (left, _, after, clock) = written(at, 9);
+        // The last three calls write the end. There are some more or less from one engine to the next: each hashes differently.
+        let is_before_end = |at, calls| at + 3 < calls;
+        for at in 0..calls {
+            let (left, calls, ..) = written(at, 0);
+            let is_gone = left.keys().all(|key| key == b"later");
+            assert!(is_gone || !is_before_end(at, calls), "{at} of {calls}: {} items are back", left.len());
+            let (left, calls, after, clock) = written(at, 9);
             assert!(left.len() >= 2_001, "{at}");
             clock.set(NOW + 9);
-            assert_eq!(contents(&after).len(), 0, "{at}: a flush to come is forgotten");
+            let is_gone = contents(&after).is_empty();
+            assert!(is_gone || !is_before_end(at, calls), "{at} of {calls}: a flush to come is forgotten");
         }
     }
 

@@ -1,7 +1,7 @@
 //! How often logins have failed of late, by where they came from: who guesses is soon told nothing any more, for as long as he goes on.
 //!
 //! A table of fixed size, so that attackers with many addresses cost no memory. They can displace each other from it, and others: then
-//! somebody who has failed gets more attempts than he should, but nobody gets fewer.
+//! somebody who has failed gets more attempts than he should. Who has not failed is refused only where somebody else has who shares his origin.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -26,10 +26,15 @@ impl Origin {
     /// Whoever connects by the Unix socket.
     pub const LOCAL: Origin = Origin(u128::MAX);
 
-    /// An address of version 4; of version 6 the network of which one customer has at least one, a /64.
+    /// An address of version 4; of version 6 the network of which one customer has at least one, a /64, or within one organization the address.
     pub fn of(address: IpAddr) -> Origin {
         match address.to_canonical() {
             IpAddr::V4(address) => Origin(address.to_ipv6_mapped().to_bits()),
+            IpAddr::V6(address)
+                if address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local() =>
+            {
+                Origin(address.to_bits())
+            }
             IpAddr::V6(address) => Origin(address.to_bits() & !u128::from(u64::MAX)),
         }
     }
@@ -119,6 +124,9 @@ mod tests {
     fn a_network_of_version_6_is_one_origin() {
         assert_eq!(origin("2001:db8::1"), origin("2001:db8::ffff:1:2:3"));
         assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
+        for (one, other) in [("fe80::1", "fe80::2"), ("fd00::1", "fd00::2"), ("::1", "::2")] {
+            assert_ne!(origin(one), origin(other));
+        }
         assert_eq!(origin("::ffff:192.0.2.1"), origin("192.0.2.1"));
         assert_ne!(origin("192.0.2.1"), origin("192.0.2.2"));
     }

@@ -19,6 +19,7 @@ use crate::net::Io;
 use crate::options::Options;
 use crate::snapshot::folder;
 use nix::sys::resource::{Resource, getrlimit};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What a server needs of the file system when it has been bound.
@@ -28,6 +29,10 @@ struct Needs {
     read: Vec<PathBuf>,
     /// Files, and folders in which files are made, written, read, replaced and removed.
     write: Vec<PathBuf>,
+    /// Folders in which files are made, written and removed, but not read.
+    make: Vec<PathBuf>,
+    /// What is not granted, because it is in `/`: rules for a folder hold for all that is below it.
+    lost: BTreeSet<&'static str>,
 }
 
 /// How much of it holds.
@@ -60,7 +65,13 @@ pub(crate) fn enter<'f>(options: &Options, io: Io, files: impl IntoIterator<Item
         }
         Err(why) => log.say(level, format_args!("{what} are not confined: {why}")),
     };
-    tell("files, TCP and signals", files::confine(&needs));
+    let outcome = files::confine(&needs);
+    if outcome.is_ok() {
+        for lost in &needs.lost {
+            log.say(Level::Warning, format_args!("/ is out of reach, as all files are below it: {lost}"));
+        }
+    }
+    tell("files, TCP and signals", outcome);
     if wanted == Some(true) {
         tell("system calls", calls::confine(io != Io::Epoll));
     }
@@ -71,12 +82,20 @@ impl Needs {
         let mut needs = Needs::default();
         for file in files {
             // What is read again may be another file by then, or a link to another one, in the same place.
-            needs.read.push(folder(file).into());
-            needs.read.extend(file.canonicalize().iter().map(|file| folder(file).to_owned()));
+            for file in file.canonicalize().as_deref().into_iter().chain([file]) {
+                needs.grant(|needs| &mut needs.read, folder(file), "SIGHUP reads no files there, use another folder");
+            }
         }
-        needs.write.extend(options.snapshot.as_deref().map(|file| folder(file).to_owned()));
-        needs.write.extend(options.pidfile.as_deref().map(|file| folder(file).to_owned()));
-        needs.write.extend(core_folder());
+        if let Some(file) = &options.snapshot {
+            needs.grant(|needs| &mut needs.write, folder(file), "no snapshot is written there, use another folder");
+        }
+        if let Some(file) = &options.pidfile {
+            needs.grant(|needs| &mut needs.make, folder(file), "no pid file is written there (-P), use another folder");
+        }
+        if let Some(folder) = options.enable_coredumps.then(core_folder).flatten() {
+            let lost = "no core files are written there (-r), use WorkingDirectory= or an absolute core_pattern";
+            needs.grant(|needs| &mut needs.make, &folder, lost);
+        }
         // Where a daemon's standard streams go.
         needs.write.push("/dev/null".into());
         // For the names in a panic's backtrace, and for the number of processors that a container may use.
@@ -84,23 +103,36 @@ impl Needs {
         needs.read.extend(["/proc/self", "/sys/fs/cgroup"].map(PathBuf::from));
         needs
     }
+
+    /// Adds a folder to a list, or else what is lost without it.
+    fn grant(&mut self, list: fn(&mut Needs) -> &mut Vec<PathBuf>, folder: &Path, lost: &'static str) {
+        if folder.canonicalize().is_ok_and(|folder| folder.parent().is_none()) {
+            self.lost.insert(lost);
+        } else {
+            list(self).push(folder.into());
+        }
+    }
 }
 
 /// Where the kernel would write a core file, if this process may have one: it does so in this process's name.
 fn core_folder() -> Option<PathBuf> {
     let (most, _) = getrlimit(Resource::RLIMIT_CORE).ok()?;
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").ok()?;
-    // To a program or a socket it hands them over by itself.
-    if most == 0 || pattern.starts_with(['|', '@']) {
+    if most == 0 { None } else { folder_of_pattern(pattern.trim_end()).map(PathBuf::from) }
+}
+
+fn folder_of_pattern(pattern: &str) -> Option<&Path> {
+    // To a program or a socket the kernel hands them over by itself.
+    if pattern.starts_with(['|', '@']) {
         return None;
     }
     // Folders may depend on the process, too.
-    let fixed = pattern.trim_end().split('%').next().unwrap_or_default();
-    Some(match fixed.rsplit_once('/') {
-        None => ".".into(),
-        Some(("", _)) => "/".into(),
-        Some((folder, _)) => folder.into(),
-    })
+    let fixed = pattern.split('%').next().unwrap_or_default();
+    Some(Path::new(match fixed.rsplit_once('/') {
+        None => ".",
+        Some(("", _)) => "/",
+        Some((folder, _)) => folder,
+    }))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -150,7 +182,14 @@ mod tests {
         fs::write(&secret, "c").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let needs = Needs { read: vec![readable.clone()], write: vec![allowed.path().into()] };
+        let made = tempfile::tempdir().unwrap();
+        fs::write(made.path().join("old"), "d").unwrap();
+        let needs = Needs {
+            read: vec![readable.clone()],
+            write: vec![allowed.path().into()],
+            make: vec![made.path().into()],
+            ..Needs::default()
+        };
         confined(
             || files::confine(&needs),
             |_| {
@@ -170,6 +209,11 @@ mod tests {
                 File::open(allowed.path()).unwrap().sync_all().unwrap();
                 assert_eq!(fs::read(&file).unwrap(), b"new");
                 fs::remove_file(&file).unwrap();
+                // As a pid file is, or a core file.
+                fs::write(made.path().join("new"), "new").unwrap();
+                fs::remove_file(made.path().join("new")).unwrap();
+                assert_denied(fs::read(made.path().join("old")));
+                assert_denied(fs::read_dir(made.path()));
                 // Threads that it starts are no freer.
                 thread::spawn(move || assert_denied(fs::read(&secret))).join().unwrap();
             },
@@ -208,6 +252,19 @@ mod tests {
                     assert_eq!(unsafe { libc::syscall(call, -1, -1, -1, -1, -1) }, -1);
                     assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS), "{call}");
                 }
+                // For itself only: limits and signals. Of descriptors: only what is asked of them. (Had the calls their way, they'd do nothing.)
+                let (parent, own) = (std::os::unix::process::parent_id(), std::process::id());
+                let outcome = |call, first: u32, second: libc::c_ulong| {
+                    // SAFETY: a null pointer is no place for a limit, nor for a terminal's size, and signal 0 and process 0 are none.
+                    let result = unsafe { libc::syscall(call, first, second, 0, 0) };
+                    if result == 0 { None } else { std::io::Error::last_os_error().raw_os_error() }
+                };
+                assert_eq!(outcome(libc::SYS_prlimit64, parent, libc::RLIMIT_CORE.into()), Some(libc::ENOSYS));
+                assert_eq!(outcome(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE.into()), None);
+                assert_eq!(outcome(libc::SYS_tgkill, parent, parent.into()), Some(libc::ENOSYS));
+                assert_eq!(outcome(libc::SYS_tgkill, own, own.into()), None);
+                assert_eq!(outcome(libc::SYS_ioctl, 0, libc::TIOCSTI), Some(libc::ENOSYS));
+                assert_ne!(outcome(libc::SYS_ioctl, u32::MAX, libc::FIONBIO), Some(libc::ENOSYS));
                 // What is needed does: threads, files, time, memory.
                 thread::spawn(|| vec![1_u8; 100 << 20].len()).join().unwrap();
                 fs::write(folder.path().join("file"), "x").unwrap();
@@ -218,8 +275,38 @@ mod tests {
 
     #[test]
     fn a_core_pattern_names_a_folder() {
-        // Whatever this machine has, it is there, if it is any.
-        assert!(core_folder().is_none_or(|folder| folder.is_dir() || folder.is_absolute()));
+        for (pattern, folder) in [
+            ("core", "."),
+            ("core.%e.%p", "."),
+            ("cores/core.%p", "cores"),
+            ("/var/crash/core.%p", "/var/crash"),
+            ("/var/crash/%e/core", "/var/crash"),
+            ("/core", "/"),
+            ("/%e/core", "/"),
+        ] {
+            assert_eq!(folder_of_pattern(pattern), Some(Path::new(folder)), "{pattern}");
+        }
+        assert_eq!(folder_of_pattern("|/usr/bin/handler %p"), None);
+        assert_eq!(folder_of_pattern("@/run/handler"), None);
+    }
+
+    #[test]
+    fn the_root_is_never_granted() {
+        let options = Options::parse_from_args(["relativistd", "-e", "/items", "-P", "/../r.pid"]).unwrap();
+        let needs = Needs::of(&options, [Path::new("/proc/self/root/users")]);
+        let lists = [&needs.read, &needs.write, &needs.make];
+        for path in lists.into_iter().flatten() {
+            assert_ne!(path.canonicalize().ok().as_deref(), Some(Path::new("/")), "{path:?}");
+        }
+        assert_eq!(needs.lost.len(), 3, "{:?}", needs.lost);
+    }
+
+    #[test]
+    fn core_files_need_a_folder_only_where_they_are_asked_for() {
+        let options = |args: &[&str]| Options::parse_from_args([&["relativistd"], args].concat()).unwrap();
+        assert_eq!(Needs::of(&options(&[]), []).make, Vec::<PathBuf>::new());
+        let granted = Needs::of(&options(&["-r"]), []);
+        assert_eq!(granted.make.len() + granted.lost.len(), usize::from(core_folder().is_some()));
     }
 
     #[test]
@@ -233,6 +320,7 @@ mod tests {
         let needs = Needs::of(&options, [&*link]);
         let has = |paths: &[PathBuf], path: &Path| paths.iter().any(|other| other == path);
         assert!(has(&needs.read, folder.path()) && has(&needs.read, &folder.path().canonicalize().unwrap().join("in")));
-        assert!(has(&needs.write, Path::new("/var/lib")) && has(&needs.write, Path::new("/run")));
+        assert!(has(&needs.write, Path::new("/var/lib")) && has(&needs.make, Path::new("/run")));
+        assert!(!has(&needs.write, Path::new("/run")), "nobody reads pid files");
     }
 }

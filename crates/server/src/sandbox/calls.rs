@@ -2,11 +2,12 @@
 //!
 //! Calls are on the list that the server makes, or that the standard library, the C library and the allocator may make for it, on kernels and
 //! with libraries of other ages, too. None of them starts a program or another process, opens a socket that is not a Unix one, changes who the
-//! process is, or looks at other processes. Who may use io_uring can do by it some of what is not on the list, opening sockets for one; Landlock
+//! process is, or looks into the memory of others, limits them or signals them by their id. What arguments point to is not looked at, and some
+//! calls have many uses: `prctl`, `fcntl`, `setsockopt`. Who may use io_uring can do by it some of what is not on the list, opening sockets for one; Landlock
 //! holds there, too. So it is on the list only where the server uses it.
 
 use super::{Extent, Lack};
-use libc::c_long;
+use libc::{c_long, c_ulong};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
@@ -19,14 +20,13 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_madvise,
     libc::SYS_mlock, libc::SYS_munlock, libc::SYS_mbind, libc::SYS_get_mempolicy, libc::SYS_membarrier,
     // Threads. Without clone3, whose arguments can't be looked at, the library uses clone.
-    libc::SYS_futex, libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq, libc::SYS_set_tid_address,
+    libc::SYS_futex, libc::SYS_set_robust_list, libc::SYS_rseq, libc::SYS_set_tid_address,
     libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_getcpu, libc::SYS_prctl, libc::SYS_gettid,
     libc::SYS_getpid, libc::SYS_exit, libc::SYS_exit_group,
     // Time.
     libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_nanosleep, libc::SYS_clock_nanosleep,
-    // Signals; those to itself are how a process aborts.
-    libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_tgkill,
-    libc::SYS_restart_syscall,
+    // Signals.
+    libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
     // Sockets.
     libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_sendto,
     libc::SYS_sendmsg, libc::SYS_shutdown, libc::SYS_getsockopt, libc::SYS_setsockopt, libc::SYS_getsockname,
@@ -38,10 +38,10 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_openat, libc::SYS_close, libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_write, libc::SYS_writev,
     libc::SYS_pwrite64, libc::SYS_lseek, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_ftruncate, libc::SYS_fallocate,
     libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_readlinkat,
-    libc::SYS_getcwd, libc::SYS_getdents64, libc::SYS_renameat2, libc::SYS_unlinkat, libc::SYS_fcntl, libc::SYS_ioctl,
+    libc::SYS_getcwd, libc::SYS_getdents64, libc::SYS_renameat2, libc::SYS_unlinkat, libc::SYS_fcntl,
     libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2,
     // What the system and the process are.
-    libc::SYS_getrandom, libc::SYS_getrusage, libc::SYS_sysinfo, libc::SYS_uname, libc::SYS_prlimit64, libc::SYS_getuid,
+    libc::SYS_getrandom, libc::SYS_getrusage, libc::SYS_sysinfo, libc::SYS_uname, libc::SYS_getuid,
     libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid,
 ];
 
@@ -59,6 +59,9 @@ const OLDER: &[c_long] = &[38];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER: &[c_long] = &[];
 
+/// What is asked of descriptors: not to block, not to be inherited, and whether they are a terminal.
+const REQUESTS: [c_ulong; 4] = [libc::FIONBIO, libc::FIOCLEX, libc::TCGETS, libc::TIOCGWINSZ];
+
 const URING: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
 /// Confines this thread.
@@ -71,14 +74,19 @@ pub(super) fn confine(uses_uring: bool) -> Result<Extent, Lack> {
 fn filter(uses_uring: bool) -> Result<BpfProgram, BackendError> {
     // In any way, as no rule says how.
     let any = |call: &c_long| (*call, Vec::new());
-    let thread = libc::CLONE_THREAD as u64;
-    let unix = [libc::SYS_socket, libc::SYS_socketpair]
-        .map(|call| Ok((call, only_if(SeccompCmpOp::Eq, libc::AF_UNIX as u64)?)));
     let uring = if uses_uring { URING } else { &[] };
-    let rules = ALLOWED.iter().chain(OLDER).chain(uring).map(any).map(Ok);
-    let rules = rules.chain(unix).chain([Ok((libc::SYS_clone, only_if(SeccompCmpOp::MaskedEq(thread), thread)?))]);
+    let thread = libc::CLONE_THREAD as u64;
+    let conditional = [
+        (libc::SYS_socket, only_if(0, SeccompCmpOp::Eq, [libc::AF_UNIX as u64])?),
+        (libc::SYS_socketpair, only_if(0, SeccompCmpOp::Eq, [libc::AF_UNIX as u64])?),
+        (libc::SYS_clone, only_if(0, SeccompCmpOp::MaskedEq(thread), [thread])?),
+        (libc::SYS_ioctl, only_if(1, SeccompCmpOp::Eq, REQUESTS.map(u64::from))?),
+        // A signal to itself is how a process aborts.
+        (libc::SYS_tgkill, only_if(0, SeccompCmpOp::Eq, [std::process::id().into()])?),
+        (libc::SYS_prlimit64, only_if(0, SeccompCmpOp::Eq, [0])?),
+    ];
     SeccompFilter::new(
-        rules.collect::<Result<_, BackendError>>()?,
+        ALLOWED.iter().chain(OLDER).chain(uring).map(any).chain(conditional).collect(),
         SeccompAction::Errno(libc::ENOSYS as u32),
         SeccompAction::Allow,
         std::env::consts::ARCH.try_into()?,
@@ -86,8 +94,15 @@ fn filter(uses_uring: bool) -> Result<BpfProgram, BackendError> {
     .try_into()
 }
 
-/// Rules that hold for calls whose first argument compares so.
-fn only_if(comparison: SeccompCmpOp, value: u64) -> Result<Vec<SeccompRule>, BackendError> {
-    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, comparison, value)?;
-    Ok(vec![SeccompRule::new(vec![condition])?])
+/// Rules that hold for calls whose argument compares so with one of these values. The kernel takes it for one of 32 bits, or looks at those only.
+fn only_if<const N: usize>(
+    argument: u8,
+    comparison: SeccompCmpOp,
+    values: [u64; N],
+) -> Result<Vec<SeccompRule>, BackendError> {
+    let rule = |value| {
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison.clone(), value)?;
+        SeccompRule::new(vec![condition])
+    };
+    values.into_iter().map(rule).collect()
 }

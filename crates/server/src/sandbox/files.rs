@@ -20,7 +20,7 @@ pub(super) fn confine(needs: &Needs) -> Result<Extent, Lack> {
 
 fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let write = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
+    let make = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
     // Paths that lead nowhere are left out.
     Ruleset::default()
         .handle_access(AccessFs::from_all(LEVEL))?
@@ -28,7 +28,8 @@ fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
         .scope(scope())?
         .create()?
         .add_rules(path_beneath_rules(&needs.read, read))?
-        .add_rules(path_beneath_rules(&needs.write, read | write))?
+        .add_rules(path_beneath_rules(&needs.write, read | make))?
+        .add_rules(path_beneath_rules(&needs.make, make))?
         .restrict_self()
 }
 

@@ -1,6 +1,7 @@
 //! What the program can't do any more, and still can, when it serves.
 
 use super::{Daemon, ask_version, hears, poll, ports, program};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, Permissions};
@@ -9,15 +10,19 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ChildStderr, Command};
+use std::process::{ChildStderr, Command, Stdio};
 
 /// A server with these options in this folder, its port, and what it says.
 fn start(folder: &Path, options: &[&str]) -> (Daemon, u16, BufReader<ChildStderr>) {
+    start_by(program().current_dir(folder), folder, options)
+}
+
+/// The same, started by this command.
+fn start_by(command: &mut Command, folder: &Path, options: &[&str]) -> (Daemon, u16, BufReader<ChildStderr>) {
     let port_file = folder.join("ports");
     let _ = fs::remove_file(&port_file);
-    let mut command = program();
-    command.current_dir(folder).args(["-p", "-1", "-v"]).args(options).env("MEMCACHED_PORT_FILENAME", &port_file);
-    let mut daemon = Daemon::start(&mut command);
+    command.args(["-p", "-1", "-v"]).args(options).env("MEMCACHED_PORT_FILENAME", &port_file);
+    let mut daemon = Daemon::start(command);
     let stderr = BufReader::new(daemon.0.stderr.take().unwrap());
     (daemon, ports(&port_file)[0], stderr)
 }
@@ -63,6 +68,39 @@ fn a_file_in_another_folder_is_out_of_reach_unless_told_otherwise() {
         } else {
             poll("user of the other file", || can_log_in(port, "other", "user").then_some(()));
         }
+    }
+}
+
+/// Where the kernel would put core files, it is in this process's name, and often that is `/`.
+#[test]
+fn that_core_files_are_allowed_opens_no_other_files() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (users, others) = (folder.path().join("users"), elsewhere.path().join("users"));
+    fs::write(&others, "other:user").unwrap();
+    let (_, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap();
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+    let is_relative = hard > 0 && !pattern.contains('/') && !pattern.starts_with(['|', '@']);
+    for (working_directory, option) in [(Path::new("/"), "-F"), (Path::new("/"), "-r"), (elsewhere.path(), "-r")] {
+        let _ = fs::remove_file(&users);
+        fs::write(&users, "old:user").unwrap();
+        let mut command = Command::new("sh");
+        command.current_dir(working_directory).stderr(Stdio::piped());
+        command.args(["-c", r#"ulimit -S -c "$(ulimit -H -c)" && exec "$0" "$@""#]).arg(program().get_program());
+        let (daemon, port, mut stderr) =
+            start_by(&mut command, folder.path(), &["-Y", users.to_str().unwrap(), option]);
+        let mut said = String::new();
+        while !said.contains("confined") && stderr.read_line(&mut said).unwrap() > 0 {}
+        if said.contains("not confined") {
+            return eprintln!("not tested: {said}");
+        }
+        let is_told = said.contains("no core files are written there");
+        assert_eq!(is_told, option == "-r" && working_directory == "/" && is_relative, "{said}");
+        assert!(can_log_in(port, "old", "user"), "once it serves, it hears signals");
+        fs::remove_file(&users).unwrap();
+        symlink(&others, &users).unwrap();
+        kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGHUP).unwrap();
+        assert!(hears(&mut stderr, "cannot read the users again: Permission denied"), "{working_directory:?} {option}");
+        assert!(can_log_in(port, "old", "user") && !can_log_in(port, "other", "user"));
     }
 }
 

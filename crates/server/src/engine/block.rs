@@ -172,6 +172,16 @@ impl Block {
         self.header().loans.fetch_add(1, Ordering::Relaxed) == 0
     }
 
+    /// The same if somebody has it on loan already; otherwise nothing happens.
+    ///
+    /// # Safety
+    /// As of [`Block::lend`].
+    pub(super) unsafe fn join_loan(self) -> bool {
+        let more = |loans: u32| (loans > 0).then_some(loans + 1);
+        // Relaxed, both: as in `lend`.
+        self.header().loans.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
     /// The caller, who alone has it, has it on loan, and the heap has let go of it.
     pub(super) fn lend_new(self) {
         // Relaxed: nobody else has it.

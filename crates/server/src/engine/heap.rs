@@ -272,9 +272,11 @@ impl Heap {
             return Ok(None);
         }
         let block = self.obtain(capacity, Asks::Unlocked, table()).ok_or(OutOfMemory { requested: size })?;
-        self.put_down(Central::let_go_new);
+        // It may be larger than was asked for, and others may have been faster.
+        let is_allowed = self.loans.reserve_arrival(block.capacity());
+        self.put_down(|central| if is_allowed { central.let_go_new() } else { central.put_unused(block) });
         // SAFETY: the block was in our hands, and is in nobody's.
-        Ok(unsafe { Loan::of_new(block, &self.loans) })
+        Ok(is_allowed.then(|| unsafe { Loan::of_new(block, &self.loans) }))
     }
 
     /// Takes over a block that was lent for an item of `size` bytes. The item may be written, and there is a draft on it.

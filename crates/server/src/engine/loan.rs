@@ -9,7 +9,8 @@
 //! slow client, and nothing is to be swept there. It is turned over to the heap with the finished item, or comes back.
 //!
 //! What clients who take their time can hold this way is bounded: no loan is given to who would read when a quarter of the limit is lent, and none to
-//! who would send at an eighth, unless it is the only one. Values are copied then, as small ones are.
+//! who would send at an eighth, unless it is the only one. Values are copied then, as small ones are. A block's bytes are counted before its first loan begins,
+//! and no longer after its last has ended: at every moment what is lent has been allowed.
 //!
 //! **Why nothing is lost.** `loans` in a block's header counts them, with one bit for "the heap has let go". A loan begins while the item is
 //! shown, when the block can't be waiting for readers of before; so when a grace period has passed all loans that will ever be are
@@ -20,6 +21,7 @@
 use super::arena::{self, SLOT};
 use super::block::{Block, HEADER, LoanEnd};
 use super::item::ItemRef;
+use crossbeam_utils::CachePadded;
 use std::fmt::{self, Debug, Formatter};
 use std::mem;
 use std::ops::Deref;
@@ -41,8 +43,8 @@ const WRITERS_SHARE: usize = 8;
 
 /// What a heap has lent. Outlives it if need be.
 pub(super) struct Loans {
-    /// Bytes of all blocks that are lent.
-    bytes: AtomicUsize,
+    /// Bytes of all blocks that are lent. Written with every loan that is the first of its block, so apart from what others read.
+    bytes: CachePadded<AtomicUsize>,
     /// The heap's limit.
     limit: AtomicUsize,
     returned: Mutex<Returned>,
@@ -61,7 +63,7 @@ impl Loans {
     /// The loans of a heap with this limit.
     pub(super) fn new(limit: usize) -> Loans {
         Loans {
-            bytes: AtomicUsize::new(0),
+            bytes: CachePadded::new(AtomicUsize::new(0)),
             limit: AtomicUsize::new(limit),
             returned: Mutex::default(),
             has_returned: AtomicBool::new(false),
@@ -89,6 +91,24 @@ impl Loans {
     /// Whether a block of so many bytes may be lent to receive a value. Others may be faster.
     pub(super) fn allow_arrival(&self, bytes: usize) -> bool {
         self.allows(self.bytes() + bytes, bytes, WRITERS_SHARE)
+    }
+
+    /// Counts `bytes` more as lent, unless that is too much for this share of the limit. Who is refused writes nothing.
+    fn reserve(&self, bytes: usize, share: usize) -> bool {
+        let more = |lent: usize| Some(lent + bytes).filter(|&sum| self.allows(sum, bytes, share));
+        // Relaxed, both: a plain sum.
+        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// The same for a block of so many bytes that is to receive a value.
+    pub(super) fn reserve_arrival(&self, bytes: usize) -> bool {
+        self.reserve(bytes, WRITERS_SHARE)
+    }
+
+    /// Counts them no longer.
+    fn release(&self, bytes: usize) {
+        // Relaxed: a plain sum. Who has added this has done so before the block was lent.
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn returned(&self) -> MutexGuard<'_, Returned> {
@@ -138,30 +158,32 @@ pub(super) struct Loan {
 }
 
 impl Loan {
-    /// Lends the block of `item`, unless too much is lent.
+    /// Lends the block of `item`, unless too much is lent. Whoever finds it lent joins those whose loans are counted; so nobody can join
+    /// who is about to be refused.
     fn of_shown(item: ItemRef<'_>, loans: &Arc<Loans>) -> Option<Loan> {
         let block = item.block();
         // SAFETY: the item stays allocated while it is shown, so the heap has not let go of its block, and will see this when it does.
-        let is_first = unsafe { block.lend() };
-        let loan = Loan { block, loans: Arc::clone(loans) };
-        if is_first { loan.counted(READERS_SHARE) } else { Some(loan) }
+        if !unsafe { block.join_loan() } {
+            let bytes = block.capacity();
+            if !loans.reserve(bytes, READERS_SHARE) {
+                return None;
+            }
+            // SAFETY: as above.
+            if !unsafe { block.lend() } {
+                // Somebody was faster, and has counted it.
+                loans.release(bytes);
+            }
+        }
+        Some(Loan { block, loans: Arc::clone(loans) })
     }
 
-    /// Lends a new block to who receives a value, unless too much is lent.
+    /// Lends a new block to who receives a value. It has been [counted](Loans::reserve_arrival).
     ///
     /// # Safety
     /// Nobody else has the block, nor does the heap.
-    pub(super) unsafe fn of_new(block: Block, loans: &Arc<Loans>) -> Option<Loan> {
+    pub(super) unsafe fn of_new(block: Block, loans: &Arc<Loans>) -> Loan {
         block.lend_new();
-        Loan { block, loans: Arc::clone(loans) }.counted(WRITERS_SHARE)
-    }
-
-    /// Counts the block as lent, which it was not before. Ends the loan if that is more than this share of the limit.
-    fn counted(self, share: usize) -> Option<Loan> {
-        let capacity = self.block.capacity();
-        // Relaxed: a plain sum.
-        let bytes = self.loans.bytes.fetch_add(capacity, Ordering::Relaxed) + capacity;
-        self.loans.allows(bytes, capacity, share).then_some(self)
+        Loan { block, loans: Arc::clone(loans) }
     }
 
     pub(super) fn block(&self) -> Block {
@@ -181,8 +203,7 @@ impl Drop for Loan {
         // SAFETY: this is a loan, and it ends here.
         let end = unsafe { block.end_loan() };
         if end != LoanEnd::StillLent {
-            // Relaxed: a plain sum. Who has added this has done so before his loan ended, and so before the last one did.
-            loans.bytes.fetch_sub(capacity, Ordering::Relaxed);
+            loans.release(capacity);
         }
         if end == LoanEnd::ComesBack {
             loans.take_back(*block);

@@ -128,6 +128,36 @@ fn what_readers_keep_is_bounded() {
     assert_all_comes_back(&engine);
 }
 
+/// However many ask for the same value at once: nobody gets it on the strength of another who is about to be refused.
+#[test]
+fn what_readers_keep_is_bounded_when_they_race() {
+    let (engine, _) = engine(8 * MEBIBYTE);
+    set(&engine, "first", &value(1, MEBIBYTE + MEBIBYTE / 2));
+    set(&engine, "second", &value(2, MEBIBYTE));
+    let first = lease(&engine, "first").unwrap();
+    let lent = engine.usage().lent_bytes;
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    assert!(lease(&engine, "second").is_none(), "a quarter is exceeded");
+                    assert_eq!(*lease(&engine, "first").unwrap().first_chunk::<8>().unwrap(), 1_u64.to_le_bytes());
+                }
+            });
+        }
+    });
+    assert_eq!(engine.usage().lent_bytes, lent);
+    drop(first);
+    assert!(lease(&engine, "second").is_some());
+    // Now first loans of the same value race.
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..20_000).for_each(|_| drop(lease(&engine, "second"))));
+        }
+    });
+    assert_all_comes_back(&engine);
+}
+
 /// Who sends slowly can keep an eighth of the limit, or one value, however large.
 #[test]
 fn what_senders_keep_is_bounded() {

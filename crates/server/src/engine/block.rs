@@ -182,6 +182,12 @@ impl Block {
         self.header().loans.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
+    /// Whether somebody has it on loan now.
+    pub(super) fn is_lent(self) -> bool {
+        // Relaxed: a hint. Who has to know asks by `let_go`.
+        self.header().loans.load(Ordering::Relaxed) & !LET_GO > 0
+    }
+
     /// The caller, who alone has it, has it on loan, and the heap has let go of it.
     pub(super) fn lend_new(self) {
         // Relaxed: nobody else has it.

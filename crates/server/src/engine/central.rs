@@ -25,8 +25,8 @@ pub(super) struct Central {
     queues: [BTreeMap<u64, Block>; CLASSES],
     /// Blocks of which much is dead.
     sparse: BTreeMap<u64, Block>,
-    /// Swept, in the order of their grace periods, and their bytes.
-    waiting: VecDeque<(GracePeriod, Block)>,
+    /// Swept, in the order of their grace periods, and the bytes that will be free then.
+    waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     /// To be used again, by capacity, and their bytes.
     free: BTreeMap<usize, Vec<Block>>,
@@ -62,6 +62,14 @@ struct Refusal {
     need: usize,
     /// Bytes of linked items then.
     linked: usize,
+}
+
+/// A swept block.
+struct Waiting {
+    grace: GracePeriod,
+    block: Block,
+    /// None if it is lent: it comes back when the loans end, not when the readers have gone.
+    bytes: usize,
 }
 
 /// A block to be swept, and for what.
@@ -173,12 +181,12 @@ impl Central {
 
     /// The grace period of what was swept first.
     pub(super) fn next_grace(&self) -> Option<GracePeriod> {
-        self.waiting.front().map(|&(grace, _)| grace)
+        self.waiting.front().map(|waiting| waiting.grace)
     }
 
     /// That of what was swept last.
     pub(super) fn last_grace(&self) -> Option<GracePeriod> {
-        self.waiting.back().map(|&(grace, _)| grace)
+        self.waiting.back().map(|waiting| waiting.grace)
     }
 
     pub(super) fn is_over_limit(&self) -> bool {
@@ -308,14 +316,15 @@ impl Central {
     /// A swept block waits for readers. It was in the caller's hands.
     pub(super) fn put_waiting(&mut self, block: Block) {
         self.in_hands -= 1;
-        self.waiting_bytes += block.capacity();
-        self.waiting.push_back((GracePeriod::start(), block));
+        let bytes = if block.is_lent() { 0 } else { block.capacity() };
+        self.waiting_bytes += bytes;
+        self.waiting.push_back(Waiting { grace: GracePeriod::start(), block, bytes });
     }
 
     /// Frees what waited for no more than `passed`, and is not lent; returns what is waited for next.
     pub(super) fn harvest(&mut self, passed: GracePeriod) -> Option<GracePeriod> {
-        while let Some((_, block)) = self.waiting.pop_front_if(|(grace, _)| *grace <= passed) {
-            self.waiting_bytes -= block.capacity();
+        while let Some(Waiting { block, bytes, .. }) = self.waiting.pop_front_if(|waiting| waiting.grace <= passed) {
+            self.waiting_bytes -= bytes;
             if block.let_go() {
                 self.put_free(block);
             }
@@ -355,11 +364,27 @@ impl Central {
         }
     }
 
+    /// Puts blocks on loan whose turn has come at the ends of their queues, as if they had just been closed: they are in use, and to sweep them
+    /// frees nothing before the loans end.
+    fn pass_over_lent(&mut self) {
+        let last = self.number;
+        for index in 0..Central::QUEUES {
+            loop {
+                let queue = self.queues.get_mut(index).unwrap_or(&mut self.sparse);
+                let is_next = queue.first_key_value().is_some_and(|(&number, block)| number <= last && block.is_lent());
+                let Some((_, block)) = is_next.then(|| queue.pop_first()).flatten() else { break };
+                self.close(block);
+            }
+        }
+    }
+
     /// Takes the block that should go next: one to compact, or one to evict; only the former without `evicts`, and with `is_urgent` one to
-    /// be evicted without mercy.
+    /// be evicted without mercy. None that is on loan.
     pub(super) fn victim(&mut self, evicts: bool, is_urgent: bool) -> Option<Victim> {
+        self.pass_over_lent();
         let is_urgent = is_urgent && evicts;
-        let first = |queue: &BTreeMap<u64, Block>| queue.values().copied().find(|block| !block.has_drafts());
+        let is_free = |block: &Block| !block.has_drafts() && !block.is_lent();
+        let first = |queue: &BTreeMap<u64, Block>| queue.values().copied().find(is_free);
         let sparse = first(&self.sparse);
         if let Some(block) = sparse
             && !is_urgent
@@ -421,7 +446,7 @@ impl Central {
     pub(super) fn tear_down(&mut self, open: impl Iterator<Item = Block>, loans: &Loans) {
         let queued = mem::take(&mut self.queues).into_iter().flat_map(BTreeMap::into_values);
         let sparse = mem::take(&mut self.sparse).into_values();
-        let waiting = mem::take(&mut self.waiting).into_iter().map(|(_, block)| block);
+        let waiting = mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.block);
         let free = mem::take(&mut self.free).into_values().flatten();
         let mut blocks: Vec<Block> = open.chain(queued).chain(sparse).chain(waiting).chain(free).collect();
         blocks.retain(|block| block.let_go());

@@ -2,7 +2,7 @@
 //!
 //! A network is slow, and a read section must not last as long as a client takes to read: grace periods would wait for it, and all memory
 //! with them. So who sends a large value has its block on *loan*. A loan hinders nobody: the item may be replaced, deleted or
-//! evicted, and its block swept. Only when the block's grace period has passed the heap asks whether there are loans, and lets go of
+//! expire, and its block be swept; it is only not chosen to be evicted, because that would free nothing yet. Only when the block's grace period has passed the heap asks whether there are loans, and lets go of
 //! the block if there are: then it comes back with the last loan, and is free. Until then it counts as mapped, so `-m` holds.
 //!
 //! Room for a value that is still to come is lent, too: a block of which the heap has let go from the beginning, so that nobody waits for a

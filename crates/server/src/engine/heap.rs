@@ -453,8 +453,9 @@ impl Heap {
         self.harvest();
         let mut central = self.central();
         central.set_table(resized);
-        // A table from which much is evicted shrinks.
-        if need + central.kept() + if evicts { table } else { resized } > central.limit() {
+        // Neither can what is lent be had, nor what is kept; a table from which much is evicted shrinks.
+        let fixed = self.loans.bytes() + central.kept() + if evicts { table } else { resized };
+        if need + fixed > central.limit() {
             return Remedy::Hopeless;
         }
         let room = central.room(false);

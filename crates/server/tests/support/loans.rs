@@ -189,6 +189,27 @@ fn what_is_lent_is_not_swept_in_vain() {
     }
 }
 
+/// Where too much is lent for a store, it is refused before anything has gone for it; with the loan the hindrance goes.
+#[test]
+fn a_store_that_loans_make_impossible_evicts_nothing() {
+    let (engine, _) = engine(8 * MEBIBYTE);
+    let huge = value(1, MAX_VALUE - 1000);
+    assert_eq!(set(&engine, "lent", &huge), Store::Stored);
+    let kept = lease(&engine, "lent").unwrap();
+    for (round, is_dead) in [false, true].into_iter().enumerate() {
+        assert!(!is_dead || engine.delete(b"lent"));
+        super::fill(&engine, &[b's'; 2000]);
+        let before = engine.usage();
+        assert_eq!(set(&engine, &format!("huge{round}"), &huge), Store::OutOfMemory);
+        let after = engine.usage();
+        assert_eq!((after.items, after.sweeps.evictions), (before.items, before.sweeps.evictions));
+    }
+    assert!(*kept == *huge);
+    drop(kept);
+    assert_eq!(set(&engine, "huge", &huge), Store::Stored);
+    assert_all_comes_back(&engine);
+}
+
 /// Who sends slowly can keep an eighth of the limit, or one value, however large.
 #[test]
 fn what_senders_keep_is_bounded() {

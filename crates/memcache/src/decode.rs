@@ -309,7 +309,8 @@ impl Decoder {
     }
 
     /// The store that `input` begins with and whose value it holds in part, after [`decode`](Self::decode) has said that this is
-    /// incomplete. None if there is none, or it joins its value to another.
+    /// incomplete. None if there is none, or what becomes of the value depends on what is there: it is joined to another, or stored as
+    /// stale if it comes too late.
     ///
     /// Who wants to collect the value elsewhere keeps the first [`front`](Awaited::front) bytes, collects the value from there on and the two
     /// bytes behind it, and shows all three to [`decode_apart`](Self::decode_apart), with nothing else in between.
@@ -341,7 +342,8 @@ impl Decoder {
                 let (_, args) = split_line(input.get(..line)?);
                 let (meta, _) = meta::set(args).ok()?;
                 let flags = meta.flags().ok()?;
-                (!matches!(flags.mode, b'A' | b'P')).then(|| Awaited {
+                let is_judged = flags.has(b'I') && flags.compare.is_some();
+                (!is_judged && !matches!(flags.mode, b'A' | b'P')).then(|| Awaited {
                     front: line,
                     length,
                     key: meta.sent_key,

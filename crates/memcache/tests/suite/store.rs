@@ -1,6 +1,6 @@
 //! `set`, `add`, `replace`, `append`, `prepend` and `cas`.
 
-use relativist_memcache::{RequestError, StoreVerb};
+use relativist_memcache::{Decoded, Decoder, Limits, RequestError, StoreVerb};
 
 use crate::event::Event;
 use crate::framing::{aloud, decode, silent};
@@ -135,4 +135,30 @@ fn noreply_is_the_exact_last_word() {
     assert!(!silent("set k 0 0 1 noreply x"));
     assert!(!silent("set k 0 0 1 NOREPLY"));
     assert!(!silent("set k 0 0 1 noreplyx"));
+}
+
+/// Those whose item is as they say, whatever is there.
+#[test]
+fn a_store_is_awaited_where_its_item_is_known_beforehand() {
+    for (line, is_awaited) in [
+        ("set k 0 0 10", true),
+        ("cas k 0 0 10 5", true),
+        ("append k 0 0 10", false),
+        ("prepend k 0 0 10", false),
+        ("ms k 10", true),
+        ("ms k 10 MR I", true),
+        ("ms k 10 C5", true),
+        ("ms k 10 C5 I", false),
+        ("ms k 10 MA", false),
+        ("ms k 10 MP", false),
+    ] {
+        let mut decoder = Decoder::new(Limits::default());
+        let input = format!("{line}\r\n12345");
+        assert!(matches!(decoder.decode(input.as_bytes()), Decoded::Incomplete { .. }));
+        let awaited = decoder.awaited(input.as_bytes());
+        assert_eq!(
+            awaited.map(|awaited| (awaited.front, awaited.key)),
+            is_awaited.then_some((line.len() + 2, &b"k"[..]))
+        );
+    }
 }

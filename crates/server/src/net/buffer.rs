@@ -11,6 +11,9 @@ use std::mem;
 /// Size of a fresh input buffer, and so of what a connection reads in one turn.
 const INPUT_SIZE: usize = 64 << 10;
 
+/// What a connection reads in one turn of a value that goes where it will lie. Others wait meanwhile.
+const MOST_OF_ARRIVAL: usize = 256 << 10;
+
 /// Storage that an input keeps if next to nothing is in it.
 const SMALLEST_INPUT: usize = 512;
 
@@ -99,11 +102,12 @@ impl Input {
         Ok((count, is_filled))
     }
 
-    /// The same, of what is expected first.
+    /// The same, of what is expected first, and what follows only if all of that may come at once.
     #[cold]
     fn fill_both_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         let rest = self.arrival.as_mut().map_or(&mut [][..], |arrival| arrival.rest());
-        let room = &mut self.storage[self.end..];
+        let (rest, beyond) = rest.split_at_mut(rest.len().min(MOST_OF_ARRIVAL));
+        let room = if beyond.is_empty() { &mut self.storage[self.end..] } else { &mut [] };
         let (wanted, most) = (rest.len(), rest.len() + room.len());
         let count = source.read_vectored(&mut [IoSliceMut::new(rest), IoSliceMut::new(room)])?;
         self.arrival.iter_mut().for_each(|arrival| arrival.note_received(count.min(wanted)));
@@ -485,6 +489,21 @@ mod tests {
             assert_eq!(input.take_arrival(100).unwrap().value(), &bytes[..100_000]);
             assert_eq!(input.unread(), &bytes[100_000..]);
         }
+    }
+
+    #[test]
+    fn a_turn_reads_a_bounded_part_of_a_value() {
+        const LENGTH: usize = 2 * MOST_OF_ARRIVAL + 1;
+        let engine = Relativistic::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+        let outline = Outline { key_len: 1, value_len: LENGTH, has_flags: false, has_unique: false };
+        let bytes: Vec<u8> = (0..LENGTH as u32 + 100).map(|i| (i % 251) as u8).collect();
+        let mut source = &bytes[..];
+        let mut input = Input::default();
+        input.expect(Box::new(engine.expect(&outline).unwrap()));
+        for expected in [(MOST_OF_ARRIVAL, true), (MOST_OF_ARRIVAL, true), (101, false)] {
+            assert_eq!(input.fill_from(&mut source).unwrap(), expected);
+        }
+        assert!(input.take_arrival(100).unwrap().value() == &bytes[..LENGTH] && input.unread() == &bytes[LENGTH..]);
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(super) struct Connection {
     input: Input,
     output: Output,
     pending: Pending,
+    /// Whether the request that is arriving will not get room where its value would lie: it is not asked for again with each piece.
+    is_refused: bool,
     /// Whether execution stopped for lack of room in the output, or of patience of others.
     is_paused: bool,
     /// Whether the backend is sending for it.
@@ -128,6 +130,7 @@ impl Connection {
             input: Input::default(),
             output: Output::default(),
             pending: Pending::None,
+            is_refused: false,
             is_paused: false,
             is_sending: false,
             at_end: false,
@@ -294,6 +297,7 @@ impl Connection {
                 match executor.execute(&self.session, command, self.output.replies()) {
                     Outcome::Done => {
                         self.input.consume(consumed);
+                        self.is_refused = false;
                         return 1;
                     }
                     other => Step::of(other, input, consumed),
@@ -367,6 +371,9 @@ impl Connection {
     /// If the input ends within a large value, has the rest of it received to where it will lie.
     #[cold]
     fn expect_value<E: Engine>(&mut self, executor: &Executor<'_, E>) {
+        if self.is_refused {
+            return;
+        }
         let input = self.input.unread();
         let awaited = match &self.codec {
             Codec::Text(decoder) => decoder.awaited(input),
@@ -375,7 +382,10 @@ impl Connection {
         };
         let Some(store) = awaited else { return };
         let missing = (store.front + store.length).saturating_sub(input.len());
-        let Some(arrival) = executor.expect(&store, missing) else { return };
+        let Some(arrival) = executor.expect(&store, missing) else {
+            self.is_refused = true;
+            return;
+        };
         let (front, length) = (input[..store.front].into(), store.front);
         self.pending = Pending::Store(front);
         self.input.consume(length);
@@ -409,6 +419,7 @@ impl Connection {
     /// Consumes what is done with, and does what follows. False if that is to wait.
     fn take(&mut self, step: Step) -> bool {
         self.input.consume(step.consumed);
+        self.is_refused &= matches!(step.then, Then::Wait);
         match step.then {
             Then::GoOn => return true,
             Then::Wait => return false,

@@ -10,6 +10,7 @@ on_each_backend! {
     what_ends_wrongly_is_not_stored
     clients_that_leave_in_the_middle_leave_nothing
     slow_senders_hold_bounded_memory_and_nobody_up
+    a_refused_value_is_collected_as_it_began
     slow_readers_get_what_there_was
     replies_are_whole_whatever_happens_meanwhile
 }
@@ -208,6 +209,36 @@ fn slow_senders_hold_bounded_memory_and_nobody_up(io: Io) {
         client.ask(format!("get slow{number}\r\n"), hit(&format!("slow{number}"), &value(number, SLOW_SIZE)));
     }
     assert!(metric(&server, "memory_heap_bytes") + metric(&server, "table_bytes") <= 16 << 20);
+}
+
+/// There is no room for it in place when it begins; there is later, but not for this one any more.
+fn a_refused_value_is_collected_as_it_began(io: Io) {
+    const LARGE: usize = 1_000_000;
+    let server = io.start("-t 1 -m 16 --admin 0");
+    let (mut first, mut second) = (server.connect(), server.connect());
+    let begin = |client: &mut Client, number| {
+        client.ask([b"mn\r\n", &set("k", &value(number, LARGE))[..LARGE / 4]].concat(), "MN\r\n");
+    };
+    for _ in 0..2 {
+        let mut others: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+        others.iter_mut().for_each(|other| begin(other, 1));
+        begin(&mut first, 2);
+        let lent = metric(&server, "memory_lent_bytes");
+        assert!(lent <= 2 << 20, "{lent}");
+        drop(others);
+        assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+        for part in 1..3 {
+            first.send(&set("k", &value(2, LARGE))[part * LARGE / 4..(part + 1) * LARGE / 4]);
+            // The one worker has read the one by the time it answers the other, or has it still to read.
+            second.ask("mn\r\n", "MN\r\n");
+            assert_eq!(metric(&server, "memory_lent_bytes"), 0);
+        }
+        first.ask(&set("k", &value(2, LARGE))[3 * LARGE / 4..], "STORED\r\n");
+        first.ask("get k\r\n", hit("k", &value(2, LARGE)));
+    }
+    begin(&mut first, 3);
+    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes > 0);
+    first.ask(&set("k", &value(3, LARGE))[LARGE / 4..], "STORED\r\n");
 }
 
 /// They have asked, but don't take it, while all of it is overwritten, deleted, flushed, and its memory used again.

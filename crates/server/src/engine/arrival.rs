@@ -57,7 +57,7 @@ impl Arrival {
 
     /// Room for the rest. What is put there counts when it is [noted](Self::note_received).
     pub fn rest(&mut self) -> &mut [u8] {
-        let length = self.layout.value_len() - self.received;
+        let length = self.missing();
         // SAFETY: within the block, which is ours as long as the value is not complete, because the item is not stored before; afterwards
         // this is empty. All memory of a block is initialised: by the system, or by what was there before.
         unsafe { NonNull::slice_from_raw_parts(self.start().add(self.received), length).as_mut() }
@@ -68,7 +68,7 @@ impl Arrival {
     /// # Panics
     /// If they are more.
     pub fn note_received(&mut self, count: usize) {
-        assert!(count <= self.layout.value_len() - self.received, "more was received than there is room for");
+        assert!(count <= self.missing(), "more was received than there is room for");
         self.received += count;
     }
 
@@ -81,9 +81,14 @@ impl Arrival {
         count
     }
 
+    /// Bytes that are not there yet.
+    pub fn missing(&self) -> usize {
+        self.layout.value_len() - self.received
+    }
+
     /// Whether all of it is there.
     pub fn is_complete(&self) -> bool {
-        self.received == self.layout.value_len()
+        self.missing() == 0
     }
 
     /// Turns the block over to the heap, with room for one item, if that is to be as it was expected; returns where. Once at most. There is

@@ -71,6 +71,11 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Bytes of buffers that it holds for the connection: received, and to be sent.
     fn held(&self, key: usize) -> (usize, usize);
 
+    /// If it keeps large values of the connection on loan: how much of them is still to be received and sent.
+    fn on_loan(&self, _: usize) -> Option<usize> {
+        None
+    }
+
     /// Closes the connection. Its number may be another's from now on.
     fn close(&mut self, key: usize);
 
@@ -83,6 +88,11 @@ pub(super) trait Backend: Sized + Send + 'static {
     fn is_handshaking(&self, _: usize) -> bool {
         false
     }
+}
+
+/// What is on loan in two places, if it is in one of them.
+pub(super) fn sum(one: Option<usize>, other: Option<usize>) -> Option<usize> {
+    one.into_iter().chain(other).reduce(|one, other| one + other)
 }
 
 /// Ends the wait of a backend.

@@ -127,6 +127,11 @@ impl Input {
         self.arrival.as_ref().is_some_and(|arrival| !arrival.is_complete())
     }
 
+    /// If it keeps a value's room on loan: how much of the value is missing.
+    pub(super) fn on_loan(&self) -> Option<usize> {
+        self.arrival.as_ref().map(|arrival| arrival.missing())
+    }
+
     /// Whether there is nothing in it to work on: no bytes, and no value that has arrived.
     pub(super) fn is_empty(&self) -> bool {
         self.unread().is_empty() && self.arrival.as_ref().is_none_or(|arrival| !arrival.is_complete())
@@ -302,6 +307,11 @@ impl Output {
             self.sent_of_value = 0;
         }
         count
+    }
+
+    /// If it keeps values on loan: how much is still to be sent, with what comes between them.
+    pub(super) fn on_loan(&self) -> Option<usize> {
+        (!self.replies.values.is_empty()).then(|| self.len() - self.sent - self.sent_of_value)
     }
 
     /// Bytes that it occupies. (What lies elsewhere counts there.)

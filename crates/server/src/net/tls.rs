@@ -152,6 +152,10 @@ impl<B: Backend> Backend for Tls<B> {
         }
     }
 
+    fn on_loan(&self, key: usize) -> Option<usize> {
+        self.inner.on_loan(key)
+    }
+
     fn close(&mut self, key: usize) {
         if let Some(mut channel) = self.channels.get_mut(key).and_then(Option::take) {
             match channel.progress {

@@ -12,7 +12,7 @@
 mod buffers;
 mod message;
 
-use super::backend::{Backend, Event, Received, Waker};
+use super::backend::{Backend, Event, Received, Waker, sum};
 use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
 use crate::stats::Counters;
@@ -40,6 +40,9 @@ const MOST_AHEAD: usize = 64 << 10;
 
 /// The largest piece sent by one operation.
 const MOST_SENT: usize = 1 << 30;
+
+/// The same of values on loan: so that a client that takes its time is seen to take something.
+const MOST_LENT_SENT: usize = 1 << 20;
 
 /// What an operation does, in the lowest bits of what its completions carry; the connection's number is above.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -246,6 +249,11 @@ impl Backend for Uring {
         (line.received.capacity(), line.sending.capacity())
     }
 
+    fn on_loan(&self, key: usize) -> Option<usize> {
+        let line = &self.lines[key];
+        sum(line.received.on_loan(), line.sending.on_loan())
+    }
+
     fn close(&mut self, key: usize) {
         let line = &mut self.lines[key];
         line.is_closed = true;
@@ -311,7 +319,7 @@ impl Uring {
                 opcode::Send::new(socket, unsent.as_ptr(), length).flags(flags).build()
             }
             None => {
-                let header = line.message.get_or_insert_default().describe(&line.sending, MOST_SENT);
+                let header = line.message.get_or_insert_default().describe(&line.sending, MOST_LENT_SENT);
                 opcode::SendMsg::new(socket, header).flags(flags as u32).build()
             }
         };

@@ -31,6 +31,10 @@ const SILENCE_CHECK: Duration = Duration::from_secs(1);
 /// Seconds in which a client has to agree on how to encrypt.
 const HANDSHAKE_LIMIT: u32 = 30;
 
+/// Seconds for which a client may keep large values on loan without taking or sending any of them: what all can keep is bounded, so who
+/// has stopped keeps it from others.
+const LOAN_LIMIT: u32 = 60;
+
 /// Requests of a connection that is alone before newcomers and the waker get a look, unless `-R` allows more.
 const MOST_ALONE: u32 = 1024;
 
@@ -72,6 +76,8 @@ struct Worker<E, B> {
     ledger: Ledger,
     /// When connections were last looked at for their silence.
     checked: u32,
+    /// Whether some may have large values on loan.
+    has_loans: bool,
 }
 
 /// How workers do input and output: a backend that the kernel has.
@@ -154,6 +160,11 @@ impl Members {
         self.0.get_mut(key)?.take()
     }
 
+    fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
+        let members = self.0.iter_mut().enumerate();
+        members.filter_map(|(key, member)| Some((key, &mut member.as_mut()?.connection)))
+    }
+
     fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
         let members = self.0.iter().enumerate();
         members.filter_map(|(key, member)| Some((key, &member.as_ref()?.connection)))
@@ -202,6 +213,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
             pool: Pool::default(),
             ledger: Ledger::default(),
             checked: 0,
+            has_loans: false,
         };
         Ok((worker, handle))
     }
@@ -213,9 +225,9 @@ impl<E: Engine, B: Backend> Worker<E, B> {
     fn run(mut self) -> io::Result<()> {
         let mut events = Vec::new();
         let has_limits = self.service.options.extended.idle_timeout > 0 || self.service.tls.is_some();
-        let patience = has_limits.then_some(SILENCE_CHECK);
         self.backend.start()?;
         loop {
+            let patience = (has_limits || self.has_loans).then_some(SILENCE_CHECK);
             let timeout = if self.queue.is_empty() { patience } else { Some(Duration::ZERO) };
             self.backend.wait(timeout, &mut self.pool, &mut events)?;
             for event in events.drain(..) {
@@ -331,6 +343,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
         let turn = connection.turn(&executor, &mut self.backend, &mut self.pool, most);
         let held = connection.held(&self.backend);
         self.ledger.change(&mut connection.counted, held);
+        self.has_loans |= connection.on_loan(&self.backend).is_some();
         match turn {
             Ok(Turn::Wait) => (),
             Ok(Turn::Again) => enqueue(&mut self.queue, connection, key),
@@ -406,6 +419,23 @@ impl<E: Engine, B: Backend> Worker<E, B> {
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");
         }
+        if self.has_loans {
+            self.close_stalled(now);
+        }
+    }
+
+    /// Closes connections that have kept large values on loan for too long without a move.
+    fn close_stalled(&mut self, now: u32) {
+        let Worker { members, backend, .. } = self;
+        let stalls: Vec<_> =
+            members.iter_mut().map(|(key, connection)| (key, connection.stall(backend, now))).collect();
+        for (key, _) in stalls.into_iter().filter(|&(_, stall)| stall > LOAN_LIMIT) {
+            let message = format_args!("connection closed: it kept large values for {LOAN_LIMIT} s and did not go on");
+            self.service.log.say(Level::Trouble, message);
+            self.counters.idle_kicks.bump();
+            self.close(key, "idle_timeout");
+        }
+        self.has_loans = self.members.iter().any(|(_, connection)| connection.on_loan(&self.backend).is_some());
     }
 
     fn close(&mut self, key: usize, reason: &str) {

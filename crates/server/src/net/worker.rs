@@ -32,7 +32,7 @@ const SILENCE_CHECK: Duration = Duration::from_secs(1);
 const HANDSHAKE_LIMIT: u32 = 30;
 
 /// Seconds for which a client may keep large values on loan without taking or sending any of them: what all can keep is bounded, so who
-/// has stopped keeps it from others.
+/// has stopped keeps it from others. What the kernel buffers it moves on in large steps, so less than some 1.5 MiB may count as nothing.
 const LOAN_LIMIT: u32 = 60;
 
 /// Requests of a connection that is alone before newcomers and the waker get a look, unless `-R` allows more.

@@ -61,10 +61,12 @@ impl Flush {
         self.draw_line(last_unique);
     }
 
-    /// The second of a flush that is still to come.
-    pub(super) fn pending(&self) -> Option<u32> {
-        // Relaxed: a number that is told, and nothing else.
-        Some(self.due.load(Ordering::Relaxed)).filter(|second| *second != NONE_PENDING)
+    /// The last line drawn, and the second of a flush that is still to come: of one moment, so that no flush is in neither.
+    pub(super) fn state(&self) -> (u64, Option<u32>) {
+        let _reading = FLUSH.lock(&self.writers);
+        // Relaxed (both): only holders of the mutex write them.
+        let pending = Some(self.due.load(Ordering::Relaxed)).filter(|second| *second != NONE_PENDING);
+        (self.line.load(Ordering::Relaxed), pending)
     }
 
     /// Flushes at `second` what will have been stored before it. Replaces a pending flush.
@@ -96,6 +98,7 @@ impl Flush {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
 
     #[test]
     fn a_flush_covers_numbers_drawn_so_far() {
@@ -135,5 +138,25 @@ mod tests {
         last.store(8, Ordering::Relaxed);
         flush.catch_up(100, &last);
         assert!(!flush.covers(8));
+    }
+    #[test]
+    fn a_flush_under_way_is_waited_for() {
+        let (flush, last) = (Flush::new(), AtomicU64::new(7));
+        flush.at(100);
+        assert_eq!(flush.state(), (0, Some(100)));
+        thread::scope(|scope| {
+            let writing = flush.writers.lock().unwrap();
+            let reader = scope.spawn(|| flush.state());
+            // Who does not wait is through by then.
+            for _ in 0..1_000 {
+                if reader.is_finished() {
+                    break;
+                }
+                thread::yield_now();
+            }
+            flush.draw_line(&last);
+            drop(writing);
+            assert_eq!(reader.join().unwrap(), (7, None));
+        });
     }
 }

@@ -469,12 +469,11 @@ impl Engine for Relativistic {
 
     fn sequence(&self) -> Sequence {
         self.begin();
-        Sequence {
-            // Relaxed: as in `next_number`.
-            last_unique: self.last_unique.load(Ordering::Relaxed),
-            flushed: self.flush.line(),
-            pending_flush: self.flush.pending(),
-        }
+        // First, that the line is not above the last number.
+        let (flushed, pending_flush) = self.flush.state();
+        // Relaxed: as in `next_number`.
+        let last_unique = self.last_unique.load(Ordering::Relaxed);
+        Sequence { last_unique, flushed, pending_flush }
     }
 
     fn set_limit(&self, bytes: usize) -> bool {

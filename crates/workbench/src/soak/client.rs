@@ -19,7 +19,7 @@ use super::draw::Draw;
 use super::model::{Question, Slot};
 use super::reply::{Parsed, Refusal, Reply, Told};
 use super::request::{Ask, Dialect, Key, Names, Request};
-use super::shared::{Common, Floor};
+use super::shared::{Common, Floor, lock};
 use super::{binary, text};
 use crate::keys::scramble;
 use crate::load::server::Address;
@@ -164,8 +164,8 @@ impl<'a> Client<'a> {
         let request = requests.pop_front().expect("it was there");
         let judged = self.judge(&request, &replies).with_context(|| format!("wrong: {replies:?}"));
         self.remember(request, replies);
-        if judged? {
-            self.common.suspect(self.story());
+        if let Some(name) = judged? {
+            lock(&self.common.ledger).note(name, self.story());
         }
         Ok(if requests.is_empty() { Taken::All(bytes) } else { Taken::Some(bytes) })
     }
@@ -186,9 +186,9 @@ impl<'a> Client<'a> {
         self.history.push_back((request, replies.collect()));
     }
 
-    /// Whether it is right; and whether something is missing that is not known to have been evicted.
-    fn judge(&mut self, request: &Request, replies: &[Reply]) -> Result<bool> {
-        let mut is_suspect = false;
+    /// Whether it is right; and the name of what is missing that is not known to have been evicted.
+    fn judge(&mut self, request: &Request, replies: &[Reply]) -> Result<Option<Vec<u8>>> {
+        let mut suspect = None;
         let when = self.common.clock.since(request.earliest);
         for ((key, floor), reply) in request.keys.iter().zip(replies) {
             let is_refused = matches!(reply, Reply::Refused(Refusal::OutOfMemory | Refusal::Midway));
@@ -201,11 +201,13 @@ impl<'a> Client<'a> {
                     let question = Question { ask: &request.ask, dialect: request.dialect, pool, largest: *largest };
                     let slot = &mut self.slots[slot as usize];
                     let is_missing = slot.judge(question, reply, when).with_context(|| format!("{key:?}"))?;
-                    is_suspect |= is_missing && self.common.miss();
+                    if is_missing {
+                        suspect = self.common.miss(self.names.of(*key)).or(suspect);
+                    }
                 }
             }
         }
-        Ok(is_suspect)
+        Ok(suspect)
     }
 
     /// The last requests and answers, and before them those about the same keys as the last one.
@@ -255,8 +257,10 @@ impl<'a> Client<'a> {
         for index in Common::counters() {
             let number = self.look_at(Key::Counter(index))?.map(|told| told.value.unwrap_or_default());
             let number = number.map(|digits| std::str::from_utf8(&digits)?.parse().context("not a number"));
-            if common.balance(index, number.transpose()?)? && common.miss() {
-                common.suspect(format!("counter {index} is missing, seed {}", common.plan.seed));
+            if common.balance(index, number.transpose()?)?
+                && let Some(name) = common.miss(self.names.of(Key::Counter(index)))
+            {
+                lock(&common.ledger).note(name, format!("counter {index}, seed {}", common.plan.seed));
             }
         }
         match self.chance.random_range(0..3) {

@@ -132,6 +132,26 @@ fn servers_that_do_wrong_are_found_out() {
     }
 }
 
+/// Items that nobody evicts are lost where others are evicted, which excuses nothing.
+#[test]
+fn what_is_lost_among_evictions_is_found_out() {
+    let server = Running::start("-m 8 -I 100k");
+    // From the first request on there is something to evict.
+    let mut filler = Vec::new();
+    for index in 0..400 {
+        write!(filler, "set filler{index} 0 0 50000 noreply\r\n{:50000}\r\n", "").unwrap();
+    }
+    server.address.connect().unwrap().write_all(&filler).unwrap();
+    let fault = Fault::Hears(
+        b"\nmn\r\n",
+        b"\ndelete soak1-0-0 noreply\r\ndelete soak1-1-0 noreply\r\ndelete soak1-2-0 noreply\r\nmn\r\n",
+    );
+    let found = soak(&plan(8, 39), &fault.of(&server.address), None, None).map(|summary| summary.to_string());
+    let found = found.expect_err("items are lost").to_string();
+    let evictions = server.address.statistics("stats").unwrap()["evictions"].parse::<u64>().unwrap();
+    assert!(found.contains("not evicted") && evictions > 100, "{evictions} evictions: {found}");
+}
+
 #[test]
 fn requests_follow_from_the_seed() {
     let drawn = |seed| {

@@ -8,7 +8,8 @@
 //! | [`model`] | what must be under a key that one client has for itself |
 //! | [`shared`] | what must hold of keys that all clients share, and what else they have in common |
 //! | [`connection`], [`client`] | batches on their way, and those who send them |
-//! | [`observe`] | the server's clock, evictions and memory |
+//! | [`observe`] | the server's clock and memory |
+//! | [`evictions`] | what it says to have evicted, and what is missing |
 //! | [`stopped`] | a process of clients that is stopped now and then |
 
 mod binary;
@@ -17,6 +18,7 @@ mod connection;
 #[cfg(test)]
 mod conversations;
 mod draw;
+mod evictions;
 mod model;
 mod observe;
 mod reply;
@@ -34,6 +36,7 @@ use anyhow::{Context, Result, ensure};
 use clap::value_parser;
 
 use self::client::Client;
+use self::evictions::Watcher;
 use self::observe::{Observer, number};
 use self::shared::Common;
 use self::stopped::Stopped;
@@ -55,7 +58,8 @@ const MOST_BYTES: u64 = 256 << 20;
 /// middle of a value. Each has keys of its own, about which a model knows everything; and all share some, of which what must hold is checked:
 /// values are such as were written, uniques rise, nothing counted is lost. From time to time all wait while everything is flushed.
 ///
-/// An item may be missing only if the server says that it has evicted as many. A server that is started by this must keep to its limit, too: 1.15 times
+/// An item may be missing only if the server says that it has evicted it, by `watch evictions`; where it loses lines of that or refuses it, only as
+/// many may be as it has evicted. A server that is started by this must keep to its limit, too: 1.15 times
 /// that and 32 MiB, and its connections' buffers. Another process of clients is stopped and continued meanwhile.
 ///
 /// Everything on the server is lost.
@@ -191,10 +195,12 @@ fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Op
     ensure!(limit > 0 && largest > 0, "the server doesn't tell its limits");
     let bytes_per_client = (TIMES_LIMIT * limit).min(MOST_BYTES) / u64::from(plan.clients);
     let common = Common::new(plan, bytes_per_client as usize, largest);
-    let observer = Observer::new(&common, address, limit);
+    let watcher = Watcher::start(address)?;
+    let observer = Observer::new(&common, address, limit, watcher.is_some());
     observer.look()?;
     let faults: Vec<String> = thread::scope(|scope| {
         let observer = scope.spawn(|| observer.run(server));
+        let listener = watcher.as_ref().map(|watcher| scope.spawn(|| watcher.run(&common)));
         let stopped = stopped.map(|stopped| scope.spawn(|| stopped.run(&common)));
         let clients: Vec<_> = (0..plan.clients)
             .map(|index| Client::new(index, &common, address))
@@ -206,7 +212,9 @@ fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Op
         let stopped = stopped.map(|stopped| stopped.join().expect("it does not panic"));
         common.is_over.store(true, Relaxed);
         let observer = observer.join().expect("it does not panic");
-        let outcomes = [first, stopped, Some(observer)].into_iter().flatten();
+        watcher.iter().for_each(Watcher::stop);
+        let listener = listener.map(|listener| listener.join().expect("it does not panic"));
+        let outcomes = [first, stopped, Some(observer), listener].into_iter().flatten();
         outcomes.filter_map(|outcome| outcome.err().map(|error| format!("{error:#}"))).collect()
     });
     ensure!(faults.is_empty(), "{}", faults.join("\n"));

@@ -16,8 +16,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Looks until evictions have to be counted that have happened.
 const LOOKS: u32 = 50;
 
-/// What servers call items that they removed before their time.
-const EVICTIONS: [&str; 3] = ["evictions", "slab_reassign_evictions_nomem", "slab_reassign_busy_deletes"];
+/// What servers call items that they removed before their time, and of which they tell watchers;
+const EVICTIONS: &str = "evictions";
+
+/// and of which they don't.
+const SILENT_EVICTIONS: [&str; 2] = ["slab_reassign_evictions_nomem", "slab_reassign_busy_deletes"];
+
+/// What servers call lines that did not reach their watchers.
+const LOST_LINES: [&str; 2] = ["log_worker_dropped", "log_watcher_skipped"];
 
 /// What servers call the memory of connections, on top of that for items.
 const BUFFERS: [&str; 2] = ["read_buf_bytes", "response_obj_bytes"];
@@ -29,6 +35,8 @@ pub(super) struct Observer<'a> {
     address: &'a Address,
     /// Bytes for items.
     limit: u64,
+    /// The server tells each eviction.
+    is_watched: bool,
 }
 
 /// A number among statistics; zero if there is none of the name.
@@ -46,8 +54,8 @@ fn bound(limit: u64, buffers: u64) -> u64 {
 }
 
 impl<'a> Observer<'a> {
-    pub(super) fn new(common: &'a Common<'a>, address: &'a Address, limit: u64) -> Self {
-        Self { common, address, limit }
+    pub(super) fn new(common: &'a Common<'a>, address: &'a Address, limit: u64, is_watched: bool) -> Self {
+        Self { common, address, limit, is_watched }
     }
 
     /// Looks once. Returns the bytes of buffers.
@@ -60,7 +68,10 @@ impl<'a> Observer<'a> {
         let time = statistics.get("time").and_then(|time| time.parse().ok());
         self.common.clock.learn(time.context("the server doesn't tell the time")?, asked);
         let sum = |names: &[&str]| names.iter().map(|name| number(&statistics, name)).sum();
-        self.common.counts.evictions.store(sum(&EVICTIONS), Relaxed);
+        let (told, silent) = (number(&statistics, EVICTIONS), sum(&SILENT_EVICTIONS));
+        self.common.counts.evictions.store(told + silent, Relaxed);
+        let is_told_all = self.is_watched && sum(&LOST_LINES) == 0;
+        self.common.counts.excused.store(if is_told_all { silent } else { told + silent }, Relaxed);
         let held: u64 = sum(&BUFFERS);
         Ok(held + number(&statistics, "threads") * IN_HANDS * self.common.largest as u64)
     }
@@ -96,20 +107,22 @@ impl<'a> Observer<'a> {
         Ok(())
     }
 
-    /// No more items may be missing than were evicted.
+    /// No items may be missing but those that were evicted.
     fn check_missing(&self) -> Result<()> {
-        let counts = &self.common.counts;
-        let missing = counts.missing.load(Relaxed);
+        let (ledger, counts) = (&self.common.ledger, &self.common.counts);
+        let missing = lock(ledger).missing();
         for _ in 0..LOOKS {
-            if missing <= counts.evictions.load(Relaxed) {
+            let excused = counts.excused.load(Relaxed);
+            if lock(ledger).unexcused(missing, excused) <= excused {
                 return Ok(());
             }
-            // They are counted a moment after they have happened.
+            // They are told a moment after they have happened.
             sleep(PAUSE / 5);
             self.look()?;
         }
-        let suspicion = lock(&self.common.suspicion).take().unwrap_or_default();
-        bail!("{missing} items are missing, and {} were evicted: {suspicion}", counts.evictions.load(Relaxed))
+        let ledger = lock(ledger);
+        let unexcused = ledger.unexcused(missing, counts.excused.load(Relaxed));
+        bail!("{unexcused} items are missing that were not evicted: {}", ledger.suspicion())
     }
 }
 

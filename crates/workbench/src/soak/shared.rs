@@ -13,6 +13,7 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use super::Plan;
+use super::evictions::Ledger;
 use super::model::When;
 use super::reply::{Facts, Reply, Told};
 use super::request::{Ask, Key, Mark, Mode, Pool, Request, Text};
@@ -118,8 +119,7 @@ pub(super) struct Common<'a> {
     beginnings: AtomicU64,
     pub(super) is_over: AtomicBool,
     pub(super) counts: Counts,
-    /// The conversation that ended with an item missing that nobody is known to have evicted.
-    pub(super) suspicion: Mutex<Option<String>>,
+    pub(super) ledger: Mutex<Ledger>,
 }
 
 /// How often what happened.
@@ -131,6 +131,8 @@ pub(super) struct Counts {
     pub(super) missing: AtomicU64,
     /// As the server tells.
     pub(super) evictions: AtomicU64,
+    /// Items that may be missing though nobody told of their evictions one by one.
+    pub(super) excused: AtomicU64,
     pub(super) most_resident: AtomicU64,
 }
 
@@ -151,7 +153,7 @@ impl<'a> Common<'a> {
             beginnings: AtomicU64::new(1),
             is_over: AtomicBool::new(false),
             counts: Counts::default(),
-            suspicion: Mutex::new(None),
+            ledger: Mutex::default(),
         }
     }
 
@@ -297,6 +299,7 @@ impl<'a> Common<'a> {
             let unsettled = counter.sent - counter.acknowledged;
             *counter = Counter { sent: unsettled, floor: counter.floor, ..Counter::default() };
         }
+        lock(&self.ledger).flushed();
         self.flushes.fetch_add(1, Relaxed);
     }
 
@@ -305,14 +308,11 @@ impl<'a> Common<'a> {
         0..COUNTERS
     }
 
-    /// Notes that an item is missing. Whether more are than the server is known to have evicted.
-    pub(super) fn miss(&self) -> bool {
-        let before = self.counts.missing.fetch_add(1, Relaxed);
-        !self.plan.others_flush && before >= self.counts.evictions.load(Relaxed)
-    }
-
-    pub(super) fn suspect(&self, conversation: String) {
-        *lock(&self.suspicion) = Some(conversation);
+    /// Notes that an item is missing. Returns its name if more are than the server is known to have evicted: what led to it is to be noted.
+    pub(super) fn miss(&self, name: Vec<u8>) -> Option<Vec<u8>> {
+        self.counts.missing.fetch_add(1, Relaxed);
+        let is_suspect = !self.plan.others_flush && lock(&self.ledger).miss(&name) > self.counts.excused.load(Relaxed);
+        is_suspect.then_some(name)
     }
 }
 

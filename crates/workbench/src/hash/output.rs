@@ -78,7 +78,7 @@ fn size_table(rows: &[Row]) -> String {
     table(&header(rows), rows.iter().map(cells))
 }
 
-/// [`HEADER`], and what else there is of these rows.
+/// `HEADER`, and what else there is of these rows.
 #[must_use]
 pub fn header(rows: &[Row]) -> Vec<&'static str> {
     let counted = rows.iter().any(|row| row.instructions.is_some());

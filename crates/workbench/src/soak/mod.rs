@@ -2,15 +2,15 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`request`], [`reply`] | what is asked and answered, whatever the protocol |
-//! | [`text`], [`binary`] | as bytes |
-//! | [`draw`] | what is asked next |
-//! | [`model`] | what must be under a key that one client has for itself |
-//! | [`shared`] | what must hold of keys that all clients share, and what else they have in common |
-//! | [`connection`], [`client`] | batches on their way, and those who send them |
-//! | [`observe`] | the server's clock and memory |
-//! | [`evictions`] | what it says to have evicted, and what is missing |
-//! | [`stopped`] | a process of clients that is stopped now and then |
+//! | `request`, `reply` | what is asked and answered, whatever the protocol |
+//! | `text`, `binary` | as bytes |
+//! | `draw` | what is asked next |
+//! | `model` | what must be under a key that one client has for itself |
+//! | `shared` | what must hold of keys that all clients share, and what else they have in common |
+//! | `connection`, `client` | batches on their way, and those who send them |
+//! | `observe` | the server's clock and memory |
+//! | `evictions` | what it says to have evicted, and what is missing |
+//! | `stopped` | a process of clients that is stopped now and then |
 
 mod binary;
 mod client;

@@ -338,6 +338,12 @@ fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
 
 /// Listeners on sockets that were opened for us, in place of those that the options name.
 fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Listener>, StartError> {
+    // Silently without them would be open to all.
+    if !sockets.is_empty() && options.listen.iter().any(|address| address.security.is_some()) {
+        let problem =
+            "the prefixes of -l say nothing of systemd's sockets: take -o ssl_verify_mode, which holds for all";
+        return Err(StartError::Usage(problem.into()));
+    }
     let adopt = |socket| adopt(socket, options);
     let cannot = |error| StartError::System("cannot use a socket of systemd (LISTEN_FDS)".into(), error);
     sockets.into_iter().map(adopt).collect::<io::Result<_>>().map_err(cannot)

@@ -14,14 +14,16 @@ use rustls::crypto::ring::{Ticketer, cipher_suite, default_provider};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::server::{
+    NoServerSessionStorage, ParsedCertificate, ProducesTickets, UnbufferedServerConnection, WebPkiClientVerifier,
+};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore, ServerConfig, SupportedCipherSuite};
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Cipher suites by OpenSSL's names, the best first.
@@ -48,6 +50,8 @@ const RECORD_HEADER: usize = 5;
 pub struct Tls {
     files: Ssl,
     terms: RwLock<Terms>,
+    /// Held while the files are read again, so that what was read last is what counts.
+    refreshing: Mutex<()>,
 }
 
 /// What was in the files, and when.
@@ -68,7 +72,7 @@ impl Tls {
     pub fn new(options: &Options, log: &Log) -> Result<Option<Tls>, StartError> {
         let files = &options.extended.ssl;
         let terms = options.enable_ssl.then(|| Terms::read(files, log)).transpose().map_err(StartError::Usage)?;
-        Ok(terms.map(|terms| Tls { files: files.clone(), terms: RwLock::new(terms) }))
+        Ok(terms.map(|terms| Tls { files: files.clone(), terms: RwLock::new(terms), refreshing: Mutex::new(()) }))
     }
 
     /// The files.
@@ -82,6 +86,7 @@ impl Tls {
     /// # Errors
     /// As of creating it; the log says so, too.
     pub fn refresh(&self, log: &Log) -> Result<(), String> {
+        let _turn = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let terms = Terms::read(&self.files, log).inspect_err(|problem| {
             log.say(Level::Warning, format_args!("the certificates stay as they were: {problem}"))
         })?;
@@ -129,7 +134,7 @@ impl Terms {
         let builder = Builder { files, provider: Arc::new(provider), key: Arc::new(SingleCertAndKey::from(key)) };
         Ok(Terms {
             read: Instant::now(),
-            unasked: builder.config(WebPkiClientVerifier::no_client_auth())?,
+            unasked: builder.config(WebPkiClientVerifier::no_client_auth(), |ticketer| ticketer)?,
             asked: files.ca_cert.as_deref().map(|path| builder.asking(path)).transpose()?,
         })
     }
@@ -152,7 +157,11 @@ struct Builder<'f> {
 }
 
 impl Builder<'_> {
-    fn config(&self, verifier: Arc<dyn ClientCertVerifier>) -> Result<Arc<ServerConfig>, String> {
+    fn config(
+        &self,
+        verifier: Arc<dyn ClientCertVerifier>,
+        tickets: impl FnOnce(Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTickets>,
+    ) -> Result<Arc<ServerConfig>, String> {
         let versions = if self.files.min_version == 3 { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(versions)
@@ -163,7 +172,7 @@ impl Builder<'_> {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         // Whether or not they will be used: after a handshake of TLS 1.3 there is nothing else to send, and a client that waits for an
         // acknowledgement before its first request (Nagle's algorithm) would wait until ours, which is delayed.
-        config.ticketer = Ticketer::new().map_err(|error| format!("cannot make keys for tickets: {error}"))?;
+        config.ticketer = tickets(Ticketer::new().map_err(|error| format!("cannot make keys for tickets: {error}"))?);
         Ok(Arc::new(config))
     }
 
@@ -177,7 +186,31 @@ impl Builder<'_> {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&self.provider));
         let welcoming = verifier.clone().allow_unauthenticated().build().map_err(|error| unusable(&error))?;
         let requiring = verifier.build().map_err(|error| unusable(&error))?;
-        Ok([self.config(welcoming)?, self.config(requiring)?])
+        let unusable = |ticketer| Arc::new(Unusable(ticketer)) as _;
+        Ok([self.config(welcoming, unusable)?, self.config(requiring, unusable)?])
+    }
+}
+
+/// Tickets that resume nothing. For who has to show a certificate: in a ticket it would be good for as long as there are tickets, whether or not
+/// it has expired meanwhile.
+#[derive(Debug)]
+struct Unusable(Arc<dyn ProducesTickets>);
+
+impl ProducesTickets for Unusable {
+    fn enabled(&self) -> bool {
+        self.0.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.0.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.0.encrypt(plain)
+    }
+
+    fn decrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
     }
 }
 

@@ -15,7 +15,7 @@ use crate::stats::Counters;
 use crossbeam_utils::CachePadded;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic};
-use rustls::{Error, HandshakeKind};
+use rustls::{Error, HandshakeKind, InvalidMessage};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,6 +176,10 @@ impl<B> Tls<B> {
     }
 }
 
+/// What may have arrived and not make sense yet. Of data that is less than a record; of a handshake's message, which has 64 KiB at most, it can be
+/// far more, in records of a byte each and of padding.
+const MOST_ENCRYPTED: usize = 128 << 10;
+
 impl Channel {
     /// Adds what has arrived to `input`, as far as it can be decrypted, and answers what TLS itself has to be answered.
     fn decrypt(&mut self, pool: &mut Pool, input: &mut Input, counters: &Counters) {
@@ -187,7 +191,11 @@ impl Channel {
             }
         };
         let was_open = !self.session.is_handshaking();
-        if let Err(error) = self.proceed(take, |_, _| Ok(())) {
+        let outcome = self.proceed(take, |_, _| Ok(())).and_then(|()| match self.received.unread().len() {
+            0..=MOST_ENCRYPTED => Ok(()),
+            _ => Err(InvalidMessage::HandshakePayloadTooLarge.into()),
+        });
+        if let Err(error) = outcome {
             if is_misbehaviour(&error) || was_open {
                 counters.ssl_proto_errors.bump();
             } else {
@@ -596,6 +604,16 @@ mod tests {
             assert_eq!(scene.receive(), if at == 3 || at == 4 { Received::Bytes } else { Received::End }, "{at}");
             assert!(scene.input.unread().is_empty());
         }
+    }
+
+    #[test]
+    fn a_message_in_the_smallest_pieces_is_not_waited_for() {
+        let mut scene = Scene::new(usize::MAX, &Terms::new(""));
+        // A first message of 65535 bytes, in records of one.
+        let message = [1, 0, 0xff, 0xff].into_iter().chain(std::iter::repeat(0)).take(30_000);
+        scene.server.inner.incoming = message.flat_map(|byte| [22, 3, 1, 0, 1, byte]).collect();
+        assert_eq!(scene.receive(), Received::End);
+        assert_eq!(scene.counters.ssl_proto_errors.get(), 1);
     }
 
     /// Cut off, with any byte changed, or twice in one record, so that an error in it leaves something behind.

@@ -405,6 +405,10 @@ impl<E: Engine, B: Backend> Worker<E, B> {
         let is_silent = |key: usize, connection: &Connection| {
             let session = &connection.session;
             let silence = session.silence(now);
+            // What has come is about to be looked at.
+            if connection.is_queued {
+                return false;
+            }
             if self.backend.is_handshaking(key) {
                 return silence > HANDSHAKE_LIMIT;
             }

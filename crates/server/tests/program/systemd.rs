@@ -54,6 +54,17 @@ fn sockets_are_not_lost_in_the_background() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("LISTEN_FDS"));
 }
 
+/// Without its prefix a socket might be open to clients that show no certificate.
+#[test]
+fn prefixes_of_addresses_are_not_passed_over() {
+    let authority = crate::certificates::Authority::new();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let line = format!("{} -l mtls:127.0.0.1", authority.flags());
+    let output = activated(socket.into(), &line.split(' ').collect::<Vec<_>>()).output().unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("ssl_verify_mode"));
+}
+
 #[test]
 fn a_socket_of_another_kind_is_an_error() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -228,7 +228,10 @@ fn clients_prove_who_they_are_where_they_have_to() {
     ] {
         assert_eq!(refusal(address, config), Error::AlertReceived(alert));
     }
+    // The ticket that it got the first time is no certificate.
     let mut client = connect(required, &friend);
+    client.ask("mn\r\n", "MN\r\n");
+    assert_eq!(client.0.conn.handshake_kind(), Some(HandshakeKind::Full));
     assert_eq!(stat(&mut client, "ssl_handshake_errors"), 4);
     client.send("stats settings\r\n");
     let settings = String::from_utf8(client.read_until(b"END\r\n")).unwrap();

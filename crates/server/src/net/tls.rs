@@ -3,7 +3,8 @@
 //!
 //! What has arrived is decrypted at once, but for the last record, which may lack its end. What a connection hands over is encrypted at once,
 //! too, and there is no more of it before all has gone: a client that does not read has as much encrypted for it as it would
-//! have in plain text.
+//! have in plain text. (Large values are an exception: plain text leaves from where the item lies, and here there is a copy, encrypted as a whole in one
+//! turn.)
 //!
 //! A client that does not keep to TLS, or cannot be agreed with, is told by an alert, and closed when that has gone. When we close a connection
 //! its end is told to the client, if the socket takes that at once. Nothing is negotiated anew, and nothing taken early.

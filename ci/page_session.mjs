@@ -88,10 +88,23 @@ async function obeysTheKeyboard(page) {
   await page.keyboard.press("Enter");
   await page.getByRole("row", { name: /^0 [\d,]+ [\d,]+$/ }).waitFor();
   await page.keyboard.press("Enter");
+  // An answer that is on its way when the button is pressed changes nothing any more.
+  let release;
+  const isHeld = new Promise((asked) => page.route("**/stats.json", async (route) => {
+    await new Promise((resolve) => asked(release = resolve));
+    await route.continue();
+  }, { times: 1 }));
+  await isHeld;
   const pause = page.getByRole("button", { name: "Pause" });
   await pause.focus();
   await page.keyboard.press("Space");
   assert.equal(await pause.getAttribute("aria-pressed"), "true");
+  const before = await text(page, "about");
+  const answer = page.waitForResponse("**/stats.json");
+  release();
+  await (await answer).finished();
+  await page.waitForTimeout(100);
+  assert.equal(await text(page, "about"), before);
   assert.equal(await page.getByRole("status").innerText(), "Paused.");
   await page.keyboard.press("Space");
   assert.equal(await pause.getAttribute("aria-pressed"), "false");

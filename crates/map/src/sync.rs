@@ -25,7 +25,7 @@ pub(crate) use shuttle::{
 
 // Statistics and counters order nothing, so loom needn't explore them.
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicIsize, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -33,13 +33,13 @@ pub(crate) use std::sync::atomic::{
 #[inline(always)]
 pub(crate) fn fence_after_exchange() {
     #[cfg(not(any(target_arch = "x86_64", relativist_loom)))]
-    std::sync::atomic::fence(Ordering::SeqCst);
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 /// Keeps loads after it from being done before stores that come before it.
 #[cfg(not(relativist_loom))]
 pub(crate) fn full_fence() {
-    std::sync::atomic::fence(Ordering::SeqCst);
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 /// Thread-local variables that are made at compile time and need no destructor, so that reading one costs a load.

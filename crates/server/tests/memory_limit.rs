@@ -225,6 +225,26 @@ fn overwriting_what_fits_evicts_nothing() {
     assert_eq!((engine.usage().sweeps.evictions, engine.usage().items), (0, count));
 }
 
+/// What is dead as a whole needs no sweep, so that who overwrites large values, or removes what he stored together, has no more memory touched than
+/// that takes.
+#[test]
+fn memory_in_which_all_is_dead_is_used_again_at_once() {
+    let (engine, _) = engine(64 << 20);
+    for round in 0..100 {
+        assert_eq!(set(&engine, "large", &[b'l'; 300_000]), Store::Stored);
+        for index in 0..300 {
+            set(&engine, &format!("{round} {index}"), &[b's'; 1000]);
+        }
+        for index in 0..300 {
+            engine.delete(format!("{round} {index}").as_bytes());
+        }
+        // Or else readers of other tests might delay it.
+        relativist_rcu::wait_for_readers();
+    }
+    let usage = engine.usage();
+    assert!(usage.heap_bytes < 3 << 20 && usage.sweeps.blocks == 0, "{usage:?}");
+}
+
 /// Whatever sizes came before, those that come now find room for as many as ever; of large ones, which the policy likes less, for
 /// some.
 #[test]

@@ -322,7 +322,8 @@ impl Block {
         self.header().owed.load(Ordering::Acquire) & !CLAIM >= DRAFT
     }
 
-    /// An item of `size` bytes is dead. Says whether so much of the block is that it should be [sparse](Place::Sparse), if it isn't.
+    /// An item of `size` bytes is dead. Says whether the heap should know, because so much of the block is that it should be
+    /// [sparse](Place::Sparse), if it isn't, or all of it.
     ///
     /// # Safety
     /// It was alive, and the block is not given back before the caller is done: the caller is in the read section in which it unlinked
@@ -331,7 +332,9 @@ impl Block {
         let owed = self.settle(size);
         // SeqCst, there and here, with those in `close` and `is_sparse`: either we find it closed, or who closes it finds the
         // item dead. Who sweeps it may put it back without having seen this, so only what is sparse already needs no word.
-        self.has_dead(owed) && self.header().is_closed.load(Ordering::SeqCst) && self.place() != Place::Sparse
+        self.has_dead(owed)
+            && self.header().is_closed.load(Ordering::SeqCst)
+            && (self.place() != Place::Sparse || owed == CLAIM)
     }
 
     /// To be called before a block is closed that is not full.
@@ -348,6 +351,12 @@ impl Block {
         header.stamp.store(stamp, Ordering::Relaxed);
         // SeqCst: see `bury`.
         header.is_closed.swap(true, Ordering::SeqCst);
+    }
+
+    /// Whether all of a closed block is dead, and nothing in the making. Once true, it stays true.
+    pub(super) fn is_dead(self) -> bool {
+        // SeqCst: as in `is_sparse`. All who have unlinked its items have done so before.
+        self.header().owed.load(Ordering::SeqCst) == CLAIM
     }
 
     /// Whether much of a closed block is dead.

@@ -220,6 +220,11 @@ impl Central {
         if who == Asks::Locked { Source::Nowhere } else { Source::After(self.in_the_way(capacity)) }
     }
 
+    /// Whether there is a free block that one of `capacity` may be, and nobody else has a right to it.
+    pub(super) fn has_free(&self, capacity: usize, who: Asks) -> bool {
+        self.room(who == Asks::Mover) >= capacity && self.fitting(capacity).is_some()
+    }
+
     /// The capacity of a free block that one of `capacity` may be.
     fn fitting(&self, capacity: usize) -> Option<usize> {
         // Some pages too many are better than new ones, which the system has to make.
@@ -316,6 +321,12 @@ impl Central {
     /// A swept block waits for readers. It was in the caller's hands.
     pub(super) fn put_waiting(&mut self, block: Block) {
         self.in_hands -= 1;
+        self.let_wait(block);
+    }
+
+    /// In the block all is dead.
+    fn let_wait(&mut self, block: Block) {
+        block.set_place(Place::Taken);
         let bytes = if block.is_lent() { 0 } else { block.capacity() };
         self.waiting_bytes += bytes;
         self.waiting.push_back(Waiting { grace: GracePeriod::start(), block, bytes });
@@ -346,7 +357,9 @@ impl Central {
     }
 
     fn enqueue(&mut self, block: Block) {
-        if block.is_sparse() {
+        if block.is_dead() {
+            self.let_wait(block);
+        } else if block.is_sparse() {
             block.set_place(Place::Sparse);
             self.sparse.insert(block.number(), block);
         } else {
@@ -355,12 +368,16 @@ impl Central {
         }
     }
 
-    /// Much of the block is dead.
-    pub(super) fn move_to_sparse(&mut self, block: Block) {
+    /// Much of the block is dead, or all, and then there is nothing to sweep.
+    pub(super) fn note_dead(&mut self, block: Block) {
+        let queue = match block.place() {
+            Place::Queue => &mut self.queues[block.class()],
+            Place::Sparse => &mut self.sparse,
+            Place::Open | Place::Taken => return,
+        };
         // Somebody may have been faster, or have it in hand: he looks before he puts it back.
-        if block.place() == Place::Queue && self.queues[block.class()].remove(&block.number()).is_some() {
-            block.set_place(Place::Sparse);
-            self.sparse.insert(block.number(), block);
+        if queue.remove(&block.number()).is_some() {
+            self.enqueue(block);
         }
     }
 

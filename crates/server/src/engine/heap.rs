@@ -9,7 +9,8 @@
 //! the table takes. So items removed and not yet given back are in it, and what the system sees of the process is what is counted.
 //! A block is created only when it fits.
 //!
-//! **Taking back.** A block to be evicted is taken out of its queue, so it has one sweeper. When all that was in it is unlinked, it
+//! **Taking back.** A closed block in which all is dead, such as that of a large item that was replaced, waits for a grace period at once,
+//! and is free. A block to be evicted is taken out of its queue, so it has one sweeper. When all that was in it is unlinked, it
 //! waits for a grace period, because readers may still look at its items, and is free. A few are kept waiting or free ahead
 //! ([`Heap::victim_ahead`]), so that who needs one finds it, and what moves on finds room. Nobody waits for readers here: see
 //! [`Heap::remedy`]. What stays free goes back to the system.
@@ -298,10 +299,17 @@ impl Heap {
 
     /// A block that nobody else has, if there is room: in the caller's hands.
     fn obtain(&self, capacity: usize, who: Asks, table: usize) -> Option<Block> {
-        self.harvest();
+        let mut has_harvested = false;
         loop {
             let mut central = self.central();
             central.set_table(table);
+            // What waits for readers is asked for only if nothing else is there: that may cost a barrier on all processors.
+            if !has_harvested && !central.has_free(capacity, who) {
+                drop(central);
+                self.harvest();
+                has_harvested = true;
+                continue;
+            }
             let source = central.source(capacity, who);
             self.note_low(&central);
             drop(central);
@@ -371,14 +379,14 @@ impl Heap {
         drop(open);
         // SAFETY: the draft keeps the block; the item was never alive for others.
         if !is_undone && unsafe { block.bury(size) } {
-            self.note_sparse(block);
+            self.note_dead(block);
         }
         block.finish_draft();
     }
 
-    /// Much of the block is dead, as [`Block::bury`] has said.
-    pub(super) fn note_sparse(&self, block: Block) {
-        self.central().move_to_sparse(block);
+    /// Much of the block is dead, or all, as [`Block::bury`] has said.
+    pub(super) fn note_dead(&self, block: Block) {
+        self.central().note_dead(block);
     }
 
     /// A block to evict ahead of need, if few are free or about to be.

@@ -317,7 +317,7 @@ impl<'a> ItemRef<'a> {
     pub(super) unsafe fn bury(self, heap: &Heap, guard: &Guard) {
         // SAFETY: the caller's promise.
         if unsafe { self.die(heap, guard) } {
-            heap.note_sparse(self.block());
+            heap.note_dead(self.block());
         }
     }
 

@@ -1,0 +1,191 @@
+//! Any sequence of operations, resizes among them: the map does what std's does.
+#![no_main]
+
+use std::collections::BTreeMap;
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use relativist::{HashMap, RenameError, Resizing};
+
+#[path = "../../crates/map/tests/support/hashing.rs"]
+mod hashing;
+#[path = "../../crates/map/tests/support/random.rs"]
+#[expect(dead_code, reason = "inputs come from the fuzzer")]
+mod random;
+
+use hashing::{Hashing, IDENTITY, MIXED, UNMIXED};
+
+/// How the keys of an input are hashed.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+enum Spread {
+    Mixed,
+    Identity,
+    /// In the order of the keys: neighbours share a chain until the table is very large, and the high bits part them.
+    Unmixed,
+    /// Four keys share a hash.
+    Quarters,
+    Same,
+}
+
+impl Spread {
+    fn hashing(self) -> Hashing {
+        match self {
+            Self::Mixed => MIXED,
+            Self::Identity => IDENTITY,
+            Self::Unmixed => UNMIXED,
+            Self::Quarters => Hashing(|n| n / 4),
+            Self::Same => Hashing(|_| 1),
+        }
+    }
+}
+
+/// Few keys, which meet, or any.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+enum Key {
+    Low(u8),
+    High(u8),
+    Any(u64),
+}
+
+impl Key {
+    fn number(self) -> u64 {
+        match self {
+            Self::Low(n) => n.into(),
+            Self::High(n) => u64::from(n) << 56,
+            Self::Any(n) => n,
+        }
+    }
+}
+
+#[derive(Arbitrary, Debug)]
+enum Operation {
+    Insert(Key, u32),
+    TryInsert(Key, u32),
+    Remove(Key),
+    Get(Key),
+    GetOrInsert(Key, u32),
+    Update(Key, u32),
+    Toggle(Key, u32),
+    CompareExchange(Key, u32, u32),
+    RemoveIfEven(Key),
+    RetainOdd,
+    Rename(Key, Key),
+    Extend(Vec<(Key, u32)>),
+    Iterate,
+    Clear,
+    ResizeTo(u16),
+    Reserve(u16),
+    ShrinkToFit,
+}
+
+/// More than this costs time and shows nothing new.
+const MOST_BUCKETS: u16 = 2048;
+
+type Map = HashMap<u64, u32, Hashing>;
+type Model = BTreeMap<u64, u32>;
+
+fn apply(map: &Map, model: &mut Model, operation: Operation) {
+    match operation {
+        Operation::Insert(key, value) => {
+            assert_eq!(map.pin().insert(key.number(), value).copied(), model.insert(key.number(), value));
+        }
+        Operation::TryInsert(key, value) => {
+            let in_the_way = map.pin().try_insert(key.number(), value).err().map(|error| *error.current);
+            assert_eq!(in_the_way, model.get(&key.number()).copied());
+            model.entry(key.number()).or_insert(value);
+        }
+        Operation::Remove(key) => assert_eq!(map.pin().remove(&key.number()).copied(), model.remove(&key.number())),
+        Operation::Get(key) => assert_eq!(map.pin().get(&key.number()), model.get(&key.number())),
+        Operation::GetOrInsert(key, value) => {
+            assert_eq!(map.pin().get_or_insert(key.number(), value), model.entry(key.number()).or_insert(value));
+        }
+        Operation::Update(key, by) => {
+            let value = model.get_mut(&key.number()).map(|value| {
+                *value = value.wrapping_add(by);
+                *value
+            });
+            assert_eq!(map.pin().update(key.number(), |value| value.wrapping_add(by)).copied(), value);
+        }
+        Operation::Toggle(key, value) => {
+            let toggle = |current: Option<&u32>| Ok::<_, ()>(current.is_none().then_some(value));
+            map.pin().compute(key.number(), toggle).unwrap();
+            if model.remove(&key.number()).is_none() {
+                model.insert(key.number(), value);
+            }
+        }
+        Operation::CompareExchange(key, expected, new) => {
+            let pinned = map.pin();
+            let current = pinned.compare_exchange(key.number(), &expected, new).err().map(|error| error.current.copied());
+            let value = model.get_mut(&key.number());
+            match value {
+                Some(value) if *value == expected => assert_eq!((current, *value = new), (None, ())),
+                value => assert_eq!(current, Some(value.copied())),
+            }
+        }
+        Operation::RemoveIfEven(key) => {
+            let removed = map.pin().remove_if(&key.number(), |_, value| value % 2 == 0).is_some();
+            assert_eq!(removed, model.get(&key.number()).is_some_and(|value| value % 2 == 0));
+            model.retain(|&other, _| !(removed && other == key.number()));
+        }
+        Operation::RetainOdd => {
+            map.pin().retain(|_, value| value % 2 == 1);
+            model.retain(|_, value| *value % 2 == 1);
+        }
+        Operation::Rename(old, new) => {
+            let (old, new) = (old.number(), new.number());
+            let result = map.rename(&old, new);
+            match model.get(&old).copied() {
+                None => assert_eq!(result, Err(RenameError::NotFound(new))),
+                Some(_) if model.contains_key(&new) => assert_eq!(result, Err(RenameError::Taken(new))),
+                Some(value) => {
+                    assert_eq!(result, Ok(()));
+                    model.remove(&old);
+                    model.insert(new, value);
+                }
+            }
+        }
+        Operation::Extend(entries) => {
+            let entries = entries.into_iter().map(|(key, value)| (key.number(), value));
+            model.extend(entries.clone());
+            let mut map = map;
+            map.extend(entries);
+        }
+        Operation::Iterate => assert_same(map, model),
+        Operation::Clear => {
+            map.pin().clear();
+            model.clear();
+        }
+        Operation::ResizeTo(buckets) => {
+            let buckets = usize::from(buckets % MOST_BUCKETS);
+            map.resize_to(buckets).unwrap();
+            assert_eq!(map.buckets(), buckets.max(2).next_power_of_two());
+        }
+        Operation::Reserve(additional) => {
+            let additional = usize::from(additional % MOST_BUCKETS);
+            map.reserve(additional);
+            assert!(map.buckets() >= model.len() + additional);
+        }
+        Operation::ShrinkToFit => map.shrink_to_fit().unwrap(),
+    }
+}
+
+fn assert_same(map: &Map, model: &Model) {
+    let pinned = map.pin();
+    let mut entries: Vec<(u64, u32)> = pinned.iter().map(|(&key, &value)| (key, value)).collect();
+    entries.sort_unstable();
+    assert!(entries.iter().copied().eq(model.iter().map(|(&key, &value)| (key, value))));
+    assert!(model.iter().all(|(key, value)| pinned.get(key) == Some(value)));
+    assert_eq!((map.len(), map.stats().entries), (model.len(), model.len()));
+}
+
+// Resized by hand alone: the worker would resize whenever it comes to run, so that an input would not do the same each time.
+fuzz_target!(|input: (Spread, Vec<Operation>)| {
+    let (spread, operations) = input;
+    let map = HashMap::<u64, u32>::builder().resizing(Resizing::Manual).hasher(spread.hashing()).build().unwrap();
+    let mut model = Model::new();
+    operations.into_iter().for_each(|operation| apply(&map, &mut model, operation));
+    assert_same(&map, &model);
+    drop(map);
+    // What was retired is freed before the sanitizer looks for leaks.
+    relativist_rcu::barrier();
+});

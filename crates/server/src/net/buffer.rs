@@ -3,13 +3,17 @@
 //! A connection holds buffers only while something is in them. Between requests they lie in the [`Pool`] of its worker, so
 //! thousands of idle connections cost no buffer memory, and busy ones share a few buffers that stay in the cache.
 
-use crate::engine::Arrival;
+use crate::engine::{Arrival, LARGE_VALUE};
 use crate::execute::Replies;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem;
 
-/// Size of a fresh input buffer, and so of what a connection reads in one turn.
+/// Size of a fresh input buffer.
 const INPUT_SIZE: usize = 64 << 10;
+
+/// What a connection receives at a time. It is decoded before more is received: that may belong to a large value, and goes where this will lie then,
+/// instead of to an input that grows and is copied.
+pub(super) const MOST_AT_ONCE: usize = LARGE_VALUE;
 
 /// What a connection reads in one turn of a value that goes where it will lie. Others wait meanwhile.
 const MOST_OF_ARRIVAL: usize = 256 << 10;
@@ -88,14 +92,15 @@ impl Input {
         }
     }
 
-    /// Reads once, as much as there is room for. Returns how much, and whether that filled the room, so that there may be
-    /// more to read.
+    /// Reads once, [`MOST_AT_ONCE`] or as much as there is room for. Returns how much, and whether that was all it would have taken, so that there
+    /// may be more to read.
     pub(super) fn fill_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         self.make_room(1);
         if self.arrival.is_some() {
             return self.fill_both_from(source);
         }
-        let room = &mut self.storage[self.end..];
+        let end = self.storage.len().min(self.end + MOST_AT_ONCE);
+        let room = &mut self.storage[self.end..end];
         let count = source.read(room)?;
         let is_filled = count == room.len();
         self.end += count;
@@ -412,7 +417,7 @@ mod tests {
         let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
         let mut source = &bytes[..];
         let mut input = Input::default();
-        assert_eq!(input.fill_from(&mut source).unwrap(), (INPUT_SIZE, true));
+        assert_eq!(input.fill_from(&mut source).unwrap(), (MOST_AT_ONCE, true));
         input.consume(10);
         while !source.is_empty() {
             input.fill_from(&mut source).unwrap();

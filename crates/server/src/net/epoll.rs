@@ -84,25 +84,10 @@ impl Backend for Epoll {
             return Ok(Received::Nothing);
         }
         pool.lend_input(input);
-        match input.fill_from(&mut line.stream) {
-            Ok((0, _)) => {
-                line.is_readable = false;
-                Ok(Received::End)
-            }
-            Ok((count, is_filled)) => {
-                self.counters.bytes_read.add(count as u64);
-                // A short read has emptied the socket, and the next byte will be announced: no need to read for the mere
-                // sake of "would block". The end of input, once announced, is not announced again, but must be read.
-                line.is_readable = is_filled || line.is_half_closed;
-                Ok(Received::Bytes)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                line.is_readable = false;
-                Ok(Received::Nothing)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Received::Nothing),
-            Err(error) => Err(error),
-        }
+        let received = line.stream.receive(input, &mut line.is_readable, &self.counters)?;
+        // The end of input, once announced, is not announced again, but must be read.
+        line.is_readable |= received == Received::Bytes && line.is_half_closed;
+        Ok(received)
     }
 
     fn arrived(&self, _key: usize) -> &[u8] {

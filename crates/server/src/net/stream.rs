@@ -1,5 +1,8 @@
 //! A connected socket, TCP or Unix.
 
+use super::backend::Received;
+use super::buffer::Input;
+use crate::stats::Counters;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -20,6 +23,34 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.as_raw_fd(),
             Stream::Unix(stream) => stream.as_raw_fd(),
+        }
+    }
+
+    /// Reads into `input` once, and takes note of whether there may be more to read that will not be announced.
+    pub(super) fn receive(
+        &mut self,
+        input: &mut Input,
+        is_readable: &mut bool,
+        counters: &Counters,
+    ) -> io::Result<Received> {
+        match input.fill_from(self) {
+            Ok((0, _)) => {
+                *is_readable = false;
+                Ok(Received::End)
+            }
+            Ok((count, is_filled)) => {
+                counters.bytes_read.add(count as u64);
+                // A short read has emptied the socket, and the next byte will be announced: no need to read for the mere
+                // sake of "would block".
+                *is_readable = is_filled;
+                Ok(Received::Bytes)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                *is_readable = false;
+                Ok(Received::Nothing)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Received::Nothing),
+            Err(error) => Err(error),
         }
     }
 

@@ -2,8 +2,10 @@
 //! call per turn of the loop, however many connections have received and sent in it.
 //!
 //! Each connection has one reception under way that lasts ("multishot"). What arrives is put into [`Buffers`] by the kernel, copied to the
-//! connection's input at once, and the buffer given back. A connection that is not read from, because it does not take its
-//! answers, has its reception ended when a certain amount has piled up; it begins anew when the connection receives again.
+//! connection's input at once, and the buffer given back. That does not suit connections which send large values, and those that are not
+//! received from because they don't take their answers: the input grows, and is copied once more. When much has piled up, or is expected,
+//! the reception is ended. From then on the kernel only tells that there is something to receive, and a system call reads it to where it
+//! will lie, until the connection has sent small things for a while.
 //!
 //! **Ownership.** What the kernel is sending belongs to the [`Line`], and is not touched until the completion. A line, and with it
 //! the socket and its number, stays until the last of its operations has completed, also when the connection was closed.
@@ -35,8 +37,11 @@ const SUBMISSIONS: u32 = 1024;
 /// Completions that the ring has room for; the kernel keeps more than that by itself.
 const COMPLETIONS: u32 = 4096;
 
-/// What may pile up of a connection that is not read from.
-const MOST_AHEAD: usize = 64 << 10;
+/// What may pile up of a connection, or be missing of a value, before it is read by system calls.
+const MOST_DELIVERED: usize = 64 << 10;
+
+/// Readings without a large value after which a connection has its input delivered again.
+const READINGS: u8 = 16;
 
 /// The largest piece sent by one operation.
 const MOST_SENT: usize = 1 << 30;
@@ -62,7 +67,7 @@ pub(super) struct Uring {
     ring: IoUring,
     buffers: Buffers,
     lines: Slab<Line>,
-    /// Connections with more than [`MOST_AHEAD`] received when that came in.
+    /// Connections of which the reception is to be ended, to read them.
     flooded: Vec<usize>,
     /// Operations that have not completed for the last time.
     under_way: usize,
@@ -83,6 +88,12 @@ struct Line {
     is_sending: bool,
     /// Whether a reception is under way.
     is_receiving: bool,
+    /// Readings until its input is delivered again; 0 if it is.
+    readings: u8,
+    /// Whether a wait for something to read is under way.
+    is_waiting: bool,
+    /// Whether there may be something to read.
+    is_readable: bool,
     /// Operations that have not completed for the last time.
     under_way: u32,
     incoming: Incoming,
@@ -167,6 +178,9 @@ impl Backend for Uring {
             message: None,
             is_sending: false,
             is_receiving: false,
+            readings: 0,
+            is_waiting: false,
+            is_readable: false,
             under_way: 0,
             incoming: Incoming::Flows,
             is_closed: false,
@@ -182,7 +196,7 @@ impl Backend for Uring {
             input.take_from(&mut line.received);
             pool.take_back_input(&mut line.received);
         }
-        let received = if !is_empty {
+        let mut received = if !is_empty {
             Received::Bytes
         } else {
             match std::mem::replace(&mut line.incoming, Incoming::Ended) {
@@ -194,7 +208,11 @@ impl Backend for Uring {
             // What comes for a value that is expected is what it is asked for again.
             if is_expecting { Received::Bytes } else { Received::Nothing }
         };
-        if !line.is_receiving
+        if line.is_readable && received == Received::Nothing && matches!(line.incoming, Incoming::Flows) {
+            received = line.read(pool, input, &self.counters)?;
+        }
+        if !line.is_under_way()
+            && !line.is_readable
             && matches!(line.incoming, Incoming::Flows)
             && let Err(error) = self.begin_receiving(key)
             && !is_passing(&error)
@@ -209,9 +227,12 @@ impl Backend for Uring {
     }
 
     fn expect(&mut self, key: usize, input: &mut Input) {
-        let received = &mut self.lines[key].received;
-        if received.unread().is_empty() {
-            input.pass_expectation(received);
+        let line = &mut self.lines[key];
+        if line.is_receiving && line.received.unread().is_empty() {
+            if input.on_loan().is_some_and(|missing| missing > MOST_DELIVERED) {
+                line.end_delivery(key, &mut self.flooded);
+            }
+            input.pass_expectation(&mut line.received);
         }
     }
 
@@ -220,7 +241,7 @@ impl Backend for Uring {
         !line.received.is_empty()
             || match line.incoming {
                 // A reception that ended while nobody received, for lack of buffers say, is not announced again.
-                Incoming::Flows => !line.is_receiving,
+                Incoming::Flows => line.is_readable || !line.is_under_way(),
                 Incoming::Ends(_) => true,
                 Incoming::Ended => false,
             }
@@ -301,11 +322,19 @@ impl Uring {
         Ok(())
     }
 
+    /// Has the input delivered, or waits for something to read.
     fn begin_receiving(&mut self, key: usize) -> io::Result<()> {
-        let receive = opcode::RecvMulti::new(Fd(self.lines[key].stream.id()), GROUP).build();
+        let line = &self.lines[key];
+        let (socket, is_read) = (Fd(line.stream.id()), line.readings > 0);
+        let operation = if is_read {
+            opcode::PollAdd::new(socket, libc::POLLIN as u32).build()
+        } else {
+            opcode::RecvMulti::new(socket, GROUP).build()
+        };
         // SAFETY: the buffers of the group stay until all operations have completed.
-        unsafe { self.push(receive, key, Operation::Receive) }?;
-        self.lines[key].is_receiving = true;
+        unsafe { self.push(operation, key, Operation::Receive) }?;
+        let line = &mut self.lines[key];
+        (line.is_receiving, line.is_waiting) = (!is_read, is_read);
         Ok(())
     }
 
@@ -330,11 +359,11 @@ impl Uring {
         Ok(())
     }
 
-    /// Ends the reception of connections that were not read from since they had received too much.
+    /// Ends the reception of connections that are to be read.
     fn end_floods(&mut self) {
         for key in std::mem::take(&mut self.flooded) {
             let Some(line) = self.lines.get(key) else { continue };
-            if line.is_receiving && !line.is_closed && line.received.unread().len() > MOST_AHEAD {
+            if line.is_receiving && !line.is_closed && line.readings > 0 {
                 let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
                 // What cannot be ended now is seen to again when more has come.
                 // SAFETY: refers to no memory.
@@ -359,15 +388,17 @@ impl Uring {
             let line = &mut lines[key];
             line.under_way -= u32::from(is_last);
             if operation == Operation::Receive as u64 {
-                line.is_receiving = !is_last;
+                line.is_readable |= line.is_waiting && completion.result() > 0;
+                line.is_waiting = false;
+                line.is_receiving &= !is_last;
                 if let Some(buffer) = cqueue::buffer_select(completion.flags()) {
                     let length = usize::try_from(completion.result()).unwrap_or(0);
                     line.take_in(buffers.received(buffer, length), pool, counters);
                     buffers.give(buffer);
                 }
                 line.note_reception(completion.result());
-                if line.received.unread().len() > MOST_AHEAD {
-                    flooded.push(key);
+                if line.is_receiving && line.received.unread().len() > MOST_DELIVERED {
+                    line.end_delivery(key, flooded);
                 }
             } else if operation == Operation::Send as u64 {
                 line.is_sending = false;
@@ -414,6 +445,29 @@ impl Drop for Uring {
 }
 
 impl Line {
+    /// Whether something will be announced when it arrives.
+    fn is_under_way(&self) -> bool {
+        self.is_receiving || self.is_waiting
+    }
+
+    /// From now on it is read.
+    fn end_delivery(&mut self, key: usize, flooded: &mut Vec<usize>) {
+        self.readings = READINGS;
+        flooded.push(key);
+    }
+
+    /// Reads once. What is left is delivered if that was the last reading.
+    fn read(&mut self, pool: &mut Pool, input: &mut Input, counters: &Counters) -> io::Result<Received> {
+        self.readings = if input.is_expecting() { READINGS } else { self.readings - 1 };
+        pool.lend_input(input);
+        let received = self.stream.receive(input, &mut self.is_readable, counters)?;
+        self.is_readable &= self.readings > 0;
+        if received == Received::End {
+            self.incoming = Incoming::Ended;
+        }
+        Ok(received)
+    }
+
     /// Takes what has arrived.
     fn take_in(&mut self, bytes: &[u8], pool: &mut Pool, counters: &Counters) {
         if !bytes.is_empty() && !self.is_closed {
@@ -468,22 +522,29 @@ fn is_passing(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::buffer::MOST_AT_ONCE;
     use super::*;
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;
 
+    /// None if the kernel has no io_uring.
+    fn ring_with_a_connection() -> Option<(Uring, usize, UnixStream)> {
+        let Ok(mut uring) = Uring::new(Arc::default()) else {
+            eprintln!("skipped: the kernel has no io_uring");
+            return None;
+        };
+        uring.start().unwrap();
+        let (ours, peer) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let key = uring.open(Stream::Unix(mio::net::UnixStream::from_std(ours))).unwrap();
+        Some((uring, key, peer))
+    }
+
     /// As it is when the kernel has no buffer for what arrives while the connection, which is being sent to, receives nothing.
     #[test]
     fn a_reception_that_ended_during_a_sending_is_begun_anew() {
-        let Ok(mut uring) = Uring::new(Arc::default()) else {
-            eprintln!("skipped: the kernel has no io_uring");
-            return;
-        };
-        uring.start().unwrap();
+        let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };
         let (mut pool, mut events, mut input) = (Pool::default(), Vec::new(), Input::default());
-        let (ours, mut peer) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        let key = uring.open(Stream::Unix(mio::net::UnixStream::from_std(ours))).unwrap();
         let mut output = Output::default();
         // More than the socket takes, so the sending lasts.
         output.bytes().resize(16 << 20, b'x');
@@ -504,5 +565,36 @@ mod tests {
         }
         assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Bytes);
         assert_eq!(input.unread(), b"y");
+    }
+
+    #[test]
+    fn who_sends_much_is_read_for_a_while() {
+        let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };
+        let (mut pool, mut events, mut input) = (Pool::default(), Vec::new(), Input::default());
+        let mut transfer = |uring: &mut Uring, bytes: &[u8]| {
+            peer.write_all(bytes).unwrap();
+            let mut largest = 0;
+            while input.unread().len() < bytes.len() {
+                let before = input.unread().len();
+                if !uring.is_readable(key) {
+                    uring.wait(None, &mut pool, &mut events).unwrap();
+                }
+                uring.receive(key, &mut pool, &mut input).unwrap();
+                largest = largest.max(input.unread().len() - before);
+            }
+            assert!(input.unread() == bytes);
+            input.consume(bytes.len());
+            largest
+        };
+        let much: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
+        assert!(transfer(&mut uring, b"little") == 6 && uring.lines[key].readings == 0);
+        assert!(transfer(&mut uring, &much) > MOST_DELIVERED, "all at once, before anybody can know");
+        assert!(transfer(&mut uring, &much) <= MOST_AT_ONCE && uring.lines[key].readings > 0);
+        for _ in 0..READINGS {
+            transfer(&mut uring, b"little");
+        }
+        assert_eq!(uring.lines[key].readings, 0);
+        transfer(&mut uring, b"little");
+        assert!(uring.lines[key].is_receiving);
     }
 }

@@ -83,7 +83,7 @@ impl Row {
             Self::Growth => Work {
                 items: 65_536,
                 grow: Some(if quick { 200_000 } else { 3_200_000 }),
-                rate: Some(80_000.0),
+                rate: Some(50_000.0),
                 sets: 90,
                 depth: 64,
                 ..work
@@ -104,6 +104,6 @@ mod tests {
             }
             assert!(row.most().1 < 1.0);
         }
-        assert!(Row::Growth.work(1, false).seconds_of_growth().unwrap() < 60.0);
+        assert!(Row::Growth.work(1, false).seconds_of_growth().unwrap() < 90.0);
     }
 }

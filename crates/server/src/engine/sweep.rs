@@ -3,7 +3,7 @@
 //! **Races.** Who sweeps a block has it alone, and nothing new is put there. Each of its items is dealt with under the lock of its
 //! bucket, and found there by its address, not by its key. So it is either still the one in the table, and is removed or replaced by
 //! its copy in one step; or somebody has removed or replaced it, and it is dead. No address can be met twice: the block's memory is
-//! used again only when it was swept to its end and a grace period has passed. A command on the same key comes before or after, as
+//! used again only when who swept it is done and a grace period has passed. A command on the same key comes before or after, as
 //! the lock has it: before, and its outcome is what moves on, or goes; after, and it finds the copy, which has the same number,
 //! or nothing, as if the item had been evicted a moment before. What a command may change in place (the expiry) is changed under the
 //! lock, and read under it for the copy. A lookup that still reads the old item tells what was true when it began. A visit marked on

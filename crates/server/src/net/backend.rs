@@ -19,7 +19,7 @@ pub(super) enum Event {
     Woken,
     /// There may be something to receive, or room to send.
     Ready(usize),
-    /// All that was handed over has been sent.
+    /// All that was taken over has been sent.
     Sent(usize),
 }
 
@@ -64,9 +64,14 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Whether there may be more to receive that will not be announced.
     fn is_readable(&self, key: usize) -> bool;
 
-    /// Sends what is in `output`, and what was left the last time. True if all of it has gone; otherwise it is not to be called with
-    /// more before an event says that it has.
+    /// Sends what is in `output`, and what was left the last time. True if all of it has gone; otherwise `output` is not to be added to, and
+    /// handed over again when an event says so, or at once if the connection [is writable](Backend::is_writable).
     fn send(&mut self, key: usize, output: &mut Output) -> io::Result<bool>;
+
+    /// Whether there may be room for what [`send`](Backend::send) has just left in the output, which will not be announced.
+    fn is_writable(&self, _: usize) -> bool {
+        false
+    }
 
     /// Bytes of buffers that it holds for the connection: received, and to be sent.
     fn held(&self, key: usize) -> (usize, usize);

@@ -260,7 +260,7 @@ impl Output {
     #[cold]
     fn write_pieces_to(&self, sink: &mut impl Write) -> io::Result<usize> {
         let mut slices = [IoSlice::new(b""); MOST_PIECES];
-        let count = self.fill(&mut slices, IoSlice::new);
+        let count = self.fill(&mut slices, usize::MAX, IoSlice::new);
         sink.write_vectored(&slices[..count])
     }
 
@@ -269,21 +269,27 @@ impl Output {
         self.replies.values.is_empty().then(|| &self.replies.bytes[self.sent..])
     }
 
-    /// The pieces of what is to be sent, in their order.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+    /// The pieces of what is to be sent, or of the first `most` bytes of it, in their order.
+    pub(super) fn pieces(&self, most: usize) -> impl Iterator<Item = &[u8]> {
         let Replies { bytes, values, .. } = &self.replies;
-        let (mut start, mut skipped) = (self.sent, self.sent_of_value);
+        let (mut start, mut skipped, mut left) = (self.sent, self.sent_of_value, most);
         let last = values.back().map_or(start, |&(place, _)| place);
         let before_last = values.iter().flat_map(move |(place, value)| {
             let (from, skipped) = (mem::replace(&mut start, *place), mem::take(&mut skipped));
             [&bytes[from..*place], &value[skipped..]]
         });
-        before_last.chain([&bytes[last..]]).filter(|piece| !piece.is_empty())
+        let whole = before_last.chain([&bytes[last..]]);
+        let within = whole.map(move |piece| {
+            let count = piece.len().min(left);
+            left -= count;
+            &piece[..count]
+        });
+        within.filter(|piece| !piece.is_empty())
     }
 
-    /// Fills `slots` with the first pieces, each as `slot` has it, and returns how many that are.
-    pub(super) fn fill<'o, T>(&'o self, slots: &mut [T], slot: impl Fn(&'o [u8]) -> T) -> usize {
-        slots.iter_mut().zip(self.pieces()).map(|(place, piece)| *place = slot(piece)).count()
+    /// Fills `slots` with the first pieces, of `most` bytes at most, each as `slot` has it, and returns how many that are.
+    pub(super) fn fill<'o, T>(&'o self, slots: &mut [T], most: usize, slot: impl Fn(&'o [u8]) -> T) -> usize {
+        slots.iter_mut().zip(self.pieces(most)).map(|(place, piece)| *place = slot(piece)).count()
     }
 
     /// The first `count` bytes were sent.
@@ -465,7 +471,8 @@ mod tests {
             assert_eq!(output.len(), whole.len());
             let mut sent = Vec::new();
             while !output.is_empty() {
-                let left: Vec<u8> = output.pieces().flatten().copied().take(step).collect();
+                let left = output.pieces(step).collect::<Vec<_>>().concat();
+                assert_eq!(left.len(), step.min(whole.len() - sent.len()));
                 output.advance(left.len());
                 sent.extend(left);
             }

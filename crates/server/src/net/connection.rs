@@ -154,10 +154,13 @@ impl Connection {
         }
     }
 
-    /// Takes note that all has been sent, at `now`. True if there is more to do.
+    /// Takes note that what the backend took over has been sent, at `now`. True if there is more to do.
     pub(super) fn note_sent<B: Backend>(&mut self, backend: &B, now: u32) -> bool {
-        self.is_sending = false;
         self.note_taken(now);
+        if !self.output.is_empty() {
+            return true;
+        }
+        self.is_sending = false;
         self.session.set_state(self.resting_state());
         // What a watcher is told meanwhile is not announced again.
         self.subscription.is_some() || self.next(backend) != Turn::Wait
@@ -219,7 +222,7 @@ impl Connection {
         most: u32,
     ) -> io::Result<Turn> {
         if !self.send(backend)? {
-            return Ok(Turn::Wait);
+            return Ok(self.next(backend));
         }
         self.note_taken(executor.now());
         if !self.is_paused && !self.is_closing {
@@ -234,16 +237,17 @@ impl Connection {
         if self.input.is_expecting() {
             backend.expect(self.key, &mut self.input);
         }
-        let is_sent = self.send(backend)?;
+        self.send(backend)?;
         Ok(match self.next(backend) {
             Turn::Wait | Turn::Again if self.subscription.is_some() && !was_watching => Turn::Watch,
-            other if is_sent => other,
-            _ => Turn::Wait,
+            other => other,
         })
     }
 
     fn next<B: Backend>(&self, backend: &B) -> Turn {
-        if self.is_shutdown {
+        if self.is_sending {
+            if backend.is_writable(self.key) { Turn::Again } else { Turn::Wait }
+        } else if self.is_shutdown {
             Turn::Shutdown
         } else if self.is_closing || (self.at_end && !self.is_paused) {
             Turn::Close

@@ -1,10 +1,9 @@
 //! Encryption: a backend on top of another. What the other receives is decrypted before a connection sees it, and what a connection
 //! sends is encrypted before the other does; connections in plain text pass through.
 //!
-//! What has arrived is decrypted at once, but for the last record, which may lack its end. What a connection hands over is encrypted at once,
-//! too, and there is no more of it before all has gone: a client that does not read has as much encrypted for it as it would
-//! have in plain text. (Large values are an exception: plain text leaves from where the item lies, and here there is a copy, encrypted as a whole in one
-//! turn.)
+//! What has arrived is decrypted at once, but for the last record, which may lack its end. What a connection hands over is encrypted a
+//! [piece](PIECE) at a time, the next when that one has gone, and others have their turn in between. The rest stays with the connection: large values
+//! where they lie. So no more than a piece is encrypted ahead of a client, however much it has asked for.
 //!
 //! A client that does not keep to TLS, or cannot be agreed with, is told by an alert, and closed when that has gone. When we close a connection
 //! its end is told to the client, if the socket takes that at once. Nothing is negotiated anew, and nothing taken early.
@@ -20,6 +19,9 @@ use rustls::{Error, HandshakeKind, InvalidMessage};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What is encrypted at a time.
+const PIECE: usize = 256 << 10;
 
 /// Where rustls encrypts.
 type Traffic<'c> = WriteTraffic<'c, ServerConnectionData>;
@@ -41,6 +43,10 @@ struct Channel {
     received: Input,
     /// What is encrypted, and has not been handed over.
     sending: Output,
+    /// Whether the other backend has not sent all that it was handed, as far as it was asked.
+    is_sending: bool,
+    /// Whether the connection was left with something to send.
+    has_rest: bool,
     progress: Progress,
 }
 
@@ -82,8 +88,14 @@ impl<B: Backend> Backend for Tls<B> {
         if key >= self.channels.len() {
             self.channels.resize_with(key + 1, || None);
         }
-        let (received, sending) = (Input::default(), Output::default());
-        self.channels[key] = Some(Channel { session, received, sending, progress: Progress::Silent });
+        self.channels[key] = Some(Channel {
+            session,
+            received: Input::default(),
+            sending: Output::default(),
+            is_sending: false,
+            has_rest: false,
+            progress: Progress::Silent,
+        });
     }
 
     fn is_handshaking(&self, key: usize) -> bool {
@@ -133,16 +145,23 @@ impl<B: Backend> Backend for Tls<B> {
             return self.inner.send(key, output);
         };
         let failure = if let Progress::Failed(error) = &channel.progress { Some(error.clone()) } else { None };
-        if !output.is_empty() && failure.is_none() {
+        // What was left the last time goes first.
+        let mut is_sent = !channel.is_sending || self.inner.send(key, &mut channel.sending)?;
+        if is_sent && failure.is_none() && !output.is_empty() {
             self.pool.lend_output(&mut channel.sending);
             channel.encrypt(output)?;
         }
-        let is_sent = self.inner.send(key, &mut channel.sending)?;
+        is_sent = is_sent && self.inner.send(key, &mut channel.sending)?;
         self.pool.take_back_output(&mut channel.sending);
+        (channel.is_sending, channel.has_rest) = (!is_sent, !output.is_empty());
         match failure {
             Some(error) if is_sent => Err(as_io(error)),
-            _ => Ok(is_sent),
+            _ => Ok(is_sent && !channel.has_rest),
         }
+    }
+
+    fn is_writable(&self, key: usize) -> bool {
+        self.channel(key).is_some_and(|channel| !channel.is_sending)
     }
 
     fn held(&self, key: usize) -> (usize, usize) {
@@ -162,8 +181,8 @@ impl<B: Backend> Backend for Tls<B> {
             match channel.progress {
                 Progress::Silent | Progress::Failed(_) => (),
                 _ if channel.session.is_handshaking() => self.counters.ssl_handshake_errors.bump(),
-                // What cannot be sent at once is not worth waiting for.
-                _ if !channel.sending.is_empty() => (),
+                // What cannot be sent at once is not worth waiting for, and what was cut off did not end well.
+                _ if channel.has_rest || !channel.sending.is_empty() => (),
                 _ => drop(channel.say_goodbye().map(|()| self.inner.send(key, &mut channel.sending))),
             }
         }
@@ -218,14 +237,14 @@ impl Channel {
         };
     }
 
-    /// Encrypts all that is in `output`, which is empty then.
+    /// Encrypts the first piece of `output`, which is not empty.
     fn encrypt(&mut self, output: &mut Output) -> io::Result<()> {
         let mut count = 0;
         let encrypt = |traffic: &mut Traffic<'_>, sending: &mut Vec<u8>| {
-            sending.reserve_exact(output.pieces().map(|piece| encrypted_size(piece.len())).sum());
-            output.pieces().try_for_each(|piece| {
-                count += piece.len();
-                put(sending, |room| traffic.encrypt(piece, room).map_err(Shortage::from))
+            sending.reserve_exact(output.pieces(PIECE).map(|part| encrypted_size(part.len())).sum());
+            output.pieces(PIECE).try_for_each(|part| {
+                count += part.len();
+                put(sending, |room| traffic.encrypt(part, room).map_err(Shortage::from))
             })
         };
         self.proceed(|_| (), encrypt).map_err(as_io)?;
@@ -366,6 +385,8 @@ fn is_misbehaviour(error: &Error) -> bool {
 mod tests {
     use super::*;
     use crate::certificates::Authority;
+    use crate::clock::Clock;
+    use crate::engine::{Content, Engine, Mode, Relativistic, Store};
     use crate::log::Log;
     use crate::options::{ClientCertificate, Options};
     use rustls::{ClientConfig, ClientConnection};
@@ -506,8 +527,9 @@ mod tests {
                 received = self.receive();
                 self.output.bytes().extend_from_slice(self.input.unread());
                 self.input.consume(self.input.unread().len());
-                self.server.send(0, &mut self.output).unwrap();
-                assert!(self.output.is_empty(), "nobody would come back for it");
+                let is_sent = self.server.send(0, &mut self.output).unwrap();
+                let is_announced = !self.server.channel(0).unwrap().sending.is_empty();
+                assert!(is_sent || is_announced || self.server.is_writable(0), "nobody would come back for it");
             }
             self.deliver();
             received
@@ -553,6 +575,53 @@ mod tests {
             assert_eq!(scene.counters.ssl_new_sessions.get(), 1);
             assert_eq!(scene.server.held(0), (0, 0), "nothing is held between requests");
         }
+    }
+
+    #[test]
+    fn no_more_than_a_piece_is_encrypted_ahead_of_a_client() {
+        const LENGTH: usize = 3 * PIECE;
+        let engine = Relativistic::new(Arc::new(Clock::new(1)), 16 << 20, 1 << 20).unwrap();
+        let value: Vec<u8> = (0..LENGTH).map(|i| (i % 251) as u8).collect();
+        let content = Content { flags: 0, exptime: 0, value: &value };
+        assert_eq!(engine.store(Mode::Set, b"k", content), Store::Stored);
+        let terms = Terms::new("");
+        let ask = || {
+            let mut scene = Scene::open(&terms);
+            scene.output.bytes().extend_from_slice(b"VALUE");
+            engine.get(b"k", |hit| scene.output.replies().append(hit.lease().unwrap()));
+            scene
+        };
+        let mut scene = ask();
+        scene.server.inner.step = 0;
+        for _ in 0..10 {
+            assert!(!scene.server.send(0, &mut scene.output).unwrap());
+            assert!(!scene.server.is_writable(0), "it will be announced");
+            assert_eq!(scene.output.on_loan(), Some(5 + LENGTH - PIECE));
+            let held = scene.server.held(0).1;
+            assert!((PIECE..PIECE + PIECE / 16).contains(&held), "{held}");
+        }
+        // Now the client takes all, and nothing is announced.
+        scene.server.inner.step = usize::MAX;
+        for left in [Some(5 + LENGTH - 2 * PIECE), Some(5), None] {
+            assert_eq!(
+                (scene.server.send(0, &mut scene.output).unwrap(), scene.output.on_loan()),
+                (left.is_none(), left)
+            );
+            assert!(scene.server.is_writable(0));
+            assert!(
+                scene.server.inner.outgoing.len() < 2 * (PIECE + PIECE / 16),
+                "a turn lasts longer than others like"
+            );
+            scene.deliver();
+        }
+        assert!(scene.got == [b"VALUE", &*value].concat());
+        assert_eq!((scene.server.held(0).1, engine.usage().lent_bytes), (0, 0));
+
+        let mut scene = ask();
+        assert!(!scene.server.send(0, &mut scene.output).unwrap());
+        scene.server.close(0);
+        scene.deliver();
+        assert!(!scene.got.is_empty() && !scene.is_told, "that was not all");
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn hit(key: &str, value: &[u8]) -> Vec<u8> {
 }
 
 /// A metric of a server with `--admin`.
-fn metric(server: &Running, name: &str) -> u64 {
+pub fn metric(server: &Running, name: &str) -> u64 {
     let (status, text) = crate::admin::ask(server, "GET /metrics HTTP/1.1\r\n\r\n");
     assert_eq!(status, 200);
     let line = text.lines().find_map(|line| line.strip_prefix("relativistd_")?.strip_prefix(name)?.strip_prefix(' '));
@@ -43,7 +43,7 @@ fn metric(server: &Running, name: &str) -> u64 {
 
 /// Waits for what others still do to end.
 #[track_caller]
-fn assert_becomes(server: &Running, name: &str, is_fine: impl Fn(u64) -> bool) {
+pub fn assert_becomes(server: &Running, name: &str, is_fine: impl Fn(u64) -> bool) {
     let mut last = 0;
     let is_so = (0..20_000).any(|_| {
         last = metric(server, name);

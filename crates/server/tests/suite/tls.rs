@@ -2,6 +2,7 @@
 
 use crate::certificates::Authority;
 use crate::harness::{Client, Io, Running, connect_to, on_each_backend};
+use crate::large::{assert_becomes, metric};
 use rcgen::date_time_ymd;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
@@ -18,6 +19,8 @@ on_each_backend! {
     much_in_one_go_is_answered_in_order
     large_values_come_back
     a_slow_reader_has_little_encrypted_for_it
+    large_values_are_encrypted_as_they_are_taken
+    who_leaves_in_the_middle_of_a_large_value_leaves_nothing
     who_says_that_it_is_done_gets_its_answers
     what_is_not_tls_is_closed_and_harms_nobody
     a_handshake_that_breaks_off_is_counted
@@ -124,6 +127,52 @@ fn a_slow_reader_has_little_encrypted_for_it(io: Io) {
     for _ in 0..64 {
         client.expect(format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()));
     }
+}
+
+/// A server of one thread, with a value of 5 MB under the key `big`.
+fn with_large_value(io: Io, authority: &Authority) -> (Running, Vec<u8>) {
+    let server = io.start(&format!("-t 1 -m 128 -I 8m --admin 0 {}", authority.flags()));
+    let value: Vec<u8> = (0..5_000_000_u32).map(|i| b' ' + (i % 89) as u8).collect();
+    let set = [format!("set big 0 0 {}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
+    connect(server.address, &authority.client()).ask(set, "STORED\r\n");
+    (server, value)
+}
+
+/// Asks for 25 MB, more than sockets buffer, and takes the beginning, while others are served.
+fn large_values_are_encrypted_as_they_are_taken(io: Io) {
+    let authority = Authority::new();
+    let (server, value) = with_large_value(io, &authority);
+    let mut slow = connect(server.address, &authority.client());
+    slow.send("get big\r\n".repeat(5));
+    slow.expect("V");
+    let mut other = connect(server.address, &authority.client());
+    let answer = [format!("VALUE big 0 {}\r\n", value.len()).as_bytes(), &value, b"\r\nEND\r\n"].concat();
+    let mut rest = &answer.repeat(5)[1..];
+    for _ in 0..50 {
+        let held = stat(&mut other, "response_obj_bytes");
+        assert!(held <= 1 << 20, "{held}");
+        let (step, after) = rest.split_at(20_000);
+        slow.expect(step);
+        rest = after;
+    }
+    assert!(metric(&server, "memory_lent_bytes") >= value.len() as u64, "it lies where it is until it is taken");
+    rest.chunks(500_000).for_each(|step| slow.expect(step));
+    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+}
+
+fn who_leaves_in_the_middle_of_a_large_value_leaves_nothing(io: Io) {
+    let authority = Authority::new();
+    let (server, _) = with_large_value(io, &authority);
+    for _ in 0..3 {
+        let mut clients = [(); 4].map(|()| connect(server.address, &authority.client()));
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.send("get big\r\n".repeat(5));
+            (0..index).for_each(|_| client.0.read_exact(&mut [0; 100_000]).unwrap());
+        }
+        drop(clients);
+    }
+    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    connect(server.address, &authority.client()).ask("flush_all\r\n", "OK\r\n");
 }
 
 fn who_says_that_it_is_done_gets_its_answers(io: Io) {

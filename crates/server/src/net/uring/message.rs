@@ -26,12 +26,7 @@ impl Message {
     /// Describes what `output` has to send, or so many bytes of it. Good for as long as both stay as and where they are.
     pub(super) fn describe(&mut self, output: &Output, most: usize) -> *const msghdr {
         let piece = |bytes: &[u8]| iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        let count = output.fill(&mut self.pieces, piece);
-        let mut left = most;
-        for piece in &mut self.pieces[..count] {
-            piece.iov_len = piece.iov_len.min(left);
-            left -= piece.iov_len;
-        }
+        let count = output.fill(&mut self.pieces, most, piece);
         self.header.msg_iov = self.pieces.as_mut_ptr();
         self.header.msg_iovlen = count as _;
         &raw const self.header

@@ -66,7 +66,7 @@ pub(super) trait Backend: Sized + Send + 'static {
 
     /// Sends what is in `output`, and what was left the last time. True if all of it has gone; otherwise `output` is not to be added to, and
     /// handed over again when an event says so, or at once if the connection [is writable](Backend::is_writable).
-    fn send(&mut self, key: usize, output: &mut Output) -> io::Result<bool>;
+    fn send(&mut self, key: usize, pool: &mut Pool, output: &mut Output) -> io::Result<bool>;
 
     /// Whether there may be room for what [`send`](Backend::send) has just left in the output, which will not be announced.
     fn is_writable(&self, _: usize) -> bool {

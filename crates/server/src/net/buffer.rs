@@ -355,6 +355,12 @@ impl Pool {
         }
     }
 
+    /// How many idle outputs there are.
+    #[cfg(test)]
+    pub(super) fn idle_outputs(&self) -> usize {
+        self.outputs.len() + self.small_outputs.len()
+    }
+
     /// Gives storage to an output that has none.
     pub(super) fn lend_output(&mut self, output: &mut Output) {
         if output.capacity() == 0 {

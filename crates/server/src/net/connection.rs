@@ -221,7 +221,7 @@ impl Connection {
         pool: &mut Pool,
         most: u32,
     ) -> io::Result<Turn> {
-        if !self.send(backend)? {
+        if !self.send(backend, pool)? {
             return Ok(self.next(backend));
         }
         self.note_taken(executor.now());
@@ -237,7 +237,7 @@ impl Connection {
         if self.input.is_expecting() {
             backend.expect(self.key, &mut self.input);
         }
-        self.send(backend)?;
+        self.send(backend, pool)?;
         Ok(match self.next(backend) {
             Turn::Wait | Turn::Again if self.subscription.is_some() && !was_watching => Turn::Watch,
             other => other,
@@ -259,8 +259,8 @@ impl Connection {
     }
 
     /// Sends what is in the output. False if not all of it has gone yet.
-    fn send<B: Backend>(&mut self, backend: &mut B) -> io::Result<bool> {
-        self.is_sending = !backend.send(self.key, &mut self.output)?;
+    fn send<B: Backend>(&mut self, backend: &mut B, pool: &mut Pool) -> io::Result<bool> {
+        self.is_sending = !backend.send(self.key, pool, &mut self.output)?;
         self.session.set_state(if self.is_sending { ConnectionState::Writing } else { self.resting_state() });
         Ok(!self.is_sending)
     }

@@ -101,7 +101,7 @@ impl Backend for Epoll {
         self.lines[key].is_readable
     }
 
-    fn send(&mut self, key: usize, output: &mut Output) -> io::Result<bool> {
+    fn send(&mut self, key: usize, _: &mut Pool, output: &mut Output) -> io::Result<bool> {
         if !output.is_empty() {
             let count = output.drain_into(&mut self.lines[key].stream)?;
             self.counters.bytes_written.add(count as u64);

@@ -31,8 +31,6 @@ pub(super) struct Tls<B> {
     inner: B,
     /// Each where the backend's number says; none for connections in plain text.
     channels: Vec<Option<Channel>>,
-    /// For what is encrypted.
-    pool: Pool,
     counters: Arc<CachePadded<Counters>>,
 }
 
@@ -65,7 +63,7 @@ enum Progress {
 impl<B: Backend> Backend for Tls<B> {
     fn new(counters: Arc<CachePadded<Counters>>) -> io::Result<Tls<B>> {
         let inner = B::new(Arc::clone(&counters))?;
-        Ok(Tls { inner, channels: Vec::new(), pool: Pool::default(), counters })
+        Ok(Tls { inner, channels: Vec::new(), counters })
     }
 
     fn waker(&self) -> Arc<Waker> {
@@ -140,19 +138,19 @@ impl<B: Backend> Backend for Tls<B> {
         self.inner.is_readable(key)
     }
 
-    fn send(&mut self, key: usize, output: &mut Output) -> io::Result<bool> {
+    fn send(&mut self, key: usize, pool: &mut Pool, output: &mut Output) -> io::Result<bool> {
         let Some(channel) = self.channels.get_mut(key).and_then(Option::as_mut) else {
-            return self.inner.send(key, output);
+            return self.inner.send(key, pool, output);
         };
         let failure = if let Progress::Failed(error) = &channel.progress { Some(error.clone()) } else { None };
         // What was left the last time goes first.
-        let mut is_sent = !channel.is_sending || self.inner.send(key, &mut channel.sending)?;
+        let mut is_sent = !channel.is_sending || self.inner.send(key, pool, &mut channel.sending)?;
         if is_sent && failure.is_none() && !output.is_empty() {
-            self.pool.lend_output(&mut channel.sending);
+            pool.lend_output(&mut channel.sending);
             channel.encrypt(output)?;
         }
-        is_sent = is_sent && self.inner.send(key, &mut channel.sending)?;
-        self.pool.take_back_output(&mut channel.sending);
+        is_sent = is_sent && self.inner.send(key, pool, &mut channel.sending)?;
+        pool.take_back_output(&mut channel.sending);
         (channel.is_sending, channel.has_rest) = (!is_sent, !output.is_empty());
         match failure {
             Some(error) if is_sent => Err(as_io(error)),
@@ -183,7 +181,10 @@ impl<B: Backend> Backend for Tls<B> {
                 _ if channel.session.is_handshaking() => self.counters.ssl_handshake_errors.bump(),
                 // What cannot be sent at once is not worth waiting for, and what was cut off did not end well.
                 _ if channel.has_rest || !channel.sending.is_empty() => (),
-                _ => drop(channel.say_goodbye().map(|()| self.inner.send(key, &mut channel.sending))),
+                _ => {
+                    let said = channel.say_goodbye();
+                    drop(said.map(|()| self.inner.send(key, &mut Pool::default(), &mut channel.sending)));
+                }
             }
         }
         self.inner.close(key);
@@ -400,11 +401,13 @@ mod tests {
         step: usize,
         incoming: Vec<u8>,
         outgoing: Vec<u8>,
+        /// What it has taken over and sent, if it does not send from where that lies.
+        sent: Option<Output>,
     }
 
     impl Backend for Wire {
         fn new(_: Arc<CachePadded<Counters>>) -> io::Result<Wire> {
-            Ok(Wire { step: usize::MAX, incoming: Vec::new(), outgoing: Vec::new() })
+            Ok(Wire { step: usize::MAX, incoming: Vec::new(), outgoing: Vec::new(), sent: None })
         }
 
         fn waker(&self) -> Arc<Waker> {
@@ -415,7 +418,8 @@ mod tests {
             Ok(())
         }
 
-        fn wait(&mut self, _: Option<Duration>, _: &mut Pool, _: &mut Vec<Event>) -> io::Result<()> {
+        fn wait(&mut self, _: Option<Duration>, pool: &mut Pool, _: &mut Vec<Event>) -> io::Result<()> {
+            self.sent.iter_mut().for_each(|sent| pool.take_back_output(sent));
             Ok(())
         }
 
@@ -441,12 +445,18 @@ mod tests {
             !self.incoming.is_empty()
         }
 
-        fn send(&mut self, _: usize, output: &mut Output) -> io::Result<bool> {
+        fn send(&mut self, _: usize, _: &mut Pool, output: &mut Output) -> io::Result<bool> {
             let encrypted = output.in_one_piece().expect("nothing refers to what is encrypted");
             let count = encrypted.len().min(self.step);
             self.outgoing.extend_from_slice(&encrypted[..count]);
             if count > 0 {
                 output.advance(count);
+            }
+            if let Some(sent) = &mut self.sent
+                && count > 0
+            {
+                *sent = std::mem::take(output);
+                return Ok(false);
             }
             Ok(output.is_empty())
         }
@@ -523,12 +533,13 @@ mod tests {
                 self.client.write_tls(&mut self.server.inner.incoming).unwrap();
             }
             let mut received = Received::Nothing;
-            if self.server.send(0, &mut self.output).unwrap() {
+            if self.send().unwrap() {
                 received = self.receive();
                 self.output.bytes().extend_from_slice(self.input.unread());
                 self.input.consume(self.input.unread().len());
-                let is_sent = self.server.send(0, &mut self.output).unwrap();
-                let is_announced = !self.server.channel(0).unwrap().sending.is_empty();
+                let is_sent = self.send().unwrap();
+                let wire = &self.server.inner;
+                let is_announced = wire.sent.is_some() || !self.server.channel(0).unwrap().sending.is_empty();
                 assert!(is_sent || is_announced || self.server.is_writable(0), "nobody would come back for it");
             }
             self.deliver();
@@ -537,6 +548,10 @@ mod tests {
 
         fn receive(&mut self) -> Received {
             self.server.receive(0, &mut self.pool, &mut self.input).unwrap()
+        }
+
+        fn send(&mut self) -> io::Result<bool> {
+            self.server.send(0, &mut self.pool, &mut self.output)
         }
 
         fn deliver(&mut self) {
@@ -594,7 +609,7 @@ mod tests {
         let mut scene = ask();
         scene.server.inner.step = 0;
         for _ in 0..10 {
-            assert!(!scene.server.send(0, &mut scene.output).unwrap());
+            assert!(!scene.send().unwrap());
             assert!(!scene.server.is_writable(0), "it will be announced");
             assert_eq!(scene.output.on_loan(), Some(5 + LENGTH - PIECE));
             let held = scene.server.held(0).1;
@@ -603,10 +618,7 @@ mod tests {
         // Now the client takes all, and nothing is announced.
         scene.server.inner.step = usize::MAX;
         for left in [Some(5 + LENGTH - 2 * PIECE), Some(5), None] {
-            assert_eq!(
-                (scene.server.send(0, &mut scene.output).unwrap(), scene.output.on_loan()),
-                (left.is_none(), left)
-            );
+            assert_eq!((scene.send().unwrap(), scene.output.on_loan()), (left.is_none(), left));
             assert!(scene.server.is_writable(0));
             assert!(
                 scene.server.inner.outgoing.len() < 2 * (PIECE + PIECE / 16),
@@ -618,10 +630,25 @@ mod tests {
         assert_eq!((scene.server.held(0).1, engine.usage().lent_bytes), (0, 0));
 
         let mut scene = ask();
-        assert!(!scene.server.send(0, &mut scene.output).unwrap());
+        assert!(!scene.send().unwrap());
         scene.server.close(0);
         scene.deliver();
         assert!(!scene.got.is_empty() && !scene.is_told, "that was not all");
+    }
+
+    /// Where the kernel sends by itself, what is encrypted for it comes back when it has waited.
+    #[test]
+    fn buffers_that_were_sent_are_used_again() {
+        let mut scene = Scene::open(&Terms::new(""));
+        scene.server.inner.sent = Some(Output::default());
+        let mut round = || {
+            scene.client.writer().write_all(&[b'x'; 1000]).unwrap();
+            scene.turn();
+            scene.server.wait(None, &mut scene.pool, &mut Vec::new()).unwrap();
+            (std::mem::take(&mut scene.got).len(), scene.pool.idle_outputs())
+        };
+        let (_, idle) = round();
+        assert!((0..100).all(|_| round() == (1000, idle)), "no new ones are made");
     }
 
     #[test]
@@ -649,7 +676,7 @@ mod tests {
             scene.server.inner.incoming = bytes.to_vec();
             assert_eq!(scene.receive(), Received::End);
             assert!(scene.input.unread().is_empty());
-            assert!(scene.server.send(0, &mut scene.output).is_err());
+            assert!(scene.send().is_err());
             let alert = &scene.server.inner.outgoing;
             assert_eq!(alert.first().copied(), is_proto_error.then_some(21), "{alert:?}");
             scene.server.close(0);
@@ -705,7 +732,7 @@ mod tests {
             let mut scene = Scene::new(usize::MAX, &terms);
             scene.server.inner.incoming = bytes;
             let received = scene.receive();
-            let sent = scene.server.send(0, &mut scene.output);
+            let sent = scene.send();
             assert_eq!(received == Received::End, sent.is_err());
             assert!(scene.input.unread().is_empty() && scene.server.is_handshaking(0));
             scene.server.close(0);

@@ -247,7 +247,7 @@ impl Backend for Uring {
             }
     }
 
-    fn send(&mut self, key: usize, output: &mut Output) -> io::Result<bool> {
+    fn send(&mut self, key: usize, _: &mut Pool, output: &mut Output) -> io::Result<bool> {
         let line = &mut self.lines[key];
         if let Incoming::Ends(Err(error)) = &line.incoming {
             return Err(io::Error::from(error.kind()));
@@ -548,7 +548,7 @@ mod tests {
         let mut output = Output::default();
         // More than the socket takes, so the sending lasts.
         output.bytes().resize(16 << 20, b'x');
-        assert!(!uring.send(key, &mut output).unwrap());
+        assert!(!uring.send(key, &mut pool, &mut output).unwrap());
         let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
         // SAFETY: refers to no memory.
         unsafe { uring.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) }.unwrap();

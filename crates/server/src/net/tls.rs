@@ -5,8 +5,8 @@
 //! [piece](PIECE) at a time, the next when that one has gone, and others have their turn in between. The rest stays with the connection: large values
 //! where they lie. So no more than a piece is encrypted ahead of a client, however much it has asked for.
 //!
-//! A client that does not keep to TLS, or cannot be agreed with, is told by an alert, and closed when that has gone. When we close a connection
-//! its end is told to the client, if the socket takes that at once. Nothing is negotiated anew, and nothing taken early.
+//! A client that does not keep to TLS, or cannot be agreed with, is told by an alert, and closed when that has gone. When we close a connection,
+//! as when the server stops, its end is told to the client, if the socket takes that at once. Nothing is negotiated anew, and nothing taken early.
 
 use super::backend::{Backend, Event, Received, Waker};
 use super::buffer::{Input, Output, Pool};
@@ -27,7 +27,7 @@ const PIECE: usize = 256 << 10;
 type Traffic<'c> = WriteTraffic<'c, ServerConnectionData>;
 
 /// A backend that encrypts.
-pub(super) struct Tls<B> {
+pub(super) struct Tls<B: Backend> {
     inner: B,
     /// Each where the backend's number says; none for connections in plain text.
     channels: Vec<Option<Channel>>,
@@ -191,9 +191,20 @@ impl<B: Backend> Backend for Tls<B> {
     }
 }
 
-impl<B> Tls<B> {
+impl<B: Backend> Tls<B> {
     fn channel(&self, key: usize) -> Option<&Channel> {
         self.channels.get(key)?.as_ref()
+    }
+}
+
+impl<B: Backend> Drop for Tls<B> {
+    /// Tells the clients that are left.
+    fn drop(&mut self) {
+        for key in 0..self.channels.len() {
+            if self.channels[key].is_some() {
+                self.close(key);
+            }
+        }
     }
 }
 

@@ -22,6 +22,7 @@ on_each_backend! {
     large_values_are_encrypted_as_they_are_taken
     who_leaves_in_the_middle_of_a_large_value_leaves_nothing
     who_says_that_it_is_done_gets_its_answers
+    a_server_that_stops_tells_its_clients
     what_is_not_tls_is_closed_and_harms_nobody
     a_handshake_that_breaks_off_is_counted
     a_handshake_has_to_end_some_time
@@ -184,6 +185,23 @@ fn who_says_that_it_is_done_gets_its_answers(io: Io) {
     client.expect("STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
     // For which the server has to say that it is done, too.
     client.expect_close();
+}
+
+/// It does not wait for those who don't read.
+fn a_server_that_stops_tells_its_clients(io: Io) {
+    let authority = Authority::new();
+    let (mut server, _) = with_large_value(io, &authority);
+    let mut stuck = connect(server.address, &authority.client());
+    stuck.send("get big\r\n".repeat(5));
+    stuck.expect("V");
+    let mut clients = [(); 20].map(|()| connect(server.address, &authority.client()));
+    clients.iter_mut().for_each(|client| client.ask("mn\r\n", "MN\r\n"));
+    server.stop().expect("it runs").expect("it stops well");
+    for client in &mut clients {
+        assert_eq!(client.0.read(&mut [0]).expect("it is told"), 0);
+    }
+    let cut = stuck.0.read_to_end(&mut Vec::new()).expect_err("not all has come");
+    assert!(matches!(cut.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset), "{cut}");
 }
 
 fn what_is_not_tls_is_closed_and_harms_nobody(io: Io) {

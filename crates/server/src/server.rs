@@ -260,9 +260,8 @@ fn reload<E>(service: &Service<E>) {
     if let Some(Err(error)) = service.users.as_ref().map(Users::reload) {
         service.log.say(Level::Warning, format_args!("cannot read the users again: {error}"));
     }
-    if let Some(tls) = &service.tls {
-        // The log tells of a failure.
-        let _ = tls.refresh(&service.log);
+    if let Some(Err(problem)) = service.tls.as_ref().map(|tls| tls.refresh(&service.log)) {
+        service.log.say(Level::Warning, format_args!("the certificates stay as they were: {problem}"));
     }
 }
 

@@ -2,8 +2,9 @@
 //! read again. rustls speaks the protocol; `net` moves the bytes.
 //!
 //! A session is resumed by a ticket, which holds all there is to know of it, encrypted by a key that only this process has, and that
-//! changes every six hours. So sessions cost no memory here. When the files are read again all tickets become worthless: a client
-//! that proved who it is to an authority that counts no more has to do so again.
+//! changes every six hours. So sessions cost no memory here. When the files have changed and are read again all tickets become worthless: a client
+//! that proved who it is to an authority that counts no more has to do so again. As long as they are the same, reading them again changes
+//! nothing, and costs nobody but who asks for it: every client may.
 
 use crate::error::StartError;
 use crate::log::{Level, Log};
@@ -20,6 +21,7 @@ use rustls::server::{
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore, ServerConfig, SupportedCipherSuite};
+use sha2::{Digest as _, Sha256};
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,7 +53,14 @@ pub struct Tls {
     files: Ssl,
     terms: RwLock<Terms>,
     /// Held while the files are read again, so that what was read last is what counts.
-    refreshing: Mutex<()>,
+    last: Mutex<Reading>,
+}
+
+/// What was in the files when they were read last, and what came of it.
+#[derive(Debug)]
+struct Reading {
+    digest: Option<Digest>,
+    outcome: Result<(), String>,
 }
 
 /// What was in the files, and when.
@@ -70,9 +79,14 @@ impl Tls {
     /// # Errors
     /// When a file cannot be read, holds something else, or does not fit to another.
     pub fn new(options: &Options, log: &Log) -> Result<Option<Tls>, StartError> {
-        let files = &options.extended.ssl;
-        let terms = options.enable_ssl.then(|| Terms::read(files, log)).transpose().map_err(StartError::Usage)?;
-        Ok(terms.map(|terms| Tls { files: files.clone(), terms: RwLock::new(terms), refreshing: Mutex::new(()) }))
+        if !options.enable_ssl {
+            return Ok(None);
+        }
+        let files = options.extended.ssl.clone();
+        let contents = Contents::read(&files).map_err(StartError::Usage)?;
+        let last = Reading { digest: Some(contents.digest()), outcome: Ok(()) };
+        let terms = Terms::new(&files, contents, log).map_err(StartError::Usage)?;
+        Ok(Some(Tls { files, terms: RwLock::new(terms), last: Mutex::new(last) }))
     }
 
     /// The files.
@@ -81,21 +95,29 @@ impl Tls {
         [chain_cert, key, ca_cert].into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// Reads the files again, for connections that are made from now on. If that fails everything stays as it is.
+    /// Reads the files again, for connections that are made from now on. If that fails, or they are as they were the last time, everything stays
+    /// as it is.
     ///
     /// # Errors
-    /// As of creating it; the log says so, too.
+    /// As of creating it.
     pub fn refresh(&self, log: &Log) -> Result<(), String> {
-        let _turn = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        let terms = Terms::read(&self.files, log).inspect_err(|problem| {
-            log.say(Level::Warning, format_args!("the certificates stay as they were: {problem}"))
-        })?;
-        *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
-        log.say(Level::Trouble, format_args!("the certificates were read again"));
-        Ok(())
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let contents = Contents::read(&self.files);
+        let digest = contents.as_ref().ok().map(Contents::digest);
+        if digest.is_none() || digest != last.digest {
+            let terms = contents.and_then(|contents| Terms::new(&self.files, contents, log));
+            let outcome = terms.map(|terms| {
+                *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
+                log.say(Level::Trouble, format_args!("the certificates were read again"));
+            });
+            *last = Reading { digest, outcome };
+        } else if last.outcome.is_ok() {
+            self.terms.write().unwrap_or_else(PoisonError::into_inner).read = Instant::now();
+        }
+        last.outcome.clone()
     }
 
-    /// How long ago the files were read.
+    /// How long ago the files were read, and could be used.
     pub fn age(&self) -> Duration {
         self.terms.read().unwrap_or_else(PoisonError::into_inner).read.elapsed()
     }
@@ -110,32 +132,66 @@ impl Tls {
     }
 }
 
+/// What is in the files.
+struct Contents {
+    chain: File,
+    key: File,
+    authorities: Option<File>,
+}
+
+struct File {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// Of each of the files.
+type Digest = [Option<[u8; 32]>; 3];
+
+impl Contents {
+    fn read(files: &Ssl) -> Result<Contents, String> {
+        let read = |path: &PathBuf| match fs::read(path) {
+            Ok(bytes) => Ok(File { path: path.clone(), bytes }),
+            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        };
+        let (Some(chain), Some(key)) = (&files.chain_cert, &files.key) else {
+            return Err("TLS needs a certificate and a key".into());
+        };
+        let (chain, key) = (read(chain)?, read(key)?);
+        Ok(Contents { chain, key, authorities: files.ca_cert.as_ref().map(read).transpose()? })
+    }
+
+    fn digest(&self) -> Digest {
+        let files = [Some(&self.chain), Some(&self.key), self.authorities.as_ref()];
+        files.map(|file| file.map(|file| Sha256::digest(&file.bytes).into()))
+    }
+}
+
 impl Terms {
-    fn read(files: &Ssl, log: &Log) -> Result<Terms, String> {
-        let named = |path: &Option<_>| path.clone().ok_or_else(|| String::from("TLS needs a certificate and a key"));
-        let (chain_file, key_file) = (named(&files.chain_cert)?, named(&files.key)?);
+    fn new(files: &Ssl, contents: Contents, log: &Log) -> Result<Terms, String> {
+        let Contents { chain: chain_file, key: key_file, authorities } = contents;
+        let (chain_path, key_path) = (chain_file.path.display(), key_file.path.display());
         let chain = certificates(&chain_file)?;
         for certificate in &chain {
             if let Some(problem) = untimely(certificate) {
-                log.say(Level::Warning, format_args!("clients will refuse {}: {problem}", chain_file.display()));
+                log.say(Level::Warning, format_args!("clients will refuse {chain_path}: {problem}"));
             }
         }
         let provider = CryptoProvider { cipher_suites: suites(files.ciphers.as_deref())?, ..default_provider() };
         let key = CertifiedKey::from_der(chain, private_key(&key_file, files.keyformat)?, &provider);
         let key = key.map_err(|error| match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                format!("the key in {} is not that of the certificate in {}", key_file.display(), chain_file.display())
+                format!("the key in {key_path} is not that of the certificate in {chain_path}")
             }
             Error::InvalidCertificate(error) => {
-                format!("cannot use the certificate in {}: {error}", chain_file.display())
+                format!("cannot use the certificate in {chain_path}: {error}")
             }
-            error => format!("cannot use the key in {}: {error}", key_file.display()),
+            error => format!("cannot use the key in {key_path}: {error}"),
         })?;
         let builder = Builder { files, provider: Arc::new(provider), key: Arc::new(SingleCertAndKey::from(key)) };
         Ok(Terms {
             read: Instant::now(),
             unasked: builder.config(WebPkiClientVerifier::no_client_auth(), |ticketer| ticketer)?,
-            asked: files.ca_cert.as_deref().map(|path| builder.asking(path)).transpose()?,
+            asked: authorities.map(|file| builder.asking(&file)).transpose()?,
         })
     }
 
@@ -177,10 +233,10 @@ impl Builder<'_> {
     }
 
     /// For clients that may, and that must show a certificate by one of the authorities in the file.
-    fn asking(&self, path: &Path) -> Result<[Arc<ServerConfig>; 2], String> {
-        let unusable = |error: &dyn Display| format!("cannot use the authorities in {}: {error}", path.display());
+    fn asking(&self, file: &File) -> Result<[Arc<ServerConfig>; 2], String> {
+        let unusable = |error: &dyn Display| format!("cannot use the authorities in {}: {error}", file.path.display());
         let mut authorities = RootCertStore::empty();
-        for certificate in certificates(path)? {
+        for certificate in certificates(file)? {
             authorities.add(certificate).map_err(|error| unusable(&error))?;
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&self.provider));
@@ -232,30 +288,27 @@ fn suites(names: Option<&str>) -> Result<Vec<SupportedCipherSuite>, String> {
     Ok(named)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let text = read(path)?;
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+fn certificates(file: &File) -> Result<Vec<CertificateDer<'static>>, String> {
+    let path = file.path.display();
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&file.bytes).collect();
     match all {
-        Ok(all) if all.is_empty() => Err(format!("there is no certificate in {}", path.display())),
-        all => all.map_err(|error| format!("cannot read the certificates in {}: {error}", path.display())),
+        Ok(all) if all.is_empty() => Err(format!("there is no certificate in {path}")),
+        all => all.map_err(|error| format!("cannot read the certificates in {path}: {error}")),
     }
 }
 
 /// The key in a file, of format 1 (PEM) or 2 (DER).
-fn private_key(path: &Path, format: u32) -> Result<PrivateKeyDer<'static>, String> {
-    let bytes = read(path)?;
+fn private_key(file: &File, format: u32) -> Result<PrivateKeyDer<'static>, String> {
+    let path = file.path.display();
     if format == 2 {
-        return PrivateKeyDer::try_from(bytes)
-            .map_err(|error| format!("there is no key in {}: {error}", path.display()));
+        let key =
+            PrivateKeyDer::try_from(&*file.bytes).map_err(|error| format!("there is no key in {path}: {error}"))?;
+        return Ok(key.clone_key());
     }
-    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
-        pem::Error::NoItemsFound => format!("there is no key in {}, or only an encrypted one", path.display()),
-        error => format!("cannot read the key in {}: {error}", path.display()),
+    PrivateKeyDer::from_pem_slice(&file.bytes).map_err(|error| match error {
+        pem::Error::NoItemsFound => format!("there is no key in {path}, or only an encrypted one"),
+        error => format!("cannot read the key in {path}: {error}"),
     })
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 /// What is wrong with the time for which a certificate is valid.

@@ -21,6 +21,7 @@ mod buffer;
 mod connection;
 mod epoll;
 mod listener;
+mod pace;
 mod stream;
 mod tls;
 mod udp;

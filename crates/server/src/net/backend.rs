@@ -76,10 +76,13 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Bytes of buffers that it holds for the connection: received, and to be sent.
     fn held(&self, key: usize) -> (usize, usize);
 
-    /// If it keeps large values of the connection on loan: how much of them is still to be received and sent.
-    fn on_loan(&self, _: usize) -> Option<usize> {
-        None
+    /// Whether it keeps large values of the connection on loan.
+    fn has_loans(&self, _: usize) -> bool {
+        false
     }
+
+    /// How many bytes have come from the client, and how many it has taken, as far as that is known.
+    fn moved(&self, key: usize) -> (u64, u64);
 
     /// Closes the connection. Its number may be another's from now on.
     fn close(&mut self, key: usize);
@@ -93,11 +96,6 @@ pub(super) trait Backend: Sized + Send + 'static {
     fn is_handshaking(&self, _: usize) -> bool {
         false
     }
-}
-
-/// What is on loan in two places, if it is in one of them.
-pub(super) fn sum(one: Option<usize>, other: Option<usize>) -> Option<usize> {
-    one.into_iter().chain(other).reduce(|one, other| one + other)
 }
 
 /// Ends the wait of a backend.

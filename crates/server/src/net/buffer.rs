@@ -129,12 +129,17 @@ impl Input {
 
     /// Whether a value is being received apart.
     pub(super) fn is_expecting(&self) -> bool {
-        self.arrival.as_ref().is_some_and(|arrival| !arrival.is_complete())
+        self.missing() > 0
     }
 
-    /// If it keeps a value's room on loan: how much of the value is missing.
-    pub(super) fn on_loan(&self) -> Option<usize> {
-        self.arrival.as_ref().map(|arrival| arrival.missing())
+    /// How much is missing of the value that is received apart, if one is.
+    pub(super) fn missing(&self) -> usize {
+        self.arrival.as_ref().map_or(0, |arrival| arrival.missing())
+    }
+
+    /// Whether it keeps a value's room on loan.
+    pub(super) fn has_loan(&self) -> bool {
+        self.arrival.is_some()
     }
 
     /// Whether there is nothing in it to work on: no bytes, and no value that has arrived.
@@ -320,9 +325,9 @@ impl Output {
         count
     }
 
-    /// If it keeps values on loan: how much is still to be sent, with what comes between them.
-    pub(super) fn on_loan(&self) -> Option<usize> {
-        (!self.replies.values.is_empty()).then(|| self.len() - self.sent - self.sent_of_value)
+    /// Whether it keeps values on loan.
+    pub(super) fn has_loans(&self) -> bool {
+        !self.replies.values.is_empty()
     }
 
     /// Bytes that it occupies. (What lies elsewhere counts there.)

@@ -5,8 +5,9 @@
 //! nobody but itself, and holds no more memory than one full output buffer, and the large values in it, which the engine bounds. A client
 //! that has closed its side gets all its answers before the connection is closed.
 
-use super::backend::{Backend, Received, sum};
+use super::backend::{Backend, Received};
 use super::buffer::{Input, Output, Pool};
+use super::pace::{Mark, Pace};
 use crate::budget::Held;
 use crate::engine::{Engine, LARGE_VALUE, MOST_AT_ONCE};
 use crate::execute::{ConnectionState, Dump, Executor, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict};
@@ -47,10 +48,7 @@ pub(super) struct Connection {
     input: Input,
     output: Output,
     pending: Pending,
-    /// Turns in which something could be executed.
-    turns: u32,
-    /// How far it was when it was last looked at with large values on loan, and the second in which it was first seen there.
-    stall: (Option<(u32, usize)>, u32),
+    pace: Pace,
     /// Whether the request that is arriving will not get room where its value would lie: it is not asked for again with each piece.
     is_refused: bool,
     /// Whether execution stopped for lack of room in the output, or of patience of others.
@@ -134,8 +132,7 @@ impl Connection {
             input: Input::default(),
             output: Output::default(),
             pending: Pending::None,
-            turns: 0,
-            stall: (None, 0),
+            pace: Pace::default(),
             is_refused: false,
             is_paused: false,
             is_sending: false,
@@ -200,18 +197,19 @@ impl Connection {
         Held { inputs: self.input.capacity() + received, outputs: self.output.capacity() + sending }
     }
 
-    /// If it keeps large values on loan: how much is to be received and sent before they go back.
-    pub(super) fn on_loan<B: Backend>(&self, backend: &B) -> Option<usize> {
-        sum(sum(self.input.on_loan(), self.output.on_loan()), backend.on_loan(self.key))
+    /// Whether it keeps large values on loan.
+    pub(super) fn has_loans<B: Backend>(&self, backend: &B) -> bool {
+        self.input.has_loan() || self.output.has_loans() || backend.has_loans(self.key)
     }
 
-    /// Seconds until `now` for which the client has been seen to keep large values on loan, and to take and send nothing of them.
-    pub(super) fn stall<B: Backend>(&mut self, backend: &B, now: u32) -> u32 {
-        let state = self.on_loan(backend).map(|left| (self.turns, left));
-        if state.is_none() || state != self.stall.0 {
-            self.stall = (state, now);
-        }
-        now.saturating_sub(self.stall.1)
+    /// Whether its client keeps large values on loan and is too slow with them. To be asked often.
+    pub(super) fn is_too_slow<B: Backend>(&mut self, backend: &B, now: u32) -> bool {
+        let mark = self.has_loans(backend).then(|| {
+            let (received, taken) = backend.moved(self.key);
+            // Nothing is executed, and so nothing wanted from the client, before it has taken its answers.
+            Mark { is_sending: self.is_sending, bytes: if self.is_sending { taken } else { received } }
+        });
+        self.pace.is_too_slow(mark, now)
     }
 
     fn proceed<E: Engine, B: Backend>(
@@ -279,7 +277,6 @@ impl Connection {
         }
         self.session.set_state(ConnectionState::Executing);
         self.is_paused = false;
-        self.turns = self.turns.wrapping_add(1);
         let mut left = most;
         while !self.is_closing && !self.is_paused {
             if self.output.len() >= OUTPUT_LIMIT {
@@ -592,6 +589,8 @@ fn login_step<E: Engine>(
 #[cfg(test)]
 mod tests {
     use super::super::epoll::Epoll;
+    use super::super::pace::LEAST;
+    use super::super::stream::Stream;
     use super::*;
     use crate::clock::Clock;
     use crate::engine::{Content, Mode, Outline, Relativistic, Store};
@@ -599,41 +598,51 @@ mod tests {
     use crate::gate::Gate;
     use crate::stats::Counters;
     use crossbeam_utils::CachePadded;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
 
-    /// Who moves is patiently waited for, however slow; the time of who does not counts from where he stopped.
+    /// What counts is what the client takes while it has answers to take, and what it sends otherwise.
     #[test]
-    fn a_client_stalls_when_nothing_moves() {
-        const LENGTH: usize = 100_000;
+    fn a_client_with_loans_has_to_move() {
+        const LENGTH: usize = 1_000_000;
         let engine = Relativistic::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
-        let backend = Epoll::new(Arc::new(CachePadded::new(Counters::default()))).unwrap();
+        let mut backend = Epoll::new(Arc::new(CachePadded::new(Counters::default()))).unwrap();
+        let (ours, mut peer) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let key = backend.open(Stream::Unix(mio::net::UnixStream::from_std(ours))).unwrap();
         let limits = Limits::default();
         let terms = Terms { limits, binding: Binding::Auto, requires_text_login: false, requires_sasl: false };
         let session = Arc::new(Session::new(0, Transport::Unix("socket".into()), 0));
-        let mut connection = Connection::new(0, session, terms, Gate::new(1).admit().unwrap());
-        assert_eq!((connection.stall(&backend, 5), connection.stall(&backend, 500)), (0, 0), "nothing is on loan");
+        let mut connection = Connection::new(key, session, terms, Gate::new(1).admit().unwrap());
+        let mut pool = Pool::default();
+        assert!(!connection.is_too_slow(&backend, 5) && !connection.is_too_slow(&backend, 500), "nothing is on loan");
 
+        // More than the socket takes at a time.
         let content = Content { flags: 0, exptime: 0, value: &[b'v'; LENGTH] };
         assert_eq!(engine.store(Mode::Set, b"k", content), Store::Stored);
         connection.output.bytes().extend_from_slice(b"VALUE");
         engine.get(b"k", |hit| connection.output.replies().append(hit.lease().unwrap()));
-        assert_eq!(connection.on_loan(&backend), Some(LENGTH + 5));
-        assert_eq!([600, 601, 660].map(|now| connection.stall(&backend, now)), [0, 1, 60]);
-        connection.output.advance(6);
-        assert_eq!([661, 700].map(|now| connection.stall(&backend, now)), [0, 39]);
-        // The same as far on, but of the next answer.
-        connection.turns += 1;
-        assert_eq!([701, 702].map(|now| connection.stall(&backend, now)), [0, 1]);
-        connection.output.advance(LENGTH - 1);
-        assert_eq!([703, 800].map(|now| connection.stall(&backend, now)), [0, 0], "all is sent");
+        assert!(!connection.send(&mut backend, &mut pool).unwrap());
+        assert_eq!([600, 660, 661].map(|now| connection.is_too_slow(&backend, now)), [false, false, true]);
+        let (_, taken) = backend.moved(key);
+        let mut buffer = vec![0; taken as usize];
+        peer.read_exact(&mut buffer).unwrap();
+        assert!(!connection.send(&mut backend, &mut pool).unwrap());
+        assert_eq!([662, 722, 723].map(|now| connection.is_too_slow(&backend, now)), [false, false, true]);
+        while !connection.send(&mut backend, &mut pool).unwrap() {
+            assert!(peer.read(&mut buffer).unwrap() > 0);
+        }
+        assert_eq!([800, 900].map(|now| connection.is_too_slow(&backend, now)), [false, false], "all is sent");
 
         let outline = Outline { key_len: 1, value_len: LENGTH, has_flags: false, has_unique: false };
         connection.input.expect(Box::new(engine.expect(&outline).unwrap()));
-        assert_eq!([801, 802].map(|now| connection.stall(&backend, now)), [0, 1]);
-        connection.input.append(b"v");
-        assert_eq!([803, 903].map(|now| connection.stall(&backend, now)), [0, 100]);
-        connection.input.append(&[b'v'; LENGTH]);
-        assert_eq!(connection.on_loan(&backend), Some(0), "its end is missing, or it is to be executed");
-        drop(connection.input.take_arrival(0));
-        assert_eq!(connection.stall(&backend, 1000), 0);
+        assert_eq!([901, 961, 962].map(|now| connection.is_too_slow(&backend, now)), [false, false, true]);
+        peer.write_all(&[b'v'; 2 * LEAST as usize]).unwrap();
+        let mut events = Vec::new();
+        while backend.moved(key).0 < LEAST {
+            backend.wait(None, &mut pool, &mut events).unwrap();
+            backend.receive(key, &mut pool, &mut connection.input).unwrap();
+        }
+        assert_eq!([963, 1023, 1024].map(|now| connection.is_too_slow(&backend, now)), [false, false, true]);
     }
 }

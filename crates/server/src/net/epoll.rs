@@ -36,6 +36,8 @@ struct Line {
     is_readable: bool,
     /// Whether the client has closed its side.
     is_half_closed: bool,
+    /// Bytes received, and sent.
+    moved: (u64, u64),
 }
 
 impl Backend for Epoll {
@@ -74,7 +76,7 @@ impl Backend for Epoll {
         let entry = self.lines.vacant_entry();
         let key = entry.key();
         self.poll.registry().register(&mut stream, Token(key), Interest::READABLE | Interest::WRITABLE)?;
-        entry.insert(Line { stream, is_readable: false, is_half_closed: false });
+        entry.insert(Line { stream, is_readable: false, is_half_closed: false, moved: (0, 0) });
         Ok(key)
     }
 
@@ -84,7 +86,7 @@ impl Backend for Epoll {
             return Ok(Received::Nothing);
         }
         pool.lend_input(input);
-        let received = line.stream.receive(input, &mut line.is_readable, &self.counters)?;
+        let received = line.stream.receive(input, &mut line.is_readable, &mut line.moved.0, &self.counters)?;
         // The end of input, once announced, is not announced again, but must be read.
         line.is_readable |= received == Received::Bytes && line.is_half_closed;
         Ok(received)
@@ -103,14 +105,21 @@ impl Backend for Epoll {
 
     fn send(&mut self, key: usize, _: &mut Pool, output: &mut Output) -> io::Result<bool> {
         if !output.is_empty() {
-            let count = output.drain_into(&mut self.lines[key].stream)?;
+            let line = &mut self.lines[key];
+            let count = output.drain_into(&mut line.stream)?;
             self.counters.bytes_written.add(count as u64);
+            line.moved.1 += count as u64;
         }
         Ok(output.is_empty())
     }
 
     fn held(&self, _: usize) -> (usize, usize) {
         (0, 0)
+    }
+
+    fn moved(&self, key: usize) -> (u64, u64) {
+        let line = &self.lines[key];
+        (line.moved.0, line.stream.acknowledged().unwrap_or(line.moved.1))
     }
 
     fn close(&mut self, key: usize) {

@@ -26,11 +26,12 @@ impl Stream {
         }
     }
 
-    /// Reads into `input` once, and takes note of whether there may be more to read that will not be announced.
+    /// Reads into `input` once, and takes note of whether there may be more to read that will not be announced, and how much there was.
     pub(super) fn receive(
         &mut self,
         input: &mut Input,
         is_readable: &mut bool,
+        received: &mut u64,
         counters: &Counters,
     ) -> io::Result<Received> {
         match input.fill_from(self) {
@@ -40,6 +41,7 @@ impl Stream {
             }
             Ok((count, is_filled)) => {
                 counters.bytes_read.add(count as u64);
+                *received += count as u64;
                 // A short read has emptied the socket, and the next byte will be announced: no need to read for the mere
                 // sake of "would block".
                 *is_readable = is_filled;
@@ -60,6 +62,27 @@ impl Stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
         }
+    }
+
+    /// Bytes of which the peer's kernel has said that they have arrived, if ours tells.
+    #[cfg(target_os = "linux")]
+    pub(super) fn acknowledged(&self) -> Option<u64> {
+        /// In `struct tcp_info`, of which the C library's version ends before.
+        const BYTES_ACKED: usize = 120;
+        let Stream::Tcp(stream) = self else { return None };
+        let mut info = [0_u64; BYTES_ACKED / 8 + 1];
+        let mut length = size_of_val(&info) as libc::socklen_t;
+        let (place, socket) = (info.as_mut_ptr().cast(), stream.as_raw_fd());
+        // SAFETY: writes no more than `length` bytes, into numbers that may be any.
+        let result = unsafe { libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut length) };
+        // Where the kernel is only imitated, there may be none.
+        (result == 0).then_some(info[BYTES_ACKED / 8]).filter(|bytes| *bytes > 0)
+    }
+
+    /// It does not.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn acknowledged(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -119,5 +142,55 @@ impl Source for Stream {
             Stream::Tcp(stream) => stream.deregister(registry),
             Stream::Unix(stream) => stream.deregister(registry),
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use socket2::SockRef;
+    use std::net;
+    use std::os::unix;
+    use std::thread::yield_now;
+
+    /// A connection, and its peer with room for so many bytes.
+    fn pair(room: usize) -> (Stream, net::TcpStream) {
+        let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let peer = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        SockRef::from(&peer).set_recv_buffer_size(room).unwrap();
+        let ours = listener.accept().unwrap().0;
+        ours.set_nonblocking(true).unwrap();
+        (Stream::Tcp(TcpStream::from_std(ours)), peer)
+    }
+
+    fn becomes(stream: &Stream, is_fine: impl Fn(Option<u64>) -> bool) -> bool {
+        (0..10_000_000).any(|_| {
+            yield_now();
+            is_fine(stream.acknowledged())
+        })
+    }
+
+    #[test]
+    fn the_kernel_tells_what_has_arrived() {
+        let (mut stream, mut peer) = pair(1 << 20);
+        assert_eq!(stream.acknowledged(), None, "nothing was sent");
+        for sent in [1_000, 2_000] {
+            stream.write_all(&[0; 1_000]).unwrap();
+            peer.read_exact(&mut [0; 1_000]).unwrap();
+            assert!(becomes(&stream, |bytes| bytes == Some(sent)));
+        }
+        let (ours, _peer) = unix::net::UnixStream::pair().unwrap();
+        assert_eq!(Stream::Unix(UnixStream::from_std(ours)).acknowledged(), None);
+    }
+
+    #[test]
+    fn what_our_kernel_keeps_has_not_arrived() {
+        let (mut stream, _peer) = pair(4 << 10);
+        let mut sent = 0;
+        while let Ok(count) = stream.write(&[0; 100_000]) {
+            sent += count as u64;
+        }
+        assert!(becomes(&stream, |bytes| bytes.is_some()));
+        assert!(stream.acknowledged() < Some(sent));
     }
 }

@@ -170,8 +170,12 @@ impl<B: Backend> Backend for Tls<B> {
         }
     }
 
-    fn on_loan(&self, key: usize) -> Option<usize> {
-        self.inner.on_loan(key)
+    fn has_loans(&self, key: usize) -> bool {
+        self.inner.has_loans(key)
+    }
+
+    fn moved(&self, key: usize) -> (u64, u64) {
+        self.inner.moved(key)
     }
 
     fn close(&mut self, key: usize) {
@@ -476,6 +480,10 @@ mod tests {
             (0, 0)
         }
 
+        fn moved(&self, _: usize) -> (u64, u64) {
+            unreachable!("nobody looks")
+        }
+
         fn close(&mut self, _: usize) {}
     }
 
@@ -565,6 +573,11 @@ mod tests {
             self.server.send(0, &mut self.pool, &mut self.output)
         }
 
+        /// What the connection was left with.
+        fn left(&self) -> usize {
+            self.output.pieces(usize::MAX).map(<[u8]>::len).sum()
+        }
+
         fn deliver(&mut self) {
             let outgoing = std::mem::take(&mut self.server.inner.outgoing);
             let mut rest = &outgoing[..];
@@ -622,14 +635,14 @@ mod tests {
         for _ in 0..10 {
             assert!(!scene.send().unwrap());
             assert!(!scene.server.is_writable(0), "it will be announced");
-            assert_eq!(scene.output.on_loan(), Some(5 + LENGTH - PIECE));
+            assert_eq!(scene.left(), 5 + LENGTH - PIECE);
             let held = scene.server.held(0).1;
             assert!((PIECE..PIECE + PIECE / 16).contains(&held), "{held}");
         }
         // Now the client takes all, and nothing is announced.
         scene.server.inner.step = usize::MAX;
-        for left in [Some(5 + LENGTH - 2 * PIECE), Some(5), None] {
-            assert_eq!((scene.send().unwrap(), scene.output.on_loan()), (left.is_none(), left));
+        for left in [5 + LENGTH - 2 * PIECE, 5, 0] {
+            assert_eq!((scene.send().unwrap(), scene.left()), (left == 0, left));
             assert!(scene.server.is_writable(0));
             assert!(
                 scene.server.inner.outgoing.len() < 2 * (PIECE + PIECE / 16),

@@ -14,7 +14,7 @@
 mod buffers;
 mod message;
 
-use super::backend::{Backend, Event, Received, Waker, sum};
+use super::backend::{Backend, Event, Received, Waker};
 use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
 use crate::stats::Counters;
@@ -46,7 +46,7 @@ const READINGS: u8 = 16;
 /// The largest piece sent by one operation.
 const MOST_SENT: usize = 1 << 30;
 
-/// The same of values on loan: so that a client that takes its time is seen to take something.
+/// The same of values on loan: so that it is seen that a client takes something, where the kernel does not tell (Unix sockets).
 const MOST_LENT_SENT: usize = 1 << 20;
 
 /// What an operation does, in the lowest bits of what its completions carry; the connection's number is above.
@@ -97,6 +97,8 @@ struct Line {
     /// Operations that have not completed for the last time.
     under_way: u32,
     incoming: Incoming,
+    /// Bytes received, and sent.
+    moved: (u64, u64),
     /// Whether only its operations keep it.
     is_closed: bool,
 }
@@ -183,6 +185,7 @@ impl Backend for Uring {
             is_readable: false,
             under_way: 0,
             incoming: Incoming::Flows,
+            moved: (0, 0),
             is_closed: false,
         });
         self.begin_receiving(key).inspect_err(|_| drop(self.lines.remove(key)))?;
@@ -229,7 +232,7 @@ impl Backend for Uring {
     fn expect(&mut self, key: usize, input: &mut Input) {
         let line = &mut self.lines[key];
         if line.is_receiving && line.received.unread().is_empty() {
-            if input.on_loan().is_some_and(|missing| missing > MOST_DELIVERED) {
+            if input.missing() > MOST_DELIVERED {
                 line.end_delivery(key, &mut self.flooded);
             }
             input.pass_expectation(&mut line.received);
@@ -270,9 +273,14 @@ impl Backend for Uring {
         (line.received.capacity(), line.sending.capacity())
     }
 
-    fn on_loan(&self, key: usize) -> Option<usize> {
+    fn has_loans(&self, key: usize) -> bool {
         let line = &self.lines[key];
-        sum(line.received.on_loan(), line.sending.on_loan())
+        line.received.has_loan() || line.sending.has_loans()
+    }
+
+    fn moved(&self, key: usize) -> (u64, u64) {
+        let line = &self.lines[key];
+        (line.moved.0, line.stream.acknowledged().unwrap_or(line.moved.1))
     }
 
     fn close(&mut self, key: usize) {
@@ -460,7 +468,7 @@ impl Line {
     fn read(&mut self, pool: &mut Pool, input: &mut Input, counters: &Counters) -> io::Result<Received> {
         self.readings = if input.is_expecting() { READINGS } else { self.readings - 1 };
         pool.lend_input(input);
-        let received = self.stream.receive(input, &mut self.is_readable, counters)?;
+        let received = self.stream.receive(input, &mut self.is_readable, &mut self.moved.0, counters)?;
         self.is_readable &= self.readings > 0;
         if received == Received::End {
             self.incoming = Incoming::Ended;
@@ -472,6 +480,7 @@ impl Line {
     fn take_in(&mut self, bytes: &[u8], pool: &mut Pool, counters: &Counters) {
         if !bytes.is_empty() && !self.is_closed {
             counters.bytes_read.add(bytes.len() as u64);
+            self.moved.0 += bytes.len() as u64;
             let bytes = self.received.pass_on(bytes);
             if !bytes.is_empty() {
                 pool.lend_input_for(bytes.len(), &mut self.received);
@@ -493,6 +502,7 @@ impl Line {
             Ok(0) => self.fail(io::ErrorKind::WriteZero.into()),
             Ok(count) => {
                 counters.bytes_written.add(count as u64);
+                self.moved.1 += count as u64;
                 self.sending.advance(count);
             }
             Err(_) => self.note_failure(result),

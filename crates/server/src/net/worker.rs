@@ -4,6 +4,7 @@ use super::backend::{Backend, Event, Waker};
 use super::buffer::Pool;
 use super::connection::{Connection, OUTPUT_LIMIT, Terms, Turn};
 use super::epoll::Epoll;
+use super::pace::{LEAST, PERIOD};
 use super::stream::Stream;
 use super::tls::Tls;
 #[cfg(target_os = "linux")]
@@ -30,10 +31,6 @@ const SILENCE_CHECK: Duration = Duration::from_secs(1);
 
 /// Seconds in which a client has to agree on how to encrypt.
 const HANDSHAKE_LIMIT: u32 = 30;
-
-/// Seconds for which a client may keep large values on loan without taking or sending any of them: what all can keep is bounded, so who
-/// has stopped keeps it from others. What the kernel buffers it moves on in large steps, so less than some 1.5 MiB may count as nothing.
-const LOAN_LIMIT: u32 = 60;
 
 /// Requests of a connection that is alone before newcomers and the waker get a look, unless `-R` allows more.
 const MOST_ALONE: u32 = 1024;
@@ -343,7 +340,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
         let turn = connection.turn(&executor, &mut self.backend, &mut self.pool, most);
         let held = connection.held(&self.backend);
         self.ledger.change(&mut connection.counted, held);
-        self.has_loans |= connection.on_loan(&self.backend).is_some();
+        self.has_loans |= connection.has_loans(&self.backend);
         match turn {
             Ok(Turn::Wait) => (),
             Ok(Turn::Again) => enqueue(&mut self.queue, connection, key),
@@ -424,22 +421,23 @@ impl<E: Engine, B: Backend> Worker<E, B> {
             self.close(key, "idle_timeout");
         }
         if self.has_loans {
-            self.close_stalled(now);
+            self.close_slow(now);
         }
     }
 
-    /// Closes connections that have kept large values on loan for too long without a move.
-    fn close_stalled(&mut self, now: u32) {
+    /// Closes connections that keep large values on loan, and are too slow with them.
+    fn close_slow(&mut self, now: u32) {
         let Worker { members, backend, .. } = self;
-        let stalls: Vec<_> =
-            members.iter_mut().map(|(key, connection)| (key, connection.stall(backend, now))).collect();
-        for (key, _) in stalls.into_iter().filter(|&(_, stall)| stall > LOAN_LIMIT) {
-            let message = format_args!("connection closed: it kept large values for {LOAN_LIMIT} s and did not go on");
+        let is_slow = |(key, connection): (usize, &mut Connection)| connection.is_too_slow(backend, now).then_some(key);
+        for key in members.iter_mut().filter_map(is_slow).collect::<Vec<_>>() {
+            let message = format_args!(
+                "connection closed: it kept large values, and moved less than {LEAST} bytes in {PERIOD} s"
+            );
             self.service.log.say(Level::Trouble, message);
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");
         }
-        self.has_loans = self.members.iter().any(|(_, connection)| connection.on_loan(&self.backend).is_some());
+        self.has_loans = self.members.iter().any(|(_, connection)| connection.has_loans(&self.backend));
     }
 
     fn close(&mut self, key: usize, reason: &str) {

@@ -181,3 +181,11 @@ impl<S: Read + Write> Client<S> {
         }
     }
 }
+
+/// A number among the statistics.
+pub fn stat(client: &mut Client<impl Read + Write>, name: &str) -> u64 {
+    client.send("stats\r\n");
+    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let value = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
+    value.expect(name).parse().unwrap()
+}

@@ -1,6 +1,6 @@
 //! Large values: received to where they will lie, and sent from where they lie.
 
-use crate::harness::{Client, Io, Running, on_each_backend};
+use crate::harness::{Client, Io, Running, on_each_backend, stat};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -13,6 +13,7 @@ on_each_backend! {
     a_refused_value_is_collected_as_it_began
     slow_readers_get_what_there_was
     replies_are_whole_whatever_happens_meanwhile
+    who_is_too_slow_is_closed
 }
 
 /// Twice what is worth to be received apart, and some bytes.
@@ -342,4 +343,53 @@ fn replies_are_whole_whatever_happens_meanwhile(io: Io) {
     drop(stopped);
     assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
     server.connect().ask("flush_all\r\n", "OK\r\n");
+}
+
+/// Two have stopped, in the middle of taking and of sending a value. Two others move a bit from time to time.
+fn who_is_too_slow_is_closed(io: Io) {
+    const LARGE: usize = 1_000_000;
+    const STEP: usize = 100_000;
+    let server = io.start("-t 1 -m 64 --debug-time --admin 0");
+    let mut other = server.connect();
+    other.ask("debugtime p\r\n", "OK\r\n");
+    let value = value(1, LARGE);
+    other.ask(set("k", &value), "STORED\r\n");
+    let [mut stuck_reader, mut reader, mut stuck_sender, mut sender] = [(); 4].map(|()| server.connect());
+    for client in [&mut stuck_reader, &mut reader] {
+        // More than sockets buffer.
+        client.send("get k\r\n".repeat(40));
+        client.expect("V");
+    }
+    for client in [&mut stuck_sender, &mut sender] {
+        client.ask([b"mn\r\n", &set("sent", &value)[..STEP]].concat(), "MN\r\n");
+    }
+    let answers = hit("k", &value).repeat(40);
+    let (mut to_read, mut to_send) = (&answers[1..], &set("sent", &value)[STEP..]);
+    for _ in 0..5 {
+        // What is written anew is what has been acknowledged, and more.
+        let written = stat(&mut other, "bytes_written");
+        while stat(&mut other, "bytes_written") < written + 500_000 {
+            let (step, rest) = to_read.split_at(STEP);
+            reader.expect(step);
+            to_read = rest;
+        }
+        let read = stat(&mut other, "bytes_read");
+        let (step, rest) = to_send.split_at(STEP);
+        sender.send(step);
+        to_send = rest;
+        assert!((0..100_000).any(|_| stat(&mut other, "bytes_read") >= read + STEP as u64));
+        // Executed in this turn of the worker's, and looked at in the next.
+        other.ask("debugtime 40\r\n", "OK\r\n");
+        other.ask("mn\r\n", "MN\r\n");
+    }
+    assert!((0..100_000).any(|_| stat(&mut other, "curr_connections") == 3));
+    to_read.chunks(STEP).for_each(|step| reader.expect(step));
+    sender.ask(to_send, "STORED\r\n");
+    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    for mut stuck in [stuck_reader, stuck_sender] {
+        let mut rest = Vec::new();
+        // Nothing, or a reset, once all that was on its way is taken.
+        let _ = std::io::Read::read_to_end(&mut stuck.0, &mut rest);
+        assert!(rest.len() < answers.len() - 1);
+    }
 }

@@ -1,6 +1,6 @@
 //! What clients can do who have not logged in.
 
-use crate::harness::{Client, Io, PATIENCE, Running, on_each_backend};
+use crate::harness::{Client, Io, PATIENCE, Running, on_each_backend, stat};
 use crate::replay::play;
 use relativistd::{Options, Server};
 use socket2::{Domain, Socket, Type};
@@ -31,13 +31,6 @@ fn member(server: &Running) -> Client {
     let mut client = server.connect();
     client.ask(RIGHT, "STORED\r\n");
     client
-}
-
-fn stat(client: &mut Client, name: &str) -> u64 {
-    client.send("stats\r\n");
-    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
-    let value = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
-    value.expect(name).parse().unwrap()
 }
 
 fn strangers_can_do_nothing_by_text(io: Io) {

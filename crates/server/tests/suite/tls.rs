@@ -1,7 +1,7 @@
 //! Encrypted connections.
 
 use crate::certificates::Authority;
-use crate::harness::{Client, Io, Running, connect_to, on_each_backend};
+use crate::harness::{Client, Io, Running, connect_to, on_each_backend, stat};
 use crate::large::{assert_becomes, metric};
 use rcgen::date_time_ymd;
 use rustls::pki_types::PrivateKeyDer;
@@ -36,13 +36,6 @@ fn session(config: &Arc<ClientConfig>) -> ClientConnection {
 
 fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Encrypted {
     Client(StreamOwned::new(session(config), connect_to(address)))
-}
-
-fn stat(client: &mut Client<impl Read + Write>, name: &str) -> u64 {
-    client.send("stats\r\n");
-    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
-    let value = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
-    value.expect(name).parse().unwrap()
 }
 
 /// Why there is no connection.

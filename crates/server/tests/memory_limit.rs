@@ -95,6 +95,20 @@ fn without_eviction_scattered_deaths_make_room() {
     assert_eq!(engine.usage().sweeps.evictions, 0);
 }
 
+/// The same if little is dead in each block, as long as that is more than a sixteenth.
+#[test]
+fn without_eviction_few_scattered_deaths_make_room() {
+    let (engine, _) = engine(4 << 20);
+    let engine = engine.without_eviction();
+    let value = [b'v'; 200];
+    let count = fill(&engine, &value);
+    let deleted = (0..count).step_by(10).filter(|&index| engine.delete(key(index).as_bytes())).count();
+    let stored = (0..deleted).filter(|index| set(&engine, &format!("new{index}"), &value) == Store::Stored).count();
+    assert!(stored > deleted * 3 / 4, "{stored} in place of {deleted}");
+    assert!((0..count).all(|index| has(&engine, &key(index)) == (index % 10 > 0)));
+    assert_eq!(engine.usage().sweeps.evictions, 0);
+}
+
 /// What is free is in blocks that are too small for what is made under a key's lock, where nothing is given back to the system.
 #[test]
 fn what_grows_finds_room_in_what_is_free_elsewhere() {

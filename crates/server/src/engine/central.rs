@@ -49,6 +49,9 @@ pub(super) struct Central {
     /// Who collects room, and how much: nobody else may take that.
     claim: Option<(ThreadId, usize)>,
     refusal: Option<Refusal>,
+    /// Where to look next for blocks that are thin, in which queue, and how many have been looked at since the last one.
+    thin: (usize, u64),
+    looked_at: usize,
     pub(super) sweeps: Sweeps,
     /// Capacity of ordinary blocks.
     capacity: usize,
@@ -122,6 +125,8 @@ impl Central {
             limit,
             claim: None,
             refusal: None,
+            thin: (0, 0),
+            looked_at: 0,
             sweeps: Sweeps::default(),
             capacity,
             whole: Arena::new(true),
@@ -395,7 +400,7 @@ impl Central {
         }
     }
 
-    /// Takes the block that should go next: one to compact, or one to evict; only the former without `evicts`, and with `is_urgent` one to
+    /// Takes the block that should go next: one to compact, or one to evict; only the former without `evicts`, if only a little of it is dead, and with `is_urgent` one to
     /// be evicted without mercy. None that is on loan.
     pub(super) fn victim(&mut self, evicts: bool, is_urgent: bool) -> Option<Victim> {
         self.pass_over_lent();
@@ -409,12 +414,35 @@ impl Central {
             return Some(self.take(block, Purpose::Compact));
         }
         if !evicts {
-            return None;
+            return self.next_thin();
         }
         let priority = |block: &Block| block.stamp() + policy::worth(block.class());
         let block = self.queues.iter().filter_map(first).min_by_key(priority).or(sparse)?;
         self.level = self.level.max(priority(&block));
         Some(self.take(block, if is_urgent { Purpose::Purge } else { Purpose::Evict }))
+    }
+
+    /// The next block of which some is dead, round and round. Looks at a limited number of them.
+    fn next_thin(&mut self) -> Option<Victim> {
+        const AT_ONCE: usize = 1024;
+        let most = self.looked_at + AT_ONCE;
+        for _ in 0..=CLASSES {
+            let (class, from) = self.thin;
+            for (&number, &block) in self.queues[class].range(from..) {
+                if self.looked_at == most {
+                    self.thin = (class, number);
+                    return None;
+                }
+                self.looked_at += 1;
+                if block.is_thin() && !block.has_drafts() && !block.is_lent() {
+                    self.thin = (class, number + 1);
+                    self.looked_at = 0;
+                    return Some(self.take(block, Purpose::Compact));
+                }
+            }
+            self.thin = ((class + 1) % CLASSES, 0);
+        }
+        None
     }
 
     /// Takes a block out of its queue, into the caller's hands.
@@ -447,9 +475,12 @@ impl Central {
         }
     }
 
-    /// Remembers that `need` bytes can't be had without evicting.
+    /// Remembers that `need` bytes can't be had without evicting, if all blocks have been looked at for that.
     pub(super) fn refuse(&mut self, need: usize, linked: usize) {
-        self.refusal = Some(Refusal { need, linked });
+        if self.looked_at >= self.queues.iter().map(BTreeMap::len).sum() {
+            self.refusal = Some(Refusal { need, linked });
+            self.looked_at = 0;
+        }
     }
 
     /// Whether nothing has changed since as many bytes, or fewer, could not be had without evicting. A quarter of a block has to die

@@ -19,7 +19,8 @@
 //! until someone empties a page of it, and sizes are rounded (memcached's factor of 1.25 loses 10 % on average). Blocks are all alike, so no
 //! mix of sizes is worse than another, sizes are rounded to 8 bytes, and items need no place in free lists or queues.
 //! What it costs: what moves on is copied (0.6 to 0.75 bytes per byte stored on the trace in [`policy`]), and what is overwritten
-//! is dead until its block is swept. A block is swept early when a quarter of it is dead.
+//! is dead until its block is swept. A block is swept early when a quarter of it is dead; where nothing may be evicted, when there is no other room, also
+//! when a sixteenth is.
 
 use super::Sweeps;
 use super::arena::SLOT;
@@ -31,7 +32,6 @@ use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
 use relativist_rcu::{GracePeriod, Guard, wait_for_readers};
 use std::mem;
-use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -92,6 +92,14 @@ pub(super) struct Search {
     is_stuck: bool,
     has_closed_all: bool,
     surprises: usize,
+}
+
+/// What the table takes.
+pub(super) struct TableMemory {
+    pub(super) bytes: usize,
+    /// And will take if it grows soon.
+    pub(super) charge: usize,
+    pub(super) is_resizing: bool,
 }
 
 /// Who asks for room.
@@ -292,6 +300,11 @@ impl Heap {
         Some(place)
     }
 
+    /// Items of `size` bytes and more for which there may be room in open blocks, so that they are put in before anybody asks for another one.
+    pub(super) fn most_unasked(&self, size: usize) -> usize {
+        self.stripes.len() * self.capacity / size
+    }
+
     /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a quarter of one unused.
     pub(super) fn is_large(&self, size: usize) -> bool {
         size > (self.capacity - HEADER) / 4
@@ -454,10 +467,10 @@ impl Heap {
         Claim { heap: self, _turn: turn }
     }
 
-    /// What to do next to make room. Without `evicts` only what is dead is taken back. `table` is what the table takes, and while it is
-    /// resized.
-    pub(super) fn remedy(&self, search: &mut Search, evicts: bool, table: RangeInclusive<usize>) -> Remedy {
-        let (need, table, resized) = (search.need, *table.start(), *table.end());
+    /// What to do next to make room. Without `evicts` only what is dead is taken back.
+    pub(super) fn remedy(&self, search: &mut Search, evicts: bool, table: &TableMemory) -> Remedy {
+        let &TableMemory { bytes: table, charge: resized, is_resizing } = table;
+        let need = search.need;
         self.harvest();
         let mut central = self.central();
         central.set_table(resized);
@@ -509,7 +522,7 @@ impl Heap {
         // Or all of it is in blocks that others have opened since.
         search.has_closed_all = false;
         search.surprises += 1;
-        if central.is_contended(evicts) || resized > table || (evicts && search.surprises < Search::MOST_SURPRISES) {
+        if central.is_contended(evicts) || is_resizing || (evicts && search.surprises < Search::MOST_SURPRISES) {
             return Remedy::Retry;
         }
         central.refuse(need, self.linked());
@@ -568,4 +581,25 @@ impl Drop for Heap {
 
 fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a resize has taken comes back when it is over; what one would take, which nobody has begun, does not.
+    #[test]
+    fn nobody_waits_for_what_is_not_going_on() {
+        let heap = Heap::new(1 << 20);
+        while let Ok(place) = heap.allocate(50_000, Asks::Unlocked, || 0) {
+            // SAFETY: the draft keeps the block.
+            unsafe { Block::of(place) }.finish_draft();
+        }
+        let remedy = |is_resizing| {
+            let table = TableMemory { bytes: 1 << 10, charge: 2 << 10, is_resizing };
+            heap.remedy(&mut heap.search(50_000), false, &table)
+        };
+        assert!(matches!(remedy(true), Remedy::Retry));
+        assert!(matches!(remedy(false), Remedy::Hopeless));
+    }
 }

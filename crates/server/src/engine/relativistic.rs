@@ -19,8 +19,8 @@ use super::arrival::{Arrival, Outline};
 use super::expiry::Expiry;
 use super::flush::Flush;
 use super::hash::KeyHasher;
-use super::heap::{Asks, Heap, OutOfMemory};
-use super::item::{self, Draft, ItemRef, Layout, Recipe};
+use super::heap::{Asks, Heap, OutOfMemory, TableMemory};
+use super::item::{self, Draft, ITEM_OVERHEAD, ItemRef, Layout, Recipe};
 use super::loan::Origin;
 use super::{Change, Engine, Hit, Lookup, MOST_AT_ONCE, New, Present, Sequence, TableStats, Usage, Value, Witness};
 use crate::clock::Clock;
@@ -329,10 +329,17 @@ impl Relativistic {
 
     /// What the table takes, and will take if it grows soon: the old array and the new one are there at the same time. (The old one
     /// is freed some milliseconds after the table has grown; during these it is not counted.)
-    pub(super) fn table_charge(&self) -> usize {
+    pub(super) fn table_memory(&self) -> TableMemory {
+        let (bytes, is_resizing) = (self.table_bytes(), self.table.is_resizing());
         let grows_at = self.table.buckets() as f64 * LOAD.end();
-        let is_growing = self.table.is_resizing() || self.table.len() as f64 > 0.95 * grows_at;
-        self.table_bytes() * if is_growing { 1 + GROWTH } else { 1 }
+        // What the table takes is told when blocks are asked for: that has to be in time for the last one before it grows.
+        let soon = self.table.len() + self.heap.most_unasked(ITEM_OVERHEAD);
+        let grows = is_resizing || soon as f64 > 0.95 * grows_at;
+        TableMemory { bytes, charge: bytes * if grows { 1 + GROWTH } else { 1 }, is_resizing }
+    }
+
+    pub(super) fn table_charge(&self) -> usize {
+        self.table_memory().charge
     }
 }
 

@@ -50,7 +50,7 @@ impl Relativistic {
     pub(super) fn make_room(&self, bytes: usize) -> bool {
         let mut search = self.heap.search(bytes);
         loop {
-            match self.heap.remedy(&mut search, self.evicts, self.table_bytes()..=self.table_charge()) {
+            match self.heap.remedy(&mut search, self.evicts, &self.table_memory()) {
                 Remedy::Attempt => return true,
                 Remedy::Hopeless => return false,
                 Remedy::Sweep(victim) => search.note_swept(self.sweep(victim)),

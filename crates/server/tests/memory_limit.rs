@@ -390,6 +390,33 @@ fn what_was_flushed_beside_an_item_in_the_making_is_freed() {
     assert_eq!(engine.usage().items, 1, "the others were flushed");
 }
 
+/// The table grows in the background, while small items are put where there is room and nobody asks for more.
+#[test]
+fn the_limit_holds_when_the_table_grows() {
+    // Wherever in a block that happens.
+    for size in [1_000, 1_300] {
+        // Of this size little is left over when it is full of blocks, and of what moves on.
+        let (engine, _) = engine((1 << 20) + (9 << 10));
+        for index in 0..3_000 {
+            set(&engine, &key(index), &vec![b'v'; size]);
+            assert!(has(&engine, &key(index)));
+        }
+        let buckets = engine.usage().buckets;
+        for index in 0..4_000 {
+            set(&engine, &format!("s{index}"), b"s");
+            // Time to grow, if it is to.
+            let usage = engine.usage();
+            if usage.items > 4 * usage.buckets {
+                (0..1_000).any(|_| {
+                    thread::yield_now();
+                    engine.usage().buckets > usage.buckets
+                });
+            }
+        }
+        assert!(engine.usage().buckets > buckets);
+    }
+}
+
 /// Remembers who had to go.
 #[derive(Default)]
 struct Mourner(Mutex<Vec<String>>);

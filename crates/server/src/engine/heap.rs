@@ -300,9 +300,10 @@ impl Heap {
         Some(place)
     }
 
-    /// Items of `size` bytes and more for which there may be room in open blocks, so that they are put in before anybody asks for another one.
-    pub(super) fn most_unasked(&self, size: usize) -> usize {
-        self.stripes.len() * self.capacity / size
+    /// How many items can come before anybody asks for a block again: those that fill the open ones.
+    pub(super) fn most_unasked(&self) -> usize {
+        // Of each class there is one open. Their items have 40, 64, 256 bytes and so on at least, and so one in 20 bytes is more than all.
+        self.stripes.len() * self.capacity / 20
     }
 
     /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a quarter of one unused.

@@ -20,7 +20,7 @@ use super::expiry::Expiry;
 use super::flush::Flush;
 use super::hash::KeyHasher;
 use super::heap::{Asks, Heap, OutOfMemory, TableMemory};
-use super::item::{self, Draft, ITEM_OVERHEAD, ItemRef, Layout, Recipe};
+use super::item::{self, Draft, ItemRef, Layout, Recipe};
 use super::loan::Origin;
 use super::{Change, Engine, Hit, Lookup, MOST_AT_ONCE, New, Present, Sequence, TableStats, Usage, Value, Witness};
 use crate::clock::Clock;
@@ -333,7 +333,7 @@ impl Relativistic {
         let (bytes, is_resizing) = (self.table_bytes(), self.table.is_resizing());
         let grows_at = self.table.buckets() as f64 * LOAD.end();
         // What the table takes is told when blocks are asked for: that has to be in time for the last one before it grows.
-        let soon = self.table.len() + self.heap.most_unasked(ITEM_OVERHEAD);
+        let soon = self.table.len() + self.heap.most_unasked();
         let grows = is_resizing || soon as f64 > 0.95 * grows_at;
         TableMemory { bytes, charge: bytes * if grows { 1 + GROWTH } else { 1 }, is_resizing }
     }

@@ -2,11 +2,12 @@
 
 use relativistd::clock::Clock;
 use relativistd::engine::{
-    Content, CountError, Direction, Engine, Hit, ITEM_OVERHEAD, Lookup, Marks, Mode, New, Present, Relativistic, Store,
-    Sweeps, Value, Witness,
+    Change, Content, CountError, Direction, Engine, Expiry, Hit, ITEM_OVERHEAD, Lookup, Marks, Mode, New, Present,
+    Relativistic, Store, Sweeps, Value, Witness,
 };
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 #[path = "support/loans.rs"]
@@ -388,6 +389,98 @@ fn what_was_flushed_beside_an_item_in_the_making_is_freed() {
     assert!(has(&engine, "new"));
     engine.maintain();
     assert_eq!(engine.usage().items, 1, "the others were flushed");
+}
+
+/// All of its block is dead, and others take what is free, while somebody still looks at it.
+#[test]
+fn what_is_shown_stays_as_long_as_it_is_shown() {
+    let (engine, _) = engine(8 << 20);
+    let value = vec![b'k'; 300_000];
+    set(&engine, "k", &value);
+    let lookup = engine.get(b"k", |hit| {
+        engine.delete(b"k");
+        (0..10).for_each(|index| _ = set(&engine, &key(index), &[b'n'; 300_000]));
+        assert!(hit.value == value);
+    });
+    assert_eq!(lookup, Lookup::Hit);
+}
+
+/// Makes blocks scarce: the next one who looks sweeps the oldest.
+fn make_scarce(engine: &Relativistic) {
+    let usage = engine.usage();
+    engine.set_limit(usage.heap_bytes + usage.table_bytes + (3 << 16));
+}
+
+/// Its block is swept while a command has its bucket. What moves on is what the command leaves.
+#[test]
+fn what_is_touched_while_it_moves_expires_when_it_was_told() {
+    let (engine, clock) = engine(8 << 20);
+    set_until(&engine, "k", &[b'k'; 100], 10);
+    assert!(has(&engine, "k"));
+    (0..10_000).for_each(|index| _ = set(&engine, &key(index), &[b'v'; 100]));
+    thread::scope(|scope| {
+        let touch = |present: Present<'_>| {
+            make_scarce(&engine);
+            scope.spawn(|| engine.maintain());
+            // Time to make the copy, which then waits for the bucket.
+            (0..10_000).for_each(|_| thread::yield_now());
+            let expiry = Some(Expiry::from_protocol(20, present.now));
+            (Change::Mark { expiry, add: Marks::NONE, is_access: false }, ())
+        };
+        engine.update(b"k", touch, |_| ()).unwrap();
+    });
+    assert!(engine.usage().sweeps.blocks > 0);
+    clock.set(NOW + 19);
+    assert!(has(&engine, "k"));
+    clock.set(NOW + 20);
+    assert!(!has(&engine, "k"));
+}
+
+/// Halts the first eviction.
+struct Halt {
+    is_first: AtomicBool,
+    turns: Barrier,
+}
+
+impl Witness for Halt {
+    fn is_watching(&self) -> bool {
+        true
+    }
+
+    fn evicted(&self, _: Hit<'_>) {
+        // Relaxed: stands for itself.
+        if self.is_first.swap(false, Ordering::Relaxed) {
+            self.turns.wait();
+            self.turns.wait();
+        }
+    }
+}
+
+/// Somebody begins to look at an item when its block is half swept. He has to be waited for, too.
+#[test]
+fn who_looks_when_a_sweep_has_begun_is_waited_for() {
+    let (engine, _) = engine(8 << 20);
+    let halt = Arc::new(Halt { is_first: AtomicBool::new(true), turns: Barrier::new(2) });
+    let engine = engine.with_witness(Arc::clone(&halt) as Arc<dyn Witness>);
+    (0..10_000).for_each(|index| _ = set(&engine, &key(index), &[b'v'; 100]));
+    make_scarce(&engine);
+    thread::scope(|scope| {
+        scope.spawn(|| engine.maintain());
+        halt.turns.wait();
+        // A grace period since the sweep began is not enough.
+        relativist_rcu::wait_for_readers();
+        let lookup = engine.get(key(1).as_bytes(), |hit| {
+            halt.turns.wait();
+            while engine.usage().sweeps.blocks == 0 {
+                thread::yield_now();
+            }
+            engine.set_limit(8 << 20);
+            (0..5_000).for_each(|index| _ = set(&engine, &format!("new{index}"), &[b'n'; 100]));
+            assert!(hit.value == [b'v'; 100]);
+        });
+        assert_eq!(lookup, Lookup::Hit);
+    });
+    assert!(!has(&engine, &key(1)));
 }
 
 /// The table grows in the background, while small items are put where there is room and nobody asks for more.

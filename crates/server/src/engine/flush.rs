@@ -139,6 +139,24 @@ mod tests {
         flush.catch_up(100, &last);
         assert!(!flush.covers(8));
     }
+
+    #[test]
+    fn a_due_flush_happens_once_however_many_find_it_due() {
+        let (flush, last) = (Flush::new(), AtomicU64::new(7));
+        flush.at(100);
+        thread::scope(|scope| {
+            let writing = flush.writers.lock().unwrap();
+            let late = scope.spawn(|| flush.catch_up(100, &last));
+            // Time to find it due, and to wait for us.
+            (0..1_000).for_each(|_| thread::yield_now());
+            flush.draw_line(&last);
+            last.store(8, Ordering::Relaxed);
+            drop(writing);
+            late.join().unwrap();
+        });
+        assert!(flush.covers(7) && !flush.covers(8));
+    }
+
     #[test]
     fn a_flush_under_way_is_waited_for() {
         let (flush, last) = (Flush::new(), AtomicU64::new(7));

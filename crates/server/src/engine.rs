@@ -27,6 +27,7 @@ mod hash;
 mod heap;
 mod item;
 mod loan;
+mod poison;
 pub mod policy;
 mod relativistic;
 mod sweep;

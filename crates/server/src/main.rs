@@ -12,6 +12,8 @@ use relativistd::{Options, Server, StartError, log, options, signals, systemd};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+// Sanitizers have one of their own, and know nothing of what others free.
+#[cfg(not(any(relativist_sanitizer = "thread", relativist_sanitizer = "address")))]
 #[global_allocator]
 static ALLOCATOR: BySize = BySize;
 

@@ -14,6 +14,7 @@
 use super::arena::{self, SLOT};
 use super::expiry::Expiry;
 use super::item::ItemRef;
+use super::poison;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -107,6 +108,7 @@ impl Block {
         let header = start.cast::<Header>();
         // SAFETY: the caller's memory, aligned to more than the header needs, and larger.
         unsafe {
+            poison::allow(start, HEADER);
             header.write(Header {
                 capacity,
                 used: AtomicUsize::new(HEADER),
@@ -122,7 +124,9 @@ impl Block {
                 is_cut: AtomicBool::new(false),
             });
         }
-        Block(header)
+        let block = Block(header);
+        block.forbid();
+        block
     }
 
     /// Lets the system have its memory, and returns its address, which is no block any more.
@@ -130,8 +134,12 @@ impl Block {
     /// # Safety
     /// Nothing in it is alive, and the caller alone has it.
     pub(super) unsafe fn discard(self) -> NonNull<u8> {
+        let capacity = self.capacity();
         // SAFETY: the caller's promise; a block is a run of an arena.
-        unsafe { arena::discard(self.0.cast(), self.capacity()) };
+        unsafe {
+            arena::discard(self.0.cast(), capacity);
+            poison::forbid(self.0.cast(), capacity);
+        }
         self.0.cast()
     }
 
@@ -271,12 +279,24 @@ impl Block {
         self.set_place(Place::Open);
     }
 
+    /// Nobody looks at what was in the block.
+    pub(super) fn forbid(self) {
+        // SAFETY: behind the header, within the mapping.
+        unsafe { poison::forbid(self.first(), self.capacity() - HEADER) };
+    }
+
+    /// The caller, who alone has the block, writes the first `size` bytes of items before they are [taken](Self::take).
+    pub(super) fn allow(self, size: usize) {
+        // SAFETY: behind the header, within the mapping.
+        unsafe { poison::allow(self.first(), size) };
+    }
+
     /// In debug builds, spoils what was in the block, so that tests notice who still looks at it.
     ///
     /// # Safety
     /// Nobody else has the block, and nobody looks at what was in it.
     pub(super) unsafe fn scribble(self) {
-        if cfg!(debug_assertions) {
+        if cfg!(debug_assertions) && !poison::IS_USED {
             // SAFETY: the caller's promise; within the mapping.
             unsafe { self.0.cast::<u8>().add(HEADER).write_bytes(0xdb, self.capacity() - HEADER) };
         }
@@ -293,7 +313,11 @@ impl Block {
         header.used.store(used + size, Ordering::Relaxed);
         header.owed.fetch_add(size + DRAFT, Ordering::Relaxed);
         // SAFETY: within the capacity.
-        Some(unsafe { self.0.cast::<u8>().add(used) })
+        unsafe {
+            let place = self.0.cast::<u8>().add(used);
+            poison::allow(place, size);
+            Some(place)
+        }
     }
 
     /// Takes back room that was the last taken, of a draft that was given up. The caller holds the stripe's lock, and the block is
@@ -306,6 +330,8 @@ impl Block {
         if is_last {
             header.used.store(used - size, Ordering::Relaxed);
             header.owed.fetch_sub(size, Ordering::Relaxed);
+            // SAFETY: within the block, and nobody's.
+            unsafe { poison::forbid(place, size) };
         }
         is_last
     }

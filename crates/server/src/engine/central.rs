@@ -319,6 +319,7 @@ impl Central {
 
     /// The block is to be used again.
     pub(super) fn put_free(&mut self, block: Block) {
+        block.forbid();
         self.free_bytes += block.capacity();
         self.free.entry(block.capacity()).or_default().push(block);
     }

@@ -284,8 +284,11 @@ impl Heap {
         // It may be larger than was asked for, and others may have been faster.
         let is_allowed = self.loans.reserve_arrival(block.capacity());
         self.put_down(|central| if is_allowed { central.let_go_new() } else { central.put_unused(block) });
-        // SAFETY: the block was in our hands, and is in nobody's.
-        Ok(is_allowed.then(|| unsafe { Loan::of_new(block, &self.loans) }))
+        Ok(is_allowed.then(|| {
+            block.allow(size);
+            // SAFETY: the block was in our hands, and is in nobody's.
+            unsafe { Loan::of_new(block, &self.loans) }
+        }))
     }
 
     /// Takes over a block that was lent for an item of `size` bytes. The item may be written, and there is a draft on it.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every fuzz target, or those named, for so many seconds each: ci/fuzz.sh [SECONDS [TARGET...]], 60 without. As many run at a time as there are CPUs.
+# Every fuzz target, or those named, all at the same time: ci/fuzz.sh [SECONDS [TARGET...]], 60 without.
 # They are built by stable Rust, with the coverage that libFuzzer wants and without a sanitizer: `cargo +nightly fuzz run TARGET` (cargo-fuzz) adds
 # AddressSanitizer. What fails is put into fuzz/artifacts, and what was of interest into fuzz/corpus, where the next run begins.
 set -euo pipefail
@@ -35,4 +35,4 @@ fuzz() {
 }
 export -f fuzz
 export seconds host
-printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} env target={} bash -c fuzz
+printf '%s\n' "${targets[@]}" | xargs -P 0 -I{} env target={} bash -c fuzz

@@ -36,6 +36,12 @@ const LARGEST_ITEM_LIMIT: usize = 1 << 30;
 /// What the buffers of all connections may hold, however small the memory for items is.
 const LEAST_BUFFERS: usize = 64 * MEBIBYTE;
 
+/// What memcached lets the hot and the warm segment of its LRU have together, in percent.
+const MOST_HOT_AND_WARM: u32 = 80;
+
+/// Bytes by which memcached lets a size class be larger than the one before.
+const LEAST_STEP: u32 = 8;
+
 /// What memcached counts for an item besides key and value: items fit in here if they fit there.
 const ITEM_OVERHEAD_OF_MEMCACHED: usize = 59;
 
@@ -61,7 +67,7 @@ pub enum IoKind {
 
 /// A memcached server whose storage engine is a relativistic hash table: lookups take no lock while it grows and shrinks.
 #[derive(Clone, Debug, Parser, PartialEq)]
-#[command(name = "relativistd", version = LONG_VERSION, after_help = AFTER_HELP)]
+#[command(name = "relativistd", version = LONG_VERSION, after_help = AFTER_HELP, args_override_self = true)]
 pub struct Options {
     /// TCP port; 0 for none, -1 for any free one [default: 11211]
     #[arg(short = 'p', long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(-1..=65535), allow_negative_numbers = true)]
@@ -262,7 +268,7 @@ Options for -o (a no_ in front switches off what is on):
                      lines that a client who watches may be behind [256]
   read_buf_mem_limit=MB
                      what the buffers of all connections may hold, for requests and for answers; who holds most is closed
-                     when it is more; never less than four times -I [a quarter of -m, but 64 at least]
+                     when it is more; never less than four times -I [0: a quarter of -m, but 64 at least]
   drop_privileges    give up all system calls that the server does not need (seccomp), beside what
                      it gives up without this: files that it does not need, and TCP connections to
                      others (Landlock); no_drop_privileges: neither
@@ -278,7 +284,7 @@ Options for -o (a no_ in front switches off what is on):
   ssl_wbuf_size=KB   what is encrypted as one record; more than 16 cannot be [16]
 Without effect, because they tune what this server does not have:
   hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N], slab_automove_ratio=F,
-  slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST, slab_chunk_max=KB, no_chunked_items,
+  slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST, slab_chunk_max=BYTES, no_chunked_items,
   lru_crawler_sleep=N, lru_crawler_tocrawl=N, lru_maintainer, hot_lru_pct=N, warm_lru_pct=N, hot_max_factor=F,
   warm_max_factor=F, temporary_ttl=N, tail_repair_time=N, inline_ascii_resp, worker_logbuf_size=KB,
   resp_obj_mem_limit=MB, modern, no_modern, ssl_kernel_tls
@@ -346,6 +352,16 @@ impl Options {
             _ if self.slab_growth_factor <= 1.0 || self.slab_growth_factor.is_nan() => {
                 "the factor (-f) must be greater than 1"
             }
+            _ if !self.chunks_fit() => "chunks (-o slab_chunk_max) must divide a mebibyte and items (-I)",
+            _ if !self.classes_rise() => {
+                "classes (-o slab_sizes) must rise by 8 bytes at least, from -n to slab_chunk_max"
+            }
+            _ if self.extended.hot_lru_pct + self.extended.warm_lru_pct > MOST_HOT_AND_WARM => {
+                "hot_lru_pct and warm_lru_pct (-o) cannot be more than 80 together"
+            }
+            _ if self.extended.temporary_ttl.is_some() && !self.extended.lru_maintainer => {
+                "temporary_ttl (-o) needs lru_maintainer"
+            }
             _ if !self.enable_ssl && self.listen.iter().any(|address| address.security.is_some()) => {
                 "notls:, btls: and mtls: (-l) are for TLS (-Z)"
             }
@@ -374,6 +390,20 @@ impl Options {
             _ => return Ok(()),
         };
         Err(StartError::Usage(problem.into()))
+    }
+
+    /// Whether chunks divide what memcached makes of them. Its default, which no `-I` below 512 KiB would fit, is not asked for here.
+    fn chunks_fit(&self) -> bool {
+        let divides = |chunk: u32| [MEBIBYTE, self.max_item_size].iter().all(|whole| whole % chunk as usize == 0);
+        self.extended.slab_chunk_max.is_none_or(divides)
+    }
+
+    /// Whether size classes are such as memcached allows.
+    fn classes_rise(&self) -> bool {
+        let sizes = &self.extended.slab_sizes;
+        let possible = self.slab_min_size..=self.extended.chunk_bytes();
+        sizes.iter().all(|size| possible.contains(size))
+            && sizes.is_sorted_by(|one, next| one.saturating_add(LEAST_STEP) <= *next)
     }
 
     /// Whether clients must log in.
@@ -544,6 +574,14 @@ mod tests {
             "r -o idle_timeout",
             "r -o hashpower=11",
             "r -o tail_repair_time=5",
+            "r -o hot_max_factor=0",
+            "r -o warm_max_factor=-1",
+            "r -o slab_automove_ratio=0",
+            "r -o slab_automove_ratio=1",
+            "r -o slab_automove_ratio=NaN",
+            "r -o slab_sizes=abc",
+            "r -o slab_chunk_max=0",
+            "r -o =1",
             "r -o ssl_chain_cert",
             "r -o ssl_keyformat=0",
             "r -o ssl_verify_mode=4",
@@ -585,6 +623,14 @@ mod tests {
             "r -Z -o ssl_chain_cert=/c,ssl_key=/k -l a,mtls:b",
             "r -l notls:a",
             "r -l btls:a",
+            "r -o slab_chunk_max=7",
+            "r -I 700k -o slab_chunk_max=524288",
+            "r -o slab_sizes=10-100",
+            "r -o slab_sizes=100-104",
+            "r -o slab_sizes=200-100",
+            "r -o slab_sizes=100-2000000",
+            "r -o hot_lru_pct=50,warm_lru_pct=50",
+            "r -o temporary_ttl=61,no_lru_maintainer",
             "r -Y /file -S",
             "r -Y /file -U 1",
             "r -Y /file -B binary",
@@ -596,9 +642,35 @@ mod tests {
     }
 
     #[test]
+    fn what_memcached_accepts_is_accepted() {
+        for line in [
+            "r -I 700k",
+            "r -I 2m -o slab_chunk_max=16384",
+            "r -o slab_sizes=100-200-300",
+            "r -o hot_lru_pct=40,warm_lru_pct=40,hot_max_factor=0.1",
+            "r -o temporary_ttl=61",
+            "r -o read_buf_mem_limit=0",
+            "r -o maxconns_fast,",
+        ] {
+            parse(line).expect(line).check().expect(line);
+        }
+    }
+
+    #[test]
+    fn of_repeated_options_the_last_counts() {
+        let repeated =
+            parse("r -t 4 -A -d -t 1 -m 3 -A -d --threads 2 -s /a -s /b --engine global-lock --engine relativistic");
+        assert_eq!(repeated.unwrap(), parse("r -t 2 -m 3 -A -d -s /b").unwrap());
+        let adding_up = parse("r -l a -l b -v -v -o track_sizes -o idle_timeout=5").unwrap();
+        assert_eq!((adding_up.listen.len(), adding_up.verbose, adding_up.extended.idle_timeout), (2, 2, 5));
+        assert!(adding_up.extended.track_sizes);
+    }
+
+    #[test]
     fn buffers_have_room_for_the_largest_items() {
         let megabytes = |line| parse(line).unwrap().buffer_bytes() / MEBIBYTE;
         assert_eq!(megabytes("r -m 1024"), 256);
+        assert_eq!(megabytes("r -m 1024 -o read_buf_mem_limit=0"), 256);
         assert_eq!(megabytes("r -m 1024 -I 512m"), 2048);
         assert_eq!(megabytes("r -o read_buf_mem_limit=8"), 8);
         assert_eq!(megabytes("r -o read_buf_mem_limit=8 -I 4m"), 16);

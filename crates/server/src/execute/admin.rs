@@ -7,8 +7,8 @@ use crate::engine::Engine;
 use relativist_memcache::{Admin, Words, number, reply};
 
 /// Memory limits that a client may set, in MiB.
-const LEAST_MEMORY: u32 = 8;
-const MOST_MEMORY: u32 = 1_000_000_000;
+const LEAST_MEMORY: u64 = 8;
+const MOST_MEMORY: u64 = 1_000_000_000;
 
 impl<E: Engine> Executor<'_, E> {
     pub(super) fn admin(&self, session: &Session, verb: Admin, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
@@ -52,7 +52,7 @@ impl<E: Engine> Executor<'_, E> {
     }
 
     fn memory_limit(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
-        let limit = args.next().and_then(number::unsigned_32);
+        let limit = args.next().and_then(number::unsigned_64);
         let noreply = args.last() == Some(b"noreply");
         let reply: &[u8] = match limit {
             None => reply::ERROR,

@@ -34,8 +34,10 @@ pub struct Extended {
     pub slab_automove_window: u32,
     /// Without effect.
     pub slab_automove_freeratio: f64,
-    /// Without effect.
-    pub slab_chunk_max: u32,
+    /// Bytes of the largest chunk, if given. Without effect.
+    pub slab_chunk_max: Option<u32>,
+    /// Bytes of each class, if given. Without effect.
+    pub slab_sizes: Vec<u32>,
     /// Without effect.
     pub lru_crawler_sleep: u32,
     /// Without effect.
@@ -80,7 +82,8 @@ impl Default for Extended {
             slab_automove_ratio: 0.8,
             slab_automove_window: 10,
             slab_automove_freeratio: 0.01,
-            slab_chunk_max: 512,
+            slab_chunk_max: None,
+            slab_sizes: Vec::new(),
             lru_crawler_sleep: 100,
             lru_crawler_tocrawl: 0,
             lru_segmented: true,
@@ -98,6 +101,11 @@ impl Default for Extended {
 }
 
 impl Extended {
+    /// Bytes of the largest chunk.
+    pub fn chunk_bytes(&self) -> u32 {
+        self.slab_chunk_max.unwrap_or(512 << 10)
+    }
+
     /// Does what one word of `-o` says.
     pub(super) fn apply(&mut self, word: &str) -> Result<(), String> {
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
@@ -119,20 +127,20 @@ impl Extended {
             "slab_automove" if value.text.is_none() => self.slab_automove = 1,
             "slab_automove" => self.slab_automove = value.number(0..=2)?,
             "no_slab_automove" => self.slab_automove = 0,
-            "slab_automove_ratio" => self.slab_automove_ratio = value.parse()?,
+            "slab_automove_ratio" => self.slab_automove_ratio = value.between(0.0, 1.0)?,
             "slab_automove_window" => self.slab_automove_window = value.number(3..=u32::MAX)?,
             "slab_automove_freeratio" => self.slab_automove_freeratio = value.parse()?,
-            "slab_chunk_max" => self.slab_chunk_max = value.number(1..=1 << 20)?,
+            "slab_chunk_max" => self.slab_chunk_max = Some(value.number(1..=u32::MAX)?),
             "lru_crawler_sleep" => self.lru_crawler_sleep = value.number(0..=1_000_000)?,
             "lru_crawler_tocrawl" => self.lru_crawler_tocrawl = value.number(0..=u32::MAX)?,
             "hot_lru_pct" => self.hot_lru_pct = value.number(1..=80)?,
             "warm_lru_pct" => self.warm_lru_pct = value.number(1..=80)?,
-            "hot_max_factor" => self.hot_max_factor = value.parse()?,
-            "warm_max_factor" => self.warm_max_factor = value.parse()?,
+            "hot_max_factor" => self.hot_max_factor = value.between(0.0, f64::INFINITY)?,
+            "warm_max_factor" => self.warm_max_factor = value.between(0.0, f64::INFINITY)?,
             "temporary_ttl" => self.temporary_ttl = Some(value.number(0..=u32::MAX)?),
             "tail_repair_time" => self.tail_repair_time = value.number(10..=u32::MAX)?,
             "worker_logbuf_size" => self.worker_logbuf_size = value.number(1..=1 << 20)?,
-            "read_buf_mem_limit" => self.read_buf_mem_limit = value.number(1..=10_000)?,
+            "read_buf_mem_limit" => self.read_buf_mem_limit = value.number(0..=10_000)?,
             "ssl_chain_cert" => self.ssl.chain_cert = Some(value.given()?.into()),
             "ssl_key" => self.ssl.key = Some(value.given()?.into()),
             "ssl_keyformat" => self.ssl.keyformat = value.number(1..=2)?,
@@ -144,13 +152,15 @@ impl Extended {
             "ssl_kernel_tls" => self.ssl.kernel_tls = true,
             "ssl_min_version" => self.ssl.min_version = value.number(0..=3)?,
             "resp_obj_mem_limit" => drop(value.number(1..=u32::MAX)?),
-            "slab_sizes" => drop(value.given()?),
+            "slab_sizes" => self.slab_sizes = value.list()?,
             "no_hashexpand" | "inline_ascii_resp" | "no_inline_ascii_resp" | "modern" | "no_modern" => (),
             "no_chunked_items" => (),
             "drop_privileges" => self.drop_privileges = Some(true),
             "no_drop_privileges" => self.drop_privileges = Some(false),
             // Test tools start the reference's test build with it.
             "relaxed_privileges" => (),
+            // What follows a comma at the end.
+            "" if value.text.is_none() => (),
             _ => return Err(format!("Illegal suboption \"{name}\"")),
         }
         Ok(())
@@ -177,6 +187,19 @@ impl<'w> Value<'w> {
         let is_right = range.contains(&number);
         let (least, most) = range.into_inner();
         is_right.then_some(number).ok_or_else(|| format!("{} must be from {least} to {most}", self.name))
+    }
+
+    /// A number between these two, which are out of the question themselves.
+    fn between(&self, low: f64, high: f64) -> Result<f64, String> {
+        let number: f64 = self.parse()?;
+        let is_right = number > low && number < high;
+        is_right.then_some(number).ok_or_else(|| format!("{} must be more than {low} and less than {high}", self.name))
+    }
+
+    /// Numbers with dashes in between.
+    fn list(&self) -> Result<Vec<u32>, String> {
+        let number = |word: &str| word.parse().map_err(|_| format!("{}: {word:?} is not a number", self.name));
+        self.given()?.split('-').map(number).collect()
     }
 
     fn one_of(&self, words: &[&str]) -> Result<String, String> {

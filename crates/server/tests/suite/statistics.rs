@@ -215,6 +215,31 @@ fn settings_tell_the_configuration() {
     assert_eq!(settings["verbosity"], "0");
     client.ask("verbosity 1\r\n", "OK\r\n");
     client.ask("verbosity 0\r\n", "OK\r\n");
+    let refusal = "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
+    client.ask("cache_memlimit 8589934592\r\n", refusal);
+    client.ask("cache_memlimit 18446744073709551615\r\n", refusal);
+}
+
+/// Some sizes are given in KiB or MiB.
+#[test]
+fn settings_are_told_in_memcached_s_units() {
+    let told = |flags: &str| {
+        let settings: HashMap<String, String> =
+            stats(&mut Running::start(flags).connect(), "settings").into_iter().collect();
+        [
+            "slab_chunk_max",
+            "watcher_logbuf_size",
+            "worker_logbuf_size",
+            "ssl_wbuf_size",
+            "temporary_ttl",
+            "read_buf_mem_limit",
+        ]
+        .map(|name| settings[name].clone())
+    };
+    assert_eq!(told("-t 1"), ["524288", "262144", "65536", "16384", "61", "0"]);
+    let flags = "-t 1 -o slab_chunk_max=16384,watcher_logbuf_size=128,worker_logbuf_size=32,ssl_wbuf_size=8,temporary_ttl=20,\
+                 read_buf_mem_limit=5";
+    assert_eq!(told(flags), ["16384", "131072", "32768", "8192", "20", "5242880"]);
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn clients_prove_who_they_are_where_they_have_to() {
     client.send("stats settings\r\n");
     let settings = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
     for line in
-        ["ssl_enabled yes", "ssl_verify_mode 1", "ssl_keyformat 1", "ssl_wbuf_size 16", "ssl_min_version tlsv1.2"]
+        ["ssl_enabled yes", "ssl_verify_mode 1", "ssl_keyformat 1", "ssl_wbuf_size 16384", "ssl_min_version tlsv1.2"]
     {
         assert!(settings.contains(&format!("STAT {line}\r\n")), "{line}: {settings}");
     }

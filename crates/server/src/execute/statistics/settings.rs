@@ -41,7 +41,7 @@ impl<E: Engine> Executor<'_, E> {
             slab_automove: tuning.slab_automove,
             slab_automove_ratio: format_args!("{:.2}", tuning.slab_automove_ratio),
             slab_automove_window: tuning.slab_automove_window,
-            slab_chunk_max: tuning.slab_chunk_max,
+            slab_chunk_max: tuning.chunk_bytes(),
             lru_crawler: yes(tuning.lru_crawler),
             lru_crawler_sleep: tuning.lru_crawler_sleep,
             lru_crawler_tocrawl: tuning.lru_crawler_tocrawl,
@@ -56,11 +56,11 @@ impl<E: Engine> Executor<'_, E> {
             hot_max_factor: format_args!("{:.2}", tuning.hot_max_factor),
             warm_max_factor: format_args!("{:.2}", tuning.warm_max_factor),
             temp_lru: yes(tuning.temporary_ttl.is_some()),
-            temporary_ttl: tuning.temporary_ttl.unwrap_or(0),
+            temporary_ttl: tuning.temporary_ttl.unwrap_or(DEFAULT_TEMPORARY_TTL),
             idle_timeout: tuning.idle_timeout,
-            watcher_logbuf_size: tuning.watcher_logbuf_size,
-            worker_logbuf_size: tuning.worker_logbuf_size,
-            read_buf_mem_limit: tuning.read_buf_mem_limit,
+            watcher_logbuf_size: kibibytes(tuning.watcher_logbuf_size),
+            worker_logbuf_size: kibibytes(tuning.worker_logbuf_size),
+            read_buf_mem_limit: u64::from(tuning.read_buf_mem_limit) << 20,
             track_sizes: yes(tuning.track_sizes),
             inline_ascii_response: "no",
         }
@@ -76,6 +76,9 @@ impl<E: Engine> Executor<'_, E> {
 
 /// What stands for a text that is not there.
 const NONE: &str = "NULL";
+
+/// What is told as long as nobody has asked for a segment of short-lived items.
+const DEFAULT_TEMPORARY_TTL: u32 = 61;
 
 /// Flash storage is not offered; tools that look for it find it switched off. (A ratio stands among its settings.)
 fn flash(report: &mut Report<'_>, automove_freeratio: f64) {
@@ -103,7 +106,7 @@ fn encryption(report: &mut Report<'_>, is_on: bool, ssl: &Ssl) {
         ssl_keyformat: ssl.keyformat,
         ssl_ciphers: ssl.ciphers.as_deref().unwrap_or(NONE),
         ssl_ca_cert: path(ssl.ca_cert.as_deref()),
-        ssl_wbuf_size: ssl.wbuf_size,
+        ssl_wbuf_size: kibibytes(ssl.wbuf_size),
         ssl_session_cache: yes(ssl.session_cache),
         ssl_kernel_tls: yes(ssl.kernel_tls),
         ssl_min_version: ssl.min_version_name(),
@@ -112,6 +115,11 @@ fn encryption(report: &mut Report<'_>, is_on: bool, ssl: &Ssl) {
 
 fn path(path: Option<&Path>) -> String {
     path.map_or_else(|| NONE.into(), |path| path.display().to_string())
+}
+
+/// So many, in bytes.
+fn kibibytes(count: u32) -> u64 {
+    u64::from(count) << 10
 }
 
 fn yes(is_so: bool) -> &'static str {

@@ -33,7 +33,8 @@ use crate::log::Log;
 use crate::options::{Options, PROTOCOL_VERSION};
 use crate::stats::{Counters, Registry};
 use crate::tls::Tls;
-use relativist_memcache::{Awaited, Command, Limits, Rejection, RequestError, decode_key, reply};
+use relativist_memcache::binary as packets;
+use relativist_memcache::{Awaited, Command, Limits, Rejection, RequestError, decode_key, number, reply};
 use std::sync::Arc;
 
 pub use classic::Fetch;
@@ -182,9 +183,9 @@ impl<'s, E: Engine> Executor<'s, E> {
                 let content = crate::engine::Content { flags, exptime, value };
                 answer(out, noreply, self.store(session, verb, key, content));
             }
-            Command::Arithmetic { key, op, delta, noreply } => self.count(key, op, delta, noreply, out),
-            Command::Delete { key, noreply } => answer(out, noreply, self.delete(key)),
-            Command::Touch { key, exptime, noreply } => answer(out, noreply, self.touch(key, exptime)),
+            Command::Arithmetic { key, op, delta, noreply } => self.count(session, key, op, delta, noreply, out),
+            Command::Delete { key, noreply } => answer(out, noreply, self.delete(session, key)),
+            Command::Touch { key, exptime, noreply } => answer(out, noreply, self.touch(session, key, exptime)),
             Command::FlushAll { exptime, noreply } => answer(out, noreply, self.flush(exptime)),
             Command::Version => reply::version(out, PROTOCOL_VERSION),
             Command::Verbosity { level, noreply } => {
@@ -195,7 +196,7 @@ impl<'s, E: Engine> Executor<'s, E> {
             Command::Quit => return Outcome::Quit,
             Command::Meta(command) => self.meta(session, &command, replies),
             Command::MetaNoop => out.extend_from_slice(b"MN\r\n"),
-            Command::MetaDebug { key } => self.meta_debug(key, out),
+            Command::MetaDebug { key } => self.meta_debug(session, key, out),
             Command::Admin { verb, args } => return self.admin(session, verb, args, out),
         }
         Outcome::Done
@@ -231,13 +232,29 @@ impl<'s, E: Engine> Executor<'s, E> {
         out.extend_from_slice(rejection.reply());
     }
 
-    /// Removes what a refused `set` would have replaced.
-    pub fn invalidate(&self, key: &[u8], is_base64: bool) {
+    /// Removes what a `set` or `ms` would have replaced that is refused, for its value is too large. `line` is what it began with.
+    pub fn invalidate(&self, session: &Session, line: &[u8], key: &[u8], is_base64: bool) {
         let mut room = [0; _];
         let key = if is_base64 { decode_key(key, &mut room) } else { Some(key) };
-        if let Some(key) = key {
-            self.service.engine.delete(key);
+        let Some(key) = key else { return };
+        if self.is_observed {
+            let is_meta = line.starts_with(b"ms ");
+            let exptime = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(3);
+            let exptime = exptime.filter(|_| !is_meta).and_then(number::signed_32).unwrap_or(0);
+            self.observe_too_large(session, key, if is_meta { "ms" } else { "set" }, exptime.into());
+            self.observe_lookup(session, key);
         }
+        self.service.engine.delete(key);
+    }
+
+    /// The same of the binary protocol; `front` is what comes before the value.
+    pub fn invalidate_binary(&self, session: &Session, front: &[u8], key: &[u8]) {
+        if self.is_observed {
+            let ttl = packets::Request::of_front(front).map_or(0, |request| request.extra_32(4));
+            self.observe_too_large(session, key, "set", ttl.into());
+            self.observe_lookup(session, key);
+        }
+        self.service.engine.delete(key);
     }
 
     /// The value of `hit`, if it is to be sent from where it lies.

@@ -23,6 +23,7 @@ use mio::net::UdpSocket;
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -116,6 +117,11 @@ impl<E: Engine> Server<E> {
         for listener in &listeners {
             let (id, address) = listener.describe();
             connections.add_listener(id, address);
+        }
+        for socket in &udp {
+            if let Ok(address) = socket.local_addr() {
+                connections.add_datagrams(socket.as_raw_fd(), address);
+            }
         }
         let service = Arc::new(Service {
             engine,

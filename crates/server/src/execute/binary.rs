@@ -33,9 +33,9 @@ impl<E: Engine> Executor<'_, E> {
             Opcode::Set | Opcode::Add | Opcode::Replace | Opcode::Append | Opcode::Prepend => {
                 self.binary_store(session, request, out);
             }
-            Opcode::Increment => self.binary_count(request, Direction::Up, out),
-            Opcode::Decrement => self.binary_count(request, Direction::Down, out),
-            Opcode::Delete => self.binary_delete(request, out),
+            Opcode::Increment => self.binary_count(session, request, Direction::Up, out),
+            Opcode::Decrement => self.binary_count(session, request, Direction::Down, out),
+            Opcode::Delete => self.binary_delete(session, request, out),
             Opcode::Flush => self.binary_flush(request, out),
             Opcode::Noop => succeed(request, 0, out),
             Opcode::Version => {
@@ -116,6 +116,9 @@ impl<E: Engine> Executor<'_, E> {
         self.counters.cmd_set.bump();
         if self.is_too_large(request.key, request.value.len()) {
             self.counters.store_too_large.bump();
+            if self.is_observed {
+                self.observe_too_large(session, request.key, name(request.opcode), 0);
+            }
             if request.opcode == Opcode::Set {
                 self.service.engine.delete(request.key);
             }
@@ -199,7 +202,10 @@ impl<E: Engine> Executor<'_, E> {
         self.service.engine.update(request.key, join, show)
     }
 
-    fn binary_count(&self, request: &Request<'_>, direction: Direction, out: &mut Vec<u8>) {
+    fn binary_count(&self, session: &Session, request: &Request<'_>, direction: Direction, out: &mut Vec<u8>) {
+        if self.is_observed {
+            self.observe_lookup(session, request.key);
+        }
         let (delta, initial, exptime) = (request.extra_64(0), request.extra_64(8), request.extra_32(16));
         let compare = request.header.unique;
         let (mut number, mut unique) = (0, 0);
@@ -230,6 +236,9 @@ impl<E: Engine> Executor<'_, E> {
                 Err(_) => Err(CountError::NotANumber),
             },
         );
+        if self.is_observed && outcome == Ok(true) {
+            self.observe_initial(session, request.key, number, exptime.into());
+        }
         match outcome {
             Err(status) => reply::failure(out, &request.header, status),
             Ok(_) if request.is_quiet => (),
@@ -240,7 +249,10 @@ impl<E: Engine> Executor<'_, E> {
         }
     }
 
-    fn binary_delete(&self, request: &Request<'_>, out: &mut Vec<u8>) {
+    fn binary_delete(&self, session: &Session, request: &Request<'_>, out: &mut Vec<u8>) {
+        if self.is_observed {
+            self.observe_lookup(session, request.key);
+        }
         let compare = request.header.unique;
         let mut size = None;
         let decide = |present: Present<'_>| match present.item {

@@ -197,7 +197,7 @@ impl<E: Engine> Executor<'_, E> {
     pub(super) fn store(&self, session: &Session, verb: StoreVerb, key: &[u8], content: Content<'_>) -> &'static [u8] {
         self.counters.cmd_set.bump();
         if self.is_too_large(key, content.value.len()) {
-            return self.refuse_too_large(verb, key);
+            return self.refuse_too_large(session, verb, key, content.exptime);
         }
         if self.is_observed {
             self.observe_lookup(session, key);
@@ -227,8 +227,11 @@ impl<E: Engine> Executor<'_, E> {
     }
 
     #[cold]
-    fn refuse_too_large(&self, verb: StoreVerb, key: &[u8]) -> &'static [u8] {
+    fn refuse_too_large(&self, session: &Session, verb: StoreVerb, key: &[u8], exptime: i32) -> &'static [u8] {
         self.counters.store_too_large.bump();
+        if self.is_observed {
+            self.observe_too_large(session, key, verb_name(verb), exptime.into());
+        }
         if verb == StoreVerb::Set {
             self.service.engine.delete(key);
         }
@@ -259,7 +262,18 @@ impl<E: Engine> Executor<'_, E> {
         }
     }
 
-    pub(super) fn count(&self, key: &[u8], op: Arithmetic, delta: u64, noreply: bool, out: &mut Vec<u8>) {
+    pub(super) fn count(
+        &self,
+        session: &Session,
+        key: &[u8],
+        op: Arithmetic,
+        delta: u64,
+        noreply: bool,
+        out: &mut Vec<u8>,
+    ) {
+        if self.is_observed {
+            self.observe_lookup(session, key);
+        }
         let direction = match op {
             Arithmetic::Incr => Direction::Up,
             Arithmetic::Decr => Direction::Down,
@@ -288,8 +302,8 @@ impl<E: Engine> Executor<'_, E> {
         }
     }
 
-    pub(super) fn delete(&self, key: &[u8]) -> &'static [u8] {
-        let size = self.is_observed.then(|| self.size_of(key)).flatten();
+    pub(super) fn delete(&self, session: &Session, key: &[u8]) -> &'static [u8] {
+        let size = self.is_observed.then(|| self.observe_lookup(session, key)).flatten();
         let is_deleted = self.service.engine.delete(key);
         if self.is_observed {
             self.observe_delete(key, "delete", size.filter(|_| is_deleted));
@@ -302,15 +316,11 @@ impl<E: Engine> Executor<'_, E> {
         if is_deleted { self.counters.delete_hits.bump() } else { self.counters.delete_misses.bump() }
     }
 
-    /// Bytes of the value under `key`.
-    fn size_of(&self, key: &[u8]) -> Option<usize> {
-        let mut size = None;
-        self.service.engine.peek(key, |hit| size = Some(hit.value.len()));
-        size
-    }
-
-    pub(super) fn touch(&self, key: &[u8], exptime: i32) -> &'static [u8] {
+    pub(super) fn touch(&self, session: &Session, key: &[u8], exptime: i32) -> &'static [u8] {
         self.counters.cmd_touch.bump();
+        if self.is_observed {
+            self.observe_lookup(session, key);
+        }
         if self.service.engine.touch(key, exptime) {
             self.counters.touch_hits.bump();
             reply::TOUCHED

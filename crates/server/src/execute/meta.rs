@@ -95,8 +95,8 @@ impl<E: Engine> Executor<'_, E> {
                 match meta.verb {
                     MetaVerb::Get => self.meta_get(session, &request, replies),
                     MetaVerb::Set => self.meta_set(session, &request, out),
-                    MetaVerb::Delete => self.meta_delete(&request, out),
-                    MetaVerb::Arithmetic => self.meta_arithmetic(&request, out),
+                    MetaVerb::Delete => self.meta_delete(session, &request, out),
+                    MetaVerb::Arithmetic => self.meta_arithmetic(session, &request, out),
                 }
             }
         }
@@ -236,6 +236,9 @@ impl<E: Engine> Executor<'_, E> {
         let show = |hit: Hit<'_>| stored = Some((self.visible(hit.unique), hit.value.len()));
         if self.is_too_large(key, meta.value.len()) {
             self.counters.store_too_large.bump();
+            if self.is_observed {
+                self.observe_too_large(session, key, "ms", flags.exptime.unwrap_or(0).into());
+            }
             self.service.engine.delete(key);
             return out.extend_from_slice(reply::TOO_LARGE);
         }
@@ -341,7 +344,10 @@ impl<E: Engine> Executor<'_, E> {
         (Change::Put(New { unique: request.unique(), ..item.joined(value) }), Ending::Done)
     }
 
-    fn meta_delete(&self, request: &Request<'_, '_>, out: &mut Vec<u8>) {
+    fn meta_delete(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {
+        if self.is_observed {
+            self.observe_lookup(session, request.key);
+        }
         let mut size = None;
         let decide = |present: Present<'_>| {
             let Some(item) = present.item else { return (Change::Keep, Ending::NotFound) };
@@ -368,8 +374,11 @@ impl<E: Engine> Executor<'_, E> {
         }
     }
 
-    fn meta_arithmetic(&self, request: &Request<'_, '_>, out: &mut Vec<u8>) {
+    fn meta_arithmetic(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {
         let flags = &request.flags;
+        if self.is_observed {
+            self.observe_lookup(session, request.key);
+        }
         let direction = if flags.mode == b'I' { Direction::Up } else { Direction::Down };
         let (mut number, mut ttl_before, mut is_created) = (0, None, false);
         let decide = |present: Present<'_>| {
@@ -404,6 +413,9 @@ impl<E: Engine> Executor<'_, E> {
             Err(full) => Err(full.into()),
         };
         self.count_arithmetic(direction, counted);
+        if self.is_observed && is_created && outcome == Ok(Ending::Done) {
+            self.observe_initial(session, request.key, number, flags.vivify.unwrap_or(0).into());
+        }
         match outcome {
             Err(_) => out.extend_from_slice(reply::OUT_OF_MEMORY),
             Ok(Ending::NotANumber) => out.extend_from_slice(reply::NON_NUMERIC),
@@ -420,8 +432,11 @@ impl<E: Engine> Executor<'_, E> {
         }
     }
 
-    pub(super) fn meta_debug(&self, key: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn meta_debug(&self, session: &Session, key: &[u8], out: &mut Vec<u8>) {
         self.counters.cmd_meta.bump();
+        if self.is_observed {
+            self.observe_lookup(session, key);
+        }
         let lookup = self.service.engine.peek(key, |hit| {
             out.extend_from_slice(b"ME ");
             if hit.marks.has(Marks::ENCODED_KEY) {

@@ -27,12 +27,13 @@ impl<E: Engine> Executor<'_, E> {
         self.tell_get(session, key, lookup, size);
     }
 
-    /// A store looks for what is there, and memcached tells of that as of any lookup.
+    /// Whatever changes an item looks for it before, and memcached tells of that as of any lookup. Returns the size of the item, if there is one.
     #[cold]
-    pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) {
-        let mut size = 0;
-        let lookup = self.service.engine.peek(key, |hit| size = hit.value.len());
-        self.tell_get(session, key, lookup, size);
+    pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
+        let mut size = None;
+        let lookup = self.service.engine.peek(key, |hit| size = Some(hit.value.len()));
+        self.tell_get(session, key, lookup, size.unwrap_or(0));
+        size
     }
 
     fn tell_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
@@ -63,6 +64,23 @@ impl<E: Engine> Executor<'_, E> {
             Store::NotFound => "not_found",
             Store::OutOfMemory => "no_memory",
         };
+        self.tell_store(session, key, status, stored);
+    }
+
+    /// A number that arithmetic has created: memcached adds it.
+    #[cold]
+    pub(super) fn observe_initial(&self, session: &Session, key: &[u8], number: u64, ttl: i64) {
+        let size = itoa::Buffer::new().format(number).len();
+        self.observe_store(session, key, Store::Stored, Stored { command: "add", ttl, size });
+    }
+
+    /// A store of a value that is too large: of its size nothing is told, for nothing has it.
+    #[cold]
+    pub(super) fn observe_too_large(&self, session: &Session, key: &[u8], command: &'static str, ttl: i64) {
+        self.tell_store(session, key, "too_large", Stored { command, ttl, size: 0 });
+    }
+
+    fn tell_store(&self, session: &Session, key: &[u8], status: &str, stored: Stored) {
         let Stored { command, ttl, size } = stored;
         self.tell(
             Topic::Mutations,

@@ -142,7 +142,18 @@ impl Session {
 #[derive(Debug, Default)]
 pub struct Connections {
     sessions: Mutex<Slab<Arc<Session>>>,
-    listeners: Mutex<Vec<(i32, String)>>,
+    listeners: Mutex<Vec<ListeningSocket>>,
+}
+
+/// A socket that is there for all clients, as `stats conns` tells it.
+#[derive(Clone, Debug)]
+pub(super) struct ListeningSocket {
+    /// Its descriptor.
+    pub(super) id: i32,
+    /// Its address, with the protocol in front.
+    pub(super) address: String,
+    /// What it is doing.
+    pub(super) state: &'static str,
 }
 
 /// Keeps a session on the list.
@@ -162,12 +173,17 @@ impl Connections {
         lock(&self.sessions).remove(listed.place);
     }
 
-    /// Puts a listening socket on the list: its descriptor and address.
+    /// Puts a socket on the list at which clients are accepted.
     pub fn add_listener(&self, id: i32, address: String) {
-        lock(&self.listeners).push((id, address));
+        lock(&self.listeners).push(ListeningSocket { id, address, state: "conn_listening" });
     }
 
-    pub(super) fn listeners(&self) -> Vec<(i32, String)> {
+    /// Puts a socket on the list that receives datagrams.
+    pub fn add_datagrams(&self, id: i32, address: SocketAddr) {
+        lock(&self.listeners).push(ListeningSocket { id, address: format!("udp:{address}"), state: "conn_read" });
+    }
+
+    pub(super) fn listeners(&self) -> Vec<ListeningSocket> {
         lock(&self.listeners).clone()
     }
 

@@ -5,6 +5,7 @@
 //! groups are our own: `table` looks at every bucket, and `contention` tells how contended locks are, if the feature is on.
 
 use super::observe::CLASS;
+use super::session::ListeningSocket;
 use super::{Dump, Executor, Outcome, Session};
 use crate::engine::{Engine, TableStats};
 use crate::options::PROTOCOL_VERSION;
@@ -359,9 +360,9 @@ impl<E: Engine> Executor<'_, E> {
 
     fn listeners(&self, report: &mut Report<'_>) {
         let uptime = self.now().saturating_sub(self.service.started);
-        for (id, address) in self.service.connections.listeners() {
+        for ListeningSocket { id, address, state } in self.service.connections.listeners() {
             report.stat(format_args!("{id}:addr"), address);
-            report.stat(format_args!("{id}:state"), "conn_listening");
+            report.stat(format_args!("{id}:state"), state);
             report.stat(format_args!("{id}:secs_since_last_cmd"), uptime);
         }
     }

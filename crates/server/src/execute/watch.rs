@@ -29,10 +29,12 @@ pub enum Topic {
     Connections = 1 << 3,
     /// Items removed by clients.
     Deletions = 1 << 4,
-    /// What the server does.
+    /// What the server does: accepted, but never told.
     System = 1 << 5,
     /// Commands as sent: accepted, but never told.
     RawCommands = 1 << 6,
+    /// What memcached's proxy does: accepted, but never told.
+    Proxy = 1 << 7,
 }
 
 impl Topic {
@@ -46,6 +48,7 @@ impl Topic {
             b"deletions" => Topic::Deletions,
             b"sysevents" => Topic::System,
             b"rawcmds" => Topic::RawCommands,
+            b"proxyreqs" | b"proxyevents" | b"proxyuser" => Topic::Proxy,
             _ => return None,
         })
     }

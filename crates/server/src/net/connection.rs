@@ -338,7 +338,7 @@ impl Connection {
                 Step { consumed, then: Then::GoOn }
             }
             Decoded::Invalidate { consumed, key, is_base64 } => {
-                executor.invalidate(key, is_base64);
+                executor.invalidate(&self.session, &input[..consumed], key, is_base64);
                 Step { consumed, then: Then::GoOn }
             }
             Decoded::Close => Step { consumed: 0, then: Then::Close },
@@ -555,7 +555,7 @@ fn binary_step<E: Engine>(
             Step { consumed, then: if closes { Then::Close } else { Then::GoOn } }
         }
         binary::Decoded::Invalidate { consumed, key } => {
-            executor.invalidate(key, false);
+            executor.invalidate_binary(session, &input.unread()[..consumed], key);
             Step { consumed, then: Then::GoOn }
         }
         binary::Decoded::Incomplete { consumed } => Step { consumed, then: Then::Wait },

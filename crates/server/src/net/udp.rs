@@ -197,7 +197,7 @@ fn answer_text<E: Engine>(
                 consumed
             }
             Decoded::Invalidate { consumed, key, is_base64 } => {
-                executor.invalidate(key, is_base64);
+                executor.invalidate(session, &requests[..consumed], key, is_base64);
                 consumed
             }
             Decoded::Incomplete { .. } | Decoded::Close => return true,
@@ -256,7 +256,7 @@ fn answer_binary<E: Engine>(
                 consumed
             }
             binary::Decoded::Invalidate { consumed, key } => {
-                executor.invalidate(key, false);
+                executor.invalidate_binary(session, &requests[..consumed], key);
                 consumed
             }
             binary::Decoded::Incomplete { .. } | binary::Decoded::Close => return true,

@@ -106,6 +106,58 @@ fn evictions_are_counted_and_watched() {
     assert!(was_reset);
 }
 
+/// What is told is what memcached 1.6.18 tells, but for sizes of what does not fit, and for lookups made twice.
+#[test]
+fn watchers_hear_of_every_lookup_and_store() {
+    let server = Running::start("-t 1");
+    let (mut client, mut watcher) = (server.connect(), server.connect());
+    watcher.ask("watch fetchers mutations deletions\r\n", "OK\r\n");
+    let mut tells = |request: &[u8], answer: &[u8], wanted: &[&str]| {
+        client.ask(request, answer);
+        for line in wanted {
+            let told = String::from_utf8(watcher.read_until(b"\n")).unwrap();
+            let (_, event) = told.split_once(" type=").expect(&told);
+            let words: Vec<&str> = event.split_whitespace().filter(|word| !word.starts_with("cfd=")).collect();
+            assert_eq!(words.join(" "), *line, "{}", request[..request.len().min(40)].escape_ascii());
+        }
+    };
+    let missing = "item_get key=k status=not_found clsid=0 size=0";
+    let found = "item_get key=k status=found clsid=1 size=1";
+    let stored = "item_store key=k status=stored cmd=set ttl=0 clsid=1 size=1";
+    tells(b"incr k 1\r\n", b"NOT_FOUND\r\n", &[missing]);
+    tells(b"touch k 0\r\n", b"NOT_FOUND\r\n", &[missing]);
+    tells(b"delete k\r\n", b"NOT_FOUND\r\n", &[missing]);
+    tells(b"set k 0 0 1\r\n5\r\n", b"STORED\r\n", &[missing, stored]);
+    tells(b"incr k 1\r\n", b"6\r\n", &[found]);
+    tells(b"decr k 1\r\n", b"5\r\n", &[found]);
+    tells(b"ma k\r\n", b"HD\r\n", &[found]);
+    tells(b"touch k 0\r\n", b"TOUCHED\r\n", &[found]);
+    tells(b"delete k\r\n", b"DELETED\r\n", &[found, "deleted key=k cmd=delete clsid=1 size=1"]);
+    let added = "item_store key=k status=stored cmd=add ttl=0 clsid=1 size=1";
+    tells(b"ma k N0 J7\r\n", b"HD\r\n", &[missing, added]);
+    tells(b"md k\r\n", b"HD\r\n", &[found, "deleted key=k cmd=md clsid=1 size=1"]);
+
+    let too_large = |command, ttl| format!("item_store key=k status=too_large cmd={command} ttl={ttl} clsid=1 size=0");
+    let value = "x".repeat(2_000_000);
+    let refusal = b"SERVER_ERROR object too large for cache\r\n";
+    let set = format!("set k 0 7 2000000\r\n{value}\r\n");
+    tells(set.as_bytes(), refusal, &[&too_large("set", 7), missing]);
+    let meta = format!("ms k 2000000\r\n{value}\r\n");
+    tells(meta.as_bytes(), refusal, &[&too_large("ms", 0), missing]);
+
+    let mut binary = server.connect();
+    binary.send(
+        [&b"\x80\x01\0\x01\x08\0\0\0\0\x1e\x84\x89\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09k"[..], value.as_bytes()]
+            .concat(),
+    );
+    binary.expect(b"\x81\x01\0\0\0\0\0\x03");
+    let told = String::from_utf8(watcher.read_until(b"\n")).unwrap();
+    assert!(told.contains("status=too_large cmd=set ttl=9 "), "{told}");
+
+    let mut idle = server.connect();
+    idle.ask("watch proxyreqs proxyevents proxyuser\r\n", "OK\r\n");
+}
+
 #[test]
 fn the_table_is_seen_growing_and_shrinking() {
     const ITEMS: usize = 66_000;
@@ -141,6 +193,11 @@ fn the_table_is_seen_growing_and_shrinking() {
     wait_until(&mut client, |power| power == start);
     assert!(number(&mut client, "table", "shrinks") > 0);
     assert!(by_datagram().starts_with("STAT buckets "));
+    let conns: Vec<String> =
+        stats(&mut client, "conns").into_iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let place =
+        conns.iter().position(|line| line.ends_with(&format!(":addr udp:127.0.0.1:{port}"))).expect("the socket");
+    assert!(conns[place + 1].ends_with(":state conn_read"), "{conns:?}");
 }
 
 /// Asks for the size of the table until it is as wanted: resizing happens in the background.

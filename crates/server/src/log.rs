@@ -65,6 +65,14 @@ pub fn fatal(error: &dyn std::error::Error) {
     tracing::error!(target: TARGET, "{error}");
 }
 
+/// Tells what is not wrong, and wanted at any verbosity.
+pub fn notice(message: &str) {
+    tracing::info!(target: TARGET, "{message}");
+}
+
+/// Said when the server was asked to stop gracefully.
+pub const STOPPING: &str = "Gracefully stopping";
+
 /// Tells messages up to a level that can be changed at any time.
 #[derive(Debug)]
 pub struct Log {

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     let options = match Options::parse_from_args(std::env::args_os()) {
         Ok(mut options) => {
             options.owns_process = true;
+            options.fix_paths();
             options
         }
         Err(message) => {

@@ -392,6 +392,26 @@ impl Options {
         Err(StartError::Usage(problem.into()))
     }
 
+    /// Makes paths absolute that are used when a daemon has left the folder in which it was started.
+    pub fn fix_paths(&mut self) {
+        if !self.daemon {
+            return;
+        }
+        let ssl = &mut self.extended.ssl;
+        let later = [
+            &mut self.pidfile,
+            &mut self.auth_file,
+            &mut self.snapshot,
+            &mut ssl.chain_cert,
+            &mut ssl.key,
+            &mut ssl.ca_cert,
+        ];
+        for path in later.into_iter().flatten() {
+            // An empty one, or one without a folder to start from, will not be found either way.
+            *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone());
+        }
+    }
+
     /// Whether chunks divide what memcached makes of them. Its default, which no `-I` below 512 KiB would fit, is not asked for here.
     fn chunks_fit(&self) -> bool {
         let divides = |chunk: u32| [MEBIBYTE, self.max_item_size].iter().all(|whole| whole % chunk as usize == 0);

@@ -55,6 +55,17 @@ pub(crate) fn set_limits(options: &Options, log: &Log) -> Result<(), StartError>
     Ok(())
 }
 
+/// Has a daemon leave the folder in which it was started, whose file system could not be unmounted as long as it serves. Core files (`-r`) are
+/// written there, so it stays for them.
+pub(crate) fn leave_folder(options: &Options, log: &Log) {
+    if options.daemon
+        && !options.enable_coredumps
+        && let Err(error) = std::env::set_current_dir("/")
+    {
+        log.say(Level::Warning, format_args!("cannot leave the present folder (-d): {error}"));
+    }
+}
+
 /// Tells the process that started a daemon that it serves.
 pub struct Readiness(PipeWriter);
 

@@ -93,6 +93,7 @@ impl<E: Engine> Server<E> {
         }
         let users = users(options, &log)?;
         if options.owns_process {
+            process::leave_folder(options, &log);
             // Before there are threads, which would be left out, and before a snapshot is read, which may be anything.
             let files = users.iter().map(Users::file).chain(tls.iter().flat_map(Tls::files));
             sandbox::enter(options, io, files, &log);
@@ -314,8 +315,8 @@ fn start_worker<E: Engine>(
 ) -> io::Result<(WorkerHandle, WorkerThread)> {
     let (handle, run) = io.worker(service, thread)?;
     let join = thread::Builder::new().name(format!("worker-{thread}")).spawn(move || {
-        let _stop = StopOnExit(stopper);
-        run()
+        let stop = StopOnExit(stopper);
+        run(&stop.0)
     })?;
     Ok((handle, join))
 }
@@ -405,6 +406,8 @@ fn users(options: &Options, log: &Log) -> Result<Option<Users>, StartError> {
     } else if !options.enable_sasl {
         return Ok(None);
     } else if let Some(file) = std::env::var_os(SASL_FILE_VARIABLE).map(PathBuf::from) {
+        // It is read again when a daemon has left its folder.
+        let file = std::path::absolute(&file).unwrap_or(file);
         (Users::for_sasl(file.clone()), file)
     } else {
         log.say(Level::Warning, format_args!("nobody can log in: {SASL_FILE_VARIABLE} names no file with users"));

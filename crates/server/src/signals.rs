@@ -1,6 +1,7 @@
 //! What signals make a server do.
 
 use crate::error::StartError;
+use crate::log;
 use crate::net::Stopper;
 use crate::server::{Reloader, Saver};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -26,7 +27,12 @@ pub fn obey(stopper: Stopper, reloader: Reloader, saver: Saver) -> Result<(), St
                 SIGHUP => reloader.reload(),
                 SIGINT => stopper.stop(),
                 _ if stopper.is_stopping() => stopper.stop(),
-                _ => stopper.drain(),
+                _ => {
+                    if signal == SIGUSR1 {
+                        log::notice(log::STOPPING);
+                    }
+                    stopper.drain();
+                }
             }
         }
     });

@@ -4,6 +4,7 @@ use super::tuning::{BAD_CLASS, CRAWLER_DISABLED, Classes};
 use super::watch::Topic;
 use super::{Dump, Executor, Outcome, Session, Transport, answer};
 use crate::engine::Engine;
+use crate::log;
 use relativist_memcache::{Admin, Words, number, reply};
 
 /// Memory limits that a client may set, in MiB.
@@ -14,7 +15,7 @@ impl<E: Engine> Executor<'_, E> {
     pub(super) fn admin(&self, session: &Session, verb: Admin, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let tuning = &self.service.tuning;
         let text = match verb {
-            Admin::Shutdown => return self.shutdown(args, out),
+            Admin::Shutdown => return self.shutdown(session, args, out),
             Admin::MemoryLimit => return self.memory_limit(args, out),
             Admin::Watch => return self.watch(session, args, out),
             Admin::LruCrawler => return self.lru_crawler(args, out),
@@ -37,13 +38,20 @@ impl<E: Engine> Executor<'_, E> {
         Outcome::Done
     }
 
-    fn shutdown(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+    fn shutdown(&self, session: &Session, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         if !self.service.options.enable_shutdown {
             out.extend_from_slice(b"SERVER_ERROR: shutdown not enabled\r\n");
             return Outcome::Done;
         }
         match (args.next(), args.next()) {
-            (None | Some(b"graceful"), None) => Outcome::Shutdown,
+            (None, None) => Outcome::Shutdown,
+            (Some(b"graceful"), None) => {
+                // Nobody stops it by datagram.
+                if !matches!(session.transport, Transport::Udp(_)) {
+                    log::notice(log::STOPPING);
+                }
+                Outcome::Shutdown
+            }
             _ => {
                 out.extend_from_slice(b"CLIENT_ERROR invalid shutdown mode\r\n");
                 Outcome::Done

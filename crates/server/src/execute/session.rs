@@ -187,7 +187,8 @@ impl Connections {
         lock(&self.listeners).clone()
     }
 
-    pub(super) fn sessions(&self) -> Vec<Arc<Session>> {
+    /// Who is on the list.
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
         lock(&self.sessions).iter().map(|(_, session)| Arc::clone(session)).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::listener::Listener;
 use super::stream::Stream;
-use super::worker::{Newcomer, WorkerHandle};
+use super::worker::{Newcomer, WorkerHandle, tell};
 use crate::execute::Service;
 use crate::execute::Transport;
 use crate::log::Level;
@@ -169,6 +169,10 @@ impl<E> Acceptor<E> {
                 _ => self.service.ticker.tick(),
             }
             self.keep_to_budget(workers)?;
+        }
+        // Here, and not by the workers when they close them: whom they are to tell might be gone.
+        for session in self.service.connections.sessions() {
+            tell(&self.service, &session, "conn_close", " reason=shutdown");
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A worker thread: one event loop over its connections.
 
+use super::acceptor::Stopper;
 use super::backend::{Backend, Event, Waker};
 use super::buffer::Pool;
 use super::connection::{Connection, OUTPUT_LIMIT, Terms, Turn};
@@ -86,7 +87,7 @@ pub(crate) enum Io {
 }
 
 /// What a worker's thread is to run.
-pub(crate) type Run = Box<dyn FnOnce() -> io::Result<()> + Send>;
+pub(crate) type Run = Box<dyn FnOnce(&Stopper) -> io::Result<()> + Send>;
 
 impl Io {
     /// The one that is `wanted`, if the kernel has it.
@@ -124,7 +125,7 @@ impl Io {
     pub(crate) fn worker<E: Engine>(self, service: &Arc<Service<E>>, thread: usize) -> io::Result<(WorkerHandle, Run)> {
         fn prepare<E: Engine, B: Backend>(service: &Arc<Service<E>>, thread: usize) -> io::Result<(WorkerHandle, Run)> {
             let (worker, handle) = Worker::<E, B>::new(Arc::clone(service), thread)?;
-            Ok((handle, Box::new(|| worker.run())))
+            Ok((handle, Box::new(|stopper| worker.run(stopper))))
         }
         match (self, &service.tls) {
             (Io::Epoll, None) => prepare::<E, Epoll>(service, thread),
@@ -215,11 +216,11 @@ impl<E: Engine, B: Backend> Worker<E, B> {
         Ok((worker, handle))
     }
 
-    /// Serves until the handle is dropped, or a client has the server end.
+    /// Serves until the handle is dropped. If a client has the server end it is `stopper` that does it.
     ///
     /// # Errors
     /// When the kernel reports no more events.
-    fn run(mut self) -> io::Result<()> {
+    fn run(mut self, stopper: &Stopper) -> io::Result<()> {
         let mut events = Vec::new();
         let has_limits = self.service.options.extended.idle_timeout > 0 || self.service.tls.is_some();
         self.backend.start()?;
@@ -231,7 +232,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
                 match event {
                     Event::Woken => {
                         if !self.admit_newcomers() {
-                            return Ok(());
+                            return self.say_farewell();
                         }
                         self.wake_watchers();
                     }
@@ -255,10 +256,19 @@ impl<E: Engine, B: Backend> Worker<E, B> {
                 self.close_silent();
             }
             if !self.give_turns() {
-                return Ok(());
+                stopper.stop();
             }
             self.keep_to_budget();
         }
+    }
+
+    /// Sends those who watch what they were told at last, as far as their sockets take it at once.
+    fn say_farewell(mut self) -> io::Result<()> {
+        for key in std::mem::take(&mut self.watchers) {
+            self.give_turn(key);
+        }
+        // What was not sent yet, but only handed over.
+        self.backend.wait(Some(Duration::ZERO), &mut self.pool, &mut Vec::new())
     }
 
     /// Takes over the connections handed in. False when there will be no more.
@@ -456,7 +466,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
 }
 
 /// Tells those who watch connections.
-fn tell<E>(service: &Service<E>, session: &Session, event: &str, reason: &str) {
+pub(super) fn tell<E>(service: &Service<E>, session: &Session, event: &str, reason: &str) {
     if service.watch.is_watched() {
         let (address, port) = session.transport.peer();
         let (transport, id) = (session.transport.name(), session.id);

@@ -167,6 +167,7 @@ fn signals_end_it_cleanly() {
         let open = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let (status, stderr) = daemon.end(signal);
         assert_eq!(status, Some(0), "{signal}: {stderr}");
+        assert_eq!(stderr.contains("Gracefully stopping"), signal == Signal::SIGUSR1, "{signal}: {stderr}");
         drop(open);
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
     }
@@ -283,6 +284,33 @@ fn a_daemon_serves_when_its_starter_returns_and_takes_its_pid_file_along() {
     ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
     kill(pid, Signal::SIGTERM).unwrap();
     poll("end of the daemon", || (!pid_file.exists()).then_some(()));
+}
+
+#[test]
+fn a_daemon_leaves_its_folder_and_finds_its_files_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("users"), "ann:secret\n").unwrap();
+    for (extra, leaves) in [(None, true), (Some("-r"), false)] {
+        let mut command = program();
+        command
+            .current_dir(folder.path())
+            .args(["-d", "-p", "-1", "-t", "1", "-P", "pid", "-e", "items", "-Y", "users"]);
+        command.args(extra).env("MEMCACHED_PORT_FILENAME", "ports");
+        assert_eq!(command.output().expect("the program starts").status.code(), Some(0));
+        let [pid_file, port_file, items] = ["pid", "ports", "items"].map(|name| folder.path().join(name));
+        let pid = fs::read_to_string(&pid_file).unwrap().trim().to_owned();
+        #[cfg(target_os = "linux")]
+        assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap() == Path::new("/"), leaves);
+        let mut stream = TcpStream::connect(("127.0.0.1", ports(&port_file)[0])).unwrap();
+        stream.write_all(b"set user 0 0 10\r\nann secret\r\n").unwrap();
+        let mut answer = [0; 8];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"STORED\r\n");
+        kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGTERM).unwrap();
+        poll("end of the daemon", || (!pid_file.exists()).then_some(()));
+        assert!(items.exists(), "the snapshot is where it was to be");
+        fs::remove_file(items).unwrap();
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::harness::{Client, Io, on_each_backend};
 use std::fmt::Write as _;
-use std::io::{BufRead as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 
@@ -23,6 +23,7 @@ on_each_backend! {
     connections_beyond_the_limit_wait_if_told_to
     a_dump_waits_for_its_reader
     a_slow_watcher_is_left_behind
+    watchers_hear_of_the_end
     busy_connections_let_others_go_first
     idle_connections_are_cheap_and_all_are_served
     a_crowd_is_served
@@ -310,6 +311,33 @@ fn a_slow_watcher_is_left_behind(io: Io) {
     assert!(skipped.parse::<u64>().unwrap() > 0, "{stats}");
     drop(watcher);
     client.ask("version\r\n", "VERSION 1.6.45\r\n");
+}
+
+/// However the server is stopped, and whoever serves the watcher.
+fn watchers_hear_of_the_end(io: Io) {
+    for command in [None, Some("shutdown graceful\r\n")] {
+        let mut server = io.start("-t 2 -A");
+        let mut watcher = server.connect();
+        watcher.ask("watch connevents\r\n", "OK\r\n");
+        let mut clients = [server.connect(), server.connect()];
+        for client in &mut clients {
+            client.ask("version\r\n", "VERSION 1.6.45\r\n");
+        }
+        match command {
+            None => server.stop().unwrap().unwrap(),
+            Some(command) => {
+                clients[0].send(command);
+                server.wait().unwrap();
+            }
+        }
+        let mut told = String::new();
+        watcher.0.read_to_string(&mut told).unwrap();
+        for client in &clients {
+            let port = client.0.local_addr().unwrap().port();
+            let event = format!("type=conn_close rip=127.0.0.1 rport={port} transport=tcp reason=shutdown cfd=");
+            assert!(told.contains(&event), "{told}");
+        }
+    }
 }
 
 fn busy_connections_let_others_go_first(io: Io) {

@@ -59,14 +59,14 @@ pub enum Decoded<'b> {
         /// What to answer.
         rejection: Rejection,
     },
-    /// A `set` or `ms` too large to be accepted: the old value is to be removed now, without an answer.
-    ///
-    /// A [`Reject`](Self::Reject) follows when the client has sent the whole value.
-    Invalidate {
-        /// Bytes done with.
+    /// A value too large to be accepted. Nothing is to be answered yet: a [`Reject`](Self::Reject) follows when the client has sent it all.
+    TooLarge {
+        /// Bytes done with: the command line.
         consumed: usize,
-        /// Whose old value to remove.
+        /// Where it was to be stored.
         key: &'b [u8],
+        /// Whether an old value is to be removed now: that of a `set` or `ms`.
+        replaces: bool,
         /// Whether the key is to be decoded first, by [`decode_key`](crate::decode_key).
         is_base64: bool,
     },
@@ -258,8 +258,9 @@ impl Decoder {
     fn storage<'b>(&mut self, input: &'b [u8], line: &[u8], parsed: Result<Header<'b>, Refused>) -> Decoded<'b> {
         match parsed {
             Ok(header) if header.length > self.limits.max_value => {
-                let replaced = (header.verb == StoreVerb::Set).then_some((header.key, false));
-                self.too_large(input, line.len(), header.length, header.noreply, replaced)
+                self.skip_large(header.length, header.noreply);
+                let replaces = header.verb == StoreVerb::Set;
+                Decoded::TooLarge { consumed: line.len(), key: header.key, replaces, is_base64: false }
             }
             Ok(header) => self.value(input, Pending::new(line, &header)),
             Err(Refused { rejection, length: None }) => Decoded::Reject { consumed: line.len(), rejection },
@@ -291,7 +292,9 @@ impl Decoder {
         match meta.flags() {
             Err(error) => self.skip(input, line.len(), length + LINE_END.len(), Rejection::answered(error)),
             Ok(flags) if length > self.limits.max_value => {
-                self.too_large(input, line.len(), length, false, Some((meta.sent_key, flags.has(b'b'))))
+                self.skip_large(length, false);
+                let is_base64 = flags.has(b'b');
+                Decoded::TooLarge { consumed: line.len(), key: meta.sent_key, replaces: true, is_base64 }
             }
             Ok(_) => self.meta_value(input, line.len(), length),
         }
@@ -377,24 +380,11 @@ impl Decoder {
         }
     }
 
-    /// A value over the limit: skipped, and where it was to take the place of an older one, that goes too: `replaced` is its
-    /// key, and whether that is encoded.
+    /// Has a value over the limit skipped.
     #[cold]
-    fn too_large<'b>(
-        &mut self,
-        input: &'b [u8],
-        line: usize,
-        length: usize,
-        noreply: bool,
-        replaced: Option<(&'b [u8], bool)>,
-    ) -> Decoded<'b> {
+    fn skip_large(&mut self, length: usize, noreply: bool) {
         let rejection = Rejection { error: RequestError::TooLarge, noreply };
-        let remaining = length + LINE_END.len();
-        let Some((key, is_base64)) = replaced else {
-            return self.skip(input, line, remaining, rejection);
-        };
-        self.state = State::Skip { remaining, rejection };
-        Decoded::Invalidate { consumed: line, key, is_base64 }
+        self.state = State::Skip { remaining: length + LINE_END.len(), rejection };
     }
 
     /// Skips what is there of the `remaining` bytes that begin at `start`.

@@ -26,7 +26,7 @@
 //!             out.extend_from_slice(rejection.reply());
 //!             input = &input[consumed..];
 //!         }
-//!         Decoded::Invalidate { .. } | Decoded::Close => unreachable!("not with this input"),
+//!         Decoded::TooLarge { .. } | Decoded::Close => unreachable!("not with this input"),
 //!         Decoded::Incomplete { consumed, .. } => {
 //!             input = &input[consumed..];
 //!             break;

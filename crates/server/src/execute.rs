@@ -232,26 +232,37 @@ impl<'s, E: Engine> Executor<'s, E> {
         out.extend_from_slice(rejection.reply());
     }
 
-    /// Removes what a `set` or `ms` would have replaced that is refused, for its value is too large. `line` is what it began with.
-    pub fn invalidate(&self, session: &Session, line: &[u8], key: &[u8], is_base64: bool) {
+    /// Begins to refuse a store whose value is too large, and that began with `line`: removes what it would have replaced, if it
+    /// `replaces` anything.
+    pub fn refuse_large(&self, session: &Session, line: &[u8], key: &[u8], is_base64: bool, replaces: bool) {
         let mut room = [0; _];
         let key = if is_base64 { decode_key(key, &mut room) } else { Some(key) };
         let Some(key) = key else { return };
         if self.is_observed {
-            let is_meta = line.starts_with(b"ms ");
-            let exptime = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(3);
-            let exptime = exptime.filter(|_| !is_meta).and_then(number::signed_32).unwrap_or(0);
-            self.observe_too_large(session, key, if is_meta { "ms" } else { "set" }, exptime.into());
-            self.observe_lookup(session, key);
+            let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+            let command = words.next().and_then(classic::store_name).unwrap_or("ms");
+            // Behind key and flags. A flag of a `ms` is not a number.
+            let exptime = words.nth(2).and_then(number::signed_32).unwrap_or(0);
+            self.observe_too_large(session, key, command, exptime.into());
         }
-        self.service.engine.delete(key);
+        self.remove_replaced(session, key, replaces);
     }
 
     /// The same of the binary protocol; `front` is what comes before the value.
-    pub fn invalidate_binary(&self, session: &Session, front: &[u8], key: &[u8]) {
+    pub fn refuse_large_binary(&self, session: &Session, front: &[u8], key: &[u8], replaces: bool) {
+        if self.is_observed
+            && let Some(request) = packets::Request::of_front(front)
+        {
+            self.observe_too_large(session, key, binary::name(request.opcode), request.extra_32(4).into());
+        }
+        self.remove_replaced(session, key, replaces);
+    }
+
+    fn remove_replaced(&self, session: &Session, key: &[u8], replaces: bool) {
+        if !replaces {
+            return;
+        }
         if self.is_observed {
-            let ttl = packets::Request::of_front(front).map_or(0, |request| request.extra_32(4));
-            self.observe_too_large(session, key, "set", ttl.into());
             self.observe_lookup(session, key);
         }
         self.service.engine.delete(key);

@@ -82,13 +82,14 @@ pub enum Decoded<'b> {
         /// Whether the connection is then to be closed.
         closes: bool,
     },
-    /// A value too large to be accepted: an old one that was to be replaced unconditionally is to be removed now, without an
-    /// answer. A [`Reject`](Self::Reject) follows when the client has sent the whole value.
-    Invalidate {
-        /// Bytes done with.
+    /// A value too large to be accepted. Nothing is to be answered yet: a [`Reject`](Self::Reject) follows when the client has sent it all.
+    TooLarge {
+        /// Bytes done with: all before the value.
         consumed: usize,
-        /// Whose old value to remove.
+        /// Where it was to be stored.
         key: &'b [u8],
+        /// Whether an old value is to be removed now, as it was to be replaced unconditionally.
+        replaces: bool,
     },
     /// Nothing more can be done until further bytes have arrived.
     Incomplete {
@@ -179,7 +180,8 @@ impl Decoder {
         }
         let (extras, key) = front.split_at(lengths.extras.into());
         if lengths.value() > self.limits.max_value {
-            return self.too_large(input, lengths, opcode, header, key);
+            self.skipping = Some((lengths.value(), header, Status::TooLarge));
+            return Decoded::TooLarge { consumed: lengths.value_start(), key, replaces: opcode == Opcode::Set };
         }
         let consumed = HEADER + lengths.body;
         let Some(value) = input.get(lengths.value_start()..consumed) else {
@@ -205,22 +207,6 @@ impl Decoder {
             flags: request.extra_32(0),
             has_unique: false,
         })
-    }
-
-    #[cold]
-    fn too_large<'b>(
-        &mut self,
-        input: &'b [u8],
-        lengths: Lengths,
-        opcode: Opcode,
-        header: Header,
-        key: &'b [u8],
-    ) -> Decoded<'b> {
-        if opcode == Opcode::Set {
-            self.skipping = Some((lengths.value(), header, Status::TooLarge));
-            return Decoded::Invalidate { consumed: lengths.value_start(), key };
-        }
-        self.skip(input, lengths.value_start(), lengths.value(), header, Status::TooLarge)
     }
 
     /// Skips what is there of the `remaining` bytes that begin at `start`.

@@ -54,10 +54,10 @@ fn what_is_refused_is_skipped_as_a_whole() {
     let after = Event::Request { opcode: Opcode::Noop, is_quiet: false, extras: vec![], key: vec![], value: vec![] };
     assert_eq!(decode(&unknown), [rejected(Status::UnknownCommand, false), after.clone()]);
     let large = [packet(0x02, &[0; 8], b"k", &[0; 65], 0), noop.clone()].concat();
-    assert_eq!(decode(&large), [rejected(Status::TooLarge, false), after.clone()]);
+    let seen = |replaces| Event::TooLarge { key: b"k".to_vec(), replaces };
+    assert_eq!(decode(&large), [seen(false), rejected(Status::TooLarge, false), after.clone()]);
     let large = [packet(0x01, &[0; 8], b"k", &[0; 65], 0), noop].concat();
-    let old = Event::Invalidate { key: b"k".to_vec() };
-    assert_eq!(decode(&large), [old, rejected(Status::TooLarge, false), after]);
+    assert_eq!(decode(&large), [seen(true), rejected(Status::TooLarge, false), after]);
 }
 
 #[test]

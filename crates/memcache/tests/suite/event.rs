@@ -69,8 +69,9 @@ pub enum Event {
         verb: Admin,
         args: Vec<Vec<u8>>,
     },
-    Invalidate {
+    TooLarge {
         key: Vec<u8>,
+        replaces: bool,
         is_base64: bool,
     },
     Reject(Rejection),
@@ -124,7 +125,7 @@ impl Event {
             | Self::Delete { key, .. }
             | Self::Touch { key, .. }
             | Self::MetaDebug { key }
-            | Self::Invalidate { key, is_base64: false } => std::slice::from_ref(key),
+            | Self::TooLarge { key, is_base64: false, .. } => std::slice::from_ref(key),
             // Decoded, it may hold any byte.
             Self::Meta { key, value, .. } => {
                 assert!((1..=MAX_KEY).contains(&key.len()), "a key of {} bytes", key.len());
@@ -185,8 +186,8 @@ impl Connection {
             let (consumed, event) = match self.decoder.decode(input) {
                 Decoded::Command { consumed, command } => (consumed, Event::from_command(command)),
                 Decoded::Reject { consumed, rejection } => (consumed, Event::Reject(rejection)),
-                Decoded::Invalidate { consumed, key, is_base64 } => {
-                    (consumed, Event::Invalidate { key: key.to_vec(), is_base64 })
+                Decoded::TooLarge { consumed, key, replaces, is_base64 } => {
+                    (consumed, Event::TooLarge { key: key.to_vec(), replaces, is_base64 })
                 }
                 Decoded::Incomplete { consumed, needed } => {
                     assert!(consumed <= input.len(), "consumed more than there is");

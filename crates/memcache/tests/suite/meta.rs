@@ -78,7 +78,7 @@ fn what_is_wrong_with_ms_decides_what_is_skipped() {
     assert_eq!(decode(b"ms a x\r\nmn\r\n"), [aloud(RequestError::BadFormat), mn.clone()]);
     assert_eq!(decode(b"ms a 2\r\nhixx\r\n")[0], aloud(RequestError::BadDataChunk));
     let large = format!("ms YWJj 65 b\r\n{}\r\nmn\r\n", "v".repeat(65));
-    let old = Event::Invalidate { key: b"YWJj".to_vec(), is_base64: true };
+    let old = Event::TooLarge { key: b"YWJj".to_vec(), replaces: true, is_base64: true };
     assert_eq!(decode(large.as_bytes()), [old, aloud(RequestError::TooLarge), mn]);
 }
 

@@ -8,7 +8,7 @@ use relativist_memcache::{Limits, MAX_KEY};
 pub enum Event {
     Request { opcode: Opcode, is_quiet: bool, extras: Vec<u8>, key: Vec<u8>, value: Vec<u8> },
     Reject { status: Status, closes: bool },
-    Invalidate { key: Vec<u8> },
+    TooLarge { key: Vec<u8>, replaces: bool },
     Close,
 }
 
@@ -41,7 +41,9 @@ pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoItera
             let (consumed, event) = match decoder.decode(&input, is_authenticated) {
                 Decoded::Request { consumed, request } => (consumed, Event::from_request(&request, limits)),
                 Decoded::Reject { consumed, status, closes, .. } => (consumed, Event::Reject { status, closes }),
-                Decoded::Invalidate { consumed, key } => (consumed, Event::Invalidate { key: key.to_vec() }),
+                Decoded::TooLarge { consumed, key, replaces } => {
+                    (consumed, Event::TooLarge { key: key.to_vec(), replaces })
+                }
                 Decoded::Incomplete { consumed } => {
                     assert!(consumed <= input.len(), "consumed more than there is");
                     // Some in one way, some in the other, as chance has it.

@@ -50,7 +50,7 @@ pub fn encode(event: &Event) -> Vec<u8> {
         Event::Meta { verb, key, words, value, .. } => meta(*verb, key, words, value),
         Event::MetaNoop => b"mn\r\n".to_vec(),
         Event::MetaDebug { key } => with_key("me", key, "", false),
-        Event::Admin { .. } | Event::Invalidate { .. } | Event::BadMeta(_) | Event::Reject(_) | Event::Close => {
+        Event::Admin { .. } | Event::TooLarge { .. } | Event::BadMeta(_) | Event::Reject(_) | Event::Close => {
             panic!("not a request: {event:?}")
         }
     }

@@ -95,9 +95,10 @@ fn a_bad_data_chunk_consumes_its_length_and_two_bytes() {
 #[test]
 fn a_value_over_the_limit_is_refused_after_it_was_skipped() {
     let value = "v".repeat(65);
+    let seen = Event::TooLarge { key: b"k".to_vec(), replaces: false, is_base64: false };
     for line in ["add k 0 0 65", "append k 0 0 65", "replace k 0 0 65", "cas k 0 0 65 1"] {
         let request = format!("{line}\r\n{value}\r\nversion\r\n");
-        assert_eq!(decode(request.as_bytes()), [aloud(RequestError::TooLarge), Event::Version], "{line}");
+        assert_eq!(decode(request.as_bytes()), [seen.clone(), aloud(RequestError::TooLarge), Event::Version], "{line}");
     }
     let request = format!("set k 0 0 64\r\n{}\r\n", &value[1..]);
     assert_eq!(decode(request.as_bytes()), [stored(StoreVerb::Set, 0, 0, &value.as_bytes()[1..])]);
@@ -105,7 +106,7 @@ fn a_value_over_the_limit_is_refused_after_it_was_skipped() {
 
 #[test]
 fn a_set_over_the_limit_invalidates_the_old_value_at_once() {
-    let old = Event::Invalidate { key: b"k".to_vec(), is_base64: false };
+    let old = Event::TooLarge { key: b"k".to_vec(), replaces: true, is_base64: false };
     assert_eq!(decode(b"set k 0 0 65\r\nvvv"), std::slice::from_ref(&old));
     let request = format!("set k 0 0 65\r\n{}\r\nversion\r\n", "v".repeat(65));
     assert_eq!(decode(request.as_bytes()), [old.clone(), aloud(RequestError::TooLarge), Event::Version]);

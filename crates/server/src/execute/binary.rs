@@ -117,7 +117,7 @@ impl<E: Engine> Executor<'_, E> {
         if self.is_too_large(request.key, request.value.len()) {
             self.counters.store_too_large.bump();
             if self.is_observed {
-                self.observe_too_large(session, request.key, name(request.opcode), 0);
+                self.observe_too_large(session, request.key, name(request.opcode), request.extra_32(4).into());
             }
             if request.opcode == Opcode::Set {
                 self.service.engine.delete(request.key);
@@ -321,7 +321,7 @@ fn miss(request: &Request<'_>, tells_key: bool, out: &mut Vec<u8>) {
     }
 }
 
-fn name(opcode: Opcode) -> &'static str {
+pub(super) fn name(opcode: Opcode) -> &'static str {
     match opcode {
         Opcode::Add => "add",
         Opcode::Replace => "replace",

@@ -363,6 +363,11 @@ fn mode(verb: StoreVerb) -> Mode {
     }
 }
 
+/// The name of a store, if that is what the word says.
+pub(super) fn store_name(word: &[u8]) -> Option<&'static str> {
+    ["set", "add", "replace", "append", "prepend", "cas"].into_iter().find(|name| name.as_bytes() == word)
+}
+
 fn verb_name(verb: StoreVerb) -> &'static str {
     match verb {
         StoreVerb::Set => "set",

@@ -337,8 +337,8 @@ impl Connection {
                 executor.reject(&input[..consumed], &rejection, self.output.bytes());
                 Step { consumed, then: Then::GoOn }
             }
-            Decoded::Invalidate { consumed, key, is_base64 } => {
-                executor.invalidate(&self.session, &input[..consumed], key, is_base64);
+            Decoded::TooLarge { consumed, key, replaces, is_base64 } => {
+                executor.refuse_large(&self.session, &input[..consumed], key, is_base64, replaces);
                 Step { consumed, then: Then::GoOn }
             }
             Decoded::Close => Step { consumed: 0, then: Then::Close },
@@ -554,8 +554,8 @@ fn binary_step<E: Engine>(
             executor.reject_binary(&header, status, &mut output.bytes);
             Step { consumed, then: if closes { Then::Close } else { Then::GoOn } }
         }
-        binary::Decoded::Invalidate { consumed, key } => {
-            executor.invalidate_binary(session, &input.unread()[..consumed], key);
+        binary::Decoded::TooLarge { consumed, key, replaces } => {
+            executor.refuse_large_binary(session, &input.unread()[..consumed], key, replaces);
             Step { consumed, then: Then::GoOn }
         }
         binary::Decoded::Incomplete { consumed } => Step { consumed, then: Then::Wait },

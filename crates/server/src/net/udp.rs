@@ -196,8 +196,8 @@ fn answer_text<E: Engine>(
                 executor.reject(&requests[..consumed], &rejection, &mut out.bytes);
                 consumed
             }
-            Decoded::Invalidate { consumed, key, is_base64 } => {
-                executor.invalidate(session, &requests[..consumed], key, is_base64);
+            Decoded::TooLarge { consumed, key, replaces, is_base64 } => {
+                executor.refuse_large(session, &requests[..consumed], key, is_base64, replaces);
                 consumed
             }
             Decoded::Incomplete { .. } | Decoded::Close => return true,
@@ -255,8 +255,8 @@ fn answer_binary<E: Engine>(
                 }
                 consumed
             }
-            binary::Decoded::Invalidate { consumed, key } => {
-                executor.invalidate_binary(session, &requests[..consumed], key);
+            binary::Decoded::TooLarge { consumed, key, replaces } => {
+                executor.refuse_large_binary(session, &requests[..consumed], key, replaces);
                 consumed
             }
             binary::Decoded::Incomplete { .. } | binary::Decoded::Close => return true,

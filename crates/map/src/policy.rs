@@ -132,8 +132,8 @@ impl Policy {
         (overloaded || wasteful).then(wanted).filter(|&wanted| wanted != buckets)
     }
 
-    /// The number of buckets to make for so many entries: a power of two, within the ceiling.
-    pub(crate) fn buckets_for(&self, entries: usize) -> usize {
+    /// The number of buckets to which a table is resized that has so many entries, once it is: a power of two, within the ceiling.
+    pub fn buckets_for(&self, entries: usize) -> usize {
         let buckets = (entries as f64 / self.target()).ceil() as usize;
         buckets.checked_next_power_of_two().unwrap_or(Self::MOST_BUCKETS).clamp(2, self.ceiling)
     }

@@ -358,7 +358,7 @@ impl Block {
         let owed = self.settle(size);
         // SeqCst, there and here, with those in `close` and `is_sparse`: either we find it closed, or who closes it finds the
         // item dead. Who sweeps it may put it back without having seen this, so only what is sparse already needs no word.
-        self.has_dead(owed, 4)
+        self.has_dead(owed)
             && self.header().is_closed.load(Ordering::SeqCst)
             && (self.place() != Place::Sparse || owed == CLAIM)
     }
@@ -388,24 +388,31 @@ impl Block {
     /// Whether much of a closed block is dead.
     pub(super) fn is_sparse(self) -> bool {
         // SeqCst: see `bury`.
-        // A quarter: then what moving the rest costs is three times what is won, and a heap full of items that are overwritten at random holds
-        // some 87 % of what it could.
-        self.has_dead(self.header().owed.load(Ordering::SeqCst), 4)
+        self.has_dead(self.header().owed.load(Ordering::SeqCst))
     }
 
-    /// Whether as much of a closed block is dead as pays if nothing may be evicted.
+    /// Whether as much of a closed block is dead as pays if nothing may be evicted. (What was cut off is not: nobody would gain by moving what
+    /// fills a block but for that to one of which it leaves as much.)
     pub(super) fn is_thin(self) -> bool {
-        // Relaxed: a hint.
-        self.has_dead(self.header().owed.load(Ordering::Relaxed), 16)
+        // Relaxed, both: hints, and what is used does not change once the block is closed.
+        let header = self.header();
+        self.dead_before(header.used.load(Ordering::Relaxed), header.owed.load(Ordering::Relaxed))
+            >= header.capacity / 16
     }
 
-    /// Whether one in so many parts is dead, with `owed` as it is.
-    fn has_dead(self, owed: usize, parts: usize) -> bool {
+    /// Whether a quarter is dead, with `owed` as it is: then what moving the rest costs is three times what is won, and a heap full of
+    /// items that are overwritten at random holds some 87 % of what it could.
+    fn has_dead(self, owed: usize) -> bool {
         let header = self.header();
         // Relaxed, both: they do not change once the block is closed.
         let is_cut = header.is_cut.load(Ordering::Relaxed);
         let end = if is_cut { header.capacity } else { header.used.load(Ordering::Relaxed) };
-        (end - HEADER).saturating_sub(owed % DRAFT) >= header.capacity / parts
+        self.dead_before(end, owed) >= header.capacity / 4
+    }
+
+    /// Bytes before `end` that are not owed to anybody.
+    fn dead_before(self, end: usize, owed: usize) -> usize {
+        (end - HEADER).saturating_sub(owed % DRAFT)
     }
 
     pub(super) fn place(self) -> Place {

@@ -401,7 +401,7 @@ impl Central {
         }
     }
 
-    /// Takes the block that should go next: one to compact, or one to evict; only the former without `evicts`, if only a little of it is dead, and with `is_urgent` one to
+    /// Takes the block that should go next: one to compact, or one to evict; only the former without `evicts`, and with `is_urgent` one to
     /// be evicted without mercy. None that is on loan.
     pub(super) fn victim(&mut self, evicts: bool, is_urgent: bool) -> Option<Victim> {
         self.pass_over_lent();
@@ -415,7 +415,7 @@ impl Central {
             return Some(self.take(block, Purpose::Compact));
         }
         if !evicts {
-            return self.next_thin();
+            return None;
         }
         let priority = |block: &Block| block.stamp() + policy::worth(block.class());
         let block = self.queues.iter().filter_map(first).min_by_key(priority).or(sparse)?;
@@ -424,7 +424,7 @@ impl Central {
     }
 
     /// The next block of which some is dead, round and round. Looks at a limited number of them.
-    fn next_thin(&mut self) -> Option<Victim> {
+    pub(super) fn next_thin(&mut self) -> Option<Victim> {
         const AT_ONCE: usize = 1024;
         let most = self.looked_at + AT_ONCE;
         for _ in 0..=CLASSES {
@@ -476,12 +476,15 @@ impl Central {
         }
     }
 
-    /// Remembers that `need` bytes can't be had without evicting, if all blocks have been looked at for that.
+    /// Whether [`Central::next_thin`] has looked at all blocks since it found one, or a refusal.
+    pub(super) fn has_seen_all(&self) -> bool {
+        self.looked_at >= self.queues.iter().map(BTreeMap::len).sum()
+    }
+
+    /// Remembers that `need` bytes can't be had without evicting.
     pub(super) fn refuse(&mut self, need: usize, linked: usize) {
-        if self.looked_at >= self.queues.iter().map(BTreeMap::len).sum() {
-            self.refusal = Some(Refusal { need, linked });
-            self.looked_at = 0;
-        }
+        self.refusal = Some(Refusal { need, linked });
+        self.looked_at = 0;
     }
 
     /// Whether nothing has changed since as many bytes, or fewer, could not be had without evicting. A quarter of a block has to die

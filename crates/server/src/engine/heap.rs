@@ -143,6 +143,9 @@ impl Search {
     /// How often there may be nothing to sweep, and nobody in sight who has it.
     const MOST_SURPRISES: usize = 4;
 
+    /// How often a search without eviction looks for blocks of which some is dead, at a number of them each time.
+    const LOOKS: usize = 16;
+
     /// Blocks that are swept with mercy. An item has as much taken from others as it needs, and some blocks more: then it is enough that
     /// what was wanted moves on, and all goes that is in the way. So what a store costs is in proportion to its size.
     const MERCY: usize = 32;
@@ -523,13 +526,25 @@ impl Heap {
         if let Some(grace) = central.next_grace() {
             return Remedy::Wait(grace);
         }
+        // What is left is little here and there. A large heap is not searched as a whole by one store, but by some.
+        let mut looks = if evicts { 0 } else { Search::LOOKS };
+        while looks > 0 {
+            if let Some(victim) = central.next_thin() {
+                return Remedy::Sweep(victim);
+            }
+            looks = if central.has_seen_all() { 0 } else { looks - 1 };
+            drop(central);
+            central = self.central();
+        }
         // Or all of it is in blocks that others have opened since.
         search.has_closed_all = false;
         search.surprises += 1;
         if central.is_contended(evicts) || is_resizing || (evicts && search.surprises < Search::MOST_SURPRISES) {
             return Remedy::Retry;
         }
-        central.refuse(need, self.linked());
+        if evicts || central.has_seen_all() {
+            central.refuse(need, self.linked());
+        }
         Remedy::Hopeless
     }
 

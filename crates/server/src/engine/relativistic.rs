@@ -323,19 +323,21 @@ impl Relativistic {
         self.change(hash, key, &relativist_rcu::read(), |_, _, _| (Step::Keep, ()));
     }
 
-    pub(super) fn table_bytes(&self) -> usize {
-        self.table.buckets() * size_of::<usize>()
-    }
-
     /// What the table takes, and will take if it grows soon: the old array and the new one are there at the same time. (The old one
     /// is freed some milliseconds after the table has grown; during these it is not counted.)
     pub(super) fn table_memory(&self) -> TableMemory {
-        let (bytes, is_resizing) = (self.table_bytes(), self.table.is_resizing());
-        let grows_at = self.table.buckets() as f64 * LOAD.end();
-        // What the table takes is told when blocks are asked for: that has to be in time for the last one before it grows.
+        let (buckets, is_resizing) = (self.table.buckets(), self.table.is_resizing());
+        // This is told when blocks are asked for: that has to be in time for the last one before it grows.
         let soon = self.table.len() + self.heap.most_unasked();
-        let grows = is_resizing || soon as f64 > 0.95 * grows_at;
-        TableMemory { bytes, charge: bytes * if grows { 1 + GROWTH } else { 1 }, is_resizing }
+        let grows = is_resizing || soon as f64 > 0.95 * buckets as f64 * LOAD.end();
+        // Who resizes it may be late, and catches up in one step.
+        let grown = self.table.policy().buckets_for(soon).max(GROWTH * buckets);
+        let bytes = |buckets| buckets * size_of::<usize>();
+        TableMemory {
+            bytes: bytes(buckets),
+            charge: bytes(buckets) + if grows { bytes(grown) } else { 0 },
+            is_resizing,
+        }
     }
 
     pub(super) fn table_charge(&self) -> usize {
@@ -514,7 +516,7 @@ impl Engine for Relativistic {
             items: self.table.len(),
             item_bytes: self.heap.linked(),
             buckets: self.table.buckets(),
-            table_bytes: self.table_bytes(),
+            table_bytes: self.table_memory().bytes,
             is_resizing: self.table.is_resizing(),
             heap_bytes: self.heap.mapped(),
             lent_bytes: self.heap.loans().bytes(),

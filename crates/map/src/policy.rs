@@ -132,7 +132,13 @@ impl Policy {
         (overloaded || wasteful).then(wanted).filter(|&wanted| wanted != buckets)
     }
 
-    /// The number of buckets to which a table is resized that has so many entries, once it is: a power of two, within the ceiling.
+    /// The number of buckets to which a table is resized that has so many entries, once it is: a power of two, within the ceiling. The floor
+    /// is not looked at. Takes constant time.
+    ///
+    /// ```
+    /// use relativist::Policy;
+    /// assert_eq!(Policy::default().buckets_for(1000), 2048);
+    /// ```
     pub fn buckets_for(&self, entries: usize) -> usize {
         let buckets = (entries as f64 / self.target()).ceil() as usize;
         buckets.checked_next_power_of_two().unwrap_or(Self::MOST_BUCKETS).clamp(2, self.ceiling)

@@ -387,6 +387,11 @@ impl Decoder {
         self.state = State::Skip { remaining: length + LINE_END.len(), rejection };
     }
 
+    /// Whether what comes next belongs to a command that is refused, and does not begin one.
+    pub fn is_skipping(&self) -> bool {
+        matches!(self.state, State::Skip { .. })
+    }
+
     /// Skips what is there of the `remaining` bytes that begin at `start`.
     #[cold]
     fn skip(&mut self, input: &[u8], start: usize, remaining: usize, rejection: Rejection) -> Decoded<'static> {

@@ -20,6 +20,7 @@ mod replies;
 mod sasl;
 mod session;
 mod statistics;
+mod transcript;
 mod tuning;
 mod watch;
 
@@ -29,7 +30,7 @@ use crate::clock::Ticker;
 use crate::engine::{Arrival, Engine, Hit, LARGE_VALUE, Lease, Outline, Value};
 use crate::gate::Gate;
 use crate::latency::{Kind, Latencies};
-use crate::log::Log;
+use crate::log::{Level, Log};
 use crate::options::{Options, PROTOCOL_VERSION};
 use crate::stats::{Counters, Registry};
 use crate::tls::Tls;
@@ -44,6 +45,7 @@ pub use prefixes::Prefixes;
 pub use replies::Replies;
 pub use sasl::Login;
 pub use session::{ConnectionState, Connections, Listed, Session, Transport};
+pub use transcript::{Extent, opening};
 pub use tuning::Tuning;
 pub use watch::{Subscription, Topic, Watch};
 
@@ -123,6 +125,8 @@ pub struct Executor<'s, E> {
     arrival: Option<&'s Arrival>,
     /// Whether somebody wants to know what happens to items.
     is_observed: bool,
+    /// Whether the log wants to know what clients say.
+    is_transcribed: bool,
     /// Where to note how long commands take, in a turn that is sampled.
     latencies: Option<&'s Latencies>,
 }
@@ -132,7 +136,8 @@ impl<'s, E: Engine> Executor<'s, E> {
     pub fn new(service: &'s Service<E>, counters: &'s Counters, output_limit: usize) -> Executor<'s, E> {
         let is_observed = service.watch.is_watched() || service.prefixes.is_counting();
         let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());
-        Executor { service, counters, output_limit, lends: true, arrival: None, is_observed, latencies }
+        let is_transcribed = service.log.wants(Level::Connection);
+        Executor { service, counters, output_limit, lends: true, arrival: None, is_observed, is_transcribed, latencies }
     }
 
     /// The same, for replies that are wanted in one piece: values are copied, however large.

@@ -40,7 +40,7 @@ pub enum Level {
     Warning = 0,
     /// `-v`: a client was refused or lost.
     Trouble = 1,
-    /// `-vv`: connections come and go.
+    /// `-vv`: connections come and go, and what is said on them.
     Connection = 2,
     /// `-vvv`: what the server itself does.
     Internal = 3,
@@ -97,9 +97,14 @@ impl Log {
         self.verbosity.store(verbosity, Ordering::Relaxed);
     }
 
+    /// Whether messages of a level are wanted.
+    pub fn wants(&self, level: Level) -> bool {
+        level as u8 <= self.verbosity()
+    }
+
     /// Tells a message if it is wanted.
     pub fn say(&self, level: Level, message: fmt::Arguments<'_>) {
-        if level as u8 <= self.verbosity() {
+        if self.wants(level) {
             level.tell(message);
         }
     }

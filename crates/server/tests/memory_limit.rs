@@ -110,6 +110,20 @@ fn without_eviction_few_scattered_deaths_make_room() {
     assert_eq!(engine.usage().sweeps.evictions, 0);
 }
 
+/// The same in a heap of so many blocks that they are not all looked at in one go, and where only the last ones have lost anything.
+#[test]
+fn without_eviction_few_deaths_are_found_in_a_large_heap() {
+    let (engine, _) = engine(192 << 20);
+    let engine = engine.without_eviction();
+    let value = [b'v'; 3000];
+    let count = fill(&engine, &value);
+    let last = (count - count / 10..count).step_by(8);
+    let deleted = last.filter(|&index| engine.delete(key(index).as_bytes())).count();
+    let stored = (0..deleted).filter(|index| set(&engine, &format!("new{index}"), &value) == Store::Stored).count();
+    assert!(stored > deleted / 2, "{stored} in place of {deleted}, of {count}");
+    assert_eq!(engine.usage().sweeps.evictions, 0);
+}
+
 /// What is free is in blocks that are too small for what is made under a key's lock, where nothing is given back to the system.
 #[test]
 fn what_grows_finds_room_in_what_is_free_elsewhere() {
@@ -247,6 +261,8 @@ fn memory_in_which_all_is_dead_is_used_again_at_once() {
     let (engine, _) = engine(64 << 20);
     for round in 0..100 {
         assert_eq!(set(&engine, "large", &[b'l'; 300_000]), Store::Stored);
+        let another = Content { flags: 0, exptime: 0, value: &[b'a'; 300_000] };
+        assert_eq!(engine.store(Mode::Add, b"large", another), Store::NotStored);
         for index in 0..300 {
             set(&engine, &format!("{round} {index}"), &[b's'; 1000]);
         }

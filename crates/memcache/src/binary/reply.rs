@@ -23,6 +23,13 @@ fn front(out: &mut Vec<u8>, header: &Header, status: Status, unique: u64, [extra
     out.extend_from_slice(key);
 }
 
+/// The status of the reply that `bytes` begin with, and its length. None if its header is not whole.
+pub fn status_and_length(bytes: &[u8]) -> Option<(u16, usize)> {
+    let [_magic, _opcode, _k0, _k1, _extras, _type, s0, s1, b0, b1, b2, b3, ..] =
+        *bytes.first_chunk::<{ super::HEADER }>()?;
+    Some((u16::from_be_bytes([s0, s1]), super::HEADER + u32::from_be_bytes([b0, b1, b2, b3]) as usize))
+}
+
 /// Appends a reply without a body.
 pub fn success(out: &mut Vec<u8>, header: &Header, unique: u64) {
     packet(out, header, Status::Success, unique, [b"", b"", b""]);

@@ -363,6 +363,15 @@ impl Block {
             && (self.place() != Place::Sparse || owed == CLAIM)
     }
 
+    /// The same of an item that is given up together with the draft, which may be the last thing that kept the block from being dead.
+    ///
+    /// # Safety
+    /// As of [`Block::bury`]. The caller is in a read section that began before.
+    pub(super) unsafe fn bury_draft(self, size: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.bury(size + DRAFT) }
+    }
+
     /// To be called before a block is closed that is not full.
     pub(super) fn cut(self) {
         // Relaxed: the lock under which the block is closed hands it on.

@@ -394,14 +394,17 @@ impl Heap {
     pub(super) fn abandon(&self, place: NonNull<u8>, size: usize) {
         // SAFETY: the draft keeps the block.
         let block = unsafe { Block::of(place) };
-        let open = STRIPE.lock(&self.stripe(&relativist_rcu::read()).open);
+        let section = relativist_rcu::read();
+        let open = STRIPE.lock(&self.stripe(&section).open);
         let is_undone = open.contains(&Some(block)) && block.untake(place, size);
         drop(open);
-        // SAFETY: the draft keeps the block; the item was never alive for others.
-        if !is_undone && unsafe { block.bury(size) } {
+        if is_undone {
+            return block.finish_draft();
+        }
+        // SAFETY: the item was never alive for others; the draft keeps the block, and from its end on the read section.
+        if unsafe { block.bury_draft(size) } {
             self.note_dead(block);
         }
-        block.finish_draft();
     }
 
     /// Much of the block is dead, or all, as [`Block::bury`] has said.

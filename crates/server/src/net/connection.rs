@@ -10,7 +10,9 @@ use super::buffer::{Input, Output, Pool};
 use super::pace::{Mark, Pace};
 use crate::budget::Held;
 use crate::engine::{Engine, LARGE_VALUE, MOST_AT_ONCE};
-use crate::execute::{ConnectionState, Dump, Executor, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict};
+use crate::execute::{
+    ConnectionState, Dump, Executor, Extent, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict, opening,
+};
 use crate::gate::Pass;
 use crate::options::Binding;
 use relativist_memcache::{self as memcache, Command, Decoded, Decoder, Limits, LoginDecoder, Protocol, binary};
@@ -288,7 +290,12 @@ impl Connection {
                 // What all decoders would say, too, but later.
                 break;
             } else {
-                match self.execute_some(executor, left) {
+                let done = if executor.is_transcribed() {
+                    self.execute_transcribed(executor)
+                } else {
+                    self.execute_some(executor, left)
+                };
+                match done {
                     0 => break,
                     done => left -= done,
                 }
@@ -344,6 +351,28 @@ impl Connection {
             Decoded::Close => Step { consumed: 0, then: Then::Close },
         };
         self.take(step).into()
+    }
+
+    /// Executes one command, and tells it and its answer to the log.
+    #[cold]
+    fn execute_transcribed<E: Engine>(&mut self, executor: &Executor<'_, E>) -> u32 {
+        let begins = match &self.codec {
+            Codec::Undecided => false,
+            Codec::Login(_) => true,
+            Codec::Text(decoder) => !decoder.is_skipping(),
+            Codec::Binary(decoder) => !decoder.is_skipping(),
+        };
+        let request: Vec<u8> = match &self.pending {
+            Pending::None if begins => opening(self.input.unread()).into(),
+            Pending::Store(line) => line.to_vec(),
+            Pending::None | Pending::Fetch(..) | Pending::Dump(_) => Vec::new(),
+        };
+        let before = Extent::of(self.output.replies());
+        let done = self.execute_some(executor, 1);
+        if done > 0 || self.subscription.is_some() {
+            executor.transcribe(&self.session, &request, self.output.replies(), before);
+        }
+        done
     }
 
     /// Goes on with a paused command, or executes one that is not in text.

@@ -5,7 +5,7 @@
 
 use super::listener::{open_each, prepare, resolve};
 use crate::engine::Engine;
-use crate::execute::{Executor, Login, Outcome, Replies, Service, Session, Transport};
+use crate::execute::{Executor, Extent, Login, Outcome, Replies, Service, Session, Transport, opening};
 use crate::log::Level;
 use crate::options::Address;
 use crate::stats::Counters;
@@ -175,6 +175,7 @@ fn answer_text<E: Engine>(
 ) -> bool {
     let mut decoder = Decoder::new(executor.limits());
     loop {
+        let before = Extent::of(out);
         let consumed = match decoder.decode(requests) {
             Decoded::Command { consumed, command } => {
                 let outcome = executor.execute(session, command, out);
@@ -202,6 +203,9 @@ fn answer_text<E: Engine>(
             }
             Decoded::Incomplete { .. } | Decoded::Close => return true,
         };
+        if executor.is_transcribed() {
+            executor.transcribe(session, opening(&requests[..consumed]), out, before);
+        }
         if out.len() > OUTPUT_LIMIT {
             return false;
         }
@@ -239,6 +243,7 @@ fn answer_binary<E: Engine>(
 ) -> bool {
     let mut decoder = binary::Decoder::new(executor.limits());
     loop {
+        let before = Extent::of(out);
         let consumed = match decoder.decode(requests, true) {
             binary::Decoded::Request { consumed, request } => {
                 let outcome = executor.execute_binary(session, &mut Login::Done, &request, out);
@@ -261,6 +266,9 @@ fn answer_binary<E: Engine>(
             }
             binary::Decoded::Incomplete { .. } | binary::Decoded::Close => return true,
         };
+        if executor.is_transcribed() {
+            executor.transcribe(session, opening(&requests[..consumed]), out, before);
+        }
         if out.len() > OUTPUT_LIMIT {
             return false;
         }

@@ -243,6 +243,36 @@ fn a_unix_socket_belongs_to_the_user_that_the_server_becomes() {
 }
 
 #[test]
+fn the_log_tells_what_is_said_but_no_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ports");
+    let daemon = Daemon::start(program().args(["-p", "-1", "-vv"]).env("MEMCACHED_PORT_FILENAME", &file));
+    let mut client = TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap();
+    let mut ask = |request: &[u8], answer: &[u8]| {
+        client.write_all(request).unwrap();
+        let mut answered = vec![0; answer.len()];
+        client.read_exact(&mut answered).unwrap();
+        assert_eq!(answered, answer);
+    };
+    // More than is received at once, and more than is stored at all.
+    let [large, too_large] = [300_000, 1 << 20].map(|length| "secret".repeat(length / 6));
+    ask(b"set a 0 0 6\r\nsecret\r\nget b\r\nget a\r\n", b"STORED\r\nEND\r\nVALUE a 0 6\r\nsecret\r\nEND\r\n");
+    ask(format!("set large 0 0 {}\r\n{large}\r\n", large.len()).as_bytes(), b"STORED\r\n");
+    let refused = format!("set more 0 0 {0}\r\n{too_large}{too_large}\r\n", 2 * too_large.len());
+    ask(refused.as_bytes(), b"SERVER_ERROR object too large for cache\r\n");
+    ask(b"incr a x\r\n", b"CLIENT_ERROR invalid numeric delta argument\r\n");
+    ask(b"verbosity 0\r\nget quietly\r\n", b"OK\r\nEND\r\n");
+    let (_, stderr) = daemon.end(Signal::SIGTERM);
+    for told in ["set a 0 0 6", "get b", "get a", "set large 0 0 300000", "set more 0 0 ", "incr a x"] {
+        assert!(stderr.lines().any(|line| line.contains(" <") && line.contains(told)), "{told}: {stderr}");
+    }
+    for told in [" STORED", " END", " VALUE a 0 6 (26 bytes in all)", " CLIENT_ERROR invalid", " SERVER_ERROR object"] {
+        assert!(stderr.lines().any(|line| line.contains(" >") && line.contains(told)), "{told}: {stderr}");
+    }
+    assert!(!stderr.contains("secret") && !stderr.contains("quietly"), "{stderr}");
+}
+
+#[test]
 fn io_uring_is_used_or_refused_as_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ports");

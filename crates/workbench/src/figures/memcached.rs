@@ -507,16 +507,12 @@ mod tests {
             requests,
             seconds: 1.0,
             gets: Some(latencies),
-            sets: None,
             hit_ratio: Some(1.0),
-            missed: 0,
-            refused: 0,
-            refusal: None,
-            late: 0,
             client_seconds: 0.75,
             server: Some(Cost { user_seconds: 0.1, system_seconds: 0.15, resident_bytes: 1 }),
             contention: BTreeMap::from_iter(contention),
             timeline: vec![(0.0, latencies), (0.5, latencies)],
+            ..Sample::default()
         }
     }
 

@@ -4,13 +4,17 @@ use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
+use rustix::buffer::spare_capacity;
 use socket2::Socket;
 
 use super::items::Items;
 use super::protocol::{Piece, shown};
 use super::tally::{Tally, Window};
 use super::work::{LONGEST_KEY, Protocol, Work};
+
+/// What is read at once.
+pub const READ: usize = 256 << 10;
 
 /// What all clients have in common.
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +38,20 @@ pub struct Request {
     keys: u16,
 }
 
+/// What came of an attempt to send or to receive.
+#[derive(Debug)]
+pub enum Attempt<T> {
+    /// What was done.
+    Done(T),
+    /// The connection is broken, for this reason.
+    Broken(String),
+}
+
 /// A client.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
+    is_broken: bool,
     /// What is still to be sent; what comes before `written` has been.
     output: Vec<u8>,
     written: usize,
@@ -53,11 +67,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of a server that it is connected with. The socket doesn't block.
+    /// A client of a server that it is connected with, or will be. The socket doesn't block.
     #[must_use]
     pub fn new(socket: Socket) -> Self {
         Self {
             socket,
+            is_broken: false,
             output: Vec::new(),
             written: 0,
             rest: Vec::new(),
@@ -66,6 +81,29 @@ impl Client {
             key: Vec::with_capacity(LONGEST_KEY),
             put: 0,
         }
+    }
+
+    /// Its connection broke. Returns how many requests will have no answer.
+    pub fn abandon(&mut self) -> usize {
+        self.is_broken = true;
+        self.output.clear();
+        self.written = 0;
+        self.rest.clear();
+        self.keys.clear();
+        self.requests.drain(..).count()
+    }
+
+    /// Whether it has no connection.
+    #[inline]
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Another connection, which may not be there yet. The socket doesn't block.
+    pub fn reconnect(&mut self, socket: Socket) {
+        self.socket = socket;
+        self.is_broken = false;
     }
 
     /// Its socket.
@@ -101,16 +139,13 @@ impl Client {
     }
 
     /// Sends what has been put, by one write. Returns whether all of it went.
-    ///
-    /// # Errors
-    /// When the connection is broken.
     #[inline]
-    pub fn send(&mut self) -> Result<bool> {
+    pub fn send(&mut self) -> Attempt<bool> {
         if self.written < self.output.len() {
             match (&self.socket).write(&self.output[self.written..]) {
                 Ok(count) => self.written += count,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => return Err(error).context("cannot send to the server"),
+                Err(error) => return Attempt::Broken(format!("cannot send to the server: {error}")),
             }
         }
         let all = self.written == self.output.len();
@@ -118,29 +153,68 @@ impl Client {
             self.output.clear();
             self.written = 0;
         }
-        Ok(all)
+        Attempt::Done(all)
     }
 
     /// Reads once and takes the replies apart. Returns how many requests were answered. `buffer` is the same for all clients of a
-    /// thread, and larger than any piece of a reply.
+    /// thread.
     ///
     /// # Errors
-    /// When the connection is broken, or the server answers what it was not asked for.
+    /// When the server answers what it was not asked for.
     #[inline]
-    pub fn receive(&mut self, setting: Setting<'_>, buffer: &mut [u8], tally: &mut Tally) -> Result<usize> {
+    pub fn receive(
+        &mut self,
+        setting: Setting<'_>,
+        buffer: &mut [u8; 2 * READ],
+        tally: &mut Tally,
+    ) -> Result<Attempt<usize>> {
         let before = self.rest.len();
-        buffer[..before].copy_from_slice(&self.rest);
-        let count = match (&self.socket).read(&mut buffer[before..]) {
-            Ok(0) => bail!("the server closed a connection with {} requests unanswered", self.requests.len()),
-            Ok(count) => count,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(0),
-            Err(error) => return Err(error).context("cannot receive from the server"),
+        // The rest of a large value is read behind its beginning; small beginnings are copied, so that clients need no memory of
+        // their own for them.
+        let is_large = before > READ;
+        let read = if is_large {
+            self.rest.reserve(READ);
+            rustix::io::read(&self.socket, spare_capacity(&mut self.rest)).map_err(std::io::Error::from)
+        } else {
+            buffer[..before].copy_from_slice(&self.rest);
+            (&self.socket).read(&mut buffer[before..])
         };
+        let count = match read {
+            Ok(0) => {
+                let unanswered = self.requests.len();
+                return Ok(Attempt::Broken(format!(
+                    "the server closed a connection with {unanswered} requests unanswered"
+                )));
+            }
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(Attempt::Done(0));
+            }
+            Err(error) => return Ok(Attempt::Broken(format!("cannot receive from the server: {error}"))),
+        };
+        let mut rest = std::mem::take(&mut self.rest);
+        let answered = if is_large {
+            let (answered, taken) = self.take_apart(setting, &rest, tally)?;
+            rest.drain(..taken);
+            answered
+        } else {
+            let bytes = &buffer[..before + count];
+            let (answered, taken) = self.take_apart(setting, bytes, tally)?;
+            rest.clear();
+            rest.extend_from_slice(&bytes[taken..]);
+            answered
+        };
+        self.rest = rest;
+        Ok(Attempt::Done(answered))
+    }
+
+    /// Takes what is whole. Returns how many requests were answered, and how many bytes that took.
+    #[inline]
+    fn take_apart(&mut self, setting: Setting<'_>, bytes: &[u8], tally: &mut Tally) -> Result<(usize, usize)> {
         let now = Instant::now();
-        let mut bytes = &buffer[..before + count];
-        let mut answered = 0;
-        while let Some((piece, length)) = setting.work.protocol.parse(bytes, setting.items.largest_value())? {
-            bytes = &bytes[length..];
+        let (mut answered, mut taken) = (0, 0);
+        while let Some((piece, length)) = setting.work.protocol.parse(&bytes[taken..], setting.items.largest_value())? {
+            taken += length;
             if self.take(setting, piece, tally)? {
                 let request = self.requests.pop_front().expect("it was answered");
                 self.keys.drain(..usize::from(request.keys));
@@ -151,9 +225,7 @@ impl Client {
                 answered += 1;
             }
         }
-        self.rest.clear();
-        self.rest.extend_from_slice(bytes);
-        Ok(answered)
+        Ok((answered, taken))
     }
 
     /// Checks a piece of a reply. Returns whether it was the last one to the oldest request.

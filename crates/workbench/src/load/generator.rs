@@ -1,17 +1,18 @@
 //! The threads that drive the clients: one epoll set each, no allocation per request, one write per client and turn.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use super::client::{Client, Setting};
+use super::client::{Attempt, Client, READ, Setting};
 use super::cores::Cores;
 use super::items::Items;
 use super::schedule::{Schedule, of_client};
@@ -25,11 +26,12 @@ use crate::workers::thread_time;
 /// A server that says nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is read at once, beside one value.
-const READ: usize = 256 << 10;
+/// Requests that are sent together to store the items beforehand, and what they may take unless one takes more.
+const PRELOAD_DEPTH: usize = 64;
+const PRELOAD_BYTES: usize = 16 << 20;
 
-/// Requests that are sent together to store the items beforehand.
-const PRELOAD_DEPTH: u16 = 64;
+/// How long a client whose connection broke waits before it makes another.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// A source of load: a work, and all that can be prepared of it.
 #[derive(Debug)]
@@ -58,10 +60,11 @@ impl<'a> Generator<'a> {
     /// When the server can't be reached, refuses or answers wrongly.
     pub fn preload(&self, address: &Address) -> Result<()> {
         let clients = self.work.threads;
-        let work = Work { sets: 100, depth: PRELOAD_DEPTH, rate: None, grow: None, clients, ..self.work.clone() };
+        let depth = (PRELOAD_BYTES / self.items.largest_value()).clamp(1, PRELOAD_DEPTH) as u16;
+        let work = Work { sets: 100, depth, rate: None, grow: None, clients, ..self.work.clone() };
         let next = Arc::new(AtomicU64::new(0));
         let load = self.connect_with(work, address, None, |_| Script::Each(Arc::clone(&next)))?;
-        match load.run(Window::never())?.refusal {
+        match load.run(Window::never()).context("cannot store the items")?.refusal {
             Some(refusal) => bail!("cannot store the items: {refusal}"),
             None => Ok(()),
         }
@@ -93,10 +96,9 @@ impl<'a> Generator<'a> {
         slot: Option<Duration>,
         script: impl Fn(usize) -> Script,
     ) -> Result<Load<'_>> {
-        let largest = self.items.largest_value();
         let driver = |thread: usize| {
             let clients = of_client(work.clients.into(), thread, work.threads.into());
-            Driver::connect(clients, address, script(thread), Tally::new(slot), largest)
+            Driver::connect(clients, address, script(thread), Tally::new(slot))
         };
         let drivers = (0..usize::from(work.threads)).map(driver).collect::<Result<Vec<_>>>()?;
         Ok(Load { generator: self, work, drivers, sum: Tally::new(slot) })
@@ -113,9 +115,10 @@ pub struct Load<'a> {
 
 impl Load<'_> {
     /// Does the work, from now until the window closes and all is answered. Each client of a closed loop sends once at least.
+    /// Connections that break are made anew.
     ///
     /// # Errors
-    /// When a connection breaks, or the server answers wrongly.
+    /// When the server answers wrongly, or not at all any more.
     pub fn run(self, window: Window) -> Result<Tally> {
         let Self { generator, work, drivers, mut sum } = self;
         let setting = Setting { work: &work, items: &generator.items, window };
@@ -201,11 +204,14 @@ struct Driver {
     clients: Vec<Client>,
     outstanding: usize,
     tally: Tally,
-    buffer: Vec<u8>,
+    buffer: Box<[u8; 2 * READ]>,
+    address: Address,
+    /// Clients without a connection, and when each will make another, the earliest first.
+    broken: VecDeque<(Instant, usize)>,
 }
 
 impl Driver {
-    fn connect(clients: u64, address: &Address, script: Script, tally: Tally, largest: usize) -> Result<Self> {
+    fn connect(clients: u64, address: &Address, script: Script, tally: Tally) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot create an epoll set")?;
         let connect = |number| {
             let socket = address.connect()?;
@@ -214,7 +220,9 @@ impl Driver {
             Ok(Client::new(socket))
         };
         let clients = (0..clients).map(connect).collect::<Result<Vec<_>>>()?;
-        Ok(Self { script, epoll, clients, outstanding: 0, tally, buffer: vec![0; READ + 2 * largest] })
+        let buffer = vec![0; 2 * READ].into_boxed_slice().try_into().expect("it has that size");
+        let (address, broken) = (address.clone(), VecDeque::new());
+        Ok(Self { script, epoll, clients, outstanding: 0, tally, buffer, address, broken })
     }
 
     /// Sends and receives until the window closes and all is answered.
@@ -240,9 +248,12 @@ impl Driver {
             if let Some(schedule) = &schedule {
                 due = self.send_due(setting, schedule, due, now)?;
             }
-            // In a closed loop, clients that have no answer to wait for had nothing more to send.
-            let all_sent =
-                schedule.is_none() || now >= until && self.clients.iter().map(|client| client.put).sum::<u64>() == due;
+            self.reconnect(setting, schedule.as_ref(), due, now)?;
+            let all_sent = match schedule {
+                // Clients that have no answer to wait for, and a connection, had nothing more to send.
+                None => now >= until || self.broken.is_empty(),
+                Some(_) => now >= until && self.clients.iter().map(|client| client.put).sum::<u64>() == due,
+            };
             if self.outstanding == 0 && all_sent {
                 break;
             }
@@ -255,19 +266,22 @@ impl Driver {
                 _ if now < until => until,
                 _ => give_up,
             };
+            let next = self.broken.front().map_or(next, |&(at, _)| next.min(at));
             let timeout = next.saturating_duration_since(now).min(PATIENCE);
             let timeout = Timespec::try_from(timeout).expect("short enough");
             match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error).context("cannot wait for events"),
             }
-            if !events.is_empty() || self.outstanding == 0 {
+            let mut hears = self.outstanding == 0 && self.broken.is_empty();
+            for event in events.drain(..) {
+                hears |= self.serve(setting, event, schedule.as_ref(), due)?;
+            }
+            if hears {
                 heard = now;
             } else if heard.elapsed() >= PATIENCE {
-                bail!("{} requests without a reply for {} s", self.outstanding, PATIENCE.as_secs());
-            }
-            for event in events.drain(..) {
-                self.serve(setting, event, schedule.as_ref(), due)?;
+                let why = self.tally.breakage.iter().map(|breakage| format!("; {breakage}")).collect::<String>();
+                bail!("{} requests without a reply for {} s{why}", self.outstanding, PATIENCE.as_secs());
             }
         }
         cpu.look(Instant::now(), from, until);
@@ -275,7 +289,7 @@ impl Driver {
         Ok(self.tally)
     }
 
-    /// A client's turn.
+    /// A client's turn. Returns whether its connection stands.
     #[inline]
     fn serve(
         &mut self,
@@ -283,26 +297,81 @@ impl Driver {
         event: epoll::Event,
         schedule: Option<&Schedule>,
         due: u64,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (number, flags) = (event.data.u64() as usize, event.flags);
-        if flags.contains(epoll::EventFlags::OUT) {
-            self.flush(number, true)?;
+        // It may have broken on the way here.
+        let stands = !self.clients[number].is_broken();
+        if !stands || flags.contains(epoll::EventFlags::OUT) && !self.flush(number, true)? {
+            return Ok(false);
         }
         let client = &mut self.clients[number];
-        self.outstanding -= client.receive(setting, &mut self.buffer, &mut self.tally)?;
+        match client.receive(setting, &mut self.buffer, &mut self.tally)? {
+            Attempt::Done(answered) => self.outstanding -= answered,
+            Attempt::Broken(reason) => {
+                self.give_up_connection(number, reason)?;
+                return Ok(false);
+            }
+        }
         match schedule {
             None if client.requests().is_empty() => {
                 let now = Instant::now();
-                if now < setting.window.until { self.send_batch(setting, number, now) } else { Ok(()) }
+                if now < setting.window.until { self.send_batch(setting, number, now) } else { Ok(true) }
             }
-            None => Ok(()),
+            None => Ok(true),
             Some(schedule) => self.send_due_of(setting, number, schedule, due),
         }
     }
 
-    /// The closed loop: a client sends so many requests as are sent together.
+    /// A connection broke: what it owed is lost, and its client makes another after a while.
+    #[cold]
+    fn give_up_connection(&mut self, number: usize, reason: String) -> Result<()> {
+        ensure!(matches!(self.script, Script::Mix { .. }), reason);
+        let client = &mut self.clients[number];
+        epoll::delete(&self.epoll, client.socket())?;
+        let lost = client.abandon();
+        self.outstanding -= lost;
+        self.tally.lost += lost as u64;
+        self.tally.broken += 1;
+        self.tally.breakage.get_or_insert(reason);
+        self.broken.push_back((Instant::now() + RETRY, number));
+        Ok(())
+    }
+
+    /// Clients that have waited for long enough make another connection, as long as there is something to send.
     #[inline]
-    fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<()> {
+    fn reconnect(&mut self, setting: Setting<'_>, schedule: Option<&Schedule>, due: u64, now: Instant) -> Result<()> {
+        while let Some(&(at, number)) = self.broken.front()
+            && at <= now
+        {
+            self.broken.pop_front();
+            if schedule.is_none() && now >= setting.window.until {
+                continue;
+            }
+            match self.address.begin_to_connect() {
+                Ok(socket) => {
+                    let data = epoll::EventData::new_u64(number as u64);
+                    epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
+                    self.clients[number].reconnect(socket);
+                }
+                // Nobody listens: it is asked again after the same time.
+                Err(error) => {
+                    self.tally.broken += 1;
+                    self.tally.breakage.get_or_insert_with(|| format!("cannot connect with the server: {error}"));
+                    self.broken.push_back((now + RETRY, number));
+                    continue;
+                }
+            }
+            match schedule {
+                Some(schedule) => self.send_due_of(setting, number, schedule, due)?,
+                None => self.send_batch(setting, number, now)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// The closed loop: a client sends so many requests as are sent together. Returns whether its connection stands.
+    #[inline]
+    fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<bool> {
         for _ in 0..setting.work.depth {
             if !self.script.put(setting, &mut self.clients[number], now) {
                 break;
@@ -322,11 +391,14 @@ impl Driver {
         Ok(due)
     }
 
-    /// Sends what is due of a client, as far as it may.
+    /// Sends what is due of a client, as far as it may. Returns whether its connection stands.
     #[inline]
-    fn send_due_of(&mut self, setting: Setting<'_>, number: usize, schedule: &Schedule, due: u64) -> Result<()> {
+    fn send_due_of(&mut self, setting: Setting<'_>, number: usize, schedule: &Schedule, due: u64) -> Result<bool> {
         let clients = self.clients.len();
         let client = &mut self.clients[number];
+        if client.is_broken() {
+            return Ok(false);
+        }
         let due = of_client(due, number, clients);
         while client.put < due && client.requests().len() < setting.work.depth.into() {
             let at = schedule.due_at(client.put * clients as u64 + number as u64);
@@ -336,17 +408,24 @@ impl Driver {
         self.flush(number, false)
     }
 
-    /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it takes more.
+    /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it takes more. Returns whether the
+    /// connection stands.
     #[inline]
-    fn flush(&mut self, number: usize, was_waiting: bool) -> Result<()> {
+    fn flush(&mut self, number: usize, was_waiting: bool) -> Result<bool> {
         let client = &mut self.clients[number];
-        let waits = !client.send()?;
+        let waits = match client.send() {
+            Attempt::Done(all) => !all,
+            Attempt::Broken(reason) => {
+                self.give_up_connection(number, reason)?;
+                return Ok(false);
+            }
+        };
         if waits != was_waiting {
             let wanted =
                 epoll::EventFlags::IN | if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
             epoll::modify(&self.epoll, client.socket(), epoll::EventData::new_u64(number as u64), wanted)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Counts what was due and has not been answered with the latency that it has had so far.

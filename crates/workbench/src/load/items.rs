@@ -24,9 +24,10 @@ impl Items {
     /// Those of `work`.
     #[must_use]
     pub fn new(work: &Work) -> Self {
-        let mut pool = vec![0; PLACES + work.value_size.most];
+        let mut pool = vec![0; PLACES + work.value_size.most()];
         SmallRng::seed_from_u64(1).fill_bytes(&mut pool);
-        Self { key_size: work.key_size, value_size: work.value_size, digits: digits(work.all_items()), pool }
+        let (key_size, value_size) = (work.key_size.clone(), work.value_size.clone());
+        Self { key_size, value_size, digits: digits(work.all_items()), pool }
     }
 
     /// Appends the key of an item: its number in hexadecimal, after as many letters as make up the size.
@@ -54,7 +55,7 @@ impl Items {
     /// The largest size of a value.
     #[must_use]
     pub fn largest_value(&self) -> usize {
-        self.value_size.most
+        self.value_size.most()
     }
 }
 
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn keys_are_distinct_and_of_all_sizes() {
-        let items = Items::new(&Work { items: 5000, key_size: Sizes { least: 4, most: 12 }, ..DEFAULT });
+        let items = Items::new(&Work { items: 5000, key_size: Sizes::range(4, 12), ..DEFAULT });
         let keys: HashSet<Vec<u8>> = (0..5000).map(|index| key(&items, index)).collect();
         assert_eq!(keys.len(), 5000);
         let sizes: HashSet<usize> = keys.iter().map(Vec::len).collect();
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn values_are_their_own_and_of_all_sizes() {
-        let items = Items::new(&Work { value_size: Sizes { least: 1, most: 300 }, ..DEFAULT });
+        let items = Items::new(&Work { value_size: Sizes::range(1, 300), ..DEFAULT });
         let sizes: HashSet<usize> = (0..5000).map(|index| items.value(index).len()).collect();
         assert_eq!(sizes, (1..=300).collect());
         let fixed = Items::new(&DEFAULT);

@@ -75,13 +75,16 @@ impl Source {
 
     /// What clients do to it.
     fn work(&self, work: &Work) -> Work {
-        let is_echo = matches!(self, Self::Echo(_));
-        Work { no_preload: work.no_preload || is_echo, unchecked: work.unchecked || is_echo, ..work.clone() }
+        match self {
+            // It answers all requests as GETs, and has no table to grow.
+            Self::Echo(_) => Work { no_preload: true, unchecked: true, sets: 0, grow: None, ..work.clone() },
+            _ => work.clone(),
+        }
     }
 }
 
 /// One measurement of one server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Requests that were answered.
     pub requests: u64,
@@ -102,6 +105,15 @@ pub struct Sample {
     pub refusal: Option<String>,
     /// Requests of an open loop that were not answered in time.
     pub late: u64,
+    /// Connections that broke, or could not be made anew.
+    #[serde(default)]
+    pub broken: u64,
+    /// Requests that had no answer when their connection broke.
+    #[serde(default)]
+    pub lost: u64,
+    /// Why the first one broke.
+    #[serde(default)]
+    pub breakage: Option<String>,
     /// CPU seconds of the clients.
     pub client_seconds: f64,
     /// What the server took of the machine, if that can be told.
@@ -149,6 +161,10 @@ pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Cl
     let late = sum(|sample| sample.late);
     if late > 0 {
         failures.push(format!("{server} had no answer in time to {late} requests: it can't keep up with this rate"));
+    }
+    if let Some(breakage) = samples.clone().find_map(|sample| sample.breakage.as_ref()) {
+        let (broken, lost) = (sum(|sample| sample.broken), sum(|sample| sample.lost));
+        failures.push(format!("{server} broke {broken} connections, and {lost} requests were lost: {breakage}"));
     }
     failures
 }
@@ -327,6 +343,9 @@ fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: u
         client_seconds: tally.cpu.as_secs_f64(),
         timeline: tally.timeline(),
         late: tally.late,
+        broken: tally.broken,
+        lost: tally.lost,
+        breakage: tally.breakage,
         refusal: tally.refusal,
         server: cost,
         contention: grown(contention(&address), &contention_before),
@@ -352,21 +371,7 @@ mod tests {
     fn sample(requests: u64, server_seconds: f64) -> Sample {
         let cost =
             Cost { user_seconds: server_seconds / 4.0, system_seconds: server_seconds * 0.75, resident_bytes: 1 };
-        Sample {
-            requests,
-            seconds: 2.0,
-            gets: None,
-            sets: None,
-            hit_ratio: None,
-            missed: 0,
-            refused: 0,
-            refusal: None,
-            late: 0,
-            client_seconds: 1.0,
-            server: Some(cost),
-            contention: BTreeMap::new(),
-            timeline: Vec::new(),
-        }
+        Sample { requests, seconds: 2.0, client_seconds: 1.0, server: Some(cost), ..Sample::default() }
     }
 
     fn measured(samples: &[(u64, f64)]) -> Measured {
@@ -389,15 +394,24 @@ mod tests {
     #[test]
     fn what_was_not_done_is_said() {
         assert!(measured(&[(1000, 0.5)]).failures().is_empty());
-        let failed =
-            Sample { missed: 2, refused: 3, refusal: Some("SERVER_ERROR".into()), late: 4, ..sample(1000, 0.5) };
+        let failed = Sample {
+            missed: 2,
+            refused: 3,
+            refusal: Some("SERVER_ERROR".into()),
+            late: 4,
+            broken: 5,
+            lost: 6,
+            breakage: Some("reset".into()),
+            ..sample(1000, 0.5)
+        };
         let server = Measured { samples: vec![sample(1000, 0.5), failed.clone(), failed], ..measured(&[]) };
         assert_eq!(
             server.failures(),
             [
                 "server refused 6 requests: SERVER_ERROR",
                 "server did not find 4 keys that had been stored",
-                "server had no answer in time to 8 requests: it can't keep up with this rate"
+                "server had no answer in time to 8 requests: it can't keep up with this rate",
+                "server broke 10 connections, and 12 requests were lost: reset"
             ]
         );
     }

@@ -124,9 +124,9 @@ impl Protocol {
     }
 }
 
-/// A decimal number of nine digits at most.
+/// A decimal number of ten digits at most.
 fn number(digits: &[u8]) -> Option<usize> {
-    let valid = (1..=9).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    let valid = (1..=10).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     valid.then(|| digits.iter().fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
 }
 
@@ -144,12 +144,7 @@ mod tests {
     use super::*;
 
     fn items() -> Items {
-        Items::new(&Work {
-            items: 10,
-            key_size: "3".parse().unwrap(),
-            value_size: Sizes { least: 2, most: 2 },
-            ..DEFAULT
-        })
+        Items::new(&Work { items: 10, key_size: "3".parse().unwrap(), value_size: Sizes::one(2), ..DEFAULT })
     }
 
     fn get(protocol: Protocol, indices: &[u64]) -> String {

@@ -9,7 +9,8 @@ use crate::stats::Summary;
 /// A table of servers, medians over rounds, and one of ratios to the first, after `work`.
 #[must_use]
 pub fn describe(work: &Work, measured: &[Measured]) -> String {
-    let header = ["server", "requests/s", "server µs", "user", "system", "client µs", "hits", "refused", "late", "MiB"];
+    let header =
+        ["server", "requests/s", "server µs", "user", "system", "client µs", "hits", "refused", "lost", "late", "MiB"];
     let mut text = String::from("CPU time per request, of the server and of the clients; medians over rounds:\n\n");
     text += &table(
         &header,
@@ -26,28 +27,14 @@ pub fn describe(work: &Work, measured: &[Measured]) -> String {
                 cell(of(&|sample| Some(sample.client_microseconds()))),
                 of(&|sample| sample.hit_ratio).map_or("-".into(), |ratio| format!("{:.2} %", ratio.median * 100.0)),
                 sum(|sample| sample.refused),
+                sum(|sample| sample.lost),
                 sum(|sample| sample.late),
                 cell(of(&|sample| Some(sample.server?.resident_bytes as f64 / 1_048_576.0))),
             ]
         }),
     );
-    text += "\nLatency in µs, medians over rounds; the largest is that of all rounds";
-    text += if work.rate.is_some() { ":\n\n" } else { " (closed loop: stalls are under-counted, see --rate):\n\n" };
-    let header = ["server", "", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
-    text += &table(
-        &header,
-        measured.iter().flat_map(|measured| {
-            let row = |kind: &str, of: fn(&Sample) -> Option<Percentiles>| {
-                let at = |figure: fn(&Percentiles) -> f64| measured.summary(|sample| Some(figure(&of(sample)?) / 1e3));
-                let mut row = vec![measured.name.clone(), kind.to_owned()];
-                let figures: [fn(&Percentiles) -> f64; 5] = [|p| p.p50, |p| p.p90, |p| p.p99, |p| p.p999, |p| p.p9999];
-                row.extend(figures.map(|figure| cell(at(figure))));
-                row.push(significant(at(|p| p.max)?.max));
-                Some(row)
-            };
-            [row("GET", |sample| sample.gets), row("SET", |sample| sample.sets)].into_iter().flatten()
-        }),
-    );
+    text.push('\n');
+    text += &latencies(work, measured);
     if let [first, others @ ..] = measured
         && !others.is_empty()
     {
@@ -64,6 +51,26 @@ pub fn describe(work: &Work, measured: &[Measured]) -> String {
         );
     }
     text + &locks(measured)
+}
+
+/// A table of latencies, after a line that says how to read it.
+#[must_use]
+pub fn latencies(work: &Work, measured: &[Measured]) -> String {
+    let mut text = String::from("Latency in µs, medians over rounds; the largest is that of all rounds");
+    text += if work.rate.is_some() { ":\n\n" } else { " (closed loop: stalls are under-counted, see --rate):\n\n" };
+    let header = ["server", "", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
+    let rows = measured.iter().flat_map(|measured| {
+        let row = |kind: &str, of: fn(&Sample) -> Option<Percentiles>| {
+            let at = |figure: fn(&Percentiles) -> f64| measured.summary(|sample| Some(figure(&of(sample)?) / 1e3));
+            let mut row = vec![measured.name.clone(), kind.to_owned()];
+            let figures: [fn(&Percentiles) -> f64; 5] = [|p| p.p50, |p| p.p90, |p| p.p99, |p| p.p999, |p| p.p9999];
+            row.extend(figures.map(|figure| cell(at(figure))));
+            row.push(significant(at(|p| p.max)?.max));
+            Some(row)
+        };
+        [row("GET", |sample| sample.gets), row("SET", |sample| sample.sets)].into_iter().flatten()
+    });
+    text + &table(&header, rows)
 }
 
 /// What was counted of the locks of servers that were built for that (feature `contention`), as far as any were taken.

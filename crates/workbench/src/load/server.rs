@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use procfs::ProcResult;
 use procfs::net::{TcpNetEntry, TcpState, UnixNetEntry};
 use procfs::process::{FDInfo, FDTarget, Process};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tempfile::TempDir;
@@ -46,18 +47,37 @@ impl Address {
     /// When nobody listens there.
     pub fn connect(&self) -> Result<Socket> {
         let connect = || {
-            let (domain, address) = match self {
-                Self::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
-                Self::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
-            };
-            let socket = Socket::new(domain, Type::STREAM, None)?;
+            let (socket, address) = self.socket()?;
             socket.connect(&address)?;
-            if let Self::Tcp(_) = self {
-                socket.set_tcp_nodelay(true)?;
-            }
             Ok::<_, std::io::Error>(socket)
         };
         connect().with_context(|| format!("cannot connect with {self}"))
+    }
+
+    /// A new connection that doesn't block, and may not be there yet: what is sent waits for it. If there will be none, the first
+    /// attempt to receive says why.
+    ///
+    /// # Errors
+    /// When the kernel knows at once that nobody listens there.
+    pub fn begin_to_connect(&self) -> std::io::Result<Socket> {
+        let (socket, address) = self.socket()?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&address) {
+            Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),
+            _ => Ok(socket),
+        }
+    }
+
+    fn socket(&self) -> std::io::Result<(Socket, SockAddr)> {
+        let (domain, address) = match self {
+            Self::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+            Self::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+        };
+        let socket = Socket::new(domain, Type::STREAM, None)?;
+        if let Self::Tcp(_) = self {
+            socket.set_tcp_nodelay(true)?;
+        }
+        Ok((socket, address))
     }
 
     /// What the server says of itself, names and values: all that `request` asks for, such as `stats`.

@@ -68,6 +68,12 @@ pub struct Tally {
     pub refusal: Option<String>,
     /// Requests that were due, and had no answer when patience ended.
     pub late: u64,
+    /// Connections that broke, or could not be made anew.
+    pub broken: u64,
+    /// Requests that had no answer when their connection broke.
+    pub lost: u64,
+    /// Why the first one broke.
+    pub breakage: Option<String>,
     /// CPU time of the threads while the window was open.
     pub cpu: Duration,
     gets: Histogram<u64>,
@@ -86,6 +92,9 @@ impl Tally {
             refused: 0,
             refusal: None,
             late: 0,
+            broken: 0,
+            lost: 0,
+            breakage: None,
             cpu: Duration::ZERO,
             gets: histogram(3),
             sets: histogram(3),
@@ -118,6 +127,9 @@ impl Tally {
         self.refused += other.refused;
         self.refusal = self.refusal.take().or(other.refusal);
         self.late += other.late;
+        self.broken += other.broken;
+        self.lost += other.lost;
+        self.breakage = self.breakage.take().or(other.breakage);
         self.cpu += other.cpu;
         self.gets.add(other.gets).expect("the bounds are the same");
         self.sets.add(other.sets).expect("the bounds are the same");

@@ -1,11 +1,12 @@
 //! What clients do: how many there are, what they ask for and how fast.
 
 use std::fmt;
+use std::num::NonZero;
 use std::str::FromStr;
 
 use anyhow::{Result, ensure};
 use clap::{ValueEnum, value_parser};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::compare::draws::Distribution;
 use crate::options::parse_count;
@@ -13,8 +14,11 @@ use crate::options::parse_count;
 /// memcached's limit.
 pub const LONGEST_KEY: usize = 250;
 
-/// What servers store unless they are told to take larger ones.
-const LARGEST_VALUE: usize = 1 << 20;
+/// memcached can't be told to store larger ones.
+const LARGEST_VALUE: usize = 1 << 30;
+
+/// What all clients together may hold of values that are on their way.
+const LARGEST_BUFFERS: u64 = 4 << 30;
 
 /// The syntax of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -67,11 +71,11 @@ pub struct Work {
     #[arg(long, value_enum, default_value_t = DEFAULT.popularity)]
     pub popularity: Distribution,
 
-    /// Bytes of a key, or their range, such as 10-40
+    /// Bytes of a key, or their range, such as 10-40; several with weights: 10-20:9,250:1
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT.key_size)]
     pub key_size: Sizes,
 
-    /// Bytes of a value, or their range
+    /// Bytes of a value, likewise: 100:90,1000-4000:9,1000000:1. Above 1 MiB, servers want -I
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT.value_size)]
     pub value_size: Sizes,
 
@@ -99,8 +103,8 @@ pub const DEFAULT: Work = Work {
     items: 100_000,
     grow: None,
     popularity: Distribution::Uniform,
-    key_size: Sizes { least: 10, most: 10 },
-    value_size: Sizes { least: 100, most: 100 },
+    key_size: Sizes::one(10),
+    value_size: Sizes::one(100),
     protocol: Protocol::Classic,
     no_preload: false,
     unchecked: false,
@@ -113,21 +117,39 @@ impl Work {
     /// A sentence about what is impossible.
     pub fn check(&self) -> Result<()> {
         let digits = digits(self.all_items());
-        let Sizes { least, most } = self.key_size;
-        ensure!(most <= LONGEST_KEY, "--key-size {}: keys have {LONGEST_KEY} bytes at most", self.key_size);
         ensure!(
-            least >= digits,
+            self.key_size.most() <= LONGEST_KEY,
+            "--key-size {}: keys have {LONGEST_KEY} bytes at most",
+            self.key_size
+        );
+        ensure!(
+            self.key_size.least() >= digits,
             "--key-size {}: {} items need keys of {digits} bytes at least",
             self.key_size,
             self.all_items()
         );
-        ensure!(self.value_size.most <= LARGEST_VALUE, "--value-size {}: at most 2^20", self.value_size);
+        ensure!(self.value_size.most() <= LARGEST_VALUE, "--value-size {}: at most 2^30", self.value_size);
+        let buffers = self.buffers();
+        ensure!(
+            buffers <= LARGEST_BUFFERS,
+            "--value-size {}: {} clients may need {} MiB for what is on its way: fewer clients{} or smaller values",
+            self.value_size,
+            self.clients,
+            buffers >> 20,
+            if self.sets > 0 && self.depth > 1 { ", less depth" } else { "" }
+        );
         ensure!(self.threads <= self.clients, "--threads {}: there are only {} clients", self.threads, self.clients);
         if let Some(grow) = self.grow {
             ensure!(grow > self.items, "--grow {grow}: there are {} items from the start", self.items);
             ensure!(self.rate.is_some() && self.sets > 0, "--grow needs --rate, and --sets above 0");
         }
         Ok(())
+    }
+
+    /// Bytes of values that all clients together may hold: all that a client sends together, or the one that it receives.
+    fn buffers(&self) -> u64 {
+        let values = if self.sets > 0 { self.depth } else { 1 };
+        u64::from(self.clients) * u64::from(values) * self.value_size.most() as u64
     }
 
     /// How many items there may be in the end.
@@ -182,20 +204,95 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A size, or a range of sizes that are all as frequent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Sizes {
-    /// The smallest.
-    pub least: usize,
-    /// The largest.
-    pub most: usize,
+/// How large keys or values are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// All of a range are as frequent.
+    Even(Range),
+    /// Several ranges, each as frequent as its weight says.
+    Weighted(Vec<(Range, NonZero<u16>)>),
+}
+
+/// A range of sizes: the smallest and the largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    least: usize,
+    most: usize,
+}
+
+impl Range {
+    /// The size that goes with some random bits.
+    #[inline]
+    fn pick(self, random: u32) -> usize {
+        self.least + ((random as usize * (self.most - self.least + 1)) >> 32)
+    }
 }
 
 impl Sizes {
-    /// The size that goes with some random bits.
+    /// Always the same.
     #[must_use]
-    pub fn pick(self, random: u32) -> usize {
-        self.least + ((random as usize * (self.most - self.least + 1)) >> 32)
+    pub const fn one(size: usize) -> Self {
+        Self::range(size, size)
+    }
+
+    /// From `least` to `most`, all as frequent.
+    #[must_use]
+    pub const fn range(least: usize, most: usize) -> Self {
+        Self::Even(Range { least, most })
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = Range> {
+        let (one, several) = match self {
+            Self::Even(range) => (Some(*range), [].as_slice()),
+            Self::Weighted(ranges) => (None, ranges.as_slice()),
+        };
+        one.into_iter().chain(several.iter().map(|(range, _)| *range))
+    }
+
+    /// The smallest.
+    #[must_use]
+    pub fn least(&self) -> usize {
+        self.ranges().map(|range| range.least).min().unwrap_or(0)
+    }
+
+    /// The largest.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.ranges().map(|range| range.most).max().unwrap_or(0)
+    }
+
+    /// The size that goes with some random bits.
+    #[inline]
+    #[must_use]
+    pub fn pick(&self, random: u32) -> usize {
+        match self {
+            Self::Even(range) => range.pick(random),
+            Self::Weighted(ranges) => {
+                let sum: u64 = ranges.iter().map(|(_, weight)| u64::from(weight.get())).sum();
+                // The high half says where among the weights; the low half is as random, and left for the range.
+                let scaled = u64::from(random) * sum;
+                let mut place = scaled >> 32;
+                for &(range, weight) in ranges {
+                    match place.checked_sub(weight.get().into()) {
+                        Some(rest) => place = rest,
+                        None => return range.pick(scaled as u32),
+                    }
+                }
+                unreachable!("the place is below the sum of the weights")
+            }
+        }
+    }
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (least, most) = text.split_once('-').unwrap_or((text, text));
+        match (least.parse(), most.parse()) {
+            (Ok(least), Ok(most)) if 0 < least && least <= most => Ok(Self { least, most }),
+            _ => Err(format!("{text:?} is neither a number of bytes such as 100, nor a range such as 64-1024")),
+        }
     }
 }
 
@@ -203,18 +300,42 @@ impl FromStr for Sizes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (least, most) = text.split_once('-').unwrap_or((text, text));
-        match (least.parse(), most.parse()) {
-            (Ok(least), Ok(most)) if 0 < least && least <= most => Ok(Self { least, most }),
-            _ => Err("expected a number of bytes such as 100, or a range such as 64-1024".into()),
+        if !text.contains([':', ',']) {
+            return text.parse().map(Self::Even);
         }
+        let weighted = |part: &str| {
+            let (range, weight) = part.split_once(':').unwrap_or((part, "1"));
+            let weight = weight.parse().map_err(|_| format!("{weight:?} is not a weight from 1 to 65535"))?;
+            Ok::<_, String>((range.parse()?, weight))
+        };
+        text.split(',').map(weighted).collect::<Result<_, _>>().map(Self::Weighted)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { least, most } = self;
+        if least == most { write!(f, "{least}") } else { write!(f, "{least}-{most}") }
     }
 }
 
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { least, most } = self;
-        if least == most { write!(f, "{least}") } else { write!(f, "{least}-{most}") }
+        match self {
+            Self::Even(range) => range.fmt(f),
+            Self::Weighted(ranges) => {
+                for (number, (range, weight)) in ranges.iter().enumerate() {
+                    write!(f, "{}{range}:{weight}", if number > 0 { "," } else { "" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Serialize for Sizes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -223,24 +344,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_numbers_and_ranges() {
-        assert_eq!("100".parse(), Ok(Sizes { least: 100, most: 100 }));
-        assert_eq!("10-40".parse(), Ok(Sizes { least: 10, most: 40 }));
-        for text in ["", "0", "40-10", "-5", "10-", "ten", "1-2-3"] {
+    fn sizes_are_numbers_ranges_and_several_of_them() {
+        assert_eq!("100".parse(), Ok(Sizes::one(100)));
+        assert_eq!("10-40".parse(), Ok(Sizes::range(10, 40)));
+        let several: Sizes = "10-40:9,5,1000:30".parse().unwrap();
+        assert_eq!((several.least(), several.most()), (5, 1000));
+        assert_eq!(several.to_string(), "10-40:9,5:1,1000:30");
+        assert_eq!(several.to_string().parse(), Ok(several));
+        for text in ["", "0", "40-10", "-5", "10-", "ten", "1-2-3", "1:0", "1:", ":1", "1,", "1:65536", "1:2:3"] {
             assert!(text.parse::<Sizes>().is_err(), "{text}");
         }
     }
 
     #[test]
-    fn sizes_cover_their_range_evenly() {
-        let sizes = Sizes { least: 3, most: 6 };
+    fn sizes_cover_their_ranges_by_weight() {
+        let sizes = Sizes::range(3, 6);
         assert_eq!([0, 0x3fff_ffff, 0x4000_0000, u32::MAX].map(|random| sizes.pick(random)), [3, 3, 4, 6]);
+        let weighted: Sizes = "1-2:2,3-4:6".parse().unwrap();
+        let counts =
+            (0..8000u32).map(|step| weighted.pick(step * (u32::MAX / 8000))).fold([0; 5], |mut counts, size| {
+                counts[size] += 1;
+                counts
+            });
+        for (count, expected) in counts.into_iter().zip([0i32, 1000, 1000, 3000, 3000]) {
+            assert!((count - expected).abs() <= 2, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn what_would_not_fit_the_memory_is_refused() {
+        let large = Work { value_size: Sizes::one(1 << 30), clients: 4, ..DEFAULT };
+        large.check().unwrap();
+        let error = Work { depth: 2, sets: 1, ..large }.check().unwrap_err().to_string();
+        assert!(error.contains("8192 MiB") && error.contains("less depth"), "{error}");
+        assert!(Work { value_size: Sizes::one((1 << 30) + 1), clients: 1, ..DEFAULT }.check().is_err());
     }
 
     #[test]
     fn items_have_keys_of_enough_digits() {
         assert_eq!([1, 2, 16, 17, 256, 257, 1 << 32].map(digits), [1, 1, 1, 2, 2, 3, 8]);
-        let work = Work { items: 257, key_size: Sizes { least: 2, most: 9 }, ..DEFAULT };
+        let work = Work { items: 257, key_size: Sizes::range(2, 9), ..DEFAULT };
         assert!(work.check().unwrap_err().to_string().contains("3 bytes at least"));
     }
 

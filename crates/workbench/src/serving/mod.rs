@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::contest::Verdict;
 use crate::load::cores::Cores;
 use crate::load::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
-use crate::load::screen::range;
+use crate::load::screen::{latencies, range};
 use crate::load::server::ServerCommand;
 use crate::load::work::Work;
 use crate::load::{Conditions, allow_connections, warm_up, warn};
@@ -22,12 +22,15 @@ use crate::rounds::progress;
 use crate::serving::targets::Row;
 use crate::workers::Cpus;
 
+/// Seconds for which the echo server is measured beside tables that grow.
+const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
+
 /// Measure relativistd against memcached, on the works that it has targets for
 ///
 /// Each work is done to both servers in turns, in a changing order, as by `relativist load`: with one server thread, on the first CPU that
 /// may be used, and one thread of clients on the second; then with two of each, which share both. --server-cores and --client-cores name
-/// others. A verdict is void if a server did not do all that it was asked for. Where one request is outstanding per client, the bare
-/// echo server takes part, too. Ratios are those of the server's CPU time per request, taken pair by pair (in the last work: of the
+/// others. A verdict is void if a server did not do all that it was asked for. Where one request is outstanding per client, and where latencies
+/// are compared, the bare echo server takes part, too: what it takes is the machine's. Ratios are those of the server's CPU time per request, taken pair by pair (in the last work: of the
 /// latency of GETs). To the commands, -t and -m are added, and where to listen.
 ///
 /// memcached 1.6.18 answers each of several GETs that arrive together by a write of its own, which later versions (such as 1.6.45) do not: to
@@ -119,7 +122,9 @@ impl Args {
 
     /// With one thread, servers and clients have a CPU each; otherwise they share as many as there are threads.
     fn plan(&self, row: Row, threads: u16) -> Result<Plan> {
-        let measured = Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds });
+        // The echo server's latencies are compared with those of a growth, which takes much longer.
+        let least = if row == Row::Growth { SECONDS_OF_GROWTH_FLOOR } else { 0.0 };
+        let measured = Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds.max(least) });
         let [servers, clients] = match threads {
             1 => Cores::allowed(2)?.apart(),
             _ => [Cores::allowed(threads.into())?, Cores::allowed(threads.into())?],
@@ -141,7 +146,7 @@ impl Args {
         let memory = row.megabytes().to_string();
         let server = |command: &ServerCommand| Source::Command(command.with(&["-t", &threads, "-m", &memory]));
         let mut sources = vec![server(&self.exec), server(&self.vs)];
-        if row.most_over_floor().is_some() {
+        if row.has_floor() {
             sources.push(Source::Echo(self.floor.with(&["-t", &threads])));
         }
         sources
@@ -222,6 +227,11 @@ fn describe(outcomes: &[Outcome]) -> String {
             text += &format!("{} with {threads} threads is void: {failure}\n", spell(row));
         }
     }
+    for Outcome { row, threads, work, servers, .. } in outcomes.iter().filter(|outcome| outcome.work.rate.is_some()) {
+        text += &format!("\n{} with {threads} threads, and the echo server at the same rate. ", spell(row));
+        text += &latencies(work, servers);
+    }
+    text.push('\n');
     for Outcome { row, work, .. } in outcomes.iter().filter(|outcome| outcome.threads == outcomes[0].threads) {
         text += &format!("{}: {work}\n", spell(row));
     }

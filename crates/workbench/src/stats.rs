@@ -41,8 +41,9 @@ impl Summary {
     }
 }
 
-/// Between the two samples that are nearest to it in rank, in proportion.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+/// Between the two samples that are nearest to it in rank, in proportion. There is one at least.
+#[must_use]
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[rank.floor() as usize], sorted[rank.ceil() as usize]);
     below + (above - below) * rank.fract()

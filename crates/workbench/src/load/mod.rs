@@ -6,7 +6,7 @@
 //! | [`items`], [`protocol`] | keys and values by number, requests and replies as bytes |
 //! | [`client`], [`generator`] | connections, and the threads that drive them |
 //! | [`schedule`] | when requests of an open loop are due |
-//! | [`tally`] | what is counted, latencies |
+//! | [`tally`], [`recurring`] | what is counted, latencies, and which of them come again |
 //! | [`server`], [`cores`] | processes, what they take of the machine, and where they run |
 //! | [`measure`], [`screen`] | servers in turns, and what is printed of them |
 
@@ -18,6 +18,7 @@ pub mod generator;
 pub mod items;
 pub mod measure;
 pub mod protocol;
+pub mod recurring;
 pub mod schedule;
 pub mod screen;
 pub mod server;

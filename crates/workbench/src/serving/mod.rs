@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::contest::Verdict;
 use crate::load::cores::Cores;
 use crate::load::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
+use crate::load::recurring::{self, Recurring};
 use crate::load::screen::{latencies, range};
 use crate::load::server::ServerCommand;
 use crate::load::work::Work;
@@ -67,7 +68,7 @@ pub struct Args {
     #[arg(long)]
     unix: bool,
 
-    /// Measurements of each server; growth has three at most
+    /// Measurements of each server; growth has five at most
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
@@ -91,6 +92,9 @@ struct Outcome {
     threads: u16,
     work: Work,
     servers: Vec<Measured>,
+    /// For each server, latencies that come again in every round.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recurring: Vec<Recurring>,
     /// Ratios that have a target, over whom, and whether it was met.
     judged: Vec<Judged>,
 }
@@ -134,7 +138,7 @@ impl Args {
             first_round: 0,
             measured,
             warm_up: warm_up(measured),
-            slot: (row == Row::Growth).then_some(Duration::from_millis(100)),
+            slot: (row == Row::Growth).then_some(recurring::PART),
             unix: self.unix,
             server_cores: self.conditions.server_cores().unwrap_or(servers),
             client_cores: self.conditions.client_cores().unwrap_or(clients),
@@ -182,7 +186,8 @@ fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Out
         judge("memcached", &servers[0], &servers[1], figure, most),
         floor.and_then(|(echo, most)| judge("echo", &servers[0], echo, Figure::Cpu, most)),
     ];
-    Ok(Outcome { row, threads, work, judged: judged.into_iter().flatten().collect(), servers })
+    let recurring = servers.iter().filter_map(|server| Recurring::of(&server.samples)).collect();
+    Ok(Outcome { row, threads, work, recurring, judged: judged.into_iter().flatten().collect(), servers })
 }
 
 /// Whether one server's figure is at most so much of the other's, if both have it.
@@ -227,9 +232,23 @@ fn describe(outcomes: &[Outcome]) -> String {
             text += &format!("{} with {threads} threads is void: {failure}\n", spell(row));
         }
     }
-    for Outcome { row, threads, work, servers, .. } in outcomes.iter().filter(|outcome| outcome.work.rate.is_some()) {
+    for Outcome { row, threads, work, servers, recurring, .. } in
+        outcomes.iter().filter(|outcome| outcome.work.rate.is_some())
+    {
         text += &format!("\n{} with {threads} threads, and the echo server at the same rate. ", spell(row));
         text += &latencies(work, servers);
+        text += &format!(
+            "\nOf that, what comes again in every round and so is the server's own, not the machine's: {}, in µs:\n\n",
+            recurring::NAME
+        );
+        text += &table(
+            &["server", "p50", "p90", "p99", "max", "tenths"],
+            servers.iter().zip(recurring).map(|(server, recurring)| {
+                let Recurring { p50, p90, p99, max, parts } = recurring;
+                let latencies = [p50, p90, p99, max].map(|latency| significant(latency / 1e3));
+                [server.name.clone()].into_iter().chain(latencies).chain([parts.to_string()]).collect()
+            }),
+        );
     }
     text.push('\n');
     for Outcome { row, work, .. } in outcomes.iter().filter(|outcome| outcome.threads == outcomes[0].threads) {

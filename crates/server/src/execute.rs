@@ -45,7 +45,7 @@ pub use prefixes::Prefixes;
 pub use replies::Replies;
 pub use sasl::Login;
 pub use session::{ConnectionState, Connections, Listed, Session, Transport};
-pub use transcript::{Extent, opening};
+pub use transcript::{Asked, Extent};
 pub use tuning::Tuning;
 pub use watch::{Subscription, Topic, Watch};
 

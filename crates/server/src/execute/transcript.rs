@@ -1,32 +1,32 @@
 //! What clients ask and are answered, for the log (`-vv`): lines that begin with `<` or `>` and the number of the connection, as memcached
-//! writes them. Of a request it is the line, or the name and the key, of an answer the first line; values are never told.
+//! writes them. Of a request it is the line, or the name and the key, of an answer the first line. Values and passwords are never told, and so
+//! nothing that a client in disorder sends in the place of a command.
 
 use super::{Executor, Replies, Session};
 use crate::engine::Engine;
 use crate::log::Level;
 use relativist_memcache::binary::{REPLY_MAGIC, REQUEST_MAGIC, Request, reply};
+use relativist_memcache::reply::ERROR;
 use std::fmt;
 
 /// Of a longer line the beginning is told.
 const LONGEST: usize = 512;
 
-impl<E: Engine> Executor<'_, E> {
-    /// Whether the log wants to know what clients say.
-    pub fn is_transcribed(&self) -> bool {
-        self.is_transcribed
-    }
+/// What comes from a client.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'b> {
+    /// The rest of something, or what is nobody's business.
+    Rest,
+    /// What begins with a line of the text protocol.
+    Line(&'b [u8]),
+    /// What begins with a packet of the binary protocol.
+    Packet(&'b [u8]),
+}
 
-    /// Tells a request that begins with `front`, and what was added to the replies when there were `before` bytes of them.
-    #[cold]
-    pub fn transcribe(&self, session: &Session, front: &[u8], replies: &Replies, before: Extent) {
-        let log = &self.service.log;
-        if !front.is_empty() {
-            log.say(Level::Connection, format_args!("<{} {}", session.id, Asked(front)));
-        }
-        if replies.len() > before.length {
-            let answer = Answered { front: &replies.bytes[before.bytes..], length: replies.len() - before.length };
-            log.say(Level::Connection, format_args!(">{} {answer}", session.id));
-        }
+impl Asked<'_> {
+    /// As much of an input as is told at most.
+    pub fn opening(input: &[u8]) -> &[u8] {
+        &input[..input.len().min(LONGEST)]
     }
 }
 
@@ -44,26 +44,46 @@ impl Extent {
     }
 }
 
-/// The beginning of an input as far as the log may tell it.
-pub fn opening(input: &[u8]) -> &[u8] {
-    &input[..input.len().min(LONGEST)]
-}
+impl<E: Engine> Executor<'_, E> {
+    /// Whether the log wants to know what clients say.
+    pub fn is_transcribed(&self) -> bool {
+        self.is_transcribed
+    }
 
-struct Asked<'b>(&'b [u8]);
-
-impl fmt::Display for Asked<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0[0] != REQUEST_MAGIC {
-            return first_line(self.0).fmt(f);
+    /// Tells a request, and what was added to the replies since `before`. The connection is closed after it if it `closes`.
+    #[cold]
+    pub fn transcribe(&self, session: &Session, asked: Asked<'_>, replies: &Replies, before: Extent, closes: bool) {
+        let log = &self.service.log;
+        let answer = Answered { front: &replies.bytes[before.bytes..], length: replies.len() - before.length };
+        if let Some(told) = told(asked, answer.front, closes) {
+            log.say(Level::Connection, format_args!("<{} {told}", session.id));
         }
-        match Request::without_value(self.0) {
-            Some(Request { opcode, is_quiet, key, .. }) => {
-                let quietly = if is_quiet { " quietly" } else { "" };
-                write!(f, "{opcode:?}{quietly} {}", key.escape_ascii())
-            }
-            None => f.write_str("a binary request that is not understood"),
+        if answer.length > 0 {
+            log.say(Level::Connection, format_args!(">{} {answer}", session.id));
         }
     }
+}
+
+/// What is told of a request that is answered so. What is not understood may be anything, such as a value behind a line that did not announce it.
+fn told(asked: Asked<'_>, answer: &[u8], closes: bool) -> Option<String> {
+    Some(match asked {
+        Asked::Rest => return None,
+        Asked::Line(front) => {
+            let line = first_line(front);
+            let word = line.0.split(|byte| *byte == b' ').next().unwrap_or_default();
+            if answer.starts_with(ERROR) || closes && !matches!(word, b"quit" | b"shutdown") {
+                "what is no command".into()
+            } else {
+                line.to_string()
+            }
+        }
+        Asked::Packet(front) => match Request::without_value(front) {
+            Some(Request { opcode, is_quiet, key, .. }) if front[0] == REQUEST_MAGIC => {
+                format!("{opcode:?}{} {}", if is_quiet { " quietly" } else { "" }, key.escape_ascii())
+            }
+            _ => "what is no request".into(),
+        },
+    })
 }
 
 struct Answered<'b> {
@@ -99,9 +119,8 @@ fn first_line(bytes: &[u8]) -> Line<'_> {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = opening(self.0);
         let more = if self.0.len() >= LONGEST { "..." } else { "" };
-        write!(f, "{}{more}", told.escape_ascii())
+        write!(f, "{}{more}", Asked::opening(self.0).escape_ascii())
     }
 }
 
@@ -111,21 +130,32 @@ mod tests {
 
     #[test]
     fn of_requests_the_line_is_told() {
+        let line = |line: &[u8]| told(Asked::Line(line), b"", false).unwrap();
+        assert_eq!(line(b"get a b\r\nget c\r\n"), "get a b");
+        assert_eq!(line(b"set a 0 0 6\r\nsecret\r\n"), "set a 0 0 6");
+        assert_eq!(line(b"get \x1b[31m\r\n"), "get \\x1b[31m");
+        assert_eq!(line(&[b'k'; 2 * LONGEST]), "k".repeat(LONGEST) + "...");
         let login = b"\x80\x21\0\x05\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\0\0\0\0\0PLAIN\0user\0secret";
         let get = b"\x80\x0c\0\x03\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0key";
-        for (request, told) in [
-            (&b"get a b\r\nget c\r\n"[..], "get a b"),
-            (b"set a 0 0 6\r\nsecret\r\n", "set a 0 0 6"),
-            (b"quit\n", "quit"),
-            (b"get \x1b[31m\r\n", "get \\x1b[31m"),
-            (get, "GetKey key"),
-            (login, "SaslAuth PLAIN"),
-            (b"\x80\xff", "a binary request that is not understood"),
+        let packet = |packet: &[u8]| told(Asked::Packet(packet), b"", false).unwrap();
+        assert_eq!([&get[..], login].map(packet), ["GetKey key", "SaslAuth PLAIN"]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_not_told() {
+        let secret = "secret";
+        for (asked, answer, closes) in [
+            (Asked::Line(b"secret\r\n"), &b"ERROR\r\n"[..], false),
+            (Asked::Line(b"secret without an end"), b"", true),
+            (Asked::Line(b"\x80secretsecretsecretsecretsecret"), b"ERROR\r\n", false),
+            (Asked::Packet(b"secret, which is much longer than a header is"), b"", true),
+            (Asked::Packet(b"\x80\xffsecret"), b"", true),
         ] {
-            assert_eq!(Asked(request).to_string(), told);
+            let told = told(asked, answer, closes).unwrap();
+            assert!(told.starts_with("what is no ") && !told.contains(secret), "{told}");
         }
-        let long = [b'k'; 2 * LONGEST];
-        assert_eq!(Asked(&long).to_string(), "k".repeat(LONGEST) + "...");
+        assert_eq!(told(Asked::Line(b"quit\n"), b"", true).unwrap(), "quit");
+        assert_eq!(told(Asked::Rest, b"STORED\r\n", false), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::pace::{Mark, Pace};
 use crate::budget::Held;
 use crate::engine::{Engine, LARGE_VALUE, MOST_AT_ONCE};
 use crate::execute::{
-    ConnectionState, Dump, Executor, Extent, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict, opening,
+    Asked, ConnectionState, Dump, Executor, Extent, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict,
 };
 use crate::gate::Pass;
 use crate::options::Binding;
@@ -356,21 +356,23 @@ impl Connection {
     /// Executes one command, and tells it and its answer to the log.
     #[cold]
     fn execute_transcribed<E: Engine>(&mut self, executor: &Executor<'_, E>) -> u32 {
-        let begins = match &self.codec {
-            Codec::Undecided => false,
-            Codec::Login(_) => true,
-            Codec::Text(decoder) => !decoder.is_skipping(),
-            Codec::Binary(decoder) => !decoder.is_skipping(),
+        let input = self.input.unread();
+        // Kept, because it is consumed on the way. Of a login nothing is.
+        let (is_packet, front): (bool, Vec<u8>) = match (&self.pending, &self.codec) {
+            (Pending::None, Codec::Text(decoder)) if !decoder.is_skipping() => (false, Asked::opening(input).into()),
+            (Pending::None, Codec::Binary(decoder)) if !decoder.is_skipping() => (true, Asked::opening(input).into()),
+            (Pending::Store(front), codec) => (matches!(codec, Codec::Binary(_)), front.to_vec()),
+            _ => (false, Vec::new()),
         };
-        let request: Vec<u8> = match &self.pending {
-            Pending::None if begins => opening(self.input.unread()).into(),
-            Pending::Store(line) => line.to_vec(),
-            Pending::None | Pending::Fetch(..) | Pending::Dump(_) => Vec::new(),
+        let asked = match (is_packet, &front[..]) {
+            (_, []) => Asked::Rest,
+            (true, front) => Asked::Packet(front),
+            (false, front) => Asked::Line(front),
         };
         let before = Extent::of(self.output.replies());
         let done = self.execute_some(executor, 1);
         if done > 0 || self.subscription.is_some() {
-            executor.transcribe(&self.session, &request, self.output.replies(), before);
+            executor.transcribe(&self.session, asked, self.output.replies(), before, self.is_closing);
         }
         done
     }

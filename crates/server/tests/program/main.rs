@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::io::{BufRead, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -246,8 +246,14 @@ fn a_unix_socket_belongs_to_the_user_that_the_server_becomes() {
 fn the_log_tells_what_is_said_but_no_values() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ports");
-    let daemon = Daemon::start(program().args(["-p", "-1", "-vv"]).env("MEMCACHED_PORT_FILENAME", &file));
-    let mut client = TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap();
+    // Free again when it is dropped here.
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = program();
+    command.args(["-p", "-1", "-l", "127.0.0.1", "-I", "32k", "-vv", "-U", &datagrams.port().to_string()]);
+    let daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &file));
+    let tcp = |line: &str| line.strip_prefix("TCP INET: ").map(|port| port.parse::<u16>().unwrap());
+    let port = poll("port file", || fs::read_to_string(&file).ok()?.lines().find_map(tcp));
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut ask = |request: &[u8], answer: &[u8]| {
         client.write_all(request).unwrap();
         let mut answered = vec![0; answer.len()];
@@ -255,21 +261,63 @@ fn the_log_tells_what_is_said_but_no_values() {
         assert_eq!(answered, answer);
     };
     // More than is received at once, and more than is stored at all.
-    let [large, too_large] = [300_000, 1 << 20].map(|length| "secret".repeat(length / 6));
+    let [large, too_large] = [30_000, 1 << 20].map(|length| "secret".repeat(length / 6));
     ask(b"set a 0 0 6\r\nsecret\r\nget b\r\nget a\r\n", b"STORED\r\nEND\r\nVALUE a 0 6\r\nsecret\r\nEND\r\n");
     ask(format!("set large 0 0 {}\r\n{large}\r\n", large.len()).as_bytes(), b"STORED\r\n");
     let refused = format!("set more 0 0 {0}\r\n{too_large}{too_large}\r\n", 2 * too_large.len());
     ask(refused.as_bytes(), b"SERVER_ERROR object too large for cache\r\n");
     ask(b"incr a x\r\n", b"CLIENT_ERROR invalid numeric delta argument\r\n");
+    // More than a value may be, and what is no command, which may be a part of one.
+    let asker = UdpSocket::bind("127.0.0.1:0").unwrap();
+    asker.connect(datagrams).unwrap();
+    let header = b"\0\x01\0\0\0\x01\0\0";
+    let unstorable = [&header[..], b"set datagram 0 0 42000\r\n", &b"secret".repeat(7000), b"\r\n"].concat();
+    asker.send(&unstorable).unwrap();
+    asker.recv(&mut [0; 1000]).unwrap();
+    asker.send(b"\0\x01\0\0\0\x01\0\0set datagram 0 0 3\r\nsecretsecret\r\n").unwrap();
+    asker.recv(&mut [0; 1000]).unwrap();
+    ask(b"set a 0 0 x\r\nsecret\r\n", b"CLIENT_ERROR bad command line format\r\nERROR\r\n");
     ask(b"verbosity 0\r\nget quietly\r\n", b"OK\r\nEND\r\n");
     let (_, stderr) = daemon.end(Signal::SIGTERM);
-    for told in ["set a 0 0 6", "get b", "get a", "set large 0 0 300000", "set more 0 0 ", "incr a x"] {
+    for told in
+        ["set a 0 0 6", "get b", "get a", "set large 0 0 30000", "set more 0 0 ", "incr a x", "set datagram 0 0 3"]
+    {
         assert!(stderr.lines().any(|line| line.contains(" <") && line.contains(told)), "{told}: {stderr}");
     }
     for told in [" STORED", " END", " VALUE a 0 6 (26 bytes in all)", " CLIENT_ERROR invalid", " SERVER_ERROR object"] {
         assert!(stderr.lines().any(|line| line.contains(" >") && line.contains(told)), "{told}: {stderr}");
     }
     assert!(!stderr.contains("secret") && !stderr.contains("quietly"), "{stderr}");
+}
+
+#[test]
+fn the_log_tells_no_passwords() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, users] = ["ports", "users"].map(|name| folder.path().join(name));
+    fs::write(&users, "ann:secret\n").unwrap();
+    let mut command = program();
+    command.args(["-p", "-1", "-t", "1", "-vv", "-Y"]).arg(&users).env("MEMCACHED_PORT_FILENAME", &file);
+    let daemon = Daemon::start(&mut command);
+    let connect = || TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap();
+    let ask = |client: &mut TcpStream, request: &[u8], answer: &[u8]| {
+        client.write_all(request).unwrap();
+        let mut answered = vec![0; answer.len()];
+        client.read_exact(&mut answered).unwrap();
+        assert!(answered == answer, "{}", answered.escape_ascii());
+    };
+    // The password comes when the line has been looked at: the one thread has answered somebody who came later.
+    let (mut client, mut other) = (connect(), connect());
+    client.write_all(b"set auth 0 0 10\r\n").unwrap();
+    ask(&mut other, b"get a\r\n", b"CLIENT_ERROR unauthenticated\r\n");
+    ask(&mut client, b"ann secret\r\n", b"STORED\r\n");
+    ask(&mut client, b"get a\r\n", b"END\r\n");
+    // It is longer than was announced.
+    let mut client = connect();
+    ask(&mut client, b"set auth 0 0 4\r\nann secret\r\n", b"CLIENT_ERROR");
+    drop(client);
+    let (_, stderr) = daemon.end(Signal::SIGTERM);
+    assert!(stderr.contains(" STORED") && stderr.contains(" get a"), "{stderr}");
+    assert!(!["secret", "cret", "ann"].iter().any(|part| stderr.contains(part)), "{stderr}");
 }
 
 #[test]

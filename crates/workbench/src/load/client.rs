@@ -16,6 +16,9 @@ use super::work::{LONGEST_KEY, Protocol, Work};
 /// What is read at once.
 pub const READ: usize = 256 << 10;
 
+/// So much of what has been sent may be kept beside what has not.
+const KEPT: usize = 256 << 10;
+
 /// What all clients have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
@@ -83,14 +86,14 @@ impl Client {
         }
     }
 
-    /// Its connection broke. Returns how many requests will have no answer.
-    pub fn abandon(&mut self) -> usize {
+    /// Its connection broke: hands what will have no answer to `lost`.
+    pub fn abandon(&mut self, lost: impl FnMut(Request)) {
         self.is_broken = true;
         self.output.clear();
         self.written = 0;
         self.rest.clear();
         self.keys.clear();
-        self.requests.drain(..).count()
+        self.requests.drain(..).for_each(lost);
     }
 
     /// Whether it has no connection.
@@ -100,10 +103,20 @@ impl Client {
         self.is_broken
     }
 
-    /// Another connection, which may not be there yet. The socket doesn't block.
-    pub fn reconnect(&mut self, socket: Socket) {
+    /// It will have this connection, which doesn't block, and may not be there yet.
+    pub fn begin_to_connect(&mut self, socket: Socket) {
         self.socket = socket;
-        self.is_broken = false;
+    }
+
+    /// Its connection is there, or will not be, for this reason.
+    pub fn end_connecting(&mut self) -> Attempt<()> {
+        match self.socket.take_error() {
+            Ok(None) => {
+                self.is_broken = false;
+                Attempt::Done(())
+            }
+            Ok(Some(error)) | Err(error) => Attempt::Broken(format!("cannot connect with the server: {error}")),
+        }
     }
 
     /// Its socket.
@@ -149,8 +162,9 @@ impl Client {
             }
         }
         let all = self.written == self.output.len();
-        if all {
-            self.output.clear();
+        // What has been sent is not kept until all has, which may be never in an open loop.
+        if all || self.written >= KEPT {
+            self.output.drain(..self.written);
             self.written = 0;
         }
         Attempt::Done(all)
@@ -194,12 +208,18 @@ impl Client {
         };
         let mut rest = std::mem::take(&mut self.rest);
         let answered = if is_large {
-            let (answered, taken) = self.take_apart(setting, &rest, tally)?;
+            let (answered, taken) = match self.take_apart(setting, &rest, tally)? {
+                Attempt::Done(done) => done,
+                Attempt::Broken(reason) => return Ok(Attempt::Broken(reason)),
+            };
             rest.drain(..taken);
             answered
         } else {
             let bytes = &buffer[..before + count];
-            let (answered, taken) = self.take_apart(setting, bytes, tally)?;
+            let (answered, taken) = match self.take_apart(setting, bytes, tally)? {
+                Attempt::Done(done) => done,
+                Attempt::Broken(reason) => return Ok(Attempt::Broken(reason)),
+            };
             rest.clear();
             rest.extend_from_slice(&bytes[taken..]);
             answered
@@ -210,11 +230,14 @@ impl Client {
 
     /// Takes what is whole. Returns how many requests were answered, and how many bytes that took.
     #[inline]
-    fn take_apart(&mut self, setting: Setting<'_>, bytes: &[u8], tally: &mut Tally) -> Result<(usize, usize)> {
+    fn take_apart(&mut self, setting: Setting<'_>, bytes: &[u8], tally: &mut Tally) -> Result<Attempt<(usize, usize)>> {
         let now = Instant::now();
         let (mut answered, mut taken) = (0, 0);
         while let Some((piece, length)) = setting.work.protocol.parse(&bytes[taken..], setting.items.largest_value())? {
             taken += length;
+            if let Piece::TurnedAway(line) = piece {
+                return Ok(Attempt::Broken(format!("the server turned a connection away: {}", shown(line))));
+            }
             if self.take(setting, piece, tally)? {
                 let request = self.requests.pop_front().expect("it was answered");
                 self.keys.drain(..usize::from(request.keys));
@@ -225,7 +248,7 @@ impl Client {
                 answered += 1;
             }
         }
-        Ok((answered, taken))
+        Ok(Attempt::Done((answered, taken)))
     }
 
     /// Checks a piece of a reply. Returns whether it was the last one to the oldest request.

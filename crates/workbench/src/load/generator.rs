@@ -206,8 +206,10 @@ struct Driver {
     tally: Tally,
     buffer: Box<[u8; 2 * READ]>,
     address: Address,
-    /// Clients without a connection, and when each will make another, the earliest first.
+    /// Clients without a connection, and when each will ask for another, the earliest first.
     broken: VecDeque<(Instant, usize)>,
+    /// Clients that have asked for one.
+    connecting: usize,
 }
 
 impl Driver {
@@ -222,7 +224,7 @@ impl Driver {
         let clients = (0..clients).map(connect).collect::<Result<Vec<_>>>()?;
         let buffer = vec![0; 2 * READ].into_boxed_slice().try_into().expect("it has that size");
         let (address, broken) = (address.clone(), VecDeque::new());
-        Ok(Self { script, epoll, clients, outstanding: 0, tally, buffer, address, broken })
+        Ok(Self { script, epoll, clients, outstanding: 0, tally, buffer, address, broken, connecting: 0 })
     }
 
     /// Sends and receives until the window closes and all is answered.
@@ -248,10 +250,10 @@ impl Driver {
             if let Some(schedule) = &schedule {
                 due = self.send_due(setting, schedule, due, now)?;
             }
-            self.reconnect(setting, schedule.as_ref(), due, now)?;
+            self.reconnect(setting, schedule.as_ref(), now)?;
             let all_sent = match schedule {
                 // Clients that have no answer to wait for, and a connection, had nothing more to send.
-                None => now >= until || self.broken.is_empty(),
+                None => now >= until || self.broken.is_empty() && self.connecting == 0,
                 Some(_) => now >= until && self.clients.iter().map(|client| client.put).sum::<u64>() == due,
             };
             if self.outstanding == 0 && all_sent {
@@ -273,15 +275,24 @@ impl Driver {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error).context("cannot wait for events"),
             }
-            let mut hears = self.outstanding == 0 && self.broken.is_empty();
+            let mut hears = self.outstanding == 0 && self.broken.is_empty() && self.connecting == 0;
             for event in events.drain(..) {
                 hears |= self.serve(setting, event, schedule.as_ref(), due)?;
             }
             if hears {
-                heard = now;
+                heard = Instant::now();
             } else if heard.elapsed() >= PATIENCE {
-                let why = self.tally.breakage.iter().map(|breakage| format!("; {breakage}")).collect::<String>();
-                bail!("{} requests without a reply for {} s{why}", self.outstanding, PATIENCE.as_secs());
+                ensure!(
+                    self.outstanding == 0,
+                    "{} requests without a reply for {} s",
+                    self.outstanding,
+                    PATIENCE.as_secs()
+                );
+                // Nobody is there. What becomes due meanwhile is late.
+                if now >= until {
+                    self.count_late(setting, schedule.as_ref(), due, now);
+                    break;
+                }
             }
         }
         cpu.look(Instant::now(), from, until);
@@ -299,16 +310,17 @@ impl Driver {
         due: u64,
     ) -> Result<bool> {
         let (number, flags) = (event.data.u64() as usize, event.flags);
-        // It may have broken on the way here.
-        let stands = !self.clients[number].is_broken();
-        if !stands || flags.contains(epoll::EventFlags::OUT) && !self.flush(number, true)? {
+        if self.clients[number].is_broken() {
+            return self.end_connecting(setting, number, schedule, due);
+        }
+        if flags.contains(epoll::EventFlags::OUT) && !self.flush(setting.window, number, true)? {
             return Ok(false);
         }
         let client = &mut self.clients[number];
         match client.receive(setting, &mut self.buffer, &mut self.tally)? {
             Attempt::Done(answered) => self.outstanding -= answered,
             Attempt::Broken(reason) => {
-                self.give_up_connection(number, reason)?;
+                self.give_up_connection(setting.window, number, reason)?;
                 return Ok(false);
             }
         }
@@ -324,22 +336,28 @@ impl Driver {
 
     /// A connection broke: what it owed is lost, and its client makes another after a while.
     #[cold]
-    fn give_up_connection(&mut self, number: usize, reason: String) -> Result<()> {
+    fn give_up_connection(&mut self, window: Window, number: usize, reason: String) -> Result<()> {
         ensure!(matches!(self.script, Script::Mix { .. }), reason);
         let client = &mut self.clients[number];
         epoll::delete(&self.epoll, client.socket())?;
-        let lost = client.abandon();
-        self.outstanding -= lost;
-        self.tally.lost += lost as u64;
+        let now = Instant::now();
+        client.abandon(|request| {
+            self.outstanding -= 1;
+            self.tally.lost += 1;
+            // Or else a server that breaks connections would seem faster than one that answers late.
+            if window.has(request.at) {
+                self.tally.record(request.is_set, &window, request.at, now);
+            }
+        });
         self.tally.broken += 1;
         self.tally.breakage.get_or_insert(reason);
-        self.broken.push_back((Instant::now() + RETRY, number));
+        self.broken.push_back((now + RETRY, number));
         Ok(())
     }
 
     /// Clients that have waited for long enough make another connection, as long as there is something to send.
     #[inline]
-    fn reconnect(&mut self, setting: Setting<'_>, schedule: Option<&Schedule>, due: u64, now: Instant) -> Result<()> {
+    fn reconnect(&mut self, setting: Setting<'_>, schedule: Option<&Schedule>, now: Instant) -> Result<()> {
         while let Some(&(at, number)) = self.broken.front()
             && at <= now
         {
@@ -350,23 +368,39 @@ impl Driver {
             match self.address.begin_to_connect() {
                 Ok(socket) => {
                     let data = epoll::EventData::new_u64(number as u64);
-                    epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
-                    self.clients[number].reconnect(socket);
+                    epoll::add(&self.epoll, &socket, data, epoll::EventFlags::OUT)?;
+                    self.clients[number].begin_to_connect(socket);
+                    self.connecting += 1;
                 }
-                // Nobody listens: it is asked again after the same time.
-                Err(error) => {
-                    self.tally.broken += 1;
-                    self.tally.breakage.get_or_insert_with(|| format!("cannot connect with the server: {error}"));
-                    self.broken.push_back((now + RETRY, number));
-                    continue;
-                }
+                Err(_) => self.broken.push_back((now + RETRY, number)),
             }
-            match schedule {
-                Some(schedule) => self.send_due_of(setting, number, schedule, due)?,
-                None => self.send_batch(setting, number, now)?,
-            };
         }
         Ok(())
+    }
+
+    /// A client has the connection that it asked for, and sends what is to be sent, or tries once more after a while. Returns whether it
+    /// has.
+    #[cold]
+    fn end_connecting(
+        &mut self,
+        setting: Setting<'_>,
+        number: usize,
+        schedule: Option<&Schedule>,
+        due: u64,
+    ) -> Result<bool> {
+        let (client, now) = (&mut self.clients[number], Instant::now());
+        self.connecting -= 1;
+        if let Attempt::Broken(_) = client.end_connecting() {
+            epoll::delete(&self.epoll, client.socket())?;
+            self.broken.push_back((now + RETRY, number));
+            return Ok(false);
+        }
+        epoll::modify(&self.epoll, client.socket(), epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?;
+        match schedule {
+            Some(schedule) => self.send_due_of(setting, number, schedule, due),
+            None if now < setting.window.until => self.send_batch(setting, number, now),
+            None => Ok(true),
+        }
     }
 
     /// The closed loop: a client sends so many requests as are sent together. Returns whether its connection stands.
@@ -378,7 +412,7 @@ impl Driver {
             }
             self.outstanding += 1;
         }
-        self.flush(number, false)
+        self.flush(setting.window, number, false)
     }
 
     /// The open loop: sends all that has become due. Returns how many requests have.
@@ -405,18 +439,18 @@ impl Driver {
             self.script.put(setting, client, at);
             self.outstanding += 1;
         }
-        self.flush(number, false)
+        self.flush(setting.window, number, false)
     }
 
     /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it takes more. Returns whether the
     /// connection stands.
     #[inline]
-    fn flush(&mut self, number: usize, was_waiting: bool) -> Result<bool> {
+    fn flush(&mut self, window: Window, number: usize, was_waiting: bool) -> Result<bool> {
         let client = &mut self.clients[number];
         let waits = match client.send() {
             Attempt::Done(all) => !all,
             Attempt::Broken(reason) => {
-                self.give_up_connection(number, reason)?;
+                self.give_up_connection(window, number, reason)?;
                 return Ok(false);
             }
         };

@@ -105,7 +105,7 @@ pub struct Sample {
     pub refusal: Option<String>,
     /// Requests of an open loop that were not answered in time.
     pub late: u64,
-    /// Connections that broke, or could not be made anew.
+    /// Connections that broke.
     #[serde(default)]
     pub broken: u64,
     /// Requests that had no answer when their connection broke.

@@ -9,6 +9,9 @@ use super::work::Protocol;
 /// No line of a reply is longer.
 const LONGEST_LINE: usize = 2048;
 
+/// What a server says who closes a connection beyond its limit.
+const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections";
+
 /// A piece of a reply.
 #[derive(Debug, PartialEq)]
 pub enum Piece<'b> {
@@ -25,6 +28,8 @@ pub enum Piece<'b> {
     Stored,
     /// The server is unable or unwilling.
     Refused(&'b [u8]),
+    /// The server closes the connection, because it has too many.
+    TurnedAway(&'b [u8]),
 }
 
 impl Protocol {
@@ -90,6 +95,7 @@ impl Protocol {
             (Self::Meta, _) if line.starts_with(b"EN ") => Piece::End,
             (Self::Classic, b"STORED") | (Self::Meta, b"HD") => Piece::Stored,
             (Self::Classic, b"NOT_STORED") | (Self::Meta, b"NS") => Piece::Refused(line),
+            (_, TOO_MANY_CONNECTIONS) => Piece::TurnedAway(line),
             _ if line.starts_with(b"SERVER_ERROR") => Piece::Refused(line),
             _ => {
                 let Some((key, size)) = self.value_line(line) else { bail!("not a reply: {}", shown(line)) };
@@ -190,6 +196,7 @@ mod tests {
         assert_eq!(pieces(Classic, classic), ["a=x\\r\\ny", "b=", "End", "Stored"]);
         let meta = b"VA 3 ka\r\nxyz\r\nEN\r\nEN ka\r\nMN\r\nHD\r\n";
         assert_eq!(pieces(Meta, meta), ["a=xyz", "End", "End", "End", "Stored"]);
+        assert!(pieces(Meta, b"ERROR Too many open connections\r\n")[0].starts_with("TurnedAway"));
         assert!(pieces(Classic, b"SERVER_ERROR out of memory storing object\r\n")[0].starts_with("Refused"));
     }
 

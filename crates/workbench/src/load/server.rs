@@ -54,8 +54,8 @@ impl Address {
         connect().with_context(|| format!("cannot connect with {self}"))
     }
 
-    /// A new connection that doesn't block, and may not be there yet: what is sent waits for it. If there will be none, the first
-    /// attempt to receive says why.
+    /// A new connection that doesn't block, and may not be there yet: it is when the socket can be written to, unless that has an
+    /// error.
     ///
     /// # Errors
     /// When the kernel knows at once that nobody listens there.
@@ -291,14 +291,15 @@ impl Server {
     /// What it has taken of the machine, if that can be told.
     ///
     /// # Errors
-    /// When it is gone.
+    /// When it was started here and is gone.
     pub fn usage(&mut self) -> Result<Option<Usage>> {
         if let Some(started) = &mut self.started
             && let Some(status) = started.child.try_wait()?
         {
             bail!("the server ended: {status}");
         }
-        self.process.map(Usage::of).transpose()
+        // One that was running before may be started anew by whoever started it.
+        Ok(self.process.and_then(|process| Usage::of(process).ok()))
     }
 }
 

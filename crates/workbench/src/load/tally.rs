@@ -68,9 +68,9 @@ pub struct Tally {
     pub refusal: Option<String>,
     /// Requests that were due, and had no answer when patience ended.
     pub late: u64,
-    /// Connections that broke, or could not be made anew.
+    /// Connections that broke.
     pub broken: u64,
-    /// Requests that had no answer when their connection broke.
+    /// Requests that had no answer when their connection broke. Their latencies are those that they had so far.
     pub lost: u64,
     /// Why the first one broke.
     pub breakage: Option<String>,

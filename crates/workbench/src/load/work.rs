@@ -146,9 +146,9 @@ impl Work {
         Ok(())
     }
 
-    /// Bytes of values that all clients together may hold: all that a client sends together, or the one that it receives.
+    /// Bytes of values that all clients together may hold: all that a client sends together, and the one that it receives.
     fn buffers(&self) -> u64 {
-        let values = if self.sets > 0 { self.depth } else { 1 };
+        let values = if self.sets > 0 { u32::from(self.depth) + 1 } else { 1 };
         u64::from(self.clients) * u64::from(values) * self.value_size.most() as u64
     }
 
@@ -376,7 +376,7 @@ mod tests {
         let large = Work { value_size: Sizes::one(1 << 30), clients: 4, ..DEFAULT };
         large.check().unwrap();
         let error = Work { depth: 2, sets: 1, ..large }.check().unwrap_err().to_string();
-        assert!(error.contains("8192 MiB") && error.contains("less depth"), "{error}");
+        assert!(error.contains("12288 MiB") && error.contains("less depth"), "{error}");
         assert!(Work { value_size: Sizes::one((1 << 30) + 1), clients: 1, ..DEFAULT }.check().is_err());
     }
 

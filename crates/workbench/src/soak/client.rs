@@ -232,13 +232,17 @@ impl<'a> Client<'a> {
         let cut = self.draw.random.random_range(0..output.len());
         let is_reset = self.chance.random_range(0..2) == 0;
         let sent = self.open(is_binary)?.abandon(&output[..cut], is_reset)?;
+        let mut begin = 0;
         for (request, end) in requests.iter().zip(ends) {
             if end > sent {
                 self.common.take_back(request);
-                continue;
+            } else {
+                self.common.give_up(request);
             }
-            self.common.give_up(request);
-            for (key, _) in &request.keys {
+            // Of what has begun to arrive and is too large, servers remove at once what it would have replaced.
+            let is_begun = begin < sent;
+            begin = end;
+            for (key, _) in request.keys.iter().filter(|_| is_begun) {
                 if let Key::Own { slot, generation } = *key
                     && generation == self.slots[slot as usize].generation
                 {

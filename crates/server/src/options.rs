@@ -127,7 +127,7 @@ pub struct Options {
     #[arg(short = 'k', long)]
     pub lock_memory: bool,
 
-    /// Say more on stderr: -v errors of clients, -vv connections, requests and answers too (no values), -vvv everything
+    /// Say more on stderr: -v clients that are refused or lost, -vv all that they say (but values) and hear, -vvv everything
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
 

@@ -43,14 +43,15 @@ struct Document<'a, P, R> {
 impl Report {
     /// Begins a report on `command`, which will use up to `threads` threads.
     ///
-    /// The JSON file is created now, so that a wrong path shows before the measurement rather than after it.
+    /// The JSON file is opened now, so that a wrong path shows before the measurement rather than after it. What it holds stays until
+    /// there is something new to write.
     ///
     /// # Errors
     /// When the file can't be created.
     pub fn begin(command: &'static str, json: Option<&Path>, cpus: &Cpus, threads: usize) -> anyhow::Result<Self> {
         let create = |path: &Path| -> anyhow::Result<_> {
-            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-            Ok((path.to_owned(), file))
+            let file = File::options().write(true).create(true).truncate(false).open(path);
+            Ok((path.to_owned(), file.with_context(|| format!("cannot create {}", path.display()))?))
         };
         let json = json.map(create).transpose()?;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -129,6 +130,8 @@ impl Report {
             parameters,
             results,
         };
+        // Where it fails, as of a terminal, there is nothing to cut.
+        let _ = file.set_len(0);
         let mut writer = BufWriter::new(file);
         serde_json::to_writer_pretty(&mut writer, &document)
             .map_err(anyhow::Error::from)
@@ -181,6 +184,20 @@ pub fn count(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_that_is_not_finished_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        let begin = || Report::begin("test", Some(&path), &Cpus::allowed(), 1).unwrap();
+        begin().finish(&"x".repeat(1000), &"first", "").unwrap();
+        drop(begin());
+        assert!(std::fs::read_to_string(&path).unwrap().contains("\"first\""));
+        begin().finish(&"", &"second", "").unwrap();
+        let document: serde_json::Value = serde_json::from_reader(File::open(&path).unwrap()).unwrap();
+        assert_eq!(document["results"], "second");
+        assert!(Report::begin("test", Some(folder.path()), &Cpus::allowed(), 1).is_err());
+    }
 
     #[test]
     fn tables_are_markdown() {

@@ -43,9 +43,16 @@ impl<E: Engine> Executor<'_, E> {
         let users = self.service.users.as_ref();
         let from = session.transport.address();
         let attempt = users.map_or(Attempt::Wrong, |users| users.attempt(from, user, password, self.now()));
+        let log = &self.service.log;
+        if matches!(attempt, Attempt::Wrong | Attempt::LastWrong) {
+            log.say(
+                Level::Trouble,
+                format_args!("a login of connection {} from {} failed", session.id, session.transport),
+            );
+        }
         if attempt == Attempt::LastWrong {
             let address = from.map_or("the Unix socket".into(), |address| address.to_string());
-            self.service.log.say(
+            log.say(
                 Level::Trouble,
                 format_args!("logins from {address} are refused for a while, because too many have failed"),
             );

@@ -223,7 +223,7 @@ impl<E> Acceptor<E> {
         turn: &mut impl Iterator<Item = &'w WorkerHandle>,
     ) -> io::Result<()> {
         let Some(pass) = self.service.gate.admit() else {
-            self.refuse(stream, listener.security);
+            self.refuse(stream, &transport, listener.security);
             return Ok(());
         };
         let tls = match self.secure(listener.security) {
@@ -234,7 +234,6 @@ impl<E> Acceptor<E> {
             }
         };
         self.counters.total_connections.bump();
-        self.service.log.say(Level::Connection, format_args!("connection accepted"));
         match turn.next() {
             Some(worker) => worker.give(Newcomer { stream, transport, binding: listener.binding, tls, pass }),
             None => Ok(()),
@@ -250,9 +249,9 @@ impl<E> Acceptor<E> {
         }
     }
 
-    fn refuse(&self, mut stream: Stream, security: Security) {
+    fn refuse(&self, mut stream: Stream, transport: &Transport, security: Security) {
         self.counters.rejected_connections.bump();
-        self.service.log.say(Level::Trouble, format_args!("connection refused: there are too many"));
+        self.service.log.say(Level::Trouble, format_args!("connection from {transport} refused: there are too many"));
         if security == Security::Plain {
             // A courtesy: a fresh socket has room for it, and if not there is nobody to tell.
             let _ = stream.write(reply::TOO_MANY_CONNECTIONS);

@@ -21,6 +21,7 @@ use crossbeam_utils::CachePadded;
 use relativist_memcache as memcache;
 use rustls::server::UnbufferedServerConnection;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -303,6 +304,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
             requires_sasl: service.options.enable_sasl,
         };
         let listed = service.connections.enter(Arc::clone(&session));
+        service.log.say(Level::Connection, format_args!("<{id} connection from {}", session.transport));
         tell(service, &session, "conn_new", "");
         self.members.insert(key, Member { connection: Connection::new(key, session, terms, pass), listed });
     }
@@ -367,7 +369,8 @@ impl<E: Engine, B: Backend> Worker<E, B> {
             Ok(Turn::Close) => self.close(key, "normal"),
             Ok(Turn::Shutdown) => return false,
             Err(error) => {
-                self.service.log.say(Level::Trouble, format_args!("connection lost: {error}"));
+                let Session { id, transport, .. } = &*connection.session;
+                self.service.log.say(Level::Trouble, format_args!("connection {id} from {transport} lost: {error}"));
                 self.close(key, "error");
             }
         }
@@ -387,7 +390,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
             let Some((key, _)) = largest.filter(|(_, connection)| connection.counted.sum() >= least) else { break };
             has_closed = true;
             service.budget.note_closed();
-            service.log.say(Level::Trouble, format_args!("connection closed: the buffers of all hold too much"));
+            self.say_why(key, format_args!("the buffers of all hold too much"));
             self.close(key, "out_of_memory");
             self.ledger.tell(&service.budget);
         }
@@ -440,14 +443,19 @@ impl<E: Engine, B: Backend> Worker<E, B> {
         let Worker { members, backend, .. } = self;
         let is_slow = |(key, connection): (usize, &mut Connection)| connection.is_too_slow(backend, now).then_some(key);
         for key in members.iter_mut().filter_map(is_slow).collect::<Vec<_>>() {
-            let message = format_args!(
-                "connection closed: it kept large values, and moved less than {LEAST} bytes in {PERIOD} s"
-            );
-            self.service.log.say(Level::Trouble, message);
+            self.say_why(key, format_args!("it kept large values, and moved less than {LEAST} bytes in {PERIOD} s"));
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");
         }
         self.has_loans = self.members.iter().any(|(_, connection)| connection.has_loans(&self.backend));
+    }
+
+    /// Says why a connection is closed by the server.
+    fn say_why(&mut self, key: usize, why: fmt::Arguments<'_>) {
+        if let Some(connection) = self.members.get_mut(key) {
+            let Session { id, transport, .. } = &*connection.session;
+            self.service.log.say(Level::Trouble, format_args!("connection {id} from {transport} closed: {why}"));
+        }
     }
 
     fn close(&mut self, key: usize, reason: &str) {
@@ -459,7 +467,8 @@ impl<E: Engine, B: Backend> Worker<E, B> {
             self.service.watch.unsubscribe(subscription);
             self.watchers.retain(|watcher| *watcher != key);
         }
-        self.service.log.say(Level::Connection, format_args!("connection closed"));
+        let id = connection.session.id;
+        self.service.log.say(Level::Connection, format_args!("<{id} connection closed ({reason})"));
         drop(connection);
         self.backend.close(key);
     }

@@ -533,7 +533,7 @@ mod tests {
         assert_eq!(figure8.table.unwrap().1.len(), 2);
         assert!(figure8.pictures[0].contains("GET, relativistd") && figure8.pictures[0].contains("one 1.0"));
         assert_eq!(growth.table.unwrap().1[2], ["memcached", "10.0", "30.0", "40.0", "60.0", "60.0"]);
-        assert!(growth.pictures[0].contains("99th percentile"));
+        assert!(growth.pictures[0].contains("slowest"));
         assert_eq!(findings.largest_share_of_clients(), Some(0.75));
         assert!(findings.failures().is_empty());
     }

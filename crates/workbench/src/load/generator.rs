@@ -65,7 +65,9 @@ impl<'a> Generator<'a> {
         let next = Arc::new(AtomicU64::new(0));
         let load = self.connect_with(work, address, None, |_| Script::Each(Arc::clone(&next)))?;
         match load.run(Window::never()).context("cannot store the items")?.refusal {
-            Some(refusal) => bail!("cannot store the items: {refusal}"),
+            Some(refusal) => bail!(
+                "cannot store the items: {refusal} (-I and -m tell servers how large items may be, and all of them; --no-preload stores none)"
+            ),
             None => Ok(()),
         }
     }

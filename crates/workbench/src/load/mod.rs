@@ -45,7 +45,9 @@ use crate::workers::Cpus;
 ///
 /// Simulates many clients per thread, each with a connection. In a closed loop a client sends --depth requests by one write and waits
 /// for all answers; with --rate (an open loop) requests are sent when they are due, and latencies count from then on, so that a stall
-/// delays all that were due meanwhile. Every reply is checked, key and value: a wrong one ends the run.
+/// delays all that were due meanwhile. Those that are due within the measured time are sent and waited for even after it; what has no
+/// answer after as long a time again and 10 s is late. Every reply is checked, key and value: a wrong one ends the run. Refused requests and those
+/// that are lost with their connection are counted, the latter with the time they had waited, and connections are made anew.
 ///
 /// Servers are started with --exec and --vs (commands in quotes, to which where to listen is added as -l and -p, or -s), and measured
 /// in turns, in a changing order, on the same keys; ratios are taken pair by pair. Programs are looked for beside this one first. memcached started
@@ -183,7 +185,7 @@ pub fn run(args: &Args) -> Result<()> {
     let bar = progress(plan.rounds as usize * sources.len());
     let servers = measure::in_turns(&args.work, &plan, &sources, &bar)?;
     bar.finish_and_clear();
-    warn(&mut report, &servers);
+    warn(&mut report, &args.work, &servers);
     let compare = |other: &Measured| {
         let ratios = Figure::of_work(&args.work).iter().filter_map(|&figure| servers[0].ratio(other, figure));
         Comparison { over: other.name.clone(), ratios: ratios.collect() }
@@ -194,8 +196,18 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Warns of what makes figures doubtful.
-pub fn warn(report: &mut Report, servers: &[Measured]) {
+pub fn warn(report: &mut Report, work: &Work, servers: &[Measured]) {
     for server in servers {
+        if let Some((rate, median)) =
+            work.rate.zip(server.summary(|sample| Some(sample.rate())).map(|rate| rate.median))
+            && median < 0.98 * rate
+        {
+            report.warn(format!(
+                "{} did {median:.0} of the {rate:.0} requests a second that were asked for: latencies are those of a queue that grows. \
+                 Ask for less, or allow a client more requests at a time (--depth)",
+                server.name
+            ));
+        }
         server.failures().into_iter().for_each(|failure| report.warn(failure));
         if server.samples.iter().any(|sample| sample.server.is_none()) {
             report.warn(format!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
@@ -27,6 +27,9 @@ use super::protocol::shown;
 
 /// How long a server may take to listen, or to answer `stats`.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a server may take to accept a connection at one of the several addresses of its name.
+const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 
 /// Answers to `stats` are not longer.
 const LONGEST_STATS: usize = 1 << 16;
@@ -123,8 +126,19 @@ impl FromStr for Address {
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(path.into()));
         }
-        let found = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
-        found.map(Self::Tcp).ok_or_else(|| "expected HOST:PORT or unix:PATH".into())
+        if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+            return Err("expected HOST:PORT or unix:PATH".into());
+        }
+        let found = text.to_socket_addrs().map_err(|error| format!("cannot find {text}: {error}"))?;
+        let mut addresses: Vec<SocketAddr> = found.collect();
+        // A name may have several, of which the server listens at some.
+        let answers = |address: &SocketAddr| TcpStream::connect_timeout(address, ONE_OF_SEVERAL).is_ok();
+        if addresses.len() > 1
+            && let Some(place) = addresses.iter().position(answers)
+        {
+            addresses.swap(0, place);
+        }
+        addresses.first().copied().map(Self::Tcp).ok_or_else(|| format!("{text} has no address"))
     }
 }
 

@@ -172,7 +172,7 @@ pub fn run(args: &Args) -> Result<()> {
     let outcome = |(threads, row)| measure(args, row, threads, &bar);
     let outcomes = runs.into_iter().map(outcome).collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
-    outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.servers));
+    outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.work, &outcome.servers));
     let text = describe(&outcomes);
     report.finish(args, &Results { outcomes }, &text)
 }
@@ -228,14 +228,17 @@ fn describe(outcomes: &[Outcome]) -> String {
     let mut text = table(&header, rows);
     text.push('\n');
     for Outcome { row, threads, servers, .. } in outcomes {
-        for failure in servers.iter().flat_map(Measured::failures) {
+        for failure in servers.iter().take(2).flat_map(Measured::failures) {
             text += &format!("{} with {threads} threads is void: {failure}\n", spell(row));
         }
     }
     for Outcome { row, threads, work, servers, recurring, .. } in
         outcomes.iter().filter(|outcome| outcome.work.rate.is_some())
     {
-        text += &format!("\n{} with {threads} threads, and the echo server at the same rate. ", spell(row));
+        text += &format!(
+            "\n{} with {threads} threads, and beside it GETs alone at the same rate from the echo server, for a shorter time. ",
+            spell(row)
+        );
         text += &latencies(work, servers);
         text += &format!(
             "\nOf that, what comes again in every round and so is the server's own, not the machine's: {}, in µs:\n\n",

@@ -62,7 +62,8 @@ const MOST_BYTES: u64 = 256 << 20;
 /// many may be as it has evicted. A server that is started by this must keep to its limit, too: 1.15 times
 /// that and 32 MiB, and its connections' buffers. Another process of clients is stopped and continued meanwhile.
 ///
-/// Everything on the server is lost.
+/// Everything on the server is lost. It has to speak all three protocols without logins, to have uniques, and room for some fifty
+/// connections: options such as -B, -C, -S, -Y and a small -c look like faults.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("who").required(true).args(["server", "exec"])))]
 pub struct Args {

@@ -20,7 +20,7 @@ mod replies;
 mod sasl;
 mod session;
 mod statistics;
-mod transcript;
+pub mod transcript;
 mod tuning;
 mod watch;
 
@@ -45,7 +45,7 @@ pub use prefixes::Prefixes;
 pub use replies::Replies;
 pub use sasl::Login;
 pub use session::{ConnectionState, Connections, Listed, Session, Transport};
-pub use transcript::{Asked, Extent};
+pub use transcript::Extent;
 pub use tuning::Tuning;
 pub use watch::{Subscription, Topic, Watch};
 

@@ -5,29 +5,53 @@
 use super::{Executor, Replies, Session};
 use crate::engine::Engine;
 use crate::log::Level;
-use relativist_memcache::binary::{REPLY_MAGIC, REQUEST_MAGIC, Request, reply};
-use relativist_memcache::reply::ERROR;
+use relativist_memcache::binary::{self as packets, Opcode, REPLY_MAGIC, Request, reply};
+use relativist_memcache::{Decoded, Decoder, RequestError};
 use std::fmt;
 
 /// Of a longer line the beginning is told.
 const LONGEST: usize = 512;
 
-/// What comes from a client.
-#[derive(Clone, Copy, Debug)]
-pub enum Asked<'b> {
-    /// The rest of something, or what is nobody's business.
-    Rest,
-    /// What begins with a line of the text protocol.
-    Line(&'b [u8]),
-    /// What begins with a packet of the binary protocol.
-    Packet(&'b [u8]),
+/// What of a text is told, which `decoder` is about to decode: the line, if that is a command's. The rest of a command that is refused is not
+/// told, nor what is no command and may be anything, such as a value behind a line that did not announce it.
+pub fn of_text(decoder: &Decoder, input: &[u8]) -> Option<String> {
+    if decoder.is_skipping() {
+        return None;
+    }
+    match decoder.clone().decode(input) {
+        Decoded::Incomplete { .. } => None,
+        Decoded::Command { .. } | Decoded::TooLarge { .. } => Some(of_line(input)),
+        Decoded::Reject { rejection, .. } if rejection.error != RequestError::UnknownCommand => Some(of_line(input)),
+        Decoded::Reject { .. } | Decoded::Close => Some("what is no command".into()),
+    }
 }
 
-impl Asked<'_> {
-    /// As much of an input as is told at most.
-    pub fn opening(input: &[u8]) -> &[u8] {
-        &input[..input.len().min(LONGEST)]
+/// The line that a command begins with.
+pub fn of_line(front: &[u8]) -> String {
+    first_line(front).to_string()
+}
+
+/// What of a packet is told, which `decoder` is about to decode.
+pub fn of_packet(decoder: &packets::Decoder, input: &[u8], is_authenticated: bool) -> Option<String> {
+    if decoder.is_skipping() {
+        return None;
     }
+    match decoder.clone().decode(input, is_authenticated) {
+        packets::Decoded::Incomplete { .. } => None,
+        packets::Decoded::Request { request, .. } => Some(of_request(&request)),
+        packets::Decoded::TooLarge { .. } => Some("what is too large".into()),
+        packets::Decoded::Reject { .. } | packets::Decoded::Close => Some("what is no request".into()),
+    }
+}
+
+/// The name of a request, and its key.
+pub fn of_request(request: &Request<'_>) -> String {
+    let Request { opcode, is_quiet, key, .. } = request;
+    // What takes the place of a mechanism may be a password.
+    let is_login = matches!(opcode, Opcode::SaslAuth | Opcode::SaslStep);
+    let is_mechanism = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'-';
+    let key = if is_login && !key.iter().all(is_mechanism) { b"?" } else { *key };
+    format!("{opcode:?}{} {}", if *is_quiet { " quietly" } else { "" }, key.escape_ascii())
 }
 
 /// How far replies went.
@@ -50,40 +74,18 @@ impl<E: Engine> Executor<'_, E> {
         self.is_transcribed
     }
 
-    /// Tells a request, and what was added to the replies since `before`. The connection is closed after it if it `closes`.
+    /// Tells what was asked, if that is to be told, and what was added to the replies since `before`.
     #[cold]
-    pub fn transcribe(&self, session: &Session, asked: Asked<'_>, replies: &Replies, before: Extent, closes: bool) {
+    pub fn transcribe(&self, session: &Session, asked: Option<String>, replies: &Replies, before: Extent) {
         let log = &self.service.log;
-        let answer = Answered { front: &replies.bytes[before.bytes..], length: replies.len() - before.length };
-        if let Some(told) = told(asked, answer.front, closes) {
-            log.say(Level::Connection, format_args!("<{} {told}", session.id));
+        if let Some(asked) = asked {
+            log.say(Level::Connection, format_args!("<{} {asked}", session.id));
         }
+        let answer = Answered { front: &replies.bytes[before.bytes..], length: replies.len() - before.length };
         if answer.length > 0 {
             log.say(Level::Connection, format_args!(">{} {answer}", session.id));
         }
     }
-}
-
-/// What is told of a request that is answered so. What is not understood may be anything, such as a value behind a line that did not announce it.
-fn told(asked: Asked<'_>, answer: &[u8], closes: bool) -> Option<String> {
-    Some(match asked {
-        Asked::Rest => return None,
-        Asked::Line(front) => {
-            let line = first_line(front);
-            let word = line.0.split(|byte| *byte == b' ').next().unwrap_or_default();
-            if answer.starts_with(ERROR) || closes && !matches!(word, b"quit" | b"shutdown") {
-                "what is no command".into()
-            } else {
-                line.to_string()
-            }
-        }
-        Asked::Packet(front) => match Request::without_value(front) {
-            Some(Request { opcode, is_quiet, key, .. }) if front[0] == REQUEST_MAGIC => {
-                format!("{opcode:?}{} {}", if is_quiet { " quietly" } else { "" }, key.escape_ascii())
-            }
-            _ => "what is no request".into(),
-        },
-    })
 }
 
 struct Answered<'b> {
@@ -102,7 +104,12 @@ impl fmt::Display for Answered<'_> {
             }
             _ => {
                 let line = first_line(self.front);
-                line.fmt(f)?;
+                // What `incr` answers is a value.
+                if line.0.iter().all(u8::is_ascii_digit) {
+                    f.write_str("a number")?
+                } else {
+                    line.fmt(f)?
+                }
                 line.0.len() + b"\r\n".len()
             }
         };
@@ -119,49 +126,61 @@ fn first_line(bytes: &[u8]) -> Line<'_> {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let more = if self.0.len() >= LONGEST { "..." } else { "" };
-        write!(f, "{}{more}", Asked::opening(self.0).escape_ascii())
+        let more = if self.0.len() > LONGEST { "..." } else { "" };
+        write!(f, "{}{more}", self.0[..self.0.len().min(LONGEST)].escape_ascii())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use relativist_memcache::Limits;
+
+    fn text(input: &[u8]) -> Option<String> {
+        of_text(&Decoder::new(Limits::default()), input)
+    }
+
+    fn packet(input: &[u8]) -> Option<String> {
+        of_packet(&packets::Decoder::new(Limits::default()), input, true)
+    }
 
     #[test]
     fn of_requests_the_line_is_told() {
-        let line = |line: &[u8]| told(Asked::Line(line), b"", false).unwrap();
+        let line = |input: &[u8]| text(input).unwrap();
         assert_eq!(line(b"get a b\r\nget c\r\n"), "get a b");
         assert_eq!(line(b"set a 0 0 6\r\nsecret\r\n"), "set a 0 0 6");
+        assert_eq!(line(b"set a 0 0 x\r\nsecret\r\n"), "set a 0 0 x");
         assert_eq!(line(b"get \x1b[31m\r\n"), "get \\x1b[31m");
-        assert_eq!(line(&[b'k'; 2 * LONGEST]), "k".repeat(LONGEST) + "...");
-        let login = b"\x80\x21\0\x05\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\0\0\0\0\0PLAIN\0user\0secret";
+        let keys = " key".repeat(LONGEST);
+        assert_eq!(line(format!("get{keys}\r\n").as_bytes()), format!("get{}...", &keys[..LONGEST - 3]));
         let get = b"\x80\x0c\0\x03\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0key";
-        let packet = |packet: &[u8]| told(Asked::Packet(packet), b"", false).unwrap();
-        assert_eq!([&get[..], login].map(packet), ["GetKey key", "SaslAuth PLAIN"]);
+        let login = b"\x80\x21\0\x05\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\0\0\0\0\0PLAIN\0user\0secret";
+        assert_eq!([&get[..], login].map(|input| packet(input).unwrap()), ["GetKey key", "SaslAuth PLAIN"]);
+        assert_eq!([text(b"get a"), packet(&get[..26])], [None, None], "there is more to come");
     }
 
     #[test]
     fn what_is_not_understood_is_not_told() {
-        let secret = "secret";
-        for (asked, answer, closes) in [
-            (Asked::Line(b"secret\r\n"), &b"ERROR\r\n"[..], false),
-            (Asked::Line(b"secret without an end"), b"", true),
-            (Asked::Line(b"\x80secretsecretsecretsecretsecret"), b"ERROR\r\n", false),
-            (Asked::Packet(b"secret, which is much longer than a header is"), b"", true),
-            (Asked::Packet(b"\x80\xffsecret"), b"", true),
-        ] {
-            let told = told(asked, answer, closes).unwrap();
-            assert!(told.starts_with("what is no ") && !told.contains(secret), "{told}");
+        for input in [&b"secret\r\n"[..], b"my secret noreply\r\n", b"Secret\r\n", b"\x80secret\r\n"] {
+            assert_eq!(text(input).unwrap(), "what is no command");
         }
-        assert_eq!(told(Asked::Line(b"quit\n"), b"", true).unwrap(), "quit");
-        assert_eq!(told(Asked::Rest, b"STORED\r\n", false), None);
+        let misplaced = b"\x80\x21\0\x11\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\0\0\0\0\0PLAIN\0user\0secret";
+        let too_short = b"\x80\x00\0\x11\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0keysecretsecretse";
+        let headless = b"secret, which is much longer than a header is";
+        assert_eq!(packet(misplaced).unwrap(), "SaslAuth ?");
+        assert_eq!([&too_short[..], headless].map(|input| packet(input).unwrap()), ["what is no request"; 2]);
+        let mut decoder = Decoder::new(Limits { max_value: 10 });
+        let line = b"set a 0 0 60\r\n";
+        assert_eq!(of_text(&decoder, line).unwrap(), "set a 0 0 60");
+        assert!(matches!(decoder.decode(line), Decoded::TooLarge { .. }));
+        assert_eq!(of_text(&decoder, b"get secret\r\n"), None);
     }
 
     #[test]
     fn of_answers_the_first_line_is_told_and_their_length() {
         let told = |front: &[u8], elsewhere: usize| Answered { front, length: front.len() + elsewhere }.to_string();
         assert_eq!(told(b"STORED\r\n", 0), "STORED");
+        assert_eq!(told(b"43\r\n", 0), "a number");
         assert_eq!(told(b"VALUE a 0 6\r\nsecret\r\nEND\r\n", 0), "VALUE a 0 6 (26 bytes in all)");
         assert_eq!(told(b"VALUE a 0 6\r\n", 100), "VALUE a 0 6 (113 bytes in all)");
         let missing = b"\x81\x00\0\0\0\0\0\x01\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0\0Not found";

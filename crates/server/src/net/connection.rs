@@ -11,7 +11,7 @@ use super::pace::{Mark, Pace};
 use crate::budget::Held;
 use crate::engine::{Engine, LARGE_VALUE, MOST_AT_ONCE};
 use crate::execute::{
-    Asked, ConnectionState, Dump, Executor, Extent, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict,
+    ConnectionState, Dump, Executor, Extent, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict, transcript,
 };
 use crate::gate::Pass;
 use crate::options::Binding;
@@ -357,22 +357,18 @@ impl Connection {
     #[cold]
     fn execute_transcribed<E: Engine>(&mut self, executor: &Executor<'_, E>) -> u32 {
         let input = self.input.unread();
-        // Kept, because it is consumed on the way. Of a login nothing is.
-        let (is_packet, front): (bool, Vec<u8>) = match (&self.pending, &self.codec) {
-            (Pending::None, Codec::Text(decoder)) if !decoder.is_skipping() => (false, Asked::opening(input).into()),
-            (Pending::None, Codec::Binary(decoder)) if !decoder.is_skipping() => (true, Asked::opening(input).into()),
-            (Pending::Store(front), codec) => (matches!(codec, Codec::Binary(_)), front.to_vec()),
-            _ => (false, Vec::new()),
-        };
-        let asked = match (is_packet, &front[..]) {
-            (_, []) => Asked::Rest,
-            (true, front) => Asked::Packet(front),
-            (false, front) => Asked::Line(front),
+        let asked = match (&self.pending, &self.codec) {
+            (Pending::None, Codec::Text(decoder)) => transcript::of_text(decoder, input),
+            (Pending::None, Codec::Binary(decoder)) => transcript::of_packet(decoder, input, self.login == Login::Done),
+            (Pending::Store(front), Codec::Text(_)) => Some(transcript::of_line(front)),
+            (Pending::Store(front), _) => binary::Request::of_front(front).map(|front| transcript::of_request(&front)),
+            // Of a login nothing is told, and of what is paused it was.
+            _ => None,
         };
         let before = Extent::of(self.output.replies());
         let done = self.execute_some(executor, 1);
         if done > 0 || self.subscription.is_some() {
-            executor.transcribe(&self.session, asked, self.output.replies(), before, self.is_closing);
+            executor.transcribe(&self.session, asked, self.output.replies(), before);
         }
         done
     }

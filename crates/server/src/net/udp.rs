@@ -5,7 +5,7 @@
 
 use super::listener::{open_each, prepare, resolve};
 use crate::engine::Engine;
-use crate::execute::{Asked, Executor, Extent, Login, Outcome, Replies, Service, Session, Transport};
+use crate::execute::{Executor, Extent, Login, Outcome, Replies, Service, Session, Transport, transcript};
 use crate::log::Level;
 use crate::options::Address;
 use crate::stats::Counters;
@@ -175,7 +175,8 @@ fn answer_text<E: Engine>(
 ) -> bool {
     let mut decoder = Decoder::new(executor.limits());
     loop {
-        let (before, is_rest) = (Extent::of(out), decoder.is_skipping());
+        let before = Extent::of(out);
+        let asked = executor.is_transcribed().then(|| transcript::of_text(&decoder, requests)).flatten();
         let consumed = match decoder.decode(requests) {
             Decoded::Command { consumed, command } => {
                 let outcome = executor.execute(session, command, out);
@@ -204,8 +205,7 @@ fn answer_text<E: Engine>(
             Decoded::Incomplete { .. } | Decoded::Close => return true,
         };
         if executor.is_transcribed() {
-            let asked = if is_rest { Asked::Rest } else { Asked::Line(Asked::opening(&requests[..consumed])) };
-            executor.transcribe(session, asked, out, before, false);
+            executor.transcribe(session, asked, out, before);
         }
         if out.len() > OUTPUT_LIMIT {
             return false;
@@ -244,7 +244,8 @@ fn answer_binary<E: Engine>(
 ) -> bool {
     let mut decoder = binary::Decoder::new(executor.limits());
     loop {
-        let (before, is_rest) = (Extent::of(out), decoder.is_skipping());
+        let before = Extent::of(out);
+        let asked = executor.is_transcribed().then(|| transcript::of_packet(&decoder, requests, true)).flatten();
         let consumed = match decoder.decode(requests, true) {
             binary::Decoded::Request { consumed, request } => {
                 let outcome = executor.execute_binary(session, &mut Login::Done, &request, out);
@@ -268,8 +269,7 @@ fn answer_binary<E: Engine>(
             binary::Decoded::Incomplete { .. } | binary::Decoded::Close => return true,
         };
         if executor.is_transcribed() {
-            let asked = if is_rest { Asked::Rest } else { Asked::Packet(Asked::opening(&requests[..consumed])) };
-            executor.transcribe(session, asked, out, before, false);
+            executor.transcribe(session, asked, out, before);
         }
         if out.len() > OUTPUT_LIMIT {
             return false;

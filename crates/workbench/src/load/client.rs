@@ -236,6 +236,7 @@ impl Client {
         while let Some((piece, length)) = setting.work.protocol.parse(&bytes[taken..], setting.items.largest_value())? {
             taken += length;
             if let Piece::TurnedAway(line) = piece {
+                ensure!(answered == 0, "an answer, and then {}", shown(line));
                 return Ok(Attempt::Broken(format!("the server turned a connection away: {}", shown(line))));
             }
             if self.take(setting, piece, tally)? {

@@ -284,8 +284,9 @@ impl Driver {
             if hears {
                 heard = Instant::now();
             } else if heard.elapsed() >= PATIENCE {
+                let is_late = now >= until && schedule.is_some();
                 ensure!(
-                    self.outstanding == 0,
+                    self.outstanding == 0 || is_late,
                     "{} requests without a reply for {} s",
                     self.outstanding,
                     PATIENCE.as_secs()
@@ -315,14 +316,14 @@ impl Driver {
         if self.clients[number].is_broken() {
             return self.end_connecting(setting, number, schedule, due);
         }
-        if flags.contains(epoll::EventFlags::OUT) && !self.flush(setting.window, number, true)? {
+        if flags.contains(epoll::EventFlags::OUT) && !self.flush(setting, number, true)? {
             return Ok(false);
         }
         let client = &mut self.clients[number];
         match client.receive(setting, &mut self.buffer, &mut self.tally)? {
             Attempt::Done(answered) => self.outstanding -= answered,
             Attempt::Broken(reason) => {
-                self.give_up_connection(setting.window, number, reason)?;
+                self.give_up_connection(setting, number, reason)?;
                 return Ok(false);
             }
         }
@@ -338,7 +339,7 @@ impl Driver {
 
     /// A connection broke: what it owed is lost, and its client makes another after a while.
     #[cold]
-    fn give_up_connection(&mut self, window: Window, number: usize, reason: String) -> Result<()> {
+    fn give_up_connection(&mut self, setting: Setting<'_>, number: usize, reason: String) -> Result<()> {
         ensure!(matches!(self.script, Script::Mix { .. }), reason);
         let client = &mut self.clients[number];
         epoll::delete(&self.epoll, client.socket())?;
@@ -346,9 +347,9 @@ impl Driver {
         client.abandon(|request| {
             self.outstanding -= 1;
             self.tally.lost += 1;
-            // Or else a server that breaks connections would seem faster than one that answers late.
-            if window.has(request.at) {
-                self.tally.record(request.is_set, &window, request.at, now);
+            // What was due and had no answer after a stall belongs to the tail; in a closed loop it would only be how fast connections break.
+            if setting.work.rate.is_some() && setting.window.has(request.at) {
+                self.tally.record(request.is_set, &setting.window, request.at, now);
             }
         });
         self.tally.broken += 1;
@@ -414,7 +415,7 @@ impl Driver {
             }
             self.outstanding += 1;
         }
-        self.flush(setting.window, number, false)
+        self.flush(setting, number, false)
     }
 
     /// The open loop: sends all that has become due. Returns how many requests have.
@@ -441,18 +442,18 @@ impl Driver {
             self.script.put(setting, client, at);
             self.outstanding += 1;
         }
-        self.flush(setting.window, number, false)
+        self.flush(setting, number, false)
     }
 
     /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it takes more. Returns whether the
     /// connection stands.
     #[inline]
-    fn flush(&mut self, window: Window, number: usize, was_waiting: bool) -> Result<bool> {
+    fn flush(&mut self, setting: Setting<'_>, number: usize, was_waiting: bool) -> Result<bool> {
         let client = &mut self.clients[number];
         let waits = match client.send() {
             Attempt::Done(all) => !all,
             Attempt::Broken(reason) => {
-                self.give_up_connection(window, number, reason)?;
+                self.give_up_connection(setting, number, reason)?;
                 return Ok(false);
             }
         };

@@ -47,7 +47,7 @@ use crate::workers::Cpus;
 /// for all answers; with --rate (an open loop) requests are sent when they are due, and latencies count from then on, so that a stall
 /// delays all that were due meanwhile. Those that are due within the measured time are sent and waited for even after it; what has no
 /// answer after as long a time again and 10 s is late. Every reply is checked, key and value: a wrong one ends the run. Refused requests and those
-/// that are lost with their connection are counted, the latter with the time they had waited, and connections are made anew.
+/// that are lost with their connection are counted, the latter in an open loop with the time they had waited, and connections are made anew.
 ///
 /// Servers are started with --exec and --vs (commands in quotes, to which where to listen is added as -l and -p, or -s), and measured
 /// in turns, in a changing order, on the same keys; ratios are taken pair by pair. Programs are looked for beside this one first. memcached started

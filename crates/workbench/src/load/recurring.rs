@@ -4,11 +4,13 @@
 //! percentile of one round. But growth comes at the same time in each round of the same work, and what the machine does doesn't. So of
 //! each part of the time the best round shows what the server itself is answerable for.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::measure::Sample;
+use super::tally::Percentiles;
 use crate::stats::quantile;
 
 /// A part of the time: short, so that it is free of the machine's stalls in one of few rounds.
@@ -21,16 +23,16 @@ pub const NAME: &str = "the slowest GET of each tenth of a second in the best ro
 /// are not in all rounds are left out.
 #[must_use]
 pub fn best_of_rounds<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Vec<(f64, f64)> {
-    let mut rounds = samples.into_iter().map(|sample| sample.timeline.iter().map(|(at, part)| (*at, part.max)));
-    let first: Vec<(f64, f64)> = rounds.next().map(Iterator::collect).unwrap_or_default();
-    rounds.fold(first, |best, round| {
-        let round: Vec<(f64, f64)> = round.collect();
-        let both = |(at, longest): (f64, f64)| {
-            let place = round.binary_search_by(|(other, _)| other.total_cmp(&at)).ok()?;
-            Some((at, longest.min(round[place].1)))
-        };
+    // Times may have been in a file, and are not what they were to the last digit.
+    let number = |at: f64| (at / PART.as_secs_f64()).round() as u64;
+    let part = move |&(at, part): &(f64, Percentiles)| (number(at), (at, part.max));
+    let mut rounds = samples.into_iter().map(|sample| sample.timeline.iter().map(part).collect());
+    let first: BTreeMap<u64, (f64, f64)> = rounds.next().unwrap_or_default();
+    let best = rounds.fold(first, |best, round: BTreeMap<u64, (f64, f64)>| {
+        let both = |(part, (at, longest)): (u64, (f64, f64))| Some((part, (at, longest.min(round.get(&part)?.1))));
         best.into_iter().filter_map(both).collect()
-    })
+    });
+    best.into_values().collect()
 }
 
 /// Percentiles over the parts of the time, in nanoseconds.
@@ -63,7 +65,6 @@ impl Recurring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::tally::Percentiles;
 
     fn round(longest: &[(f64, f64)]) -> Sample {
         let part = |max| Percentiles { p50: 1.0, p90: 1.0, p99: 1.0, p999: 1.0, p9999: 1.0, max, count: 1 };
@@ -74,7 +75,7 @@ mod tests {
     fn what_comes_once_is_the_machines_and_what_comes_again_the_servers() {
         let rounds = [
             round(&[(0.0, 50.0), (0.1, 9000.0), (0.2, 800.0), (0.3, 40.0)]),
-            round(&[(0.0, 7000.0), (0.1, 60.0), (0.2, 700.0)]),
+            round(&[(0.0, 7000.0), (0.1 + f64::EPSILON, 60.0), (0.2, 700.0)]),
         ];
         assert_eq!(best_of_rounds(&rounds), [(0.0, 50.0), (0.1, 60.0), (0.2, 700.0)]);
         let recurring = Recurring::of(&rounds).unwrap();

@@ -70,7 +70,7 @@ pub struct Tally {
     pub late: u64,
     /// Connections that broke.
     pub broken: u64,
-    /// Requests that had no answer when their connection broke. Their latencies are those that they had so far.
+    /// Requests that had no answer when their connection broke. In an open loop their latencies are those that they had so far.
     pub lost: u64,
     /// Why the first one broke.
     pub breakage: Option<String>,

@@ -14,7 +14,7 @@ use crate::stats::Summary;
 use crate::workers::Cpus;
 
 /// Version of the JSON document's layout; counted up when a field changes its meaning or goes.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
 /// The report of one run of a subcommand.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ fn measure(line: &str) -> (String, Value) {
 
 fn check_envelope(document: &Value, line: &str) {
     let command = line.split_whitespace().next().unwrap();
-    assert_eq!(document["layout"], 2);
+    assert_eq!(document["layout"], 3);
     assert_eq!(document["command"], command);
     assert_eq!(document["command_line"][1], command);
     assert!(document["started"].as_u64().unwrap() > 1_600_000_000);

@@ -47,13 +47,6 @@ impl<'b> Request<'b> {
         Some(Request { opcode, is_quiet, header, extras, key, value: b"" })
     }
 
-    /// The request that `input` begins with, as far as it stands before the value. None if not all of that has arrived, or no request
-    /// begins so.
-    pub fn without_value(input: &'b [u8]) -> Option<Request<'b>> {
-        let (_, lengths) = parse_header(input.first_chunk()?);
-        Request::of_front(input.get(..lengths.value_start())?)
-    }
-
     /// The big-endian number that begins at byte `at` of the extras; 0 if they are too short.
     pub fn extra_32(&self, at: usize) -> u32 {
         let bytes = self.extras.get(at..).and_then(<[u8]>::first_chunk);

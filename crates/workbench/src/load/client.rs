@@ -162,8 +162,9 @@ impl Client {
             }
         }
         let all = self.written == self.output.len();
-        // What has been sent is not kept until all has, which may be never in an open loop.
-        if all || self.written >= KEPT {
+        // What has been sent is not kept until all has, which may be never in an open loop. Nor is the rest moved more than once for each
+        // byte that was sent.
+        if all || self.written >= KEPT.max(self.output.len() / 2) {
             self.output.drain(..self.written);
             self.written = 0;
         }

@@ -312,7 +312,8 @@ impl Hit<'_> {
 
     /// What takes its place with another value, but the same flags, expiry, and those of its marks.
     pub fn successor<'a>(&self, value: Value<'a>, keeps: Marks) -> New<'a> {
-        New { flags: self.flags, expiry: self.expiry, value, unique: None, marks: self.marks & keeps }
+        let (unique, marks) = (None, Marks::NONE);
+        New { flags: self.flags, expiry: self.expiry, value, unique, marks, inherits: keeps }
     }
 }
 
@@ -364,12 +365,15 @@ pub struct New<'a> {
     pub unique: Option<u64>,
     /// What has happened to it already.
     pub marks: Marks,
+    /// What has happened to it already if it has happened to the item in whose place it is put. Not decided by a look at that
+    /// item's marks: a lookup may set one in the meantime.
+    pub inherits: Marks,
 }
 
 impl<'a> New<'a> {
     /// An item that never ends and to which nothing has happened.
     pub fn plain(flags: u32, value: Value<'a>) -> New<'a> {
-        New { flags, expiry: Expiry::NEVER, value, unique: None, marks: Marks::NONE }
+        New { flags, expiry: Expiry::NEVER, value, unique: None, marks: Marks::NONE, inherits: Marks::NONE }
     }
 }
 

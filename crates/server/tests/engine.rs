@@ -6,7 +6,7 @@ use relativistd::engine::{
     Relativistic, Store, TableStats, Value,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -177,6 +177,50 @@ fn only_fetching_leaves_a_mark() {
     assert_eq!(marks(&engine, "k"), Marks::FETCHED);
     store(&engine, Mode::Append, "k", "w");
     assert_eq!(marks(&engine, "k"), Marks::NONE, "it is another item now");
+}
+
+#[test]
+fn a_fetch_while_a_successor_is_made_counts_for_that() {
+    let (engine, _) = engine();
+    let count = |present: Present<'_>| {
+        // The bucket is locked: this lookup finds the item that is about to be replaced, and waits for nobody.
+        thread::scope(|scope| scope.spawn(|| get(&engine, "k")).join().unwrap());
+        let successor = present.item.unwrap().counted(8);
+        (Change::Put(successor), ())
+    };
+    store(&engine, Mode::Set, "k", "7");
+    engine.update(b"k", count, |hit| assert_eq!((hit.value, hit.marks), (&b"8"[..], Marks::FETCHED))).unwrap();
+    assert_eq!(marks(&engine, "k"), Marks::FETCHED);
+}
+
+#[test]
+fn one_of_two_fetches_at_a_time_is_the_first() {
+    const ROUNDS: usize = 20_000;
+    let (engine, _) = engine();
+    let arrived = AtomicUsize::new(0);
+    let fetch_each = || {
+        let is_first = |round: usize| {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            // A `Barrier` wakes them one after the other.
+            for turn in 1.. {
+                match arrived.load(Ordering::SeqCst) {
+                    arrived if arrived >= 2 * (round + 1) => break,
+                    _ if turn % 1000 == 0 => thread::yield_now(),
+                    _ => std::hint::spin_loop(),
+                }
+            }
+            let mut is_first = false;
+            engine.get(round.to_string().as_bytes(), |hit| is_first = !hit.marks.has(Marks::FETCHED));
+            is_first
+        };
+        (0..ROUNDS).map(is_first).collect::<Vec<_>>()
+    };
+    (0..ROUNDS).for_each(|round| assert_eq!(store(&engine, Mode::Set, &round.to_string(), "v"), Store::Stored));
+    let (one, other) = thread::scope(|scope| {
+        let other = scope.spawn(fetch_each);
+        (fetch_each(), other.join().unwrap())
+    });
+    assert!(one.iter().zip(&other).all(|(one, other)| one != other));
 }
 
 #[test]

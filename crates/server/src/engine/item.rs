@@ -95,6 +95,8 @@ impl Marks {
     pub const ENCODED_KEY: Marks = Marks(1 << 3);
     /// Its unique was given by a client, and stands behind the value.
     pub(crate) const GIVEN_UNIQUE: Marks = Marks(1 << 4);
+    /// Its marks have passed on to the item that takes its place.
+    const PASSED_ON: Marks = Marks(1 << 5);
 
     /// From a byte that was kept.
     pub(crate) fn from_bits(bits: u8) -> Marks {
@@ -106,9 +108,9 @@ impl Marks {
         self.0
     }
 
-    /// Without what tells how an item lies in memory, which is not for others to say.
+    /// Without what tells how an item lies in memory and what becomes of it, which is not for others to say.
     fn of_others(self) -> Marks {
-        Marks(self.0 & !Marks::GIVEN_UNIQUE.0)
+        Marks(self.0 & !(Marks::GIVEN_UNIQUE.0 | Marks::PASSED_ON.0))
     }
 
     /// Whether any of `marks` is among these.
@@ -341,12 +343,25 @@ impl<'a> ItemRef<'a> {
         unsafe { self.block().bury(size) }
     }
 
-    /// Notes an access at `now`, if the one noted is old or was the store. Writes nothing otherwise.
-    pub(super) fn note_access(self, now: u32) {
-        if self.idle(now) >= ACCESS_RESOLUTION || !self.marks().has(Marks::FETCHED) {
-            self.note_access_always(now);
-            self.mark(Marks::FETCHED);
+    /// Notes an access at `now`, if the one noted is old or was the store; writes nothing otherwise. Returns the marks as they were
+    /// before. None if the item's marks had passed on by then: the access has to be noted in the item that takes its place.
+    #[inline]
+    pub(super) fn access(self, now: u32) -> Option<Marks> {
+        let marks = self.marks();
+        if marks.has(Marks::FETCHED) && self.idle(now) < ACCESS_RESOLUTION {
+            return Some(marks);
         }
+        self.note_access_always(now);
+        // Release: pairs with the Acquire in `pass_on`, which is for the time noted. All that lookups change of a linked item's marks,
+        // they change here, and the operations on one byte have an order: this one comes before `pass_on`, or sees it.
+        let before = Marks(self.header().marks.fetch_or(Marks::FETCHED.0, Ordering::Release));
+        (!before.has(Marks::PASSED_ON)).then_some(before)
+    }
+
+    /// The marks as they are in the end: another item, linked in its place after this, takes them over. The bucket lock is held.
+    fn pass_on(self) -> Marks {
+        // Acquire: pairs with the Release in `access`.
+        Marks(self.header().marks.fetch_or(Marks::PASSED_ON.0, Ordering::Acquire))
     }
 
     /// Notes an access at `now`.
@@ -392,7 +407,8 @@ impl<'a> ItemRef<'a> {
             value: [self.value_in(layout), b""],
             value_len: layout.value_len as u32,
             unique: self.given_unique_in(layout),
-            marks: self.marks(),
+            marks: Marks::NONE,
+            inherits: Marks(u8::MAX),
             // Relaxed: as in `note_access_always`.
             now: self.header().accessed.load(Ordering::Relaxed).into(),
         }
@@ -480,6 +496,7 @@ pub(super) struct Recipe<'a> {
     value_len: u32,
     unique: Option<u64>,
     marks: Marks,
+    inherits: Marks,
     now: u32,
 }
 
@@ -511,8 +528,8 @@ impl<'a> Recipe<'a> {
         };
         let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes");
         let value_len = u32::try_from(value[0].len() + value[1].len()).expect("values are below 4 GiB");
-        let &New { flags, expiry, unique, marks, .. } = new;
-        Recipe { hash, key, key_len, flags, expiry, value, value_len, unique, marks, now }
+        let &New { flags, expiry, unique, marks, inherits, .. } = new;
+        Recipe { hash, key, key_len, flags, expiry, value, value_len, unique, marks, inherits, now }
     }
 
     fn layout(&self) -> Layout {
@@ -535,6 +552,8 @@ pub(super) struct Draft<'h> {
     item: ItemRef<'h>,
     /// What it occupies.
     size: usize,
+    /// The marks that it inherits.
+    inherits: Marks,
     heap: &'h Heap,
 }
 
@@ -564,7 +583,7 @@ impl<'h> Draft<'h> {
             ItemRef::at(place)
         };
         item.block().note_expiry(recipe.expiry);
-        Ok(Draft { item, size, heap })
+        Ok(Draft { item, size, inherits: recipe.inherits, heap })
     }
 
     /// Makes the item around the value that has arrived, which `recipe` is about, if that lies as it should.
@@ -577,21 +596,29 @@ impl<'h> Draft<'h> {
             ItemRef::at(place)
         };
         item.block().note_expiry(recipe.expiry);
-        Some(Draft { item, size: block::footprint(recipe.size()), heap })
+        Some(Draft { item, size: block::footprint(recipe.size()), inherits: recipe.inherits, heap })
     }
 
-    /// Takes over from `item`, of which this is a copy, what may have changed since, and gives it `visits`. The bucket lock is held.
+    /// Takes over those of `item`'s marks that this inherits: it is about to be linked in its place. The bucket lock is held.
+    pub(super) fn inherit(&self, item: ItemRef<'_>) {
+        if self.inherits != Marks::NONE {
+            self.item.mark(item.pass_on() & self.inherits);
+        }
+    }
+
+    /// Takes over from `item`, of which this is a copy that is about to be linked in its place, what may have changed since, and gives
+    /// it `visits`. The bucket lock is held.
     pub(super) fn take_over(&self, item: ItemRef<'_>, visits: u8) {
         self.item.set_expiry(item.expiry());
-        self.item.mark(item.marks());
-        // Relaxed: as in `note_access_always`.
+        self.inherit(item);
+        // Relaxed: what is not in time for `pass_on` will be noted anew.
         self.item.note_access_always(item.header().accessed.load(Ordering::Relaxed).into());
         self.item.cool(visits);
     }
 
     /// Gives the item its number and hands it to `link`, which puts it into the table.
     pub(super) fn link(self, number: u64, guard: &Guard, link: impl FnOnce(NonNull<Link>)) -> NonNull<Link> {
-        let Draft { item, size, heap } = self;
+        let Draft { item, size, heap, .. } = self;
         std::mem::forget(self);
         let block = item.block();
         block.note_number(number);
@@ -679,7 +706,8 @@ mod tests {
     fn recipe<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> Recipe<'a> {
         let (hash, expiry, unique, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
         let (key_len, value_len) = (key.len() as u8, value.concat().len() as u32);
-        Recipe { hash, key, key_len, flags: 7, expiry, value, value_len, unique, marks, now: 100 }
+        let inherits = Marks::NONE;
+        Recipe { hash, key, key_len, flags: 7, expiry, value, value_len, unique, marks, inherits, now: 100 }
     }
 
     fn draft<'h>(recipe: &Recipe<'_>, heap: &'h Heap) -> Draft<'h> {
@@ -732,12 +760,12 @@ mod tests {
         let draft = draft(&recipe(b"key", [b"", b""]), &heap);
         let item = draft.item;
         assert!(!item.hit(105).marks.has(Marks::FETCHED));
-        item.note_access(110);
+        assert_eq!(item.access(110), Some(Marks::ENCODED_KEY), "as they were before");
         assert!(item.hit(115).marks.has(Marks::FETCHED));
         assert_eq!(item.hit(115).idle, 5, "the first access counts");
-        item.note_access(169);
+        item.access(169);
         assert_eq!(item.hit(169).idle, 59);
-        item.note_access(170);
+        item.access(170);
         assert_eq!(item.hit(171).idle, 1);
         assert_eq!(Draft::copy(item, &heap, || 0).unwrap().item.hit(171).idle, 1);
     }
@@ -750,8 +778,20 @@ mod tests {
         assert_eq!(item.item.heat(), (0, true));
         let copy = Draft::copy(item.item, &heap, || 0).unwrap();
         item.item.set_expiry(Expiry::from_bits(77));
+        assert_eq!(item.item.access(130), Some(Marks::ENCODED_KEY));
         copy.take_over(item.item, 3);
         assert_eq!((copy.item.key(), copy.item.hit(100).flags, copy.item.value()), (&b"key"[..], 7, &b"value"[..]));
         assert_eq!((copy.item.expiry().to_bits(), copy.item.heat()), (77, (3, false)));
+        assert_eq!((copy.item.marks(), copy.item.idle(135)), (Marks::ENCODED_KEY | Marks::FETCHED, 5));
+    }
+
+    #[test]
+    fn an_access_that_a_copy_cannot_have_is_refused() {
+        let heap = Heap::new(1 << 20);
+        let item = draft(&recipe(b"key", [b"value", b""]), &heap);
+        let copy = Draft::copy(item.item, &heap, || 0).unwrap();
+        copy.take_over(item.item, 0);
+        assert_eq!(item.item.access(110), None);
+        assert_eq!(copy.item.access(110), Some(Marks::ENCODED_KEY), "what is not for others does not pass on");
     }
 }

@@ -1,7 +1,8 @@
 //! The relativistic engine: items in a [`relativist::raw::Table`].
 //!
 //! **Lookups** run inside a read section. They take no lock, and write nothing that another thread reads but the mark of an item
-//! that nobody has visited since the eviction last looked at it (and the time of its last access, once a minute). The value is
+//! that nobody has visited since the eviction last looked at it (and the time of its last access, once a minute). Only one that meets an
+//! item just when it is replaced, and would lose such a note, or one that has died, goes on under the bucket's lock. The value is
 //! copied out before the section ends, so nothing can be freed under it; or, if it is large, its block is lent, which takes a counter in the
 //! block (see [`super::loan`]). Resizing does not concern them.
 //!
@@ -12,8 +13,7 @@
 //! **Order of stores.** An item's unique is drawn under the bucket lock, so the uniques of a key only rise, and a flush knows
 //! by it what came before (see [`super::flush`]). The one counter is shared by all writers; readers never touch it.
 //!
-//! Expired and flushed items are unlinked by the first command that meets them (a lookup that does leaves its fast path), or when
-//! their block is swept (see [`super::sweep`]).
+//! Expired and flushed items are unlinked by the first command that meets them, or when their block is swept (see [`super::sweep`]).
 
 use super::arrival::{Arrival, Outline};
 use super::expiry::Expiry;
@@ -184,6 +184,7 @@ impl Relativistic {
                         None
                     }
                     Step::Put(draft) => {
+                        live.into_iter().for_each(|item| draft.inherit(item));
                         let link = draft.link(self.next_number(), guard, |link| {
                             // SAFETY: as for `insert` above.
                             unsafe { entry.replace(link) };
@@ -263,25 +264,37 @@ impl Relativistic {
         Hit { origin: Some(Origin::new(item, self.heap.loans())), ..item.hit(now) }
     }
 
-    /// Looks up `key`, and shows the item if it is live.
-    #[inline]
-    fn look(&self, key: &[u8], visit: impl FnOnce(ItemRef<'_>, u32)) -> Lookup {
-        let now = self.begin();
+    /// Notes an access of `item`, and tells what it was like before. None if the note would be lost, because another item takes its
+    /// place just now: see [`get_locked`](Self::get_locked).
+    #[inline(always)]
+    fn access<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Option<Hit<'a>> {
+        let hit = self.show(item, now);
+        let marks = item.access(now)?;
+        item.visit();
+        Some(Hit { marks, ..hit })
+    }
+
+    /// The item under `key`, dead or alive.
+    #[inline(always)]
+    fn find<'g>(&self, hash: Hash, key: &[u8], guard: &'g Guard) -> Option<ItemRef<'g>> {
+        let link = self.table.find(hash, has_key(key), guard)?;
+        // SAFETY: a link of an item, found inside the read section of `guard`, for which it stays allocated.
+        Some(unsafe { ItemRef::of_link(link) })
+    }
+
+    /// [`Engine::get`] for what can't be done without the bucket's lock: unlinking an item that is dead, and noting the access of one in whose
+    /// place another is put just now. Which of these, if any, there is in the end, is decided anew.
+    #[cold]
+    fn get_locked(&self, hash: Hash, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let guard = relativist_rcu::read();
-        let hash = self.hash(key);
-        let Some(link) = self.table.find(hash, has_key(key), &guard) else {
-            return Lookup::Miss;
-        };
-        // SAFETY: a link of an item, found inside the read section, which outlives `item`.
-        let item = unsafe { ItemRef::of_link(link) };
-        let state = self.state(item, now);
-        if state == Lookup::Hit {
-            visit(item, now);
-        } else {
-            drop(guard);
-            self.remove_dead(hash, key);
+        let ((hit, lookup), ..) = self.change(hash, key, &guard, |item, lookup, now| {
+            let access = |item| self.access(item, now).expect("marks pass on under the lock that is held");
+            (Step::Keep, (item.map(access), lookup))
+        });
+        if let Some(hit) = hit {
+            visit(hit);
         }
-        state
+        lookup
     }
 
     /// Runs `attempt`, and again for as long as what it lacks can be made room for.
@@ -351,11 +364,19 @@ impl Engine for Relativistic {
     }
 
     fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        self.look(key, |item, now| {
-            visit(self.show(item, now));
-            item.note_access(now);
-            item.visit();
-        })
+        let now = self.begin();
+        let guard = relativist_rcu::read();
+        let hash = self.hash(key);
+        let Some(item) = self.find(hash, key, &guard) else { return Lookup::Miss };
+        if self.state(item, now) == Lookup::Hit
+            && let Some(hit) = self.access(item, now)
+        {
+            visit(hit);
+            return Lookup::Hit;
+        }
+        // Not inside the read section, where nobody should wait for a bucket's lock.
+        drop(guard);
+        self.get_locked(hash, key, visit)
     }
 
     fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
@@ -364,26 +385,18 @@ impl Engine for Relativistic {
         let mut guard = relativist_rcu::read();
         let hashes = self.bring_near(keys, &guard);
         for (index, (key, &hash)) in keys.iter().zip(&hashes).enumerate() {
-            let goes_on = match self.table.find(hash, has_key(key), &guard) {
-                None => visit(index, Err(Lookup::Miss)),
-                Some(link) => {
-                    // SAFETY: a link of an item, found inside the read section, which outlives `item`.
-                    let item = unsafe { ItemRef::of_link(link) };
-                    match self.state(item, now) {
-                        Lookup::Hit => {
-                            let goes_on = visit(index, Ok(self.show(item, now)));
-                            item.note_access(now);
-                            item.visit();
-                            goes_on
-                        }
-                        dead => {
-                            // Not inside the read section, where nobody should wait for a bucket's lock. The rest may be in another.
-                            drop(guard);
-                            self.remove_dead(hash, key);
-                            guard = relativist_rcu::read();
-                            visit(index, Err(dead))
-                        }
-                    }
+            let item = self.find(hash, key, &guard);
+            let live = item.filter(|&item| self.state(item, now) == Lookup::Hit);
+            let goes_on = match (live.and_then(|item| self.access(item, now)), item) {
+                (Some(hit), _) => visit(index, Ok(hit)),
+                (None, None) => visit(index, Err(Lookup::Miss)),
+                (None, Some(_)) => {
+                    // Not inside the read section, as in `get`. The rest may be in another.
+                    drop(guard);
+                    let mut goes_on = None;
+                    let lookup = self.get_locked(hash, key, |hit| goes_on = Some(visit(index, Ok(hit))));
+                    guard = relativist_rcu::read();
+                    goes_on.unwrap_or_else(|| visit(index, Err(lookup)))
                 }
             };
             if !goes_on {
@@ -398,7 +411,18 @@ impl Engine for Relativistic {
     }
 
     fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        self.look(key, |item, now| visit(self.show(item, now)))
+        let now = self.begin();
+        let guard = relativist_rcu::read();
+        let hash = self.hash(key);
+        let Some(item) = self.find(hash, key, &guard) else { return Lookup::Miss };
+        let state = self.state(item, now);
+        if state == Lookup::Hit {
+            visit(self.show(item, now));
+        } else {
+            drop(guard);
+            self.remove_dead(hash, key);
+        }
+        state
     }
 
     fn put<R>(
@@ -538,4 +562,49 @@ impl Engine for Relativistic {
 fn has_key(key: &[u8]) -> impl Fn(NonNull<Link>) -> bool {
     // SAFETY: the table holds links of items only, and shows those that the caller's read section protects.
     move |link| unsafe { ItemRef::of_link(link) }.key() == key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Content, Marks, Mode};
+    use std::thread;
+    use std::time::Duration;
+
+    /// What a sweep does to an item that moves on, but with the lookup at the worst moment: it finds the item, and marks it when the copy
+    /// has its marks already.
+    #[test]
+    fn a_fetch_too_late_for_the_copy_counts_for_the_copy() {
+        const KEY: &[u8] = b"key";
+        let engine = Relativistic::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
+        engine.store(Mode::Set, KEY, Content { flags: 0, exptime: 0, value: b"value" });
+        let hash = engine.hash(KEY);
+        thread::scope(|scope| {
+            let guard = relativist_rcu::read();
+            let Entry::Occupied(entry) = engine.table.entry(hash, has_key(KEY), &guard) else {
+                panic!("stored just now")
+            };
+            // SAFETY: a link of an item, found inside the read section.
+            let item = unsafe { ItemRef::of_link(entry.get()) };
+            let copy = Draft::copy(item, &engine.heap, || 0).unwrap();
+            copy.take_over(item, 0);
+            let fetch = scope.spawn(|| {
+                let mut value = Vec::new();
+                let lookup = engine.get(KEY, |hit| value.extend_from_slice(hit.value));
+                (lookup, value)
+            });
+            let is_marked = |_: &u32| item.hit(1000).marks.has(Marks::FETCHED);
+            let pause = |_: &u32| thread::sleep(Duration::from_millis(1));
+            (0..10_000).inspect(pause).find(is_marked).expect("the lookup marks what it has found within ten seconds");
+            copy.link(item.number(), &guard, |link| {
+                // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period passed.
+                unsafe { entry.replace(link) };
+            });
+            // SAFETY: unlinked just now, within the section of `guard`.
+            unsafe { item.bury(&engine.heap, &guard) };
+            drop(guard);
+            assert_eq!(fetch.join().unwrap(), (Lookup::Hit, b"value".to_vec()));
+        });
+        engine.peek(KEY, |hit| assert_eq!(hit.marks, Marks::FETCHED));
+    }
 }

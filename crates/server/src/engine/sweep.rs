@@ -6,8 +6,9 @@
 //! used again only when who swept it is done and a grace period has passed. A command on the same key comes before or after, as
 //! the lock has it: before, and its outcome is what moves on, or goes; after, and it finds the copy, which has the same number,
 //! or nothing, as if the item had been evicted a moment before. What a command may change in place (the expiry) is changed under the
-//! lock, and read under it for the copy. A lookup that still reads the old item tells what was true when it began. A visit marked on
-//! the old item after it was copied is lost: a hint.
+//! lock, and read under it for the copy. What lookups note without the lock, they note before the copy takes it over, or they see that it has
+//! been taken over, and look again (see `ItemRef::access`). A lookup that still reads the old item tells what was true when it began.
+//! A visit marked on the old item after it was copied is lost: a hint.
 //!
 //! Nobody holds a lock or is in a read section when he sweeps or waits.
 

@@ -286,11 +286,10 @@ impl<E: Engine> Executor<'_, E> {
     {
         let flags = &request.flags;
         New {
-            flags: flags.client_flags.unwrap_or(0),
             expiry: Expiry::from_protocol(flags.exptime.unwrap_or(0), now),
-            value: self.value(request.meta.value),
             unique: request.unique(),
             marks: request.marks(),
+            ..New::plain(flags.client_flags.unwrap_or(0), self.value(request.meta.value))
         }
     }
 
@@ -316,8 +315,8 @@ impl<E: Engine> Executor<'_, E> {
         match (self.permits(request, present), present.item, request.flags.compare) {
             ((true, ending), _, _) => (Change::Put(new), ending),
             ((false, Ending::Exists), Some(item), Some(unique)) if unique < self.visible(item.unique) => {
-                let marks = new.marks | Marks::STALE | (item.marks & Marks::WON);
-                (Change::Put(New { expiry: item.expiry, marks, ..new }), Ending::Done)
+                let marks = new.marks | Marks::STALE;
+                (Change::Put(New { expiry: item.expiry, marks, inherits: Marks::WON, ..new }), Ending::Done)
             }
             ((false, ending), _, _) => (Change::Keep, ending),
         }
@@ -473,7 +472,7 @@ fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
         flags: if empties { flags.client_flags.unwrap_or(0) } else { item.flags },
         expiry: flags.exptime.map_or(kept, |exptime| Expiry::from_protocol(exptime, item.now)),
         unique: request.unique(),
-        marks: if invalidates { new.marks | Marks::STALE } else { new.marks },
+        marks: if invalidates { Marks::STALE } else { Marks::NONE },
         ..new
     })
 }

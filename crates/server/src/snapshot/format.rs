@@ -285,7 +285,7 @@ impl<'b> Fields<'b> {
         if !(1..=MAX_KEY).contains(&key.len()) {
             return Err(Refusal::Corrupt);
         }
-        Ok(take(key, New { flags, expiry, value: Value::Whole(value), unique, marks }))
+        Ok(take(key, New { expiry, unique, marks, ..New::plain(flags, Value::Whole(value)) }))
     }
 }
 

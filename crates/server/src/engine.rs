@@ -11,7 +11,7 @@
 //!
 //! [`Relativistic`] is the implementation: lookups take no lock and write no shared memory, but once for an item that
 //! nobody has read since the eviction last looked at it, and once a minute for the time of its last access; and to count who keeps a large
-//! value. [`GlobalLock`] is the same behind one mutex, for comparison.
+//! value. One that would write so to an item just when another takes its place, or that meets one that has died, goes on under the key's lock. [`GlobalLock`] is the same behind one mutex, for comparison.
 //!
 //! Items lie in blocks of the engine's own memory (`heap`), within a hard limit. What to evict says [`policy`].
 
@@ -30,6 +30,7 @@ mod loan;
 mod poison;
 pub mod policy;
 mod relativistic;
+mod status;
 mod sweep;
 
 pub use arithmetic::{Direction, apply, parse};
@@ -37,10 +38,11 @@ pub use arrival::{Arrival, Outline};
 pub use expiry::Expiry;
 pub use global_lock::GlobalLock;
 pub use heap::OutOfMemory;
-pub use item::{ITEM_OVERHEAD, MAX_KEY, Marks};
+pub use item::{ITEM_OVERHEAD, MAX_KEY};
 pub use loan::{LARGE_VALUE, Lease};
 pub use relativist::Stats as TableStats;
 pub use relativistic::Relativistic;
+pub use status::Marks;
 
 pub(crate) use loan::Origin;
 use std::ops::AddAssign;

@@ -5,10 +5,10 @@ use relativistd::engine::{
     Change, Content, CountError, Direction, Engine, Expiry, Hit, Lookup, MOST_AT_ONCE, Marks, Mode, New, Present,
     Relativistic, Store, TableStats, Value,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NOW: u32 = 1_700_000_000;
 /// Of key and value; keys of one byte are used with it.
@@ -181,12 +181,14 @@ fn only_fetching_leaves_a_mark() {
 
 #[test]
 fn a_fetch_while_a_successor_is_made_counts_for_that() {
-    let (engine, _) = engine();
+    let engine = Arc::new(engine().0);
     let count = |present: Present<'_>| {
         // The bucket is locked: this lookup finds the item that is about to be replaced, and waits for nobody.
-        thread::scope(|scope| scope.spawn(|| get(&engine, "k")).join().unwrap());
-        let successor = present.item.unwrap().counted(8);
-        (Change::Put(successor), ())
+        let (done, fetched) = mpsc::channel();
+        let fetching = Arc::clone(&engine);
+        thread::spawn(move || done.send(get(&fetching, "k")));
+        assert_eq!(fetched.recv_timeout(Duration::from_secs(60)).unwrap().as_deref(), Some("7"));
+        (Change::Put(present.item.unwrap().counted(8)), ())
     };
     store(&engine, Mode::Set, "k", "7");
     engine.update(b"k", count, |hit| assert_eq!((hit.value, hit.marks), (&b"8"[..], Marks::FETCHED))).unwrap();
@@ -195,31 +197,32 @@ fn a_fetch_while_a_successor_is_made_counts_for_that() {
 
 #[test]
 fn one_of_two_fetches_at_a_time_is_the_first() {
-    const ROUNDS: usize = 20_000;
+    const ROUNDS: usize = 3000;
     let (engine, _) = engine();
+    let keys: Vec<_> = (0..ROUNDS).map(|round| round.to_string()).collect();
+    keys.iter().for_each(|key| assert_eq!(store(&engine, Mode::Set, key, "v"), Store::Stored));
     let arrived = AtomicUsize::new(0);
-    let fetch_each = || {
-        let is_first = |round: usize| {
+    let fetch_all = || {
+        let mut firsts = Vec::new();
+        for (round, key) in keys.iter().enumerate() {
+            // Not a `Barrier`, which wakes them one after the other. SeqCst: simplest.
             arrived.fetch_add(1, Ordering::SeqCst);
-            // A `Barrier` wakes them one after the other.
-            for turn in 1.. {
-                match arrived.load(Ordering::SeqCst) {
-                    arrived if arrived >= 2 * (round + 1) => break,
-                    _ if turn % 1000 == 0 => thread::yield_now(),
-                    _ => std::hint::spin_loop(),
+            let begun = Instant::now();
+            while arrived.load(Ordering::SeqCst) < 2 * (round + 1) {
+                if begun.elapsed() > Duration::from_micros(50) {
+                    thread::yield_now();
                 }
+                assert!(begun.elapsed() < Duration::from_secs(60), "the other is lost");
             }
-            let mut is_first = false;
-            engine.get(round.to_string().as_bytes(), |hit| is_first = !hit.marks.has(Marks::FETCHED));
-            is_first
-        };
-        (0..ROUNDS).map(is_first).collect::<Vec<_>>()
+            engine.get(key.as_bytes(), |hit| firsts.push(!hit.marks.has(Marks::FETCHED)));
+        }
+        firsts
     };
-    (0..ROUNDS).for_each(|round| assert_eq!(store(&engine, Mode::Set, &round.to_string(), "v"), Store::Stored));
     let (one, other) = thread::scope(|scope| {
-        let other = scope.spawn(fetch_each);
-        (fetch_each(), other.join().unwrap())
+        let other = scope.spawn(fetch_all);
+        (fetch_all(), other.join().unwrap())
     });
+    assert_eq!(one.len(), ROUNDS);
     assert!(one.iter().zip(&other).all(|(one, other)| one != other));
 }
 

@@ -247,11 +247,7 @@ impl Relativistic {
             Change::Mark { expiry, add, is_access } => {
                 if let Some(item) = item {
                     expiry.into_iter().for_each(|expiry| item.set_expiry(expiry));
-                    item.mark(add);
-                    if is_access {
-                        item.visit();
-                        item.note_access_always(now);
-                    }
+                    item.status().mark(add, is_access.then_some(now));
                 }
                 Ok(Step::Keep)
             }
@@ -268,10 +264,8 @@ impl Relativistic {
     /// place just now: see [`get_locked`](Self::get_locked).
     #[inline(always)]
     fn access<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Option<Hit<'a>> {
-        let hit = self.show(item, now);
-        let marks = item.access(now)?;
-        item.visit();
-        Some(Hit { marks, ..hit })
+        let status = item.status().access(now)?;
+        Some(Hit { origin: Some(Origin::new(item, self.heap.loans())), ..item.hit_with(status, now) })
     }
 
     /// The item under `key`, dead or alive.
@@ -285,10 +279,9 @@ impl Relativistic {
     /// [`Engine::get`] for what can't be done without the bucket's lock: unlinking an item that is dead, and noting the access of one in whose
     /// place another is put just now. Which of these, if any, there is in the end, is decided anew.
     #[cold]
-    fn get_locked(&self, hash: Hash, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        let guard = relativist_rcu::read();
-        let ((hit, lookup), ..) = self.change(hash, key, &guard, |item, lookup, now| {
-            let access = |item| self.access(item, now).expect("marks pass on under the lock that is held");
+    fn get_locked(&self, hash: Hash, key: &[u8], guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let ((hit, lookup), ..) = self.change(hash, key, guard, |item, lookup, now| {
+            let access = |item| self.access(item, now).expect("a status passes on under the lock, which is held");
             (Step::Keep, (item.map(access), lookup))
         });
         if let Some(hit) = hit {
@@ -332,8 +325,8 @@ impl Relativistic {
 
     /// Unlinks the item under `key` if it is dead.
     #[cold]
-    fn remove_dead(&self, hash: Hash, key: &[u8]) {
-        self.change(hash, key, &relativist_rcu::read(), |_, _, _| (Step::Keep, ()));
+    fn remove_dead(&self, hash: Hash, key: &[u8], guard: &Guard) {
+        self.change(hash, key, guard, |_, _, _| (Step::Keep, ()));
     }
 
     /// What the table takes, and will take if it grows soon: the old array and the new one are there at the same time. (The old one
@@ -374,15 +367,13 @@ impl Engine for Relativistic {
             visit(hit);
             return Lookup::Hit;
         }
-        // Not inside the read section, where nobody should wait for a bucket's lock.
-        drop(guard);
-        self.get_locked(hash, key, visit)
+        self.get_locked(hash, key, &guard, visit)
     }
 
     fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
         let now = self.begin();
         let keys = &keys[..keys.len().min(MOST_AT_ONCE)];
-        let mut guard = relativist_rcu::read();
+        let guard = relativist_rcu::read();
         let hashes = self.bring_near(keys, &guard);
         for (index, (key, &hash)) in keys.iter().zip(&hashes).enumerate() {
             let item = self.find(hash, key, &guard);
@@ -391,11 +382,8 @@ impl Engine for Relativistic {
                 (Some(hit), _) => visit(index, Ok(hit)),
                 (None, None) => visit(index, Err(Lookup::Miss)),
                 (None, Some(_)) => {
-                    // Not inside the read section, as in `get`. The rest may be in another.
-                    drop(guard);
                     let mut goes_on = None;
-                    let lookup = self.get_locked(hash, key, |hit| goes_on = Some(visit(index, Ok(hit))));
-                    guard = relativist_rcu::read();
+                    let lookup = self.get_locked(hash, key, &guard, |hit| goes_on = Some(visit(index, Ok(hit))));
                     goes_on.unwrap_or_else(|| visit(index, Err(lookup)))
                 }
             };
@@ -419,8 +407,7 @@ impl Engine for Relativistic {
         if state == Lookup::Hit {
             visit(self.show(item, now));
         } else {
-            drop(guard);
-            self.remove_dead(hash, key);
+            self.remove_dead(hash, key, &guard);
         }
         state
     }
@@ -571,40 +558,62 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// What a sweep does to an item that moves on, but with the lookup at the worst moment: it finds the item, and marks it when the copy
-    /// has its marks already.
+    /// What a sweep does to an item that moves on, but with lookups at the worst moment: they find it when the copy has its status
+    /// already.
     #[test]
-    fn a_fetch_too_late_for_the_copy_counts_for_the_copy() {
+    fn fetches_too_late_for_the_copy_count_for_the_copy() {
         const KEY: &[u8] = b"key";
-        let engine = Relativistic::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
+        let clock = Arc::new(Clock::new(1000));
+        let engine = Relativistic::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
         engine.store(Mode::Set, KEY, Content { flags: 0, exptime: 0, value: b"value" });
-        let hash = engine.hash(KEY);
-        thread::scope(|scope| {
+        clock.set(1100);
+        let fact = |hit: Hit<'_>| (hit.marks, hit.idle, hit.value.to_vec());
+        let begun = AtomicU64::new(0);
+        let fetch_one = || {
+            let mut found = None;
+            // SeqCst: simplest.
+            begun.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(engine.get(KEY, |hit| found = Some(fact(hit))), Lookup::Hit);
+            found.unwrap()
+        };
+        let fetch_many = || {
+            let mut found = None;
+            begun.fetch_add(1, Ordering::SeqCst);
+            let note = |_, hit: Result<Hit<'_>, Lookup>| {
+                found = Some(fact(hit.unwrap()));
+                true
+            };
+            assert_eq!(engine.get_many(&[KEY], note), 1);
+            found.unwrap()
+        };
+        let mut found = thread::scope(|scope| {
             let guard = relativist_rcu::read();
-            let Entry::Occupied(entry) = engine.table.entry(hash, has_key(KEY), &guard) else {
+            let Entry::Occupied(entry) = engine.table.entry(engine.hash(KEY), has_key(KEY), &guard) else {
                 panic!("stored just now")
             };
             // SAFETY: a link of an item, found inside the read section.
             let item = unsafe { ItemRef::of_link(entry.get()) };
             let copy = Draft::copy(item, &engine.heap, || 0).unwrap();
             copy.take_over(item, 0);
-            let fetch = scope.spawn(|| {
-                let mut value = Vec::new();
-                let lookup = engine.get(KEY, |hit| value.extend_from_slice(hit.value));
-                (lookup, value)
-            });
-            let is_marked = |_: &u32| item.hit(1000).marks.has(Marks::FETCHED);
-            let pause = |_: &u32| thread::sleep(Duration::from_millis(1));
-            (0..10_000).inspect(pause).find(is_marked).expect("the lookup marks what it has found within ten seconds");
+            let one = scope.spawn(fetch_one);
+            let many = scope.spawn(fetch_many);
+            while begun.load(Ordering::SeqCst) < 2 {
+                thread::yield_now();
+            }
+            // Time to find the item, and to wait.
+            thread::sleep(Duration::from_millis(20));
+            assert!(!one.is_finished() && !many.is_finished(), "they wait for the copy");
             copy.link(item.number(), &guard, |link| {
                 // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period passed.
                 unsafe { entry.replace(link) };
             });
             // SAFETY: unlinked just now, within the section of `guard`.
             unsafe { item.bury(&engine.heap, &guard) };
-            drop(guard);
-            assert_eq!(fetch.join().unwrap(), (Lookup::Hit, b"value".to_vec()));
+            [one.join().unwrap(), many.join().unwrap()]
         });
-        engine.peek(KEY, |hit| assert_eq!(hit.marks, Marks::FETCHED));
+        found.sort_by_key(|&(_, idle, _)| idle);
+        let value = b"value".to_vec();
+        assert_eq!(found, [(Marks::FETCHED, 0, value.clone()), (Marks::NONE, 100, value)]);
+        assert_eq!(engine.peek(KEY, |hit| assert_eq!((hit.marks, hit.idle), (Marks::FETCHED, 0))), Lookup::Hit);
     }
 }

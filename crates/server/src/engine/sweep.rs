@@ -7,7 +7,7 @@
 //! the lock has it: before, and its outcome is what moves on, or goes; after, and it finds the copy, which has the same number,
 //! or nothing, as if the item had been evicted a moment before. What a command may change in place (the expiry) is changed under the
 //! lock, and read under it for the copy. What lookups note without the lock, they note before the copy takes it over, or they see that it has
-//! been taken over, and look again (see `ItemRef::access`). A lookup that still reads the old item tells what was true when it began.
+//! been taken over, and look again (see [`super::status`]). A lookup that still reads the old item tells what was true when it began.
 //! A visit marked on the old item after it was copied is lost: a hint.
 //!
 //! Nobody holds a lock or is in a read section when he sweeps or waits.
@@ -117,7 +117,7 @@ impl Sweep<'_> {
         let &mut Sweep { engine, purpose, now, .. } = self;
         let heap = &engine.heap;
         self.counts.crawled += u64::from(purpose == Purpose::Expire);
-        if item.is_gone() {
+        if item.status().is_gone() {
             return Fate::Gone;
         }
         let state = engine.state(item, now);
@@ -126,7 +126,7 @@ impl Sweep<'_> {
             item.note_in_block();
             return Fate::Stays;
         }
-        let (visits, was_visited) = item.heat();
+        let (visits, was_visited) = item.status().load().heat();
         let future = match purpose {
             _ if !is_alive => None,
             Purpose::Purge => None,
@@ -137,7 +137,7 @@ impl Sweep<'_> {
         if let Some(visits) = future
             && heap.is_large(item.footprint())
         {
-            item.cool(visits);
+            item.status().cool(visits);
             return Fate::Stays;
         }
         let copy = future.and_then(|visits| Some((Draft::copy(item, heap, || engine.table_charge()).ok()?, visits)));
@@ -189,7 +189,7 @@ impl Sweep<'_> {
         }
         counts.evictions += 1;
         counts.evicted_unfetched += is_unfetched;
-        counts.evicted_active += u64::from(item.heat().1);
+        counts.evicted_active += u64::from(item.status().load().heat().1);
         counts.evicted_nonzero += u64::from(hit.expiry != Expiry::NEVER);
         counts.evicted_time = hit.idle;
         if self.is_watched

@@ -4,7 +4,7 @@
 //! reply is written. Three facts that nobody asks for come behind: `Z` (somebody else was told to renew the item), `X` (it is
 //! stale) and `W` (you are the one to renew it).
 //!
-//! To win, a client must be the first: that is decided under the key's lock. Fetching takes the lock only then, and to change
+//! To win, a client must be the first: that is decided under the key's lock. Fetching asks for the lock only then, and to change
 //! the expiry; other `mg` are lookups.
 
 use super::observe::{CLASS, Stored};

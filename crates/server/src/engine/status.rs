@@ -1,0 +1,305 @@
+//! What lookups note of an item, and what else is to change together with that, in one word: so it changes at one moment.
+//!
+//! ```text
+//! 0        16     24      27         28     29     30    31       32
+//! | accessed | marks | visits | passed on | long | flags | gone | visited |
+//! ```
+//!
+//! `accessed` is the second of the last access modulo 2^16: two bytes for a number that only debugging commands tell.
+//!
+//! **An item that takes the place of another** may have its marks and the time of its last access. What updates change, they change under the
+//! bucket's lock, where this happens, too. Lookups have no lock: so who makes the new item first says that the old one's status has
+//! passed on ([`AtomicStatus::pass_on`]), which can't change any more then. A lookup that would change it is refused
+//! ([`AtomicStatus::access`]), and what it finds there has been noted for the new item.
+
+use super::policy::MOST_VISITS;
+use std::ops::{BitAnd, BitOr};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What has happened to an item.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// Nothing.
+    pub const NONE: Marks = Marks(0);
+    /// It was fetched since it was stored.
+    pub const FETCHED: Marks = Marks(1);
+    /// It was declared out of date, but may be served until somebody has a new value (`md I`).
+    pub const STALE: Marks = Marks(1 << 1);
+    /// A client was told that it is the one to store a new value (the meta protocol's `W`).
+    pub const WON: Marks = Marks(1 << 2);
+    /// Its key was given in base64, and is told that way.
+    pub const ENCODED_KEY: Marks = Marks(1 << 3);
+    /// Its unique was given by a client, and stands behind the value.
+    pub(crate) const GIVEN_UNIQUE: Marks = Marks(1 << 4);
+
+    /// From a byte that was kept.
+    pub(crate) fn from_bits(bits: u8) -> Marks {
+        Marks(bits)
+    }
+
+    /// A byte to keep.
+    pub(crate) fn to_bits(self) -> u8 {
+        self.0
+    }
+
+    /// Without what tells how an item lies in memory, which is not for others to say.
+    pub(super) fn of_others(self) -> Marks {
+        Marks(self.0 & !Marks::GIVEN_UNIQUE.0)
+    }
+
+    /// Whether any of `marks` is among these.
+    pub fn has(self, marks: Marks) -> bool {
+        self.0 & marks.0 != 0
+    }
+}
+
+impl BitOr for Marks {
+    type Output = Marks;
+
+    fn bitor(self, other: Marks) -> Marks {
+        Marks(self.0 | other.0)
+    }
+}
+
+impl BitAnd for Marks {
+    type Output = Marks;
+
+    fn bitand(self, other: Marks) -> Marks {
+        Marks(self.0 & other.0)
+    }
+}
+
+/// The second of the last access.
+const ACCESSED: u32 = u16::MAX as u32;
+/// Where the marks begin.
+const MARKS: u32 = 16;
+/// Where the visits to the item's credit begin, see [`policy`](super::policy).
+const VISITS: u32 = 24;
+const ALL_VISITS: u32 = (MOST_VISITS as u32) << VISITS;
+/// Another item, which takes this one's place, has what is noted here.
+const PASSED_ON: u32 = 1 << 27;
+/// There is the upper half of the value's length.
+const IS_LONG: u32 = 1 << 28;
+/// There are client flags.
+const HAS_FLAGS: u32 = 1 << 29;
+/// Not in the table any more.
+const GONE: u32 = 1 << 30;
+/// Visited since its block was last swept.
+const VISITED: u32 = 1 << 31;
+
+const _: () = assert!((MOST_VISITS + 1).is_power_of_two() && ALL_VISITS < PASSED_ON);
+
+/// Accesses are noted when the last one noted is that many seconds old, so that a hot item is not written all the time.
+const ACCESS_RESOLUTION: u16 = 60;
+
+/// Seconds by which a command that has begun before may take the present for earlier than the others do.
+const CLOCK_LAG: u16 = 8;
+
+/// The status of an item at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Status(u32);
+
+impl Status {
+    /// That of an item stored at `now`.
+    pub(super) fn new(now: u32, marks: Marks, is_long: bool, has_flags: bool) -> Status {
+        let options = if is_long { IS_LONG } else { 0 } | if has_flags { HAS_FLAGS } else { 0 };
+        Status(now & ACCESSED | u32::from(marks.0) << MARKS | options)
+    }
+
+    fn has(self, bits: u32) -> bool {
+        self.0 & bits == bits
+    }
+
+    /// Whether there is the upper half of the value's length.
+    pub(super) fn is_long(self) -> bool {
+        self.has(IS_LONG)
+    }
+
+    /// Whether there are client flags.
+    pub(super) fn has_flags(self) -> bool {
+        self.has(HAS_FLAGS)
+    }
+
+    pub(super) fn marks(self) -> Marks {
+        Marks((self.0 >> MARKS) as u8)
+    }
+
+    /// Seconds since the last access, up to [`ACCESS_RESOLUTION`] more than that.
+    pub(super) fn idle(self, now: u32) -> u16 {
+        let idle = (now as u16).wrapping_sub(self.0 as u16);
+        // Another thread may have seen the next second already.
+        if idle > u16::MAX - CLOCK_LAG { 0 } else { idle }
+    }
+
+    /// Visits to the item's credit, and whether it was visited since the last look.
+    pub(super) fn heat(self) -> (u8, bool) {
+        (((self.0 & ALL_VISITS) >> VISITS) as u8, self.has(VISITED))
+    }
+
+    fn with_marks(self, marks: Marks) -> Status {
+        Status(self.0 | u32::from(marks.of_others().0) << MARKS)
+    }
+
+    fn with_access(self, now: u32) -> Status {
+        Status(self.0 & !ACCESSED | now & ACCESSED | VISITED)
+    }
+
+    fn with_visits(self, visits: u8) -> Status {
+        Status(self.0 & !(VISITED | ALL_VISITS) | u32::from(visits) << VISITS)
+    }
+}
+
+/// The status of an item that others look at.
+#[repr(transparent)]
+pub(super) struct AtomicStatus(AtomicU32);
+
+impl AtomicStatus {
+    pub(super) fn new(status: Status) -> AtomicStatus {
+        AtomicStatus(AtomicU32::new(status.0))
+    }
+
+    #[inline]
+    pub(super) fn load(&self) -> Status {
+        // Relaxed: stands for itself, and bucket locks order those who decide by it.
+        Status(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Changes it as `change` says, and returns what it was before; or leaves it, and returns none, if that says so.
+    fn update(&self, mut change: impl FnMut(Status) -> Option<Status>) -> Option<Status> {
+        // Relaxed: as in `load`.
+        let update = |status| change(Status(status)).map(|status| status.0);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).ok().map(Status)
+    }
+
+    /// Notes an access at `now`: that the item was fetched; the time, if the one noted is old or that of the store; and the visit, if there
+    /// was none since the eviction last looked. Writes nothing otherwise. Returns the status before. None if it would have to
+    /// be changed, but has passed on.
+    ///
+    /// Lock-free, and short: there is little that others might change in the meantime.
+    #[inline(always)]
+    pub(super) fn access(&self, now: u32) -> Option<Status> {
+        let status = self.load();
+        let is_noted = status.marks().has(Marks::FETCHED) && status.idle(now) < ACCESS_RESOLUTION;
+        if is_noted && status.has(VISITED) { Some(status) } else { self.note(is_noted, now) }
+    }
+
+    #[cold]
+    fn note(&self, is_noted: bool, now: u32) -> Option<Status> {
+        if is_noted {
+            // A hint, lost when the item is moving on just now. (Relaxed: as in `load`.)
+            return Some(Status(self.0.fetch_or(VISITED, Ordering::Relaxed)));
+        }
+        self.update(|status| (!status.has(PASSED_ON)).then(|| status.with_marks(Marks::FETCHED).with_access(now)))
+    }
+
+    /// Adds `marks`, and notes an access if there is one. The bucket lock is held, or nobody else knows the item.
+    pub(super) fn mark(&self, marks: Marks, access: Option<u32>) {
+        let marked = |status: Status| access.into_iter().fold(status.with_marks(marks), Status::with_access);
+        self.update(|status| Some(marked(status)).filter(|marked| marked.0 != status.0));
+    }
+
+    /// Marks and time of access are what is returned, and will not change any more: another item takes them over, which is
+    /// linked in this one's place next. The bucket lock is held.
+    pub(super) fn pass_on(&self) -> Status {
+        // Relaxed: as in `load`.
+        Status(self.0.fetch_or(PASSED_ON, Ordering::Relaxed))
+    }
+
+    /// Takes over the status of an item of which this one's is a copy, with so many `visits`. Nobody else knows this item.
+    pub(super) fn take_over(&self, status: Status, visits: u8) {
+        let status = Status(status.0 & !(PASSED_ON | GONE)).with_visits(visits);
+        // Relaxed: as in `load`.
+        self.0.store(status.0, Ordering::Relaxed);
+    }
+
+    /// Sets the visits to the item's credit; from here on new ones count. By who sweeps its block.
+    pub(super) fn cool(&self, visits: u8) {
+        self.update(|status| Some(status.with_visits(visits)));
+    }
+
+    /// Notes that the item has left the table.
+    pub(super) fn set_gone(&self) {
+        // Release: pairs with the Acquire in `is_gone`.
+        self.0.fetch_or(GONE, Ordering::Release);
+    }
+
+    /// Whether the item has left the table for certain.
+    pub(super) fn is_gone(&self) -> bool {
+        // Acquire: pairs with the Release in `set_gone`. The grace period that the sweep of its block begins later must come after the
+        // unlinking: readers that it does not wait for would find the item otherwise.
+        Status(self.0.load(Ordering::Acquire)).has(GONE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(now: u32) -> AtomicStatus {
+        AtomicStatus::new(Status::new(now, Marks::ENCODED_KEY | Marks::GIVEN_UNIQUE, false, true))
+    }
+
+    fn facts(status: &AtomicStatus, now: u32) -> (Marks, u16) {
+        let status = status.load();
+        (status.marks().of_others(), status.idle(now))
+    }
+
+    #[test]
+    fn accesses_are_noted_by_the_minute() {
+        let status = status(100);
+        assert_eq!(status.access(110).map(|before| before.idle(110)), Some(10), "as it was before");
+        assert_eq!(facts(&status, 115), (Marks::ENCODED_KEY | Marks::FETCHED, 5), "the first access counts");
+        status.access(169);
+        assert_eq!(facts(&status, 169).1, 59);
+        status.access(170);
+        assert_eq!(facts(&status, 171).1, 1);
+        assert_eq!(facts(&status, 165).1, 0, "who has begun before");
+    }
+
+    #[test]
+    fn visits_count_from_look_to_look() {
+        let status = status(100);
+        for turn in 0..3 {
+            assert_eq!(status.load().heat(), (turn, false));
+            status.access(101);
+            assert_eq!(status.load().heat(), (turn, true));
+            status.cool(turn + 1);
+        }
+        assert_eq!(facts(&status, 101), (Marks::ENCODED_KEY | Marks::FETCHED, 0), "that is another matter");
+    }
+
+    #[test]
+    fn what_has_passed_on_does_not_change() {
+        let (old, copy) = (status(100), status(100));
+        copy.take_over(old.pass_on(), 3);
+        assert!(old.access(200).is_none());
+        assert_eq!((facts(&old, 200), facts(&copy, 200)), ((Marks::ENCODED_KEY, 100), (Marks::ENCODED_KEY, 100)));
+        assert_eq!(copy.access(200).map(|before| before.idle(200)), Some(100), "as it would have been told before");
+        assert_eq!(copy.load().heat(), (3, true));
+    }
+
+    #[test]
+    fn what_was_noted_before_passes_on() {
+        let (old, copy) = (status(100), status(100));
+        assert!(old.access(200).is_some());
+        copy.take_over(old.pass_on(), 0);
+        assert_eq!(facts(&copy, 205), (Marks::ENCODED_KEY | Marks::FETCHED, 5));
+        assert!(old.access(205).is_some(), "the copy has what there is to note");
+        assert!(copy.load().marks().has(Marks::GIVEN_UNIQUE) && copy.load().has_flags() && !copy.load().is_long());
+    }
+
+    #[test]
+    fn marks_and_access_leave_the_rest() {
+        let status = status(100);
+        status.mark(Marks::STALE | Marks::WON, None);
+        assert_eq!(facts(&status, 105), (Marks::ENCODED_KEY | Marks::STALE | Marks::WON, 5));
+        status.mark(Marks::FETCHED, Some(103));
+        assert!(status.load().marks().has(Marks::FETCHED) && status.load().heat().1);
+        assert_eq!(facts(&status, 105).1, 2, "at once, not by the minute");
+        assert!(!status.is_gone());
+        status.set_gone();
+        assert!(status.is_gone());
+    }
+}

@@ -197,7 +197,7 @@ fn a_fetch_while_a_successor_is_made_counts_for_that() {
 
 #[test]
 fn one_of_two_fetches_at_a_time_is_the_first() {
-    const ROUNDS: usize = 3000;
+    const ROUNDS: usize = 1000;
     let (engine, _) = engine();
     let keys: Vec<_> = (0..ROUNDS).map(|round| round.to_string()).collect();
     keys.iter().for_each(|key| assert_eq!(store(&engine, Mode::Set, key, "v"), Store::Stored));
@@ -224,6 +224,23 @@ fn one_of_two_fetches_at_a_time_is_the_first() {
     });
     assert_eq!(one.len(), ROUNDS);
     assert!(one.iter().zip(&other).all(|(one, other)| one != other));
+}
+
+#[test]
+fn who_sets_an_expiry_is_shown_that_one() {
+    const ROUNDS: usize = 20_000;
+    let (engine, _) = engine();
+    store(&engine, Mode::Set, "k", "v");
+    let touch_each = |seconds| {
+        for _ in 0..ROUNDS {
+            let show = |hit: Hit<'_>| assert_eq!(hit.ttl(), u32::try_from(seconds).ok());
+            assert_eq!(engine.get_and_touch(b"k", seconds, show), Lookup::Hit);
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| touch_each(1000));
+        touch_each(30);
+    });
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl<'a> ItemRef<'a> {
     /// The item that `link` is embedded in.
     ///
     /// # Safety
-    /// `link` comes from [`Draft::into_link`], directly or by way of the table, and the item stays allocated for `'a`.
+    /// `link` comes from [`Draft::link`], directly or by way of the table, and the item stays allocated for `'a`.
     pub(super) unsafe fn of_link(link: NonNull<Link>) -> ItemRef<'a> {
         // The link is the first field of a `repr(C)` struct, so the address is the item's.
         ItemRef { item: link.cast(), lifetime: PhantomData }
@@ -114,7 +114,12 @@ impl<'a> ItemRef<'a> {
     /// Where its parts are.
     #[inline]
     fn layout(self) -> Layout {
-        let options = Options::of(self.status().load());
+        self.layout_with(self.status().load())
+    }
+
+    #[inline]
+    fn layout_with(self, status: Status) -> Layout {
+        let options = Options::of(status);
         let low = usize::from(self.header().value_len);
         // SAFETY: the first option.
         let high = if options.is_long { unsafe { self.bytes(0, size_of::<u16>()) } } else { &[0, 0] };
@@ -128,8 +133,13 @@ impl<'a> ItemRef<'a> {
 
     #[inline]
     pub(super) fn key(self) -> &'a [u8] {
+        self.key_with(self.status().load())
+    }
+
+    #[inline]
+    fn key_with(self, status: Status) -> &'a [u8] {
         // Not by way of the layout: lookups ask for nothing else.
-        let start = Options::of(self.status().load()).size();
+        let start = Options::of(status).size();
         // SAFETY: the key follows the options.
         unsafe { self.bytes(start, self.header().key_len.into()) }
     }
@@ -225,9 +235,9 @@ impl<'a> ItemRef<'a> {
     /// The same, with the `status` that it had. Inlined, so that nothing is looked up that is not told.
     #[inline(always)]
     pub(super) fn hit_with(self, status: Status, now: u32) -> Hit<'a> {
-        let layout = self.layout();
+        let layout = self.layout_with(status);
         Hit {
-            key: self.key(),
+            key: self.key_with(status),
             flags: self.flags_in(layout),
             unique: self.given_unique_in(layout).unwrap_or_else(|| self.number()),
             value: self.value_in(layout),
@@ -440,11 +450,16 @@ impl<'h> Draft<'h> {
         Some(Draft { item, size: block::footprint(recipe.size()), inherits: recipe.inherits, heap })
     }
 
+    pub(super) fn expiry(&self) -> Expiry {
+        self.item.expiry()
+    }
+
     /// Takes over those of `item`'s marks that this inherits: it is about to be linked in its place. The bucket lock is held.
     pub(super) fn inherit(&self, item: ItemRef<'_>) {
-        // What others than lookups mark does not change, because of the lock.
-        let is_final = !self.inherits.has(Marks::FETCHED);
-        let status = if is_final { item.status().load() } else { item.status().pass_on() };
+        let status = item.status().load();
+        // Other marks do not change, because of the lock.
+        let may_change = self.inherits.has(Marks::FETCHED) && !status.marks().has(Marks::FETCHED);
+        let status = if may_change { item.status().pass_on() } else { status };
         self.item.status().mark(status.marks() & self.inherits, None);
     }
 

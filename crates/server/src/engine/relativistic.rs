@@ -373,7 +373,7 @@ impl Engine for Relativistic {
     fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
         let now = self.begin();
         let keys = &keys[..keys.len().min(MOST_AT_ONCE)];
-        let guard = relativist_rcu::read();
+        let mut guard = relativist_rcu::read();
         let hashes = self.bring_near(keys, &guard);
         for (index, (key, &hash)) in keys.iter().zip(&hashes).enumerate() {
             let item = self.find(hash, key, &guard);
@@ -382,6 +382,9 @@ impl Engine for Relativistic {
                 (Some(hit), _) => visit(index, Ok(hit)),
                 (None, None) => visit(index, Err(Lookup::Miss)),
                 (None, Some(_)) => {
+                    // In each section at most one bucket's lock is waited for.
+                    drop(guard);
+                    guard = relativist_rcu::read();
                     let mut goes_on = None;
                     let lookup = self.get_locked(hash, key, &guard, |hit| goes_on = Some(visit(index, Ok(hit))));
                     goes_on.unwrap_or_else(|| visit(index, Err(lookup)))
@@ -463,13 +466,18 @@ impl Engine for Relativistic {
                 let hit = item.map(|item| item.hit(now));
                 let (change, result) = decide(Present { item: hit, lookup, now });
                 match self.step(hash, key, change, item, now) {
-                    Ok(step) => (step, Ok(result)),
+                    Ok(step) => {
+                        let expiry =
+                            if let Step::Put(draft) = &step { Some(draft.expiry()) } else { item.map(ItemRef::expiry) };
+                        (step, Ok((result, expiry)))
+                    }
                     Err(full) => (Step::Keep, Err(full)),
                 }
             });
-            let result = outcome?;
-            if let (Some(item), Some(show)) = (item, show.take()) {
-                show(self.show(item, now));
+            let (result, expiry) = outcome?;
+            if let (Some(item), Some(expiry), Some(show)) = (item, expiry, show.take()) {
+                // As this has left it: others may have set another, now that the lock is gone.
+                show(Hit { expiry, ..self.show(item, now) });
             }
             Ok(result)
         })
@@ -558,11 +566,32 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// What a sweep does to an item that moves on, but with lookups at the worst moment: they find it when the copy has its status
-    /// already.
+    const KEY: &[u8] = b"key";
+
     #[test]
-    fn fetches_too_late_for_the_copy_count_for_the_copy() {
-        const KEY: &[u8] = b"key";
+    fn fetches_too_late_for_a_copy_count_for_the_copy() {
+        fetch_when_replaced(|engine, item| {
+            let copy = Draft::copy(item, &engine.heap, || 0).unwrap();
+            copy.take_over(item, 0);
+            (copy, (100, b"value"))
+        });
+    }
+
+    #[test]
+    fn fetches_too_late_for_an_heir_count_for_the_heir() {
+        fetch_when_replaced(|engine, item| {
+            let new = New { inherits: Marks::FETCHED, ..New::plain(0, Value::Whole(b"other")) };
+            let heir = engine.draft(engine.hash(KEY), KEY, &new, b"", Asks::Locked, 1100).unwrap();
+            heir.inherit(item);
+            (heir, (0, b"other"))
+        });
+    }
+
+    /// Replaces an item by what `successor` makes, with lookups at the worst moment: they find it when the successor has its status
+    /// already. The first is to tell how long the successor was idle, and its value.
+    fn fetch_when_replaced(
+        successor: impl for<'e> Fn(&'e Relativistic, ItemRef<'_>) -> (Draft<'e>, (u32, &'static [u8])),
+    ) {
         let clock = Arc::new(Clock::new(1000));
         let engine = Relativistic::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
         engine.store(Mode::Set, KEY, Content { flags: 0, exptime: 0, value: b"value" });
@@ -586,15 +615,15 @@ mod tests {
             assert_eq!(engine.get_many(&[KEY], note), 1);
             found.unwrap()
         };
-        let mut found = thread::scope(|scope| {
+        let (wanted, mut found) = thread::scope(|scope| {
             let guard = relativist_rcu::read();
             let Entry::Occupied(entry) = engine.table.entry(engine.hash(KEY), has_key(KEY), &guard) else {
                 panic!("stored just now")
             };
             // SAFETY: a link of an item, found inside the read section.
             let item = unsafe { ItemRef::of_link(entry.get()) };
-            let copy = Draft::copy(item, &engine.heap, || 0).unwrap();
-            copy.take_over(item, 0);
+            let (copy, wanted) = successor(&engine, item);
+            assert!(engine.access(item, 1100).is_none());
             let one = scope.spawn(fetch_one);
             let many = scope.spawn(fetch_many);
             while begun.load(Ordering::SeqCst) < 2 {
@@ -609,11 +638,11 @@ mod tests {
             });
             // SAFETY: unlinked just now, within the section of `guard`.
             unsafe { item.bury(&engine.heap, &guard) };
-            [one.join().unwrap(), many.join().unwrap()]
+            (wanted, [one.join().unwrap(), many.join().unwrap()])
         });
-        found.sort_by_key(|&(_, idle, _)| idle);
-        let value = b"value".to_vec();
-        assert_eq!(found, [(Marks::FETCHED, 0, value.clone()), (Marks::NONE, 100, value)]);
+        found.sort_by_key(|(marks, ..)| marks.has(Marks::FETCHED));
+        let (idle, value) = wanted;
+        assert_eq!(found, [(Marks::NONE, idle, value.to_vec()), (Marks::FETCHED, 0, value.to_vec())]);
         assert_eq!(engine.peek(KEY, |hit| assert_eq!((hit.marks, hit.idle), (Marks::FETCHED, 0))), Lookup::Hit);
     }
 }

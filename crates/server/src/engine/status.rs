@@ -9,7 +9,7 @@
 //!
 //! **An item that takes the place of another** may have its marks and the time of its last access. What updates change, they change under the
 //! bucket's lock, where this happens, too. Lookups have no lock: so who makes the new item first says that the old one's status has
-//! passed on ([`AtomicStatus::pass_on`]), which can't change any more then. A lookup that would change it is refused
+//! passed on ([`AtomicStatus::pass_on`]): marks and time can't change any more then. A lookup that would change them is refused
 //! ([`AtomicStatus::access`]), and what it finds there has been noted for the new item.
 
 use super::policy::MOST_VISITS;
@@ -188,7 +188,7 @@ impl AtomicStatus {
     #[cold]
     fn note(&self, is_noted: bool, now: u32) -> Option<Status> {
         if is_noted {
-            // A hint, lost when the item is moving on just now. (Relaxed: as in `load`.)
+            // A hint, lost when the item is moving on. (Relaxed: as in `load`.)
             return Some(Status(self.0.fetch_or(VISITED, Ordering::Relaxed)));
         }
         self.update(|status| (!status.has(PASSED_ON)).then(|| status.with_marks(Marks::FETCHED).with_access(now)))
@@ -209,7 +209,8 @@ impl AtomicStatus {
 
     /// Takes over the status of an item of which this one's is a copy, with so many `visits`. Nobody else knows this item.
     pub(super) fn take_over(&self, status: Status, visits: u8) {
-        let status = Status(status.0 & !(PASSED_ON | GONE)).with_visits(visits);
+        debug_assert!(!status.has(PASSED_ON) && !status.has(GONE), "an item is copied once, and before it goes");
+        let status = status.with_visits(visits);
         // Relaxed: as in `load`.
         self.0.store(status.0, Ordering::Relaxed);
     }

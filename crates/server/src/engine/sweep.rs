@@ -8,7 +8,7 @@
 //! or nothing, as if the item had been evicted a moment before. What a command may change in place (the expiry) is changed under the
 //! lock, and read under it for the copy. What lookups note without the lock, they note before the copy takes it over, or they see that it has
 //! been taken over, and look again (see [`super::status`]). A lookup that still reads the old item tells what was true when it began.
-//! A visit marked on the old item after it was copied is lost: a hint.
+//! A visit marked on the old item after its heat was read is lost: a hint.
 //!
 //! Nobody holds a lock or is in a read section when he sweeps or waits.
 

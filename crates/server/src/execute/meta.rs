@@ -108,10 +108,12 @@ impl<E: Engine> Executor<'_, E> {
 
     fn meta_get(&self, session: &Session, request: &Request<'_, '_>, out: &mut Replies) {
         let (mut size, mut lookup, mut seen) = (0, None, None);
-        if request.flags.exptime.is_none() {
+        let changes = request.flags.exptime.is_some();
+        // Who was the first to fetch it is decided by lookups, which have no lock.
+        if !changes || request.flags.has(b'h') {
             let visit = |hit: Hit<'_>| {
                 seen = Some((hit.idle, hit.marks));
-                if !request.wins(&hit) {
+                if !changes && !request.wins(&hit) {
                     size = hit.value.len();
                     lookup = Some(Lookup::Hit);
                     self.append_found(request, &hit, &hit, false, out);
@@ -120,7 +122,7 @@ impl<E: Engine> Executor<'_, E> {
             let engine = &self.service.engine;
             let found =
                 if request.flags.has(b'u') { engine.peek(request.key, visit) } else { engine.get(request.key, visit) };
-            if found != Lookup::Hit && request.flags.vivify.is_none() {
+            if !changes && found != Lookup::Hit && request.flags.vivify.is_none() {
                 lookup = Some(found);
             }
         }

@@ -29,6 +29,7 @@ pub mod figures;
 pub mod fonts;
 pub mod hash;
 pub mod instructions;
+pub mod interruption;
 pub mod keys;
 pub mod latency;
 #[cfg(target_os = "linux")]
@@ -59,11 +60,14 @@ use clap::{Parser, Subcommand};
 /// rounds in a changing order; medians are over rounds, ratios are taken within a round. Tables on stdout are Markdown;
 /// --json keeps every sample with the command line, the versions and the machine. Progress and warnings go to stderr.
 ///
+/// Ctrl-C ends figures, load, serving and soak after what they are at, and they report what they have; a second one at once. Of an option
+/// that takes one value and is given twice, the last counts.
+///
 /// For numbers worth keeping: build with --release, leave the machine alone, and keep threads at or below the number of
 /// cores. Threads are pinned, thread i to the i-th allowed CPU, as long as there are enough CPUs. scc asks for AVX2 on
 /// x86-64: build with RUSTFLAGS='-C target-feature=+avx2' where the CPU has it.
 #[derive(Debug, Parser)]
-#[command(name = "relativist", version, max_term_width = 100)]
+#[command(name = "relativist", version, max_term_width = 100, args_override_self = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -367,6 +367,8 @@ fn wrong_options_are_refused_with_an_explanation() {
         ("load --client-cores 9999", "expected CPUs such as 0 or 0,2-3"),
         #[cfg(target_os = "linux")]
         ("serving --exec false --work set", "false -t 1 -m 1024 ended"),
+        #[cfg(target_os = "linux")]
+        ("figures --out /tmp/none --relativistd false --memcached=false", "false ended"),
     ];
     for (line, explanation) in refused {
         let output = relativist(line);
@@ -554,4 +556,98 @@ fn load_compares_servers_that_it_starts() {
         assert_eq!(text.contains("stalls are under-counted"), compared == closed, "{text}");
         assert!(ratios.iter().all(|ratio| ratio["pairs"].as_array().unwrap().len() == 3), "{ratios:?}");
     }
+}
+
+/// A run that is to be interrupted, in a process group of its own as a terminal's would be, once it has started a server; and the
+/// server's process.
+#[cfg(target_os = "linux")]
+fn begin(line: &str) -> (std::process::Child, u32) {
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_relativist"));
+    command.args(shlex::split(line).unwrap()).process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = command.spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", run.id());
+    let server = (0..30_000).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::fs::read_to_string(&children).unwrap().split_whitespace().next()?.parse().ok()
+    });
+    (run, server.expect("it starts a server within half a minute"))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_measurement_is_reported() {
+    use rustix::process::{Pid, Signal, kill_process_group};
+
+    let folder = tempfile::tempdir().unwrap();
+    let (file, interrupt) = (folder.path().join("samples.json"), |run: &std::process::Child| {
+        kill_process_group(Pid::from_child(run), Signal::INT).unwrap();
+    });
+    let echo = "--exec 'relativist echo --value-size 100' --vs 'relativist echo' --no-preload --unchecked";
+    let options = format!("--rounds 10000 --seconds 0.05 --json {}", file.display());
+    let (run, _) = begin(&format!("load {echo} {options}"));
+    interrupt(&run);
+    let output = run.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && stderr.contains("the report comes after this round"), "{stderr}");
+    let document: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let servers = document["results"]["servers"].as_array().unwrap();
+    let rounds: Vec<_> = servers.iter().map(|server| server["samples"].as_array().unwrap().len()).collect();
+    assert!(rounds.len() == 2 && (1..10_000).contains(&rounds[0]) && rounds[0] == rounds[1], "{rounds:?}");
+    let warning = format!("interrupted: {} of 10000 rounds were measured", rounds[0]);
+    assert!(document["warnings"].as_array().unwrap().contains(&warning.into()), "{}", document["warnings"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_server_outlives_who_has_started_it() {
+    let (mut run, server) = begin("load --exec 'relativist echo' --no-preload --unchecked --rounds 10000");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let is_gone = |_: &u32| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        // Who has ended, and is not yet waited for, is a zombie.
+        std::fs::read_to_string(format!("/proc/{server}/stat")).map_or(true, |stat| stat.contains(") Z "))
+    };
+    assert!((0..30_000).any(|turn| is_gone(&turn)));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_soak_tells_what_it_has_done() {
+    use relativist_workbench::load::server::Place;
+    use relativistd::{Options, Server};
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::process::Stdio;
+
+    let server = Server::bind(&Options::parse_from_args(["relativistd", "-p", "-1", "-t", "1"]).unwrap()).unwrap();
+    let (address, stopper) = (server.addresses()[0], server.stopper());
+    let running = std::thread::spawn(|| server.run());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_relativist"));
+    command.args(["soak", "--clients", "2", "--keys", "100", "--server", &address.to_string()]);
+    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let place: Place = address.to_string().parse().unwrap();
+    let has_begun = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        place.find().unwrap().statistics("stats").unwrap()["cmd_set"] != "0"
+    };
+    assert!((0..3000).any(has_begun), "it asks within half a minute");
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    let output = run.wait_with_output().unwrap();
+    stopper.stop();
+    running.join().unwrap().unwrap();
+    let (text, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && stderr.contains("interrupted after"), "{stderr}");
+    assert!(text.contains("answers, none wrong"), "{text}");
+}
+
+/// As with other tools: a script's options, and then the user's own.
+#[test]
+fn the_last_of_an_option_counts() {
+    let line = "compare --work hit --entries 64 --threads 1 --tables papaya --seconds 1 --seconds 0.002";
+    let (_, document) = measure(&format!("{line} --rounds 7 --rounds 2"));
+    let samples = &document["results"]["contests"][0]["contenders"][0]["samples"];
+    assert_eq!(samples.as_array().unwrap().len(), 2);
 }

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::claims::{Claim, Verdict};
 use super::draw::{Frame, draw};
 use super::html::Section;
-use super::is_interrupted;
 use super::store::Store;
 use crate::chart::Line;
+use crate::interruption;
 use crate::load::cores::Cores;
 use crate::load::measure::{Plan, Sample, Source, failures, in_turns};
 use crate::load::recurring::{self, Recurring};
-use crate::load::server::ServerCommand;
+use crate::load::server::{Server, ServerCommand};
 use crate::load::work::{DEFAULT, Work};
 use crate::load::{allow_connections, warm_up};
 use crate::report::{Report, significant};
@@ -159,6 +159,15 @@ pub struct Part {
 }
 
 impl Options {
+    /// Starts and ends the servers, if they will be asked for: hours later would be late to learn that they don't.
+    ///
+    /// # Errors
+    /// When a server doesn't start.
+    pub fn try_servers(&self) -> Result<()> {
+        let mut servers = self.memcached.iter().flat_map(|memcached| [&self.relativistd, memcached]);
+        servers.try_for_each(|command| Server::start(command, false, &Cores::default()).map(drop))
+    }
+
     /// Measures and draws, if this is asked for.
     ///
     /// # Errors
@@ -177,7 +186,7 @@ impl Options {
         allow_connections()?;
         let bar = progress(steps.len());
         for step in &steps {
-            if !store.has(step) && !is_interrupted() {
+            if !store.has(step) && !interruption::is_wanted() {
                 bar.set_message(format!("{}, {:?}", step.engine.label(), step.case));
                 store.add(step, self.sample(step, &parameters, memcached)?)?;
             }

@@ -9,7 +9,6 @@ pub mod plan;
 pub mod store;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 use clap::value_parser;
@@ -19,6 +18,7 @@ use crate::figures::claims::Claim;
 use crate::figures::html::Section;
 use crate::figures::plan::{FIGURES, Plan, Step};
 use crate::figures::store::Store;
+use crate::interruption;
 use crate::report::{Report, table};
 use crate::resize::Conditions;
 use crate::resize::measure::{Filled, Keys, Sample, Setting};
@@ -111,12 +111,14 @@ pub struct Results {
 /// When the folder holds samples of other parameters, a lookup misses, or something can't be written.
 pub fn run(args: &Args) -> Result<()> {
     let parameters = args.parameters()?;
+    #[cfg(target_os = "linux")]
+    args.serving.try_servers()?;
     let cpus = Cpus::allowed();
     crate::compare::plot::prepare(&args.out)?;
     let mut store = Store::open(&args.out.join("samples.jsonl"), &parameters)?;
     let threads = parameters.readers.last().unwrap_or(&1) + 1;
     let mut report = Report::begin("figures", Some(&args.out.join("samples.json")), &cpus, threads)?;
-    stop_when_interrupted()?;
+    interruption::heed("this measurement")?;
     measure(&parameters, &cpus, &mut store)?;
     let mut complete = store.count() == Plan::of(&parameters).steps.len();
     let mut sections = Vec::new();
@@ -150,32 +152,13 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-/// Whether the user wants no more to be measured.
-fn is_interrupted() -> bool {
-    // Relaxed, here and below: a signal only.
-    INTERRUPTED.load(Relaxed)
-}
-
-fn stop_when_interrupted() -> Result<()> {
-    ctrlc::set_handler(|| {
-        // Who asks twice doesn't want to wait.
-        if INTERRUPTED.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("relativist: interrupted; the report is written after this measurement");
-    })
-    .context("cannot handle Ctrl-C")
-}
-
 /// Measures what is not in the store yet, until all is or the user interrupts.
 fn measure(parameters: &Parameters, cpus: &Cpus, store: &mut Store<Step, Sample>) -> Result<()> {
     let plan = Plan::of(parameters);
     let bar = progress(plan.steps.len());
     let mut tables: Vec<(Name, Setting, Filled)> = Vec::new();
     for step in &plan.steps {
-        if !store.has(step) && !is_interrupted() {
+        if !store.has(step) && !interruption::is_wanted() {
             bar.set_message(format!("{}, {} readers, {}", step.table.label(), step.readers, step.case.name()));
             let setting = plan.setting(step);
             let known = tables.iter().position(|(name, its, _)| *name == step.table && *its == setting);

@@ -14,6 +14,7 @@ use super::generator::Generator;
 use super::server::{Address, Cost, Server, ServerCommand};
 use super::tally::{Percentiles, Window};
 use super::work::Work;
+use crate::interruption;
 use crate::rounds::order;
 use crate::stats::{Summary, ratios};
 
@@ -257,7 +258,7 @@ pub struct Ratio {
 }
 
 /// Measures all servers in turns, in an order that changes from round to round. Those that are started stay from the first round to the last, except where tables grow, which they can do
-/// only once.
+/// only once. Ends after a round if the user has [interrupted](interruption) it: samples say how many there were.
 ///
 /// # Errors
 /// When a server doesn't start, ends, or answers wrongly.
@@ -272,6 +273,10 @@ pub fn in_turns(work: &Work, plan: &Plan, sources: &[Source], bar: &ProgressBar)
     };
     let mut contenders: Vec<Contender<'_>> = sources.iter().zip(&works).map(contender).collect();
     for round in (plan.first_round..).take(plan.rounds as usize) {
+        // Not within a round, nor without any: there would be nothing to compare.
+        if round > plan.first_round && interruption::is_wanted() {
+            break;
+        }
         for number in order(round, sources.len()) {
             let contender = &mut contenders[number];
             bar.set_message(format!("{}: {work}", contender.measured.name));

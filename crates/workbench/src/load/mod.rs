@@ -32,9 +32,10 @@ use clap::value_parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
+use crate::interruption;
 use crate::load::cores::Cores;
 use crate::load::measure::{Figure, Measured, Plan, Ratio, Source};
-use crate::load::server::{Address, ServerCommand};
+use crate::load::server::{Address, Place, ServerCommand};
 use crate::load::work::Work;
 use crate::options::{Output, parse_seconds};
 use crate::report::Report;
@@ -61,7 +62,7 @@ pub struct Args {
     /// A server that is running: HOST:PORT or unix:PATH [default: 127.0.0.1:11211]
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["exec", "vs", "unix", "server_cores", "grow"])]
     #[serde(skip)]
-    server: Option<Address>,
+    server: Option<Place>,
 
     /// Start this server
     #[arg(long, value_name = "COMMAND")]
@@ -141,14 +142,12 @@ impl Args {
         }
     }
 
-    fn sources(&self) -> Vec<Source> {
-        match &self.exec {
-            Some(first) => [first].into_iter().chain(&self.vs).cloned().map(Source::Command).collect(),
-            None => {
-                let usual = || Address::Tcp(([127, 0, 0, 1], 11211).into());
-                vec![Source::Running(self.server.clone().unwrap_or_else(usual))]
-            }
-        }
+    fn sources(&self) -> Result<Vec<Source>> {
+        Ok(match (&self.exec, &self.server) {
+            (Some(first), _) => [first].into_iter().chain(&self.vs).cloned().map(Source::Command).collect(),
+            (None, Some(place)) => vec![Source::Running(place.find()?)],
+            (None, None) => vec![Source::Running(Address::Tcp(([127, 0, 0, 1], 11211).into()))],
+        })
     }
 }
 
@@ -181,10 +180,16 @@ pub fn run(args: &Args) -> Result<()> {
     let threads = usize::from(args.work.threads);
     let mut report = Report::begin("load", args.output.json.as_deref(), &Cpus::allowed(), threads)?;
     allow_connections()?;
-    let (plan, sources) = (args.plan(), args.sources());
+    interruption::heed("this round")?;
+    let (plan, sources) = (args.plan(), args.sources()?);
     let bar = progress(plan.rounds as usize * sources.len());
     let servers = measure::in_turns(&args.work, &plan, &sources, &bar)?;
     bar.finish_and_clear();
+    if let done = servers[0].samples.len()
+        && done < args.rounds as usize
+    {
+        report.warn(format!("interrupted: {done} of {} rounds were measured", args.rounds));
+    }
     warn(&mut report, &args.work, &servers);
     let compare = |other: &Measured| {
         let ratios = Figure::of_work(&args.work).iter().filter_map(|&figure| servers[0].ratio(other, figure));

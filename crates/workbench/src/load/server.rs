@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
@@ -18,6 +19,7 @@ use procfs::ProcResult;
 use procfs::net::{TcpNetEntry, TcpState, UnixNetEntry};
 use procfs::process::{FDInfo, FDTarget, Process};
 use rustix::io::Errno;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tempfile::TempDir;
@@ -119,26 +121,39 @@ impl Address {
     }
 }
 
-impl FromStr for Address {
-    type Err = String;
+/// Where a server is to be found, as the user has said it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Place {
+    /// The server's address. Of several that a name has, the first at which somebody listens.
+    ///
+    /// # Errors
+    /// When there is no such name, or nobody listens at any of several addresses.
+    pub fn find(&self) -> Result<Address> {
+        let Self(text) = self;
         if let Some(path) = text.strip_prefix("unix:") {
-            return Ok(Self::Unix(path.into()));
+            return Ok(Address::Unix(path.into()));
         }
-        if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-            return Err("expected HOST:PORT or unix:PATH".into());
-        }
-        let found = text.to_socket_addrs().map_err(|error| format!("cannot find {text}: {error}"))?;
-        let mut addresses: Vec<SocketAddr> = found.collect();
-        // A name may have several, of which the server listens at some.
-        let answers = |address: &SocketAddr| TcpStream::connect_timeout(address, ONE_OF_SEVERAL).is_ok();
-        if addresses.len() > 1
-            && let Some(place) = addresses.iter().position(answers)
-        {
-            addresses.swap(0, place);
-        }
-        addresses.first().copied().map(Self::Tcp).ok_or_else(|| format!("{text} has no address"))
+        let found: Vec<_> = text.to_socket_addrs().with_context(|| format!("cannot find {text}"))?.collect();
+        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ONE_OF_SEVERAL).is_ok();
+        let address = match &found[..] {
+            [only] => Some(only),
+            several => several.iter().find(answers),
+        };
+        let address = address.with_context(|| format!("nobody listens at {text}, which is {found:?}"))?;
+        Ok(Address::Tcp(*address))
+    }
+}
+
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_port =
+            || text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        let is_path = text.strip_prefix("unix:").is_some_and(|path| !path.is_empty());
+        if is_path || is_port() { Ok(Self(text.into())) } else { Err("expected HOST:PORT or unix:PATH") }
     }
 }
 
@@ -288,6 +303,10 @@ impl Server {
             Address::Tcp(address) => process.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]),
             Address::Unix(path) => process.arg("-s").arg(path),
         };
+        // Ctrl-C is for this program, which ends it in time.
+        process.process_group(0);
+        // SAFETY: the closure makes one system call, which may be done between fork and exec.
+        unsafe { process.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
         let child = cores.confine(|| process.spawn())?.with_context(|| format!("cannot start {command}"))?;
         let pid = child.id();
         let mut started = Started { child, _folder: folder };
@@ -392,9 +411,13 @@ mod tests {
 
     #[test]
     fn addresses_are_ports_and_paths() {
-        assert_eq!("unix:/a/b".parse(), Ok(Address::Unix("/a/b".into())));
-        assert_eq!("127.0.0.1:80".parse::<Address>().unwrap().to_string(), "127.0.0.1:80");
-        assert!("127.0.0.1".parse::<Address>().is_err());
+        let found = |text: &str| text.parse::<Place>().unwrap().find();
+        assert_eq!(found("unix:/a/b").unwrap(), Address::Unix("/a/b".into()));
+        assert_eq!(found("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
+        assert_eq!(found("[::1]:80").unwrap().to_string(), "[::1]:80");
+        for wrong in ["127.0.0.1", ":80", "host:", "host:70000", "unix:", ""] {
+            assert_eq!(wrong.parse::<Place>(), Err("expected HOST:PORT or unix:PATH"), "{wrong}");
+        }
     }
 
     #[test]

@@ -60,6 +60,12 @@ impl Trace {
             let (Some(key), Some(size)) = (record.get(1), size) else {
                 anyhow::bail!("line {line} is not of the form time,key,size");
             };
+            ensure!(
+                !is_of_twitter(&record),
+                "line {line} looks like those of Twitter's traces (time,key,key size,value size,client,operation,ttl), \
+                 of which the third column is not the object's size: make time,key,size of them, as by \
+                 awk -F, -v OFS=, '{{print $1, $2, $3 + $4}}'"
+            );
             let number = match numbers.get(key) {
                 Some(&number) => number,
                 None => {
@@ -82,6 +88,13 @@ impl Trace {
     }
 }
 
+/// Whether it has the columns of the traces that Twitter has published, which begin like time,key,size.
+fn is_of_twitter(record: &ByteRecord) -> bool {
+    const OPERATIONS: [&[u8]; 11] =
+        [b"get", b"gets", b"set", b"add", b"replace", b"cas", b"append", b"prepend", b"delete", b"incr", b"decr"];
+    record.len() == 7 && OPERATIONS.contains(&&record[5])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,9 +114,13 @@ mod tests {
 
     #[test]
     fn what_is_no_trace_is_refused_with_its_line() {
-        for (text, line) in
-            [("0,a,1\n1,b\n", "line 2"), ("0,a,x\n", "line 1"), ("", "no requests"), ("# only\n", "no requests")]
-        {
+        for (text, line) in [
+            ("0,a,1\n1,b\n", "line 2"),
+            ("0,a,x\n", "line 1"),
+            ("", "no requests"),
+            ("# only\n", "no requests"),
+            ("0,key,3,100,7,get,0\n", "line 1 looks like those of Twitter's traces"),
+        ] {
             let error = Trace::parse(text.as_bytes()).expect_err(text);
             assert!(format!("{error:#}").contains(line), "{text}: {error:#}");
         }

@@ -10,6 +10,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::contest::Verdict;
+use crate::interruption;
 use crate::load::cores::Cores;
 use crate::load::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
 use crate::load::recurring::{self, Recurring};
@@ -169,9 +170,24 @@ pub fn run(args: &Args) -> Result<()> {
         args.threads.iter().flat_map(|&threads| rows.iter().map(move |&row| (threads, row))).collect();
     let measurements = |&(threads, row): &(u16, Row)| args.rounds_of(row) as usize * args.sources(row, threads).len();
     let bar = progress(runs.iter().map(measurements).sum());
-    let outcome = |(threads, row)| measure(args, row, threads, &bar);
-    let outcomes = runs.into_iter().map(outcome).collect::<Result<Vec<_>>>()?;
+    interruption::heed("this round")?;
+    let mut outcomes = Vec::new();
+    for &(threads, row) in &runs {
+        outcomes.push(measure(args, row, threads, &bar)?);
+        if interruption::is_wanted() {
+            break;
+        }
+    }
     bar.finish_and_clear();
+    if let Some(last) = outcomes.last()
+        && interruption::is_wanted()
+    {
+        let (rounds, wanted) = (last.servers[0].samples.len(), args.rounds_of(last.row));
+        let (works, all) = (outcomes.len(), runs.len());
+        report.warn(format!(
+            "interrupted: {works} of {all} works were measured, {rounds} of {wanted} rounds of the last"
+        ));
+    }
     outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.work, &outcome.servers));
     let text = describe(&outcomes);
     report.finish(args, &Results { outcomes }, &text)

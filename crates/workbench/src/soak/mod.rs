@@ -30,7 +30,7 @@ mod text;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::value_parser;
@@ -40,9 +40,10 @@ use self::evictions::Watcher;
 use self::observe::{Observer, number};
 use self::shared::Common;
 use self::stopped::Stopped;
+use crate::interruption;
 use crate::load::allow_connections;
 use crate::load::cores::Cores;
-use crate::load::server::{Address, Server, ServerCommand};
+use crate::load::server::{Address, Place, Server, ServerCommand};
 use crate::options::parse_seconds;
 
 /// Items of all clients take up to so many times the server's limit, that it has to evict,
@@ -69,7 +70,7 @@ const MOST_BYTES: u64 = 256 << 20;
 pub struct Args {
     /// A server that is running: HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDR")]
-    server: Option<Address>,
+    server: Option<Place>,
 
     /// Start this server
     #[arg(long, value_name = "COMMAND")]
@@ -114,7 +115,7 @@ impl Length {
         // For the sake of the other variant.
         let _ = batch;
         match self {
-            Self::Time(time) => elapsed < time,
+            Self::Time(time) => elapsed < time && !interruption::is_wanted(),
             #[cfg(test)]
             Self::Batches(batches) => batch < batches,
         }
@@ -168,6 +169,8 @@ impl fmt::Display for Summary {
 /// A wrong answer, or too much memory, with what led to it; or a server that can't be reached.
 pub fn run(args: &Args) -> Result<()> {
     allow_connections()?;
+    interruption::heed("what clients have begun")?;
+    let begun = Instant::now();
     let plan = Plan {
         prefix: if args.beside { "stopped" } else { "soak" }.into(),
         seed: args.seed,
@@ -178,12 +181,16 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let mut server = match (&args.exec, &args.server) {
         (Some(command), _) => Server::start(command, args.unix, &Cores::default())?,
-        (None, address) => Server::running(address.clone().context("--server or --exec")?)?,
+        (None, place) => Server::running(place.as_ref().context("--server or --exec")?.find()?)?,
     };
     let address = server.address.clone();
     let stopped = (!args.beside).then(|| Stopped::start(&plan, &address, args.seconds)).transpose()?;
     let measured = args.exec.is_some().then_some(&mut server);
-    println!("{}", soak(&plan, &address, measured, stopped)?);
+    let summary = soak(&plan, &address, measured, stopped)?;
+    if interruption::is_wanted() {
+        eprintln!("relativist: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);
+    }
+    println!("{summary}");
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Plan;
 use super::shared::Common;
+use crate::interruption;
 use crate::load::server::Address;
 
 /// Clients of that process.
@@ -43,7 +44,7 @@ impl Stopped {
         Ok(Self { child: command.spawn().context("cannot start clients that are to be stopped")? })
     }
 
-    /// Stops it and lets it go on until it ends, or all is over.
+    /// Stops it and lets it go on until it ends, or all is over, or is to be.
     ///
     /// # Errors
     /// When it has found a fault.
@@ -57,7 +58,7 @@ impl Stopped {
                     false => bail!("clients that were stopped now and then have found a fault: {status}"),
                 }
             }
-            if common.is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            if interruption::is_wanted() || common.is_over.load(std::sync::atomic::Ordering::Relaxed) {
                 return Ok(());
             }
             for signal in [Signal::STOP, Signal::CONT] {

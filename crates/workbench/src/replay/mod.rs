@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Result, ensure};
-use clap::ValueEnum;
+use clap::{ValueEnum, value_parser};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -28,7 +28,8 @@ use trace::Trace;
 /// What misses is stored. An object keeps the size of its first request, and what is larger than the cache is not stored.
 ///
 /// "relativistd" is the server's whole engine, whose limit is the size of the cache: headers, table and reserves have to fit, too. Above
-/// it stands its policy alone, over the objects' sizes as they are, as all others are.
+/// it stands its policy alone, over the objects' sizes as they are, as all others are: what they would do in a server that needs some
+/// bytes for each object, as all do, shows --overhead.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// The trace; - reads it from stdin
@@ -38,6 +39,10 @@ pub struct Args {
     /// Sizes of the cache: bytes, or per cent of the bytes of all objects
     #[arg(long, value_delimiter = ',', default_values = ["1%", "10%", "30%"])]
     sizes: Vec<Size>,
+
+    /// Bytes that an object takes in the cache beside its own; relativistd has headers of its own
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = value_parser!(u64).range(..=1 << 20))]
+    overhead: u64,
 
     /// Policies to compare
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Contender::value_variants().iter().copied())]
@@ -160,7 +165,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut outcomes = Vec::new();
     for &policy in &args.policies {
         for &size in &args.sizes {
-            outcomes.push(replay(&trace, policy, size)?);
+            outcomes.push(replay(&trace, policy, size, args.overhead)?);
             bar.inc(1);
         }
     }
@@ -175,10 +180,12 @@ fn finish(bar: &ProgressBar) {
     bar.finish_and_clear();
 }
 
-fn replay(trace: &Trace, policy: Contender, size: Size) -> Result<Outcome> {
+fn replay(trace: &Trace, policy: Contender, size: Size, overhead: u64) -> Result<Outcome> {
     let bytes = size.bytes(trace.unique_bytes);
     ensure!(bytes > 0, "a cache of {size} has no bytes");
-    let mut cache = policy.cache(&trace.sizes, bytes)?;
+    let overhead = if policy == Contender::Relativistd { 0 } else { overhead };
+    let sizes: Vec<u64> = trace.sizes.iter().map(|size| size + overhead).collect();
+    let mut cache = policy.cache(&sizes, bytes)?;
     let (mut misses, mut missed_bytes, mut all_bytes) = (0_u64, 0, 0);
     for &object in &trace.requests {
         let size = trace.sizes[object as usize];
@@ -222,7 +229,22 @@ mod tests {
     }
 
     fn misses(trace: &Trace, policy: Contender, bytes: u64) -> f64 {
-        replay(trace, policy, Size::Bytes(bytes)).unwrap().request_miss_ratio * trace.requests.len() as f64
+        misses_with_overhead(trace, policy, bytes, 0)
+    }
+
+    fn misses_with_overhead(trace: &Trace, policy: Contender, bytes: u64, overhead: u64) -> f64 {
+        let outcome = replay(trace, policy, Size::Bytes(bytes), overhead).unwrap();
+        outcome.request_miss_ratio * trace.requests.len() as f64
+    }
+
+    /// Of three objects in turns two fit: the one asked for next has always gone.
+    #[test]
+    fn overhead_takes_room() {
+        let trace = trace(&[(0, 10), (1, 10), (2, 10), (0, 10), (1, 10), (2, 10)]);
+        let misses = |overhead| misses_with_overhead(&trace, Contender::Lru, 30, overhead);
+        assert_eq!([0, 1, 5].map(misses), [3.0, 6.0, 6.0]);
+        let whole = |overhead| misses_with_overhead(&trace, Contender::Relativistd, 1 << 20, overhead);
+        assert_eq!([0, 1 << 19].map(whole), [3.0, 3.0], "it has its own");
     }
 
     #[test]

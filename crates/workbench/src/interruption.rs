@@ -24,7 +24,7 @@ pub fn heed(after: &'static str) -> Result<()> {
         if IS_WANTED.swap(true, Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("relativist: interrupted; the report comes after {after}");
+        eprintln!("relativist: interrupted; the report comes after {after}; once more ends it at once");
     })
     .context("cannot handle Ctrl-C")
 }

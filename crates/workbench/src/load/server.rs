@@ -19,7 +19,7 @@ use procfs::ProcResult;
 use procfs::net::{TcpNetEntry, TcpState, UnixNetEntry};
 use procfs::process::{FDInfo, FDTarget, Process};
 use rustix::io::Errno;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid as ProcessId, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tempfile::TempDir;
@@ -119,6 +119,21 @@ impl Address {
             Self::Unix(_) => true,
         }
     }
+}
+
+/// Lets a process end with the one that starts it, however that ends; but Ctrl-C is for that one, which ends the other in time. Only the
+/// main thread may start it: its end is what the kernel looks at.
+pub(crate) fn tie(command: &mut Command) {
+    let parent = std::process::id();
+    let end_with_parent = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // Its parent may have ended before that.
+        let is_alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().get().unsigned_abs() == parent);
+        if is_alive { Ok(()) } else { Err(ErrorKind::Interrupted.into()) }
+    };
+    command.process_group(0);
+    // SAFETY: the closure makes two system calls, which may be done between fork and exec, and allocates nothing.
+    unsafe { command.pre_exec(end_with_parent) };
 }
 
 /// Where a server is to be found, as the user has said it.
@@ -261,8 +276,8 @@ struct Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // It is ours, and has nothing to lose.
-        let _ = self.child.kill();
+        // It is ours, and has nothing to lose; with what it has started, such as the server behind a script.
+        let _ = kill_process_group(ProcessId::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
     }
 }
@@ -303,10 +318,7 @@ impl Server {
             Address::Tcp(address) => process.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]),
             Address::Unix(path) => process.arg("-s").arg(path),
         };
-        // Ctrl-C is for this program, which ends it in time.
-        process.process_group(0);
-        // SAFETY: the closure makes one system call, which may be done between fork and exec.
-        unsafe { process.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
+        tie(&mut process);
         let child = cores.confine(|| process.spawn())?.with_context(|| format!("cannot start {command}"))?;
         let pid = child.id();
         let mut started = Started { child, _folder: folder };

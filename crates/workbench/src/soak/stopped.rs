@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Plan;
 use super::shared::Common;
 use crate::interruption;
-use crate::load::server::Address;
+use crate::load::server::{Address, tie};
 
 /// Clients of that process.
 const CLIENTS: &str = "4";
@@ -41,6 +41,7 @@ impl Stopped {
         let mut command = Command::new(program);
         command.args(["soak", "--server", &address.to_string(), "--seconds", &seconds.to_string()]);
         command.args(["--seed", &plan.seed.to_string(), "--clients", CLIENTS, "--beside"]).stdout(Stdio::null());
+        tie(&mut command);
         Ok(Self { child: command.spawn().context("cannot start clients that are to be stopped")? })
     }
 

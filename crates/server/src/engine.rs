@@ -11,7 +11,8 @@
 //!
 //! [`Relativistic`] is the implementation: lookups take no lock and write no shared memory, but once for an item that
 //! nobody has read since the eviction last looked at it, and once a minute for the time of its last access; and to count who keeps a large
-//! value. One that would write so to an item just when another takes its place, or that meets one that has died, goes on under the key's lock. [`GlobalLock`] is the same behind one mutex, for comparison.
+//! value. One that would write so to an item just when another takes its place, or that meets one that has died, goes on under the key's
+//! lock. [`GlobalLock`] is the same behind one mutex, for comparison.
 //!
 //! Items lie in blocks of the engine's own memory (`heap`), within a hard limit. What to evict says [`policy`].
 

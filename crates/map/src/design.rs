@@ -107,7 +107,9 @@
 //!   was replaced by the rename may be seen under both keys.)
 //! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.
 //! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was. If `Eq`, which runs under a bucket's lock,
-//!   updates the map that asked, then it panics, too, instead of waiting for itself.
+//!   updates the map that asked, then it panics, too, instead of waiting for itself. A panic in a destructor that the background
+//!   resizer happens to run doesn't end the resizer. A wait for readers that fails aborts the process, so no panic leaves a table
+//!   halfway through a transition.
 //!
 //! * **T10** At every instant an entry that is being renamed is found under exactly one of its two keys. Within a read section at
 //!   most one rename of the table takes effect: of three lookups, of the one key, the other, and the one again, one at least finds the

@@ -12,8 +12,9 @@ pub(crate) use background::request;
 #[cfg(not(relativist_loom))]
 mod background {
     use std::collections::VecDeque;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{Condvar, Mutex, PoisonError, Weak};
+
+    use relativist_rcu::unwind::contain;
 
     use crate::raw::Core;
 
@@ -23,13 +24,14 @@ mod background {
 
     struct Queue {
         tables: VecDeque<Weak<Core>>,
-        /// The process that has a worker. The child of a fork has none, though it finds a number here; it starts one for the
-        /// next table that asks.
+        /// The process that started the worker. A forked child has no worker, though it finds its parent's number here; it
+        /// starts one of its own for the next request. That alone does not make maps fork-safe: the mutex around this may be
+        /// locked for ever in the child (see [`HashMap`](crate::HashMap), "Fork").
         worker: Option<u32>,
     }
 
-    /// Asks the worker to look at a table soon. A table dropped meanwhile is passed over. False when there is no worker and
-    /// no thread to be had for one: then the caller may ask again later.
+    /// Asks the worker to look at a table soon. A table dropped meanwhile is passed over. Returns false when there is no
+    /// worker and no thread could be started: then the caller may ask again later.
     #[must_use]
     pub(crate) fn request(table: Weak<Core>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,14 +50,13 @@ mod background {
     fn run() {
         loop {
             let table = next();
-            // The last owner may be gone by the time that we are done: then its objects are disposed of here, and a panic in
-            // their destructors, which the panic hook has reported, must not end the worker.
-            let resize = || {
+            // If the map was dropped meanwhile, then this is the last owner, and the destructors of keys and values run here. A
+            // panic in one of them must not end the worker.
+            contain(|| {
                 if let Some(table) = table.upgrade() {
                     table.resize_as_wanted();
                 }
-            };
-            let _ = catch_unwind(AssertUnwindSafe(resize));
+            });
         }
     }
 

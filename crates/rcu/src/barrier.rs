@@ -54,10 +54,14 @@ impl std::error::Error for BarrierError {}
 /// Forces the barrier instead of letting the first use choose, for tests and for processes that will enter a sandbox
 /// which forbids `membarrier` later.
 ///
+/// A process that uses [`Barrier::Membarrier`] aborts, with a message on stderr, when the kernel refuses `membarrier` to one of its
+/// threads later: without the barrier, objects would be freed under readers. Note that a seccomp filter may apply to a single
+/// thread, and to the threads that this one starts.
+///
 /// # Errors
 ///
 /// [`BarrierError::InUse`] when RCU was used before with another barrier, [`BarrierError::Unsupported`] when
-/// `membarrier` is not to be had.
+/// the kernel refuses `membarrier`.
 ///
 /// ```
 /// use relativist_rcu::{Barrier, active_barrier, set_barrier};
@@ -124,7 +128,7 @@ pub(crate) fn heavy() {
 #[cfg(all(unix, not(relativist_loom)))]
 pub(crate) fn reregister_in_child() {
     if domain().barrier() == Barrier::Membarrier {
-        // A refusal is of no interest to a child that only calls `exec`; for others `execute` will tell.
+        // A child that only calls `exec` does not care about a refusal; in others `execute` aborts.
         membarrier::register();
     }
 }
@@ -137,13 +141,25 @@ mod membarrier {
     }
 
     pub(super) fn execute() {
-        // Going on without the barrier would let objects be freed under readers.
-        assert!(
-            call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0,
-            "membarrier failed though it worked at start ({}); a sandbox entered later must allow it, or call \
-             set_barrier(Barrier::Fence) first",
-            std::io::Error::last_os_error()
+        if call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 {
+            abort(&std::io::Error::last_os_error());
+        }
+    }
+
+    /// Ends the process. Going on without the barrier would free objects under readers. Unwinding is no way out either: the
+    /// caller may be anywhere in a change that other threads see half done, such as the resize of a table.
+    #[cold]
+    fn abort(error: &std::io::Error) -> ! {
+        use std::io::Write;
+
+        // Not `eprintln!`, which panics if nobody reads stderr any more.
+        let _ = writeln!(
+            std::io::stderr(),
+            "relativist-rcu: membarrier failed with \"{error}\", though it succeeded when this process began to use RCU. \
+             Aborting. A sandbox that is entered later must allow membarrier, or the process must call \
+             set_barrier(Barrier::Fence) before its first use of RCU. (A seccomp filter may apply to one thread only.)"
         );
+        std::process::abort()
     }
 
     fn call(command: libc::c_int) -> libc::c_long {

@@ -60,5 +60,7 @@
 //!   so the sections of all others are over, and references that they protected dangle; a deferred function that another
 //!   thread was just running is lost; the rest runs when the child defers something itself or calls
 //!   [`barrier`](crate::barrier()).
-//! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked and nobody waiting for ever.
+//! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked and nobody waiting for ever. A
+//!   `membarrier` that the kernel refuses to a thread later, because of a sandbox, is not a panic: it aborts the process with a
+//!   message, for neither the waiter nor its caller could go on.
 //! * **R10 Nothing is forgotten.** A deferred function runs even if its thread exits or never calls RCU again, readers permitting.

@@ -91,6 +91,9 @@ mod published;
 mod queue;
 mod registry;
 mod sync;
+/// Likewise.
+#[doc(hidden)]
+pub mod unwind;
 mod worker;
 
 pub use barrier::{Barrier, BarrierError, active_barrier, set_barrier};

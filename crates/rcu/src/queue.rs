@@ -9,7 +9,6 @@
 //! what can be torn is made anew in [`Queue::reset_in_child`].
 
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
 use crate::contention::Site;
@@ -23,6 +22,7 @@ use crate::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use crate::sync::{Cell, UnsafeCell, compiler_fence, const_fn, yield_now};
+use crate::unwind::contain;
 
 /// A function to call after a grace period.
 pub(crate) struct Deferred {
@@ -33,8 +33,7 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// Calls the function. A panic ends here: the panic hook has reported it, and whoever happens to reclaim isn't the one
-    /// to suffer.
+    /// Calls the function. A panic ends here: the thread that happens to reclaim did not cause it.
     fn run(self) {
         // SAFETY: `defer_raw` demands that `reclaim(data)` may be called once, on any thread, after a grace period; the
         // queue hands each entry out once, after the grace period that began after the entry was pushed.
@@ -42,11 +41,7 @@ impl Deferred {
         if mutation::is("panic-escapes") {
             return call();
         }
-        let Err(payload) = catch_unwind(AssertUnwindSafe(call)) else { return };
-        // The payload is anything, so its destructor may panic in turn. What that throws is given up.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(again);
-        }
+        contain(call);
     }
 }
 

@@ -55,6 +55,21 @@ mod presence {
             !is_work_left() || self.0.swap(true, SeqCst)
         }
 
+        /// Runs the worker. If it unwinds, the next push starts another one.
+        #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
+        pub(super) fn during(&self, work: impl FnOnce()) {
+            struct Leaves<'p>(&'p Presence);
+            impl Drop for Leaves<'_> {
+                fn drop(&mut self) {
+                    self.0.leave();
+                }
+            }
+            let leaves = Leaves(self);
+            work();
+            // It has left in `try_leave`, and another one may be there by now.
+            std::mem::forget(leaves);
+        }
+
         /// There is no worker any more, or it could not be started.
         pub(super) fn leave(&self) {
             self.0.store(false, SeqCst);
@@ -119,13 +134,15 @@ mod background {
     }
 
     fn run() {
-        // Always there: the thread is new.
-        let Some(marked) = Reclaiming::mark() else { return };
-        let mut idle = 0;
-        while idle < LINGER || !PRESENCE.try_leave(is_work_left) {
-            std::thread::sleep(TICK);
-            idle = if sweep(&marked) { 0 } else { idle + 1 };
-        }
+        PRESENCE.during(|| {
+            // Always there: the thread is new.
+            let Some(marked) = Reclaiming::mark() else { return };
+            let mut idle = 0;
+            while idle < LINGER || !PRESENCE.try_leave(is_work_left) {
+                std::thread::sleep(TICK);
+                idle = if sweep(&marked) { 0 } else { idle + 1 };
+            }
+        });
     }
 
     /// Looks at all queues; says whether anything is left in them.
@@ -143,6 +160,22 @@ mod background {
         if !mutation::is("fork-keeps-worker") {
             PRESENCE.leave();
         }
+    }
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::presence::Presence;
+
+    /// R10: a worker that ends by a panic doesn't stay the worker.
+    #[test]
+    fn a_worker_that_unwinds_is_replaced() {
+        let presence = Presence::new();
+        assert!(presence.is_missing() && !presence.is_missing(), "the first one to ask starts the worker");
+        catch_unwind(AssertUnwindSafe(|| presence.during(|| panic!("as it should")))).unwrap_err();
+        assert!(presence.is_missing(), "no push starts another worker");
     }
 }
 

@@ -14,6 +14,7 @@ mod background {
     use std::collections::VecDeque;
     use std::sync::{Condvar, Mutex, PoisonError, Weak};
 
+    use relativist_rcu::is_reading;
     use relativist_rcu::unwind::contain;
 
     use crate::raw::Core;
@@ -35,20 +36,27 @@ mod background {
     #[must_use]
     pub(crate) fn request(table: Weak<Core>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
-        let process = std::process::id();
-        if queue.worker != Some(process) {
-            if std::thread::Builder::new().name("relativist-resize".into()).spawn(run).is_err() {
-                return false;
-            }
-            queue.worker = Some(process);
+        if queue.worker != Some(std::process::id()) && !queue.start_worker() {
+            return false;
         }
         queue.tables.push_back(table);
         NOT_EMPTY.notify_one();
         true
     }
 
+    impl Queue {
+        /// Returns whether there is a worker now.
+        fn start_worker(&mut self) -> bool {
+            let started = std::thread::Builder::new().name("relativist-resize".into()).spawn(run).is_ok();
+            self.worker = started.then(std::process::id);
+            started
+        }
+    }
+
     fn run() {
-        loop {
+        // A destructor may leave a read section open on this thread, by leaking the guard or putting it into a thread-local
+        // variable. A resize here would wait for the end of that section, so another thread takes over.
+        while !is_reading() {
             let table = next();
             // If the map was dropped meanwhile, then this is the last owner, and the destructors of keys and values run here. A
             // panic in one of them must not end the worker.
@@ -58,6 +66,7 @@ mod background {
                 }
             });
         }
+        QUEUE.lock().unwrap_or_else(PoisonError::into_inner).start_worker();
     }
 
     fn next() -> Weak<Core> {

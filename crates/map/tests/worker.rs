@@ -1,13 +1,14 @@
 //! T9: the background resizer outlives whatever panics on it. In a process of its own, because there is one resizer per process.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
+use std::cell::RefCell;
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use relativist::{HashMap, read};
+use relativist::{Guard, HashMap, read};
 
 /// How many destructors have panicked on the resizer's thread.
 static EXPLODED: AtomicUsize = AtomicUsize::new(0);
@@ -21,13 +22,34 @@ impl Drop for Payload {
     }
 }
 
-struct Value;
+/// Whether this is the resizer's thread, outside of a panic.
+fn is_resizer() -> bool {
+    thread::current().name() == Some("relativist-resize") && !thread::panicking()
+}
 
-impl Drop for Value {
+struct PanicsThere;
+
+impl Drop for PanicsThere {
     fn drop(&mut self) {
-        if thread::current().name() == Some("relativist-resize") && !thread::panicking() {
+        if is_resizer() {
             EXPLODED.fetch_add(1, SeqCst);
             panic_any(Payload);
+        }
+    }
+}
+
+/// How many destructors have left a section open on the resizer's thread.
+static STAYING: AtomicUsize = AtomicUsize::new(0);
+
+thread_local!(static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) });
+
+struct StaysThere;
+
+impl Drop for StaysThere {
+    fn drop(&mut self) {
+        if is_resizer() {
+            GUARD.set(Some(read()));
+            STAYING.fetch_add(1, SeqCst);
         }
     }
 }
@@ -45,7 +67,7 @@ fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
 }
 
 /// Drops a map while the resizer waits for a reader, so that the resizer becomes its last owner.
-fn drop_during_a_resize() {
+fn drop_during_a_resize<V: Send + Sync + 'static>(value: fn() -> V) {
     let (entered, is_inside) = channel();
     let (leave, may_leave) = channel::<()>();
     let reader = thread::spawn(move || {
@@ -54,24 +76,35 @@ fn drop_during_a_resize() {
         let _ = may_leave.recv();
     });
     is_inside.recv().unwrap();
-    let map: HashMap<u64, Value> = HashMap::new();
-    (0..100).for_each(|n| _ = map.pin().insert(n, Value));
+    let map: HashMap<u64, V> = HashMap::new();
+    (0..100).for_each(|n| _ = map.pin().insert(n, value()));
     assert!(comes_true(|| map.is_resizing()), "no resize began");
     drop(map);
     drop(leave);
     reader.join().unwrap();
 }
 
-#[test]
-fn outlives_a_payload_whose_destructor_panics() {
-    drop_during_a_resize();
-    assert!(comes_true(|| EXPLODED.load(SeqCst) > 0), "the values were not dropped by the resizer");
-    let other: HashMap<u64, u64> = HashMap::new();
+/// Fills a map until it has been resized, and looks everything up.
+fn assert_resizes() {
+    let map: HashMap<u64, u64> = HashMap::new();
     let mut n = 0;
     let grows = comes_true(|| {
-        (n..n + 1000).for_each(|n| _ = other.pin().insert(n, n));
+        (n..n + 1000).for_each(|n| _ = map.pin().insert(n, n));
         n += 1000;
-        other.buckets() > 2
+        map.buckets() > 1000
     });
-    assert!(grows, "the resizer is dead: {n} entries in 2 buckets");
+    assert!(grows, "the resizer is dead: {n} entries in {} buckets", map.buckets());
+    (0..n).for_each(|n| assert_eq!(map.pin().get(&n), Some(&n)));
+}
+
+/// One test, because there is one resizer.
+#[test]
+fn outlives_what_destructors_do_to_it() {
+    drop_during_a_resize(|| PanicsThere);
+    assert!(comes_true(|| EXPLODED.load(SeqCst) > 0), "the values were not dropped by the resizer");
+    assert_resizes();
+    // Whatever it does for other tables meanwhile, it must not wait for itself in the middle of a resize.
+    drop_during_a_resize(|| StaysThere);
+    assert!(comes_true(|| STAYING.load(SeqCst) > 0), "the values were not dropped by the resizer");
+    assert_resizes();
 }

@@ -387,6 +387,11 @@ impl Decoder {
         self.state = State::Skip { remaining: length + LINE_END.len(), rejection };
     }
 
+    /// Whether what comes next belongs to the value of a store.
+    pub fn is_receiving(&self) -> bool {
+        matches!(self.state, State::Value(_) | State::MetaValue { .. })
+    }
+
     /// Whether what comes next belongs to a command that is refused, and does not begin one.
     pub fn is_skipping(&self) -> bool {
         matches!(self.state, State::Skip { .. })

@@ -68,6 +68,8 @@ pub struct MetaFlags {
     pub delta: u64,
     /// `J`: where to begin counting.
     pub initial: u64,
+    /// Whether the token of `O` is too long. Only for `ms`, which stores all the same; the other commands are refused.
+    pub is_opaque_too_long: bool,
     /// `M`: the mode of `ms` and `ma`, in capitals: `S`, `E`, `A`, `P` or `R`, and `I` or `D`.
     pub mode: u8,
 }
@@ -124,6 +126,7 @@ impl<'b> Meta<'b> {
             unique: None,
             delta: 1,
             initial: 0,
+            is_opaque_too_long: false,
             mode: if self.verb == MetaVerb::Arithmetic { b'I' } else { b'S' },
         };
         for word in self.words() {
@@ -132,6 +135,8 @@ impl<'b> Meta<'b> {
         // Only now: what is wrong with any letter comes before what is wrong with these two.
         for word in self.words() {
             match word[0] {
+                // memcached notices it when it writes the answer to a `ms`, and has stored by then.
+                b'O' if word.len() > MAX_OPAQUE && self.verb == MetaVerb::Set => flags.is_opaque_too_long = true,
                 b'O' if word.len() > MAX_OPAQUE => return Err(RequestError::OpaqueTooLong),
                 b'M' => self.take_mode(&word[1..], &mut flags)?,
                 _ => (),

@@ -217,7 +217,12 @@ impl<'s, E: Engine> Executor<'s, E> {
         self.service.ticker.clock().now()
     }
 
-    /// Counts that a connection lets others go first.
+    /// Requests of a connection after which others may go first (`-R`).
+    pub fn requests_until_yield(&self) -> u32 {
+        self.service.options.max_reqs_per_event
+    }
+
+    /// Counts that a connection has had as many requests executed as `-R` says, and has more.
     pub fn count_yield(&self) {
         self.counters.conn_yields.bump();
     }

@@ -130,7 +130,7 @@ counters! {
     bytes_read,
     /// Bytes to clients.
     bytes_written,
-    /// Times a connection had to let others go first after `-R` requests.
+    /// Times that a connection had more to say after `-R` requests.
     conn_yields,
     /// Items stored.
     total_items,

@@ -38,6 +38,15 @@ fn defaults() {
     assert_eq!((flags.delta, flags.initial, flags.mode, flags.exptime), (1, 0, b'I', None));
 }
 
+/// A `ms` stores, and is answered by an error then.
+#[test]
+fn a_set_with_a_long_opaque_is_a_command() {
+    for (length, is_too_long) in [(31, false), (32, true)] {
+        let Event::Meta { flags, .. } = meta(&format!("ms a 0 O{}\r\n", "x".repeat(length))) else { panic!() };
+        assert_eq!(flags.is_opaque_too_long, is_too_long);
+    }
+}
+
 #[test]
 fn bad_flags_are_told_apart() {
     assert_eq!(error("mg a v v"), RequestError::DuplicateFlag);

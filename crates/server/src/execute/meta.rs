@@ -273,12 +273,13 @@ impl<E: Engine> Executor<'_, E> {
             self.observe_store(session, key, store, Stored { command: "ms", ttl, size: meta.value.len() });
         }
         match store {
+            Store::OutOfMemory => out.extend_from_slice(reply::OUT_OF_MEMORY),
+            _ if flags.is_opaque_too_long => out.extend_from_slice(RequestError::OpaqueTooLong.reply()),
             Store::Stored if flags.has(b'q') => (),
             Store::Stored => append_stored(request, stored.unwrap_or_default(), out),
             Store::Exists => request.fail(b"EX", out),
             Store::NotFound => request.fail(b"NF", out),
             Store::NotStored => request.fail(b"NS", out),
-            Store::OutOfMemory => out.extend_from_slice(reply::OUT_OF_MEMORY),
         }
     }
 
@@ -473,7 +474,8 @@ fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
     Change::Put(New {
         flags: if empties { flags.client_flags.unwrap_or(0) } else { item.flags },
         expiry: flags.exptime.map_or(kept, |exptime| Expiry::from_protocol(exptime, item.now)),
-        unique: request.unique(),
+        // Clients that compare must see that an item was invalidated. What is only emptied keeps its unique, as in memcached.
+        unique: request.unique().or((!invalidates).then_some(item.unique)),
         marks: if invalidates { Marks::STALE } else { Marks::NONE },
         ..new
     })

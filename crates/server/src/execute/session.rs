@@ -75,6 +75,10 @@ impl fmt::Display for Transport {
 pub enum ConnectionState {
     /// Waits for requests.
     Reading,
+    /// Waits for the value of a store.
+    Receiving,
+    /// Waits for the end of what it refuses.
+    Skipping,
     /// Executes them.
     Executing,
     /// Waits for the client to take the answers.
@@ -113,6 +117,8 @@ impl Session {
         // Relaxed: as above.
         match self.state.load(Ordering::Relaxed) {
             state if state == ConnectionState::Reading as u8 => "conn_read",
+            state if state == ConnectionState::Receiving as u8 => "conn_nread",
+            state if state == ConnectionState::Skipping as u8 => "conn_swallow",
             state if state == ConnectionState::Executing as u8 => "conn_parse_cmd",
             state if state == ConnectionState::Writing as u8 => "conn_mwrite",
             _ => "conn_watch",

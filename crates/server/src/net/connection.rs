@@ -61,6 +61,8 @@ pub(super) struct Connection {
     at_end: bool,
     /// Whether the connection is to be closed once all answers are sent.
     is_closing: bool,
+    /// Whether that is because the client breaks the protocol, or is not let in.
+    is_at_fault: bool,
     /// Whether the client wants the server to end.
     is_shutdown: bool,
 }
@@ -104,8 +106,8 @@ pub(super) enum Turn {
     Again,
     /// To be woken when there is something that it watches.
     Watch,
-    /// To be closed.
-    Close,
+    /// To be closed: because the client wants that, or because it is at fault.
+    Close { is_at_fault: bool },
     /// The server to end.
     Shutdown,
 }
@@ -140,6 +142,7 @@ impl Connection {
             is_sending: false,
             at_end: false,
             is_closing: false,
+            is_at_fault: false,
             is_shutdown: false,
         }
     }
@@ -250,7 +253,7 @@ impl Connection {
         } else if self.is_shutdown {
             Turn::Shutdown
         } else if self.is_closing || (self.at_end && !self.is_paused) {
-            Turn::Close
+            Turn::Close { is_at_fault: self.is_at_fault }
         } else if self.is_paused || backend.is_readable(self.key) {
             Turn::Again
         } else {
@@ -267,7 +270,18 @@ impl Connection {
 
     /// What it is doing when it does nothing.
     fn resting_state(&self) -> ConnectionState {
-        if self.subscription.is_some() { ConnectionState::Watching } else { ConnectionState::Reading }
+        let (is_receiving, is_skipping) = match (&self.pending, &self.codec) {
+            (Pending::Store(_), _) => (true, false),
+            (_, Codec::Text(decoder)) => (decoder.is_receiving(), decoder.is_skipping()),
+            (_, Codec::Binary(decoder)) => (decoder.is_receiving(self.input.unread()), decoder.is_skipping()),
+            (_, Codec::Undecided | Codec::Login(_)) => (false, false),
+        };
+        match () {
+            () if self.subscription.is_some() => ConnectionState::Watching,
+            () if is_receiving => ConnectionState::Receiving,
+            () if is_skipping => ConnectionState::Skipping,
+            () => ConnectionState::Reading,
+        }
     }
 
     /// Executes what was received, until more input or more room for output is needed, or `most` requests are done.
@@ -279,16 +293,18 @@ impl Connection {
         }
         self.session.set_state(ConnectionState::Executing);
         self.is_paused = false;
-        let mut left = most;
+        let (mut left, mut until_yield) = (most, executor.requests_until_yield());
         while !self.is_closing && !self.is_paused {
             if self.output.len() >= OUTPUT_LIMIT {
-                self.is_paused = true;
-            } else if left == 0 {
-                executor.count_yield();
                 self.is_paused = true;
             } else if self.input.unread().is_empty() && matches!(self.pending, Pending::None) {
                 // What all decoders would say, too, but later.
                 break;
+            } else if left == 0 || until_yield <= most - left {
+                // Counted as in memcached, also where nobody waits and the connection goes on.
+                executor.count_yield();
+                until_yield = until_yield.saturating_add(executor.requests_until_yield());
+                self.is_paused = left == 0;
             } else {
                 let done = if executor.is_transcribed() {
                     self.execute_transcribed(executor)
@@ -348,7 +364,7 @@ impl Connection {
                 executor.refuse_large(&self.session, &input[..consumed], key, is_base64, replaces);
                 Step { consumed, then: Then::GoOn }
             }
-            Decoded::Close => Step { consumed: 0, then: Then::Close },
+            Decoded::Close => Step { consumed: 0, then: Then::Refuse },
         };
         self.take(step).into()
     }
@@ -409,7 +425,9 @@ impl Connection {
         let goes_on = self.take(step);
         if goes_on && (self.login != Login::Done || matches!(self.codec, Codec::Login(_))) {
             self.strangers_requests -= 1;
-            self.is_closing |= self.strangers_requests == 0;
+            if self.strangers_requests == 0 {
+                (self.is_closing, self.is_at_fault) = (true, true);
+            }
         }
         if waits {
             self.expect_value(executor);
@@ -474,6 +492,7 @@ impl Connection {
             Then::Wait => return false,
             Then::Pause(pending) => (self.pending, self.is_paused) = (pending, true),
             Then::Close => self.is_closing = true,
+            Then::Refuse => (self.is_closing, self.is_at_fault) = (true, true),
             Then::Watch(subscription) => {
                 self.subscription = Some(subscription);
                 return false;
@@ -542,7 +561,10 @@ enum Then {
     GoOn,
     Wait,
     Pause(Pending),
+    /// To close the connection, as the client wishes.
     Close,
+    /// To close the connection of a client that breaks the protocol, or is not let in.
+    Refuse,
     Watch(Arc<Subscription>),
     Shutdown,
 }
@@ -579,14 +601,14 @@ fn binary_step<E: Engine>(
         }
         binary::Decoded::Reject { consumed, header, status, closes } => {
             executor.reject_binary(&header, status, &mut output.bytes);
-            Step { consumed, then: if closes { Then::Close } else { Then::GoOn } }
+            Step { consumed, then: if closes { Then::Refuse } else { Then::GoOn } }
         }
         binary::Decoded::TooLarge { consumed, key, replaces } => {
             executor.refuse_large_binary(session, &input.unread()[..consumed], key, replaces);
             Step { consumed, then: Then::GoOn }
         }
         binary::Decoded::Incomplete { consumed } => Step { consumed, then: Then::Wait },
-        binary::Decoded::Close => Step { consumed: 0, then: Then::Close },
+        binary::Decoded::Close => Step { consumed: 0, then: Then::Refuse },
     }
 }
 
@@ -602,14 +624,14 @@ fn login_step<E: Engine>(
         memcache::Login::Attempt { consumed, user, password } => {
             let verdict = executor.log_in(session, user, password, output);
             let goes_on = matches!(verdict, Verdict::Welcome | Verdict::Failure);
-            (Step { consumed, then: if goes_on { Then::GoOn } else { Then::Close } }, verdict == Verdict::Welcome)
+            (Step { consumed, then: if goes_on { Then::GoOn } else { Then::Refuse } }, verdict == Verdict::Welcome)
         }
         memcache::Login::Refuse { consumed, reply } => {
             output.extend_from_slice(reply);
             (Step { consumed, then: Then::GoOn }, false)
         }
         memcache::Login::Incomplete { consumed } => (Step { consumed, then: Then::Wait }, false),
-        memcache::Login::Close => (Step { consumed: 0, then: Then::Close }, false),
+        memcache::Login::Close => (Step { consumed: 0, then: Then::Refuse }, false),
     }
 }
 

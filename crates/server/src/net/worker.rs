@@ -366,7 +366,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
                 // What was told before there was a way to wake is there already.
                 enqueue(&mut self.queue, connection, key);
             }
-            Ok(Turn::Close) => self.close(key, "normal"),
+            Ok(Turn::Close { is_at_fault }) => self.close(key, if is_at_fault { "error" } else { "normal" }),
             Ok(Turn::Shutdown) => return false,
             Err(error) => {
                 let Session { id, transport, .. } = &*connection.session;

@@ -7,6 +7,7 @@ mod client;
 mod connections;
 mod harness;
 mod large;
+mod parity;
 mod replay;
 mod statistics;
 mod strangers;

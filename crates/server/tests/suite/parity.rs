@@ -1,0 +1,150 @@
+//! What users of memcached would notice if it were otherwise, and the recorded conversations don't show.
+
+use crate::harness::{Client, Io, Running, on_each_backend, stat};
+use std::io::Read as _;
+
+on_each_backend! {
+    requests_beyond_the_turn_count_as_yields
+    a_client_that_breaks_the_protocol_is_closed_as_an_error
+    conns_tells_of_values_on_their_way
+}
+
+/// The unique of `key`.
+fn unique(client: &mut Client, key: &str) -> u64 {
+    client.send(format!("mg {key} c\r\n"));
+    let answer = String::from_utf8(client.read_until(b"\r\n")).unwrap();
+    answer.strip_prefix("HD c").and_then(|rest| rest.split_whitespace().next()).expect(&answer).parse().unwrap()
+}
+
+#[test]
+fn emptying_keeps_the_unique_and_invalidating_does_not() {
+    let server = Running::start("-t 1");
+    let mut client = server.connect();
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    let first = unique(&mut client, "a");
+    client.ask("md a x\r\n", "HD\r\n");
+    assert_eq!(unique(&mut client, "a"), first);
+    client.ask("md a x E7\r\n", "HD\r\n");
+    assert_eq!(unique(&mut client, "a"), 7);
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    let second = unique(&mut client, "a");
+    client.ask("md a I x\r\n", "HD\r\n");
+    assert!(unique(&mut client, "a") > second);
+    // What was emptied is as young as any other store: a flush that follows takes it, one before it does not.
+    client.ask("flush_all\r\nset a 0 0 1\r\nx\r\nmd a x\r\nmg a v\r\n", "OK\r\nSTORED\r\nHD\r\nVA 0\r\n\r\n");
+    client.ask("flush_all\r\nmg a v\r\n", "OK\r\nEN\r\n");
+}
+
+/// An opaque that is too long is noticed when the answer is written, whatever that would have been.
+#[test]
+fn a_set_with_a_long_opaque_stores_and_is_answered_by_an_error() {
+    let server = Running::start("-t 1");
+    let mut client = server.connect();
+    let opaque = format!("O{}", "x".repeat(32));
+    let refusal = "CLIENT_ERROR opaque token too long\r\n";
+    client.ask(format!("ms a 1 {opaque}\r\n1\r\n"), refusal);
+    client.ask("get a\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
+    client.ask(format!("ms a 1 q {opaque}\r\n2\r\n"), refusal);
+    client.ask("get a\r\n", "VALUE a 0 1\r\n2\r\nEND\r\n");
+    client.ask(format!("ms a 1 ME {opaque}\r\n3\r\n"), refusal);
+    client.ask("get a\r\n", "VALUE a 0 1\r\n2\r\nEND\r\n");
+    client.ask(format!("ms a 1 MX {opaque}\r\n4\r\n"), "CLIENT_ERROR invalid mode for ms M token\r\n");
+    // Large enough to be received where it will lie.
+    let large = "5".repeat(100_000);
+    client.send(format!("ms a {} {opaque}\r\n", large.len()));
+    client.ask(format!("{large}\r\n"), refusal);
+    client.ask("mg a s\r\n", format!("HD s{}\r\n", large.len()));
+    client.ask(format!("md a {opaque}\r\nmg a {opaque}\r\nmg a s\r\n"), format!("{refusal}{refusal}HD s100000\r\n"));
+}
+
+fn requests_beyond_the_turn_count_as_yields(io: Io) {
+    let server = io.start("-t 1 -R 20");
+    let mut client = server.connect();
+    for _ in 0..50 {
+        client.ask("mn\r\n", "MN\r\n");
+    }
+    assert_eq!(stat(&mut client, "conn_yields"), 0, "one request at a time");
+    // All of it arrives before the first is executed only if the kernel delivers it so: there may be as many turns as requests.
+    let mut yields = 0;
+    for _ in 0..1000 {
+        client.ask("mn\r\n".repeat(100), "MN\r\n".repeat(100));
+        yields = stat(&mut client, "conn_yields");
+        if yields > 0 {
+            break;
+        }
+    }
+    assert!(yields > 0);
+}
+
+fn a_client_that_breaks_the_protocol_is_closed_as_an_error(io: Io) {
+    let server = io.start("-t 1");
+    let mut watcher = server.connect();
+    watcher.ask("watch connevents\r\n", "OK\r\n");
+    let mut reason = |bytes: &[u8]| {
+        let mut client = server.connect();
+        client.send(bytes);
+        // What is left unread makes the kernel break the connection.
+        let _ = client.0.read_to_end(&mut Vec::new());
+        let line = loop {
+            let line = String::from_utf8(watcher.read_until(b"\n")).unwrap();
+            if line.contains("type=conn_close") {
+                break line;
+            }
+        };
+        line.split_whitespace().find_map(|word| word.strip_prefix("reason=")).expect(&line).to_owned()
+    };
+    let endless = [b'x'; 3000];
+    // A packet of another magic behind a good one, and one whose key is longer than its body.
+    let noop = [&[0x80, 0x0a][..], &[0; 22]].concat();
+    let bad_magic = [&noop[..], &[0x20; 24]].concat();
+    let bad_lengths = [&[0x80, 0x00, 0x00, 0x05][..], &[0; 25]].concat();
+    for bytes in [&endless[..], b"GET / HTTP/1.1\r\n", &bad_magic, &bad_lengths] {
+        assert_eq!(reason(bytes), "error", "{}", bytes[..bytes.len().min(40)].escape_ascii());
+    }
+    assert_eq!(reason(b"quit\r\n"), "normal");
+    assert_eq!(reason(&[&[0x80, 0x07][..], &[0; 22]].concat()), "normal");
+}
+
+fn conns_tells_of_values_on_their_way(io: Io) {
+    let server = io.start("-t 1 -I 1m");
+    let mut observer = server.connect();
+    let mut state_of = |client: &Client, wanted: &str| {
+        let address = format!(":addr tcp:{}\r", client.0.local_addr().unwrap());
+        let mut last = String::new();
+        // Until the server has read what was sent.
+        for _ in 0..100_000 {
+            observer.send("stats conns\r\n");
+            let text = String::from_utf8(observer.read_until(b"END\r\n")).unwrap();
+            let lines: Vec<&str> = text.split('\n').collect();
+            // It may not have been accepted yet.
+            let Some(place) = lines.iter().position(|line| line.ends_with(&address)) else { continue };
+            let state = lines[place..].iter().find_map(|line| line.split_once(":state ")).expect("a state").1;
+            last = state.trim_end().to_owned();
+            if last == wanted {
+                return;
+            }
+        }
+        panic!("{last} instead of {wanted}");
+    };
+    let mut client = server.connect();
+    state_of(&client, "conn_read");
+    client.send("set a 0 0 10\r\n12345");
+    state_of(&client, "conn_nread");
+    client.ask("67890\r\n", "STORED\r\n");
+    state_of(&client, "conn_read");
+    client.send("ms a 100000\r\nxx");
+    state_of(&client, "conn_nread");
+    client.ask(format!("{}\r\n", "x".repeat(99_998)), "HD\r\n");
+    client.send("set a 0 0 2000000\r\nxx");
+    state_of(&client, "conn_swallow");
+    client.ask(format!("{}\r\n", "x".repeat(1_999_998)), "SERVER_ERROR object too large for cache\r\n");
+    state_of(&client, "conn_read");
+
+    let mut binary = server.connect();
+    let header = [&[0x80, 0x01, 0, 1, 8, 0, 0, 0, 0, 0, 0, 14][..], &[0; 20], b"k"].concat();
+    binary.send(&header[..30]);
+    binary.send(&header[30..]);
+    binary.send("val");
+    state_of(&binary, "conn_nread");
+    binary.ask("ue", [&[0x81, 0x01][..], &[0; 6]].concat());
+}

@@ -309,87 +309,98 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc;
     use std::thread;
+    use std::time::{Duration, Instant};
 
-    use relativist_rcu::{Guard, grace_periods};
+    use relativist_rcu::{Guard, barrier, grace_periods};
+    use relativist_testing::alone;
 
     use super::*;
 
     type Tested = InPlace<BuildHasherDefault<DefaultHasher>>;
 
-    /// Fewer than fill a page, and so many that all others can be released.
+    /// Less than a page of buckets, and enough that a shrink to `FEW` releases pages.
     const FEW: usize = 4;
     const MANY: usize = 1 << 12;
 
-    /// Some key of this bucket among `MANY`.
+    /// A key of this bucket among `MANY`.
     fn key_of(table: &Tested, bucket: u64) -> u64 {
-        (0..).find(|&key| table.hasher.hash_one(key) % MANY as u64 == bucket).expect("there are many keys")
+        (0..).find(|&key| table.hasher.hash_one(key) % MANY as u64 == bucket).expect("each bucket has keys")
     }
 
-    /// Waits until `is_so`, as long as it takes others to get there if nothing holds them up.
-    fn wait_for(is_so: impl Fn() -> bool) -> bool {
-        (0..50_000).any(|_| {
-            thread::yield_now();
-            is_so()
-        })
+    /// Waits until `is_so`, for a minute at most.
+    fn wait_until(is_so: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !is_so() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "this takes too long");
+            thread::sleep(Duration::from_micros(100));
+        }
     }
 
-    /// Lets a reader look at the table in the midst of a resize: `look` begins when the resizer has begun its first wait, so that this wait
-    /// is not for it, but the second is. It gets a function that waits for the resize to end, if it does.
-    fn read_between<R>(table: &Tested, buckets: usize, look: impl FnOnce(&Guard, &dyn Fn()) -> R + Send) -> R
+    /// Looks at the table in a section that begins during the first wait of a resize, so that only the second wait is for it. `look`
+    /// has to call the function that it gets. This ends the first wait, and returns once the resizer waits for the section of `look`,
+    /// or has ended the resize.
+    ///
+    /// It counts the process's grace periods, so it must be the only user of RCU in its process.
+    fn look_after_first_wait<R>(table: &Tested, buckets: usize, look: impl FnOnce(&Guard, &dyn Fn()) -> R + Send) -> R
     where
         R: Send,
     {
+        // After this the worker is idle: all grace periods are the resizer's.
+        barrier();
         let resized = &AtomicBool::new(false);
         let earlier = read();
         let begun = grace_periods();
         thread::scope(|scope| {
             scope.spawn(|| {
                 table.resize_to(buckets);
-                // Relaxed: a signal only.
-                resized.store(true, Relaxed);
+                // Release: pairs with the Acquire below.
+                resized.store(true, Release);
             });
-            // Another test's grace period may be mistaken for the resizer's: then the look comes too early to find anything, and passes.
-            while grace_periods() == begun {
-                thread::yield_now();
-            }
-            let (looks, begins) = mpsc::channel();
+            wait_until(|| grace_periods() > begun);
+            let (first_look, looked) = mpsc::channel();
             let reader = scope.spawn(move || {
-                let guard = read();
-                looks.send(()).expect("it is waited for");
-                look(&guard, &|| _ = wait_for(|| resized.load(Relaxed)))
+                look(&read(), &|| {
+                    first_look.send(()).expect("the channel is open");
+                    // Acquire: pairs with the Release above.
+                    wait_until(|| grace_periods() > begun + 1 || resized.load(Acquire));
+                })
             });
-            begins.recv().expect("the reader comes");
+            looked.recv_timeout(Duration::from_secs(60)).expect("the reader looks at the table");
             drop(earlier);
-            reader.join().expect("the reader ends well")
+            reader.join().expect("the reader does not panic")
         })
     }
 
     #[test]
     fn buckets_are_released_when_their_readers_have_left() {
-        let table = Tested::with_buckets(FEW);
-        table.resize_to(MANY);
-        let last = MANY as u64 - 1;
-        let is_empty = read_between(&table, FEW, |_, resize_ends| {
-            let head = table.head(last);
-            resize_ends();
-            head.load(Acquire).is_null()
+        alone(|| {
+            let table = Tested::with_buckets(FEW);
+            table.resize_to(MANY);
+            let last = MANY as u64 - 1;
+            let is_empty = look_after_first_wait(&table, FEW, |_, second_wait_begins| {
+                let head = table.head(last);
+                second_wait_begins();
+                head.load(Acquire).is_null()
+            });
+            assert!(is_empty);
         });
-        assert!(is_empty);
     }
 
     #[test]
     fn buckets_lead_to_all_entries_until_their_readers_have_left() {
-        let table = Tested::with_buckets(FEW);
-        // The second is before the first in the chain of bucket 0, but will be of another bucket.
-        let keys = [0, FEW as u64].map(|bucket| key_of(&table, bucket));
-        keys.iter().for_each(|&key| assert!(table.insert(key, !key)));
-        let found = read_between(&table, MANY, |guard, resize_ends| {
-            let head = table.head(table.hasher.hash_one(keys[1]));
-            resize_ends();
-            // SAFETY: nodes are retired by RCU.
-            unsafe { chain::get(head, keys[1], guard) }
+        alone(|| {
+            let table = Tested::with_buckets(FEW);
+            // The second is before the first in the chain of bucket 0, but will be of another bucket.
+            let keys = [0, FEW as u64].map(|bucket| key_of(&table, bucket));
+            keys.iter().for_each(|&key| assert!(table.insert(key, !key)));
+            let found = look_after_first_wait(&table, MANY, |guard, second_wait_begins| {
+                let head = table.head(table.hasher.hash_one(keys[1]));
+                second_wait_begins();
+                // SAFETY: nodes are retired by RCU.
+                unsafe { chain::get(head, keys[1], guard) }
+            });
+            assert_eq!(found, Some(!keys[1]));
+            assert_eq!(keys.map(|key| table.get(key)), keys.map(|key| Some(!key)));
         });
-        assert_eq!(found, Some(!keys[1]));
-        assert_eq!(keys.map(|key| table.get(key)), keys.map(|key| Some(!key)));
     }
 }

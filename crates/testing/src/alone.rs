@@ -1,0 +1,30 @@
+//! Tests in processes of their own.
+
+use std::any::type_name;
+use std::env;
+use std::process::Command;
+
+/// Set in the process that runs one test.
+const VARIABLE: &str = "RELATIVIST_TEST_ALONE";
+
+/// Runs `body` in a process of its own: a test of process-wide state, which tests beside it would change.
+///
+/// `body` has to be a closure written in the test function itself. Its type names the test that the new process runs.
+///
+/// # Panics
+///
+/// If the test fails in its process, or if that process finds no such test.
+pub fn alone<F: FnOnce()>(body: F) {
+    let path = type_name::<F>();
+    let test = path.split_once("::").map_or(path, |(_crate, test)| test).replace("::{{closure}}", "");
+    if env::var_os(VARIABLE).is_some_and(|running| running == *test) {
+        return body();
+    }
+    let program = env::current_exe().expect("a test knows its program");
+    let mut command = Command::new(program);
+    command.args(["--exact", &test, "--include-ignored", "--nocapture"]).env(VARIABLE, &test);
+    let output = command.output().expect("a test can start its program");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{test} alone: {}\n{stdout}{stderr}", output.status);
+    assert!(stdout.contains("running 1 test"), "{test} is no test of this program\n{stdout}{stderr}");
+}

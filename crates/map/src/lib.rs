@@ -119,6 +119,8 @@ mod serialize;
 mod set;
 mod stats;
 mod sync;
+#[cfg(doctest)]
+mod variance;
 mod worker;
 
 pub use access::{ExhaustedError, OccupiedError};

@@ -66,6 +66,32 @@ use crate::stats::Stats;
 /// assert_eq!(one, Some(1));
 /// ```
 ///
+/// Keys and values can be inserted through a shared reference. The types of keys and values are therefore *invariant*, as in
+/// `Mutex<T>`: the compiler does not take a map of a subtype for a map of its supertype. Otherwise a function that wants a `&'static
+/// str` could be put where others expect one that takes any `&str`:
+///
+/// ```compile_fail,E0308
+/// # use relativist::HashMap;
+/// type TakesAny = for<'a> fn(&'a str);
+/// type TakesStatic = fn(&'static str);
+///
+/// fn narrow(map: &HashMap<u32, TakesAny>) -> &HashMap<u32, TakesStatic> {
+///     map // error: mismatched types
+/// }
+/// ```
+///
+/// ```
+/// # use relativist::HashMap;
+/// type TakesAny = for<'a> fn(&'a str);
+/// type TakesStatic = fn(&'static str);
+///
+/// fn narrow(map: &HashMap<u32, TakesAny>, key: u32) -> Option<TakesStatic> {
+///     map.pin().get(&key).map(|&takes_any| takes_any as TakesStatic) // values that are taken out may be converted
+/// }
+/// # let map: HashMap<u32, TakesAny> = HashMap::new();
+/// # assert!(narrow(&map, 1).is_none());
+/// ```
+///
 /// # Costs and progress
 ///
 /// | operation | progress | costs |
@@ -103,8 +129,12 @@ use crate::stats::Stats;
 pub struct HashMap<K, V, S = RandomState> {
     pub(crate) table: raw::Table,
     pub(crate) hasher: S,
-    _owns: PhantomData<(K, V)>,
+    _owns: PhantomData<Owned<K, V>>,
 }
+
+/// What the map owns, for the compiler: keys and values. The function makes the map invariant in their types, because they are put
+/// in by a shared reference. It holds nothing, so it changes nothing about `UnwindSafe`.
+type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
 
 // SAFETY: the map owns its keys and values, hands out shared references to them on any thread that has a `&HashMap`, and takes and
 // gives them by value on any thread: all of which is fine for types that are `Send + Sync`.

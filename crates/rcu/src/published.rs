@@ -43,6 +43,27 @@ use crate::sync::atomic::{
 /// assert_eq!(*one, 1);
 /// drop(value);
 /// ```
+/// A new version is published through a shared reference, so the type of the value is *invariant*, as in `Mutex<T>`:
+///
+/// ```compile_fail,E0308
+/// use relativist_rcu::Published;
+/// type TakesAny = for<'a> fn(&'a str);
+/// type TakesStatic = fn(&'static str);
+///
+/// fn narrow(value: &Published<TakesAny>) -> &Published<TakesStatic> {
+///     value // error: mismatched types
+/// }
+/// ```
+///
+/// ```
+/// use relativist_rcu::{Published, read};
+/// type TakesAny = for<'a> fn(&'a str);
+/// type TakesStatic = fn(&'static str);
+///
+/// fn narrow(value: &Published<TakesAny>) -> TakesStatic {
+///     *value.read(&read()) // what is read may be converted
+/// }
+/// ```
 pub struct Published<T> {
     value: AtomicPtr<T>,
     _owns: PhantomData<Box<T>>,

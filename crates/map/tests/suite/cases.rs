@@ -143,11 +143,9 @@ fn a_key_is_found_by_what_is_equivalent_to_it() {
     assert!(HashSet::from([(1, "a".to_string())]).pin().contains(&Pair(1, "a")));
 }
 
+/// What only hands entries out is covariant. (That maps and sets are invariant is shown by doctests that must not compile.)
 #[test]
 fn types_vary_as_they_should() {
-    fn map<'a>(map: HashMap<&'static str, &'static str>) -> HashMap<&'a str, &'a str> {
-        map
-    }
     fn iter<'a>(iter: Iter<'a, &'static str, &'static str>) -> Iter<'a, &'a str, &'a str> {
         iter
     }
@@ -157,10 +155,9 @@ fn types_vary_as_they_should() {
     fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
     unwind_safe::<HashMap<u64, String>>();
     unwind_safe::<HashSet<u64>>();
-    let map = map(HashMap::from([("a", "b")]));
-    let other = HashMap::from([("c", "d")]);
-    let pinned = other.pin();
-    assert_eq!((map.len(), iter(pinned.iter()).count(), keys(pinned.keys()).count()), (1, 1, 1));
+    let map = HashMap::from([("c", "d")]);
+    let pinned = map.pin();
+    assert_eq!((iter(pinned.iter()).count(), keys(pinned.keys()).count()), (1, 1));
 }
 
 #[test]

@@ -1,0 +1,247 @@
+//! Types that take keys or values by a shared reference are invariant in them. Here is a program for each that must not compile, and
+//! its twin that does. (Documentation only.)
+//!
+//! `for<'a> fn(&'a str)` is a subtype of `fn(&'static str)`: whoever takes any `&str` takes a `&'static str`. Both are `'static`,
+//! so the bounds of updates don't keep them apart.
+//!
+//! # The attack
+//!
+//! It would read freed memory:
+//!
+//! ```compile_fail,E0308
+//! use relativist::HashMap;
+//! use std::sync::Mutex;
+//!
+//! static STASH: Mutex<Option<&'static str>> = Mutex::new(None);
+//!
+//! fn stash(text: &'static str) {
+//!     *STASH.lock().unwrap() = Some(text);
+//! }
+//!
+//! /// Would be the identity if the map were covariant.
+//! fn narrow(map: &HashMap<u32, for<'a> fn(&'a str)>) -> &HashMap<u32, fn(&'static str)> {
+//!     map
+//! }
+//!
+//! let map: HashMap<u32, for<'a> fn(&'a str)> = HashMap::new();
+//! narrow(&map).pin().insert(1, stash);
+//! let take_any: for<'a> fn(&'a str) = *map.pin().get(&1).unwrap();
+//! let short_lived = String::from("about to be freed");
+//! take_any(&short_lived);
+//! drop(short_lived);
+//! println!("{:?}", STASH.lock().unwrap());
+//! ```
+//!
+//! ```
+//! use relativist::HashMap;
+//! use std::sync::Mutex;
+//!
+//! static STASH: Mutex<Option<&'static str>> = Mutex::new(None);
+//!
+//! fn stash(text: &'static str) {
+//!     *STASH.lock().unwrap() = Some(text);
+//! }
+//!
+//! fn narrow(map: &HashMap<u32, fn(&'static str)>) -> &HashMap<u32, fn(&'static str)> {
+//!     map
+//! }
+//!
+//! let map: HashMap<u32, fn(&'static str)> = HashMap::new();
+//! narrow(&map).pin().insert(1, stash);
+//! let take_static: fn(&'static str) = *map.pin().get(&1).unwrap();
+//! take_static("never freed");
+//! assert_eq!(*STASH.lock().unwrap(), Some("never freed"));
+//! ```
+//!
+//! # Each type
+//!
+//! Keys of a map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::HashMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: HashMap<Any, u32>) -> HashMap<Static, u32> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::HashMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: HashMap<Any, u32>) -> HashMap<Any, u32> {
+//!     it
+//! }
+//! ```
+//!
+//! A set:
+//!
+//! ```compile_fail,E0308
+//! use relativist::HashSet;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: HashSet<Any>) -> HashSet<Static> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::HashSet;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: HashSet<Any>) -> HashSet<Any> {
+//!     it
+//! }
+//! ```
+//!
+//! A pinned map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, u32, Any, RandomState>) -> Pinned<'x, u32, Static, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, u32, Any, RandomState>) -> Pinned<'x, u32, Any, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! Keys of a pinned map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, Any, u32, RandomState>) -> Pinned<'x, Static, u32, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, Any, u32, RandomState>) -> Pinned<'x, Any, u32, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! A pinned set:
+//!
+//! ```compile_fail,E0308
+//! use relativist::PinnedSet;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: PinnedSet<'x, Any, RandomState>) -> PinnedSet<'x, Static, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::PinnedSet;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: PinnedSet<'x, Any, RandomState>) -> PinnedSet<'x, Any, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! A cached handle:
+//!
+//! ```compile_fail,E0308
+//! use relativist::Cached;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Cached<'x, 'x, u32, Any, RandomState>) -> Cached<'x, 'x, u32, Static, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::Cached;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Cached<'x, 'x, u32, Any, RandomState>) -> Cached<'x, 'x, u32, Any, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! A selective removal, which has the map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::ExtractIf;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: ExtractIf<'x, u32, Any, RandomState, fn(&u32, &Static) -> bool>) -> ExtractIf<'x, u32, Static, RandomState, fn(&u32, &Static) -> bool> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::ExtractIf;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: ExtractIf<'x, u32, Any, RandomState, fn(&u32, &Static) -> bool>) -> ExtractIf<'x, u32, Any, RandomState, fn(&u32, &Static) -> bool> {
+//!     it
+//! }
+//! ```
+//!
+//! A drain:
+//!
+//! ```compile_fail,E0308
+//! use relativist::Drain;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Drain<'x, u32, Any, RandomState>) -> Drain<'x, u32, Static, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::Drain;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Drain<'x, u32, Any, RandomState>) -> Drain<'x, u32, Any, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! # What only hands out
+//!
+//! Iterators are covariant, as `std`'s are:
+//!
+//! ```
+//! use relativist::{Iter, Keys, Values};
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn iter(it: Iter<'_, Any, Any>) -> Iter<'_, Static, Static> {
+//!     it
+//! }
+//! fn keys(it: Keys<'_, Any, Any>) -> Keys<'_, Static, Static> {
+//!     it
+//! }
+//! fn values(it: Values<'_, Any, Any>) -> Values<'_, Static, Static> {
+//!     it
+//! }
+//! ```

@@ -3,14 +3,15 @@
 //!
 //! It is for a browser and a few scrapers, so it is plain: a thread that accepts, a few others ([`VISITORS`]) that answer one request
 //! each and close, all within [`http::PATIENCE`]. Requests are bounded, nothing can be changed by them, and no key or value is ever told.
-//! Ten times a second the accepting thread also looks at the size of the table, because resizes are over in milliseconds.
+//! Ten times a second the accepting thread also looks at the size of the table, because resizes are over in milliseconds. What takes a look at
+//! every bucket is found out piece by piece ([`report::Survey`]), so that no request waits for more than one piece.
 
 mod history;
 mod http;
 mod metrics;
 mod report;
 
-use crate::engine::{Engine, Usage};
+use crate::engine::{Engine, TableStats, Usage};
 use crate::execute::Service;
 use crate::gate::{Gate, Pass};
 use crate::log::Level;
@@ -19,11 +20,11 @@ use history::{History, Moment};
 use http::{Request, Response};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
-use report::Look;
+use report::Survey;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -54,9 +55,7 @@ struct Panel<E> {
     stopper: Stopper,
     started: Instant,
     history: Mutex<History>,
-    look: Mutex<Option<Look>>,
-    /// Held by who looks.
-    looking: Mutex<()>,
+    survey: Mutex<Survey>,
 }
 
 impl Admin {
@@ -80,8 +79,7 @@ impl Admin {
             stopper,
             started: Instant::now(),
             history: Mutex::default(),
-            look: Mutex::default(),
-            looking: Mutex::default(),
+            survey: Mutex::default(),
         };
         let poll = Poll::new()?;
         let thread = thread::Builder::new().name("admin".into()).spawn(move || {
@@ -117,7 +115,7 @@ fn serve<E: Engine>(
         while stopped.try_recv() != Err(TryRecvError::Disconnected) {
             match poll.poll(&mut events, Some(TICK)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => panel.note_size(),
+                _ => panel.tick(),
             }
             // All who wait: their coming is told only once. Errors pass, as those do for lack of descriptors.
             while let Ok((stream, _)) = listener.accept() {
@@ -135,6 +133,15 @@ fn serve<E: Engine>(
 }
 
 impl<E: Engine> Panel<E> {
+    /// What is done every [`TICK`], or sooner.
+    fn tick(&self) {
+        self.note_size();
+        let mut survey = self.survey();
+        if survey.is_under_way() {
+            survey.go_on(|stats, cursor| self.service.engine.survey(stats, cursor));
+        }
+    }
+
     fn note_size(&self) {
         let Usage { items, buckets, is_resizing, .. } = self.service.engine.usage();
         let moment = Moment { at: self.milliseconds(), items, buckets, is_resizing };
@@ -161,23 +168,14 @@ impl<E: Engine> Panel<E> {
         }
     }
 
-    /// A look at every bucket, not long ago. While somebody looks, all others get the look before, and wait only for the first.
-    fn look(&self) -> Look {
-        let is_looked = || matches!(self.looking.try_lock(), Err(TryLockError::WouldBlock));
-        if let Some(look) = self.last_look().filter(|look| look.is_fresh() || is_looked()) {
-            return look;
-        }
-        let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody may have looked while this one waited.
-        if let Some(look) = self.last_look().filter(Look::is_fresh) {
-            return look;
-        }
-        let look = Look::take(|| self.service.engine.table());
-        *self.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(look.clone());
-        look
+    /// What there is to know of the table's buckets, and how old that is. Looks at a limited number of them.
+    fn look(&self) -> (TableStats, Duration) {
+        let mut survey = self.survey();
+        survey.refresh(|stats, cursor| self.service.engine.survey(stats, cursor));
+        survey.result()
     }
 
-    fn last_look(&self) -> Option<Look> {
-        self.look.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn survey(&self) -> MutexGuard<'_, Survey> {
+        self.survey.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

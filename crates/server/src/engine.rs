@@ -128,9 +128,6 @@ pub trait Engine: Send + Sync + 'static {
     /// Sums that are cheap to tell.
     fn usage(&self) -> Usage;
 
-    /// Lets [`Usage::sweeps`] start from zero.
-    fn reset_sweeps(&self);
-
     /// A look at some buckets of the table: adds them to `stats`, and returns where to go on; none when that was all. Begins at 0.
     fn survey(&self, stats: &mut TableStats, cursor: u64) -> Option<u64>;
 
@@ -484,7 +481,7 @@ pub struct Usage {
     pub lent_bytes: usize,
     /// What table and memory for items together may not exceed.
     pub limit: usize,
-    /// What was done to make room.
+    /// What was done to make room, since the start.
     pub sweeps: Sweeps,
 }
 
@@ -511,6 +508,26 @@ pub struct Sweeps {
     pub expired_unfetched: u64,
     /// Items looked at in the background.
     pub crawled: u64,
+}
+
+impl Sweeps {
+    /// What was added since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Sweeps) -> Sweeps {
+        let evictions = self.evictions.saturating_sub(earlier.evictions);
+        Sweeps {
+            blocks: self.blocks.saturating_sub(earlier.blocks),
+            evictions,
+            evicted_unfetched: self.evicted_unfetched.saturating_sub(earlier.evicted_unfetched),
+            evicted_active: self.evicted_active.saturating_sub(earlier.evicted_active),
+            evicted_nonzero: self.evicted_nonzero.saturating_sub(earlier.evicted_nonzero),
+            evicted_time: if evictions > 0 { self.evicted_time } else { 0 },
+            reclaimed: self.reclaimed.saturating_sub(earlier.reclaimed),
+            crawler_reclaimed: self.crawler_reclaimed.saturating_sub(earlier.crawler_reclaimed),
+            expired_unfetched: self.expired_unfetched.saturating_sub(earlier.expired_unfetched),
+            crawled: self.crawled.saturating_sub(earlier.crawled),
+        }
+    }
 }
 
 impl AddAssign for Sweeps {

@@ -37,6 +37,7 @@ use crate::tls::Tls;
 use relativist_memcache::binary as packets;
 use relativist_memcache::{Awaited, Command, Limits, Rejection, RequestError, decode_key, number, reply};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 pub use classic::Fetch;
 pub use dump::Dump;
@@ -81,6 +82,8 @@ pub struct Service<E> {
     pub prefixes: Prefixes,
     /// Who is connected.
     pub connections: Connections,
+    /// The second in which the last snapshot was written; 0 if none was since the start.
+    pub snapshot_written: AtomicU32,
 }
 
 impl<E> Service<E> {

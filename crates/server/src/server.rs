@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -140,6 +141,7 @@ impl<E: Engine> Server<E> {
             watch,
             prefixes: Prefixes::new(options.delimiter.unwrap_or(DEFAULT_DELIMITER), options.delimiter.is_some()),
             connections,
+            snapshot_written: AtomicU32::new(0),
             options: options.clone(),
         });
         let acceptor = Acceptor::new(Arc::clone(&service), threads, listeners)
@@ -254,6 +256,8 @@ fn save<E: Engine>(snapshot: &Snapshot, service: &Service<E>) -> Result<(), Star
     let items = snapshot
         .write(&service.engine)
         .map_err(|error| StartError::System(format!("cannot write the snapshot {path}"), error))?;
+    // Relaxed: a statistic, which stands for itself.
+    service.snapshot_written.store(service.ticker.clock().now(), Ordering::Relaxed);
     service.log.say(Level::Trouble, format_args!("{items} items written to {path}"));
     Ok(())
 }

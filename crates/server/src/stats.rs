@@ -1,12 +1,14 @@
 //! What the server counts, without a memory line that two threads write.
 //!
 //! Every worker has a [`Counters`] of its own. Reading adds them up; that is rare and may be slow. `stats reset` must not
-//! write counters of other threads either: it remembers the sums of that moment, and later ones are told relative to it.
+//! write counters of other threads either: it remembers the sums of that moment, and `stats` reports later ones relative to it. Metrics are not
+//! reset: they are sums since the start, as Prometheus expects.
 
+use crate::engine::Sweeps;
 use crate::latency::{Distribution, Kind, Latencies};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A number that one thread counts up and all may read.
 #[derive(Debug, Default)]
@@ -141,7 +143,13 @@ counters! {
 pub struct Registry {
     threads: Box<[Arc<CachePadded<Counters>>]>,
     /// The sums at the last reset.
-    baseline: Mutex<Totals>,
+    baseline: Mutex<Baseline>,
+}
+
+#[derive(Debug, Default)]
+struct Baseline {
+    totals: Totals,
+    sweeps: Sweeps,
 }
 
 impl Registry {
@@ -163,13 +171,22 @@ impl Registry {
     /// The sums since the last reset.
     pub fn totals(&self) -> Totals {
         let mut totals = self.since_start();
-        totals.exclude(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner));
+        totals.exclude(&self.baseline().totals);
         totals
     }
 
-    /// Lets the sums start from zero.
-    pub fn reset(&self) {
-        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.since_start();
+    /// What of the engine's `sweeps` since the start has happened since the last reset.
+    pub fn sweeps(&self, sweeps: &Sweeps) -> Sweeps {
+        sweeps.since(&self.baseline().sweeps)
+    }
+
+    /// Lets the sums start from zero; the engine's sweeps are at `sweeps`.
+    pub fn reset(&self, sweeps: Sweeps) {
+        *self.baseline() = Baseline { totals: self.since_start(), sweeps };
+    }
+
+    fn baseline(&self) -> MutexGuard<'_, Baseline> {
+        self.baseline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long commands of this kind have taken since the start.
@@ -197,9 +214,12 @@ mod tests {
         registry.of_thread(0).cmd_get.add(3);
         registry.of_thread(1).cmd_get.bump();
         assert_eq!(registry.totals().cmd_get, 4);
-        registry.reset();
-        assert_eq!(registry.totals(), Totals::default());
+        let sweeps = Sweeps { evictions: 5, evicted_time: 70, ..Sweeps::default() };
+        registry.reset(sweeps);
+        assert_eq!((registry.totals(), registry.sweeps(&sweeps)), (Totals::default(), Sweeps::default()));
         registry.of_thread(1).cmd_get.bump();
-        assert_eq!(registry.totals().cmd_get, 1);
+        assert_eq!((registry.totals().cmd_get, registry.since_start().cmd_get), (1, 5));
+        let later = Sweeps { evictions: 7, evicted_time: 80, ..sweeps };
+        assert_eq!(registry.sweeps(&later), Sweeps { evictions: 2, evicted_time: 80, ..Sweeps::default() });
     }
 }

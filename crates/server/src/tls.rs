@@ -67,6 +67,8 @@ struct Reading {
 #[derive(Debug)]
 struct Terms {
     read: Instant,
+    /// When the first certificate of the chain expires.
+    expiry: Option<u64>,
     unasked: Arc<ServerConfig>,
     /// For clients that may show certificates, and those that must; none without authorities.
     asked: Option<[Arc<ServerConfig>; 2]>,
@@ -120,6 +122,11 @@ impl Tls {
     /// How long ago the files were read, and could be used.
     pub fn age(&self) -> Duration {
         self.terms.read().unwrap_or_else(PoisonError::into_inner).read.elapsed()
+    }
+
+    /// The first second, of Unix time, in which a certificate of the chain is not valid any more.
+    pub fn expiry(&self) -> Option<u64> {
+        self.terms.read().unwrap_or_else(PoisonError::into_inner).expiry
     }
 
     /// The beginning of a connection.
@@ -176,6 +183,7 @@ impl Terms {
                 log.say(Level::Warning, format_args!("clients will refuse {chain_path}: {problem}"));
             }
         }
+        let expiry = chain.iter().filter_map(expiry).min();
         let provider = CryptoProvider { cipher_suites: suites(files.ciphers.as_deref())?, ..default_provider() };
         let key = CertifiedKey::from_der(chain, private_key(&key_file, files.keyformat)?, &provider);
         let key = key.map_err(|error| match error {
@@ -190,6 +198,7 @@ impl Terms {
         let builder = Builder { files, provider: Arc::new(provider), key: Arc::new(SingleCertAndKey::from(key)) };
         Ok(Terms {
             read: Instant::now(),
+            expiry,
             unasked: builder.config(WebPkiClientVerifier::no_client_auth(), |ticketer| ticketer)?,
             asked: authorities.map(|file| builder.asking(&file)).transpose()?,
         })
@@ -314,17 +323,33 @@ fn private_key(file: &File, format: u32) -> Result<PrivateKeyDer<'static>, Strin
 /// What is wrong with the time for which a certificate is valid.
 fn untimely(certificate: &CertificateDer<'_>) -> Option<String> {
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / (24 * 60 * 60);
-    let parsed = ParsedCertificate::try_from(certificate).ok()?;
-    // There is nobody to trust, so it fails in any case, but by the time first.
-    let verified =
-        verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], UnixTime::now(), &[]);
-    match verified {
-        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after })) => {
+    match problem_at(certificate, UnixTime::now())? {
+        CertificateError::ExpiredContext { time, not_after } => {
             Some(format!("it expired {} days ago", days(not_after, time)))
         }
-        Err(Error::InvalidCertificate(CertificateError::NotValidYetContext { time, not_before })) => {
+        CertificateError::NotValidYetContext { time, not_before } => {
             Some(format!("it is not valid for another {} days", days(time, not_before)))
         }
+        _ => None,
+    }
+}
+
+/// When a certificate expires.
+fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
+    // rustls says it of a certificate that has expired, as all have at the end of time.
+    let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    match problem_at(certificate, end_of_time)? {
+        CertificateError::ExpiredContext { not_after, .. } => Some(not_after.as_secs()),
+        _ => None,
+    }
+}
+
+/// What is wrong with a certificate at `time`.
+fn problem_at(certificate: &CertificateDer<'_>, time: UnixTime) -> Option<CertificateError> {
+    let parsed = ParsedCertificate::try_from(certificate).ok()?;
+    // No authority is trusted, so the verification fails in any case, but because of the time first.
+    match verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], time, &[]) {
+        Err(Error::InvalidCertificate(problem)) => Some(problem),
         _ => None,
     }
 }

@@ -1,9 +1,14 @@
 //! `/metrics`: the same in the text format of Prometheus. Counters have the names that `stats` gives them.
 
 use super::Panel;
-use crate::engine::Engine;
+use crate::engine::{Engine, TableStats};
 use crate::latency::Kind;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use nix::unistd::{SysconfVar, sysconf};
 use std::fmt::{Display, Write};
+use std::fs;
+use std::sync::atomic::Ordering;
 
 /// Metrics as text.
 struct Text(String);
@@ -34,22 +39,12 @@ impl Text {
 
 pub(super) fn text<E: Engine>(panel: &Panel<E>) -> String {
     let service = &panel.service;
-    let usage = service.engine.usage();
     let mut text = Text(String::new());
     text.head("info", "gauge", "The version in a label.");
     text.line(format_args!("relativistd_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
-    text.gauge("start_time_seconds", "When the server started, in Unix seconds.", service.started);
-    text.gauge("connections", "Open connections.", service.gate.inside());
-    text.gauge("connections_limit", "Connections that may be open.", service.gate.limit());
-    text.gauge("items", "Items stored.", usage.items);
-    text.gauge("items_bytes", "Bytes of these items.", usage.item_bytes);
-    text.gauge("memory_limit_bytes", "What items and table may occupy.", usage.limit);
-    text.gauge("memory_heap_bytes", "Memory for items, free parts included.", usage.heap_bytes);
-    text.gauge("memory_lent_bytes", "Of that, large values that are sent or received in place.", usage.lent_bytes);
-    text.gauge("table_buckets", "Buckets of the hash table.", usage.buckets);
-    text.gauge("table_bytes", "Bytes of the hash table.", usage.table_bytes);
-    text.gauge("table_is_resizing", "1 while the hash table is resized.", u8::from(usage.is_resizing));
-    text.counter("evictions_total", "Items evicted.", usage.sweeps.evictions);
+    process(panel, &mut text);
+    connections(panel, &mut text);
+    memory(panel, &mut text);
     for (name, help, value) in service.counters.since_start().each() {
         let name = name.strip_prefix("total_").unwrap_or(name);
         text.counter(&format!("{name}_total"), help, value);
@@ -59,12 +54,90 @@ pub(super) fn text<E: Engine>(panel: &Panel<E>) -> String {
     text.0
 }
 
+fn process<E: Engine>(panel: &Panel<E>, text: &mut Text) {
+    let service = &panel.service;
+    text.gauge("start_time_seconds", "When the server started, in Unix seconds.", service.started);
+    text.gauge("threads", "Threads that execute commands.", service.options.threads);
+    if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
+        let seconds = |time: TimeVal| format!("{}.{:06}", time.tv_sec(), time.tv_usec());
+        text.counter("cpu_user_seconds_total", "CPU time in user mode.", seconds(usage.user_time()));
+        text.counter("cpu_system_seconds_total", "CPU time in the kernel.", seconds(usage.system_time()));
+    }
+    if let Some(bytes) = resident_bytes() {
+        text.gauge("resident_memory_bytes", "Memory of the process that is resident.", bytes);
+    }
+    if let Some(tls) = &service.tls {
+        text.gauge("certificate_age_seconds", "Since the certificates were read.", tls.age().as_secs());
+        if let Some(expiry) = tls.expiry() {
+            text.gauge("certificate_expiry_seconds", "When the first certificate expires, in Unix seconds.", expiry);
+        }
+    }
+    // Relaxed: a number that stands for itself.
+    let written = service.snapshot_written.load(Ordering::Relaxed);
+    if written > 0 {
+        text.gauge("snapshot_written_seconds", "When the last snapshot was written, in Unix seconds.", written);
+        let age = service.ticker.clock().now().saturating_sub(written);
+        text.gauge("snapshot_age_seconds", "Since the last snapshot was written.", age);
+    }
+}
+
+/// What the system sees of this process, where it says so.
+fn resident_bytes() -> Option<u64> {
+    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
+    pages.checked_mul(page.try_into().ok()?)
+}
+
+fn connections<E: Engine>(panel: &Panel<E>, text: &mut Text) {
+    let service = &panel.service;
+    let gate = &service.gate;
+    text.gauge("connections", "Open connections.", gate.inside());
+    text.gauge("connections_limit", "Connections that may be open.", gate.limit());
+    text.gauge("accepting_connections", "0 while clients have to wait because of -c.", u8::from(!gate.is_paused()));
+    text.counter("listen_disabled_num_total", "How often they had to wait.", gate.pauses());
+    text.counter("listen_disabled_seconds_total", "For how long they had to wait.", gate.paused_for().as_secs_f64());
+    let buffers = service.budget.held();
+    text.gauge("buffers_in_bytes", "Buffers of requests.", buffers.inputs);
+    text.gauge("buffers_out_bytes", "Buffers of answers.", buffers.outputs);
+    let help = "Connections closed because the buffers of all held too much.";
+    text.counter("read_buf_oom_total", help, service.budget.closed());
+    let (watchers, sent, skipped) = service.watch.counts();
+    text.gauge("log_watchers", "Clients that watch.", watchers);
+    text.counter("log_watcher_sent_total", "Lines sent to clients that watch.", sent);
+    text.counter("log_watcher_skipped_total", "Lines lost because a client read too slowly.", skipped);
+}
+
+fn memory<E: Engine>(panel: &Panel<E>, text: &mut Text) {
+    let usage = panel.service.engine.usage();
+    text.gauge("items", "Items stored.", usage.items);
+    text.gauge("items_bytes", "Bytes of these items.", usage.item_bytes);
+    text.gauge("memory_limit_bytes", "What items and table may occupy.", usage.limit);
+    text.gauge("memory_heap_bytes", "Memory for items, free parts included.", usage.heap_bytes);
+    text.gauge("memory_lent_bytes", "Of that, large values that are sent or received in place.", usage.lent_bytes);
+    text.gauge("table_buckets", "Buckets of the hash table.", usage.buckets);
+    text.gauge("table_bytes", "Bytes of the hash table.", usage.table_bytes);
+    text.gauge("table_is_resizing", "1 while the hash table is resized.", u8::from(usage.is_resizing));
+    let sweeps = usage.sweeps;
+    text.counter("evictions_total", "Items evicted.", sweeps.evictions);
+    text.counter("evicted_unfetched_total", "Of these, never fetched.", sweeps.evicted_unfetched);
+    text.counter("evicted_active_total", "Of these, fetched since they were looked at before.", sweeps.evicted_active);
+    text.counter("evicted_nonzero_total", "Of these, with an expiry.", sweeps.evicted_nonzero);
+    text.gauge("evicted_age_seconds", "Since the last access to the item evicted last.", sweeps.evicted_time);
+    text.counter("reclaimed_total", "Expired or flushed items whose memory a store needed.", sweeps.reclaimed);
+    text.counter("crawler_reclaimed_total", "The same, found in the background.", sweeps.crawler_reclaimed);
+    text.counter("expired_unfetched_total", "Of both, expired and never fetched.", sweeps.expired_unfetched);
+    text.counter("crawler_items_checked_total", "Items looked at in the background.", sweeps.crawled);
+}
+
+/// Without a look at more than a few buckets: what takes one at all is as old as the last survey.
 fn resizes<E: Engine>(panel: &Panel<E>, text: &mut Text) {
-    let stats = panel.look().stats;
-    text.counter("table_grows_total", "Resizes to more buckets.", stats.grows);
-    text.counter("table_shrinks_total", "Resizes to fewer buckets.", stats.shrinks);
-    text.counter("table_grace_periods_total", "Grace periods that resizes have waited for.", stats.grace_periods);
-    text.gauge("table_longest_chain", "Most items in a bucket.", stats.longest_chain);
+    let mut now = TableStats::default();
+    panel.service.engine.survey(&mut now, 0);
+    text.counter("table_grows_total", "Resizes to more buckets.", now.grows);
+    text.counter("table_shrinks_total", "Resizes to fewer buckets.", now.shrinks);
+    text.counter("table_grace_periods_total", "Grace periods that resizes have waited for.", now.grace_periods);
+    let (surveyed, _) = panel.look();
+    text.gauge("table_longest_chain", "Most items in a bucket.", surveyed.longest_chain);
 }
 
 fn latencies<E: Engine>(panel: &Panel<E>, text: &mut Text) {

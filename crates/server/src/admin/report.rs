@@ -4,33 +4,61 @@ use super::Panel;
 use crate::engine::{Engine, TableStats};
 use crate::latency::Kind;
 use serde_json::{Value, json};
+use std::mem;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// At most one part in so many of the time is spent looking at every bucket, however often that is asked for.
-const SHARE: u32 = 50;
+/// Pieces of the table that are looked at in one go, each of some buckets: one or two milliseconds of work.
+const PIECES: usize = 1024;
 
-/// It is not done more often than that in any case.
+/// A survey is begun when the one before is that old.
 const LEAST_AGE: Duration = Duration::from_secs(1);
 
-/// What was seen in every bucket.
-#[derive(Clone, Debug)]
-pub(super) struct Look {
-    pub(super) stats: TableStats,
-    pub(super) taken: Instant,
-    pub(super) took: Duration,
+/// A look at every bucket of the table, which goes on with each request and each tick, and what the last one has found.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// What was found so far, and where to go on.
+    stats: TableStats,
+    cursor: Option<u64>,
+    last: Option<(TableStats, Instant)>,
 }
 
-impl Look {
-    pub(super) fn take(look: impl FnOnce() -> TableStats) -> Look {
-        let start = Instant::now();
-        let stats = look();
-        Look { stats, taken: Instant::now(), took: start.elapsed() }
+impl Survey {
+    /// Whether one was begun and not ended.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.cursor.is_some()
     }
 
-    /// Whether it is too early for another.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.taken.elapsed() < LEAST_AGE.max(self.took * SHARE)
+    /// Goes on, or begins if the last result is old, by calls of `piece`, of which there are at most [`PIECES`].
+    pub(super) fn refresh(&mut self, piece: impl FnMut(&mut TableStats, u64) -> Option<u64>) {
+        let is_fresh = self.last.as_ref().is_some_and(|(_, taken)| taken.elapsed() < LEAST_AGE);
+        if self.is_under_way() || !is_fresh {
+            self.go_on(piece);
+        }
+    }
+
+    /// The same, whether or not the last result is old.
+    pub(super) fn go_on(&mut self, mut piece: impl FnMut(&mut TableStats, u64) -> Option<u64>) {
+        let mut cursor = self.cursor.unwrap_or(0);
+        for _ in 0..PIECES {
+            match piece(&mut self.stats, cursor) {
+                Some(next) => cursor = next,
+                None => {
+                    self.cursor = None;
+                    self.last = Some((mem::take(&mut self.stats), Instant::now()));
+                    return;
+                }
+            }
+        }
+        self.cursor = Some(cursor);
+    }
+
+    /// What the last survey has found, or before it has ended the first has found so far, and how old that is.
+    pub(super) fn result(&self) -> (TableStats, Duration) {
+        match &self.last {
+            Some((stats, taken)) => (stats.clone(), taken.elapsed()),
+            None => (self.stats.clone(), Duration::ZERO),
+        }
     }
 }
 
@@ -73,19 +101,44 @@ fn latencies<E: Engine>(panel: &Panel<E>) -> Value {
 }
 
 fn table<E: Engine>(panel: &Panel<E>) -> Value {
-    let look = panel.look();
+    let (stats, age) = panel.look();
     json!({
-        "age": look.taken.elapsed().as_secs_f64(),
-        "buckets": look.stats.buckets,
-        "entries": look.stats.entries,
-        "chain_lengths": look.stats.chain_lengths,
-        "grows": look.stats.grows,
-        "shrinks": look.stats.shrinks,
-        "grace_periods": look.stats.grace_periods,
+        "age": age.as_secs_f64(),
+        "buckets": stats.buckets,
+        "entries": stats.entries,
+        "chain_lengths": stats.chain_lengths,
+        "grows": stats.grows,
+        "shrinks": stats.shrinks,
+        "grace_periods": stats.grace_periods,
     })
 }
 
 fn history<E: Engine>(panel: &Panel<E>) -> Value {
     let history = panel.history.lock().unwrap_or_else(PoisonError::into_inner);
     history.moments().map(|moment| json!([moment.at, moment.items, moment.buckets, moment.is_resizing])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_survey_goes_on_by_pieces_and_rests_when_it_has_ended() {
+        let (mut survey, mut pieces) = (Survey::default(), 0);
+        let mut look = |survey: &mut Survey| {
+            let before = pieces;
+            survey.refresh(|stats, cursor| {
+                pieces += 1;
+                stats.longest_chain = pieces;
+                (cursor < 2 * PIECES as u64).then_some(cursor + 1)
+            });
+            (pieces - before, survey.is_under_way(), survey.result().0.longest_chain)
+        };
+        assert_eq!(look(&mut survey), (PIECES, true, PIECES), "so far");
+        assert_eq!(look(&mut survey), (PIECES, true, 2 * PIECES));
+        assert_eq!(look(&mut survey), (1, false, 2 * PIECES + 1));
+        assert_eq!(look(&mut survey), (0, false, 2 * PIECES + 1), "it is fresh");
+        survey.last.as_mut().unwrap().1 -= LEAST_AGE;
+        assert_eq!(look(&mut survey), (PIECES, true, 2 * PIECES + 1), "what the last one has found");
+    }
 }

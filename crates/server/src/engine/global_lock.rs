@@ -111,10 +111,6 @@ impl Engine for GlobalLock {
         self.engine.usage()
     }
 
-    fn reset_sweeps(&self) {
-        self.engine.reset_sweeps();
-    }
-
     fn survey(&self, stats: &mut TableStats, cursor: u64) -> Option<u64> {
         self.engine.survey(stats, cursor)
     }

@@ -214,11 +214,6 @@ impl Heap {
         self.central().sweeps
     }
 
-    /// Counts sweeps from zero.
-    pub(super) fn reset_sweeps(&self) {
-        self.central().sweeps = Sweeps::default();
-    }
-
     /// Counts an item of `bytes` as linked.
     pub(super) fn count_linked(&self, bytes: usize, guard: &Guard) {
         // Relaxed: a plain sum.

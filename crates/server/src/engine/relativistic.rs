@@ -544,10 +544,6 @@ impl Engine for Relativistic {
         }
     }
 
-    fn reset_sweeps(&self) {
-        self.heap.reset_sweeps();
-    }
-
     fn survey(&self, stats: &mut TableStats, cursor: u64) -> Option<u64> {
         self.table.add_stats(stats, cursor, SURVEYED_AT_ONCE)
     }

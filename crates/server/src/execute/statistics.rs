@@ -104,8 +104,7 @@ impl<E: Engine> Executor<'_, E> {
     }
 
     fn reset_stats(&self) {
-        self.service.counters.reset();
-        self.service.engine.reset_sweeps();
+        self.service.counters.reset(self.service.engine.usage().sweeps);
         self.service.prefixes.clear();
     }
 
@@ -161,6 +160,7 @@ impl<E: Engine> Executor<'_, E> {
         let extended = &service.options.extended;
         let totals = service.counters.totals();
         let usage = service.engine.usage();
+        let sweeps = service.counters.sweeps(&usage.sweeps);
         let buffers = service.budget.held();
         let (watchers, lines_sent, lines_skipped) = service.watch.counts();
         self.process(report);
@@ -244,17 +244,17 @@ impl<E: Engine> Executor<'_, E> {
             curr_items: usage.items,
             total_items: totals.total_items,
             slab_global_page_pool: 0,
-            expired_unfetched: usage.sweeps.expired_unfetched,
-            evicted_unfetched: usage.sweeps.evicted_unfetched,
+            expired_unfetched: sweeps.expired_unfetched,
+            evicted_unfetched: sweeps.evicted_unfetched,
         }
         if extended.lru_maintainer {
-            report.stat("evicted_active", usage.sweeps.evicted_active);
+            report.stat("evicted_active", sweeps.evicted_active);
         }
         stats! { report,
-            evictions: usage.sweeps.evictions,
-            reclaimed: usage.sweeps.reclaimed,
-            crawler_reclaimed: usage.sweeps.crawler_reclaimed,
-            crawler_items_checked: usage.sweeps.crawled,
+            evictions: sweeps.evictions,
+            reclaimed: sweeps.reclaimed,
+            crawler_reclaimed: sweeps.crawler_reclaimed,
+            crawler_items_checked: sweeps.crawled,
             lrutail_reflocked: 0,
         }
         if extended.lru_maintainer {
@@ -302,7 +302,7 @@ impl<E: Engine> Executor<'_, E> {
         }
         stat("mem_requested", usage.item_bytes);
         let totals = self.service.counters.totals();
-        let sweeps = usage.sweeps;
+        let sweeps = self.service.counters.sweeps(&usage.sweeps);
         for (name, value) in [
             ("evicted", sweeps.evictions),
             ("evicted_nonzero", sweeps.evicted_nonzero),

@@ -180,7 +180,7 @@ impl Watch {
     }
 
     /// Watchers, lines sent and lines skipped.
-    pub(super) fn counts(&self) -> (usize, u64, u64) {
+    pub(crate) fn counts(&self) -> (usize, u64, u64) {
         // Relaxed: numbers that stand for themselves.
         (lock(&self.watchers).len(), self.sent.load(Ordering::Relaxed), self.skipped.load(Ordering::Relaxed))
     }

@@ -1,10 +1,16 @@
 //! What `--admin` answers.
 
-use crate::harness::{PATIENCE, Running};
+use crate::certificates::Authority;
+use crate::harness::{Client, PATIENCE, Running, connect_to};
+use crate::wrapped::{Between, Wrapped};
+use relativistd::engine::{Relativistic, TableStats};
+use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn visit(server: &Running) -> TcpStream {
     let stream = TcpStream::connect(server.admin.expect("there is --admin")).expect("it listens");
@@ -128,4 +134,176 @@ fn silent_visitors_are_few_and_hold_up_neither_the_cache_nor_the_end() {
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }
     assert_eq!(get(&server, "/healthz"), "ok\n");
+}
+
+/// The metrics without labels.
+fn metrics(server: &Running) -> HashMap<String, f64> {
+    let text = get(server, "/metrics");
+    let plain = text.lines().filter(|line| !line.starts_with('#') && !line.contains('{'));
+    plain
+        .map(|line| {
+            let (name, value) = line.strip_prefix("relativistd_").and_then(|line| line.split_once(' ')).expect(line);
+            (name.to_owned(), value.parse().expect(line))
+        })
+        .collect()
+}
+
+/// Names and values of `stats`.
+fn stats(client: &mut Client<impl Read + Write>) -> Vec<(String, String)> {
+    client.send("stats\r\n");
+    let text = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+    lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Metrics of another name than the statistic's with `_total` behind, and without `total_` in front.
+const RENAMED: [(&str, &str); 21] = [
+    ("uptime", "start_time_seconds"),
+    ("rusage_user", "cpu_user_seconds_total"),
+    ("rusage_system", "cpu_system_seconds_total"),
+    ("max_connections", "connections_limit"),
+    ("curr_connections", "connections"),
+    ("connection_structures", "connections"),
+    ("response_obj_bytes", "buffers_out_bytes"),
+    ("read_buf_bytes", "buffers_in_bytes"),
+    ("limit_maxbytes", "memory_limit_bytes"),
+    ("accepting_conns", "accepting_connections"),
+    ("time_in_listen_disabled_us", "listen_disabled_seconds_total"),
+    ("threads", "threads"),
+    ("hash_power_level", "table_buckets"),
+    ("hash_bytes", "table_bytes"),
+    ("hash_is_expanding", "table_is_resizing"),
+    ("log_worker_written", "log_watcher_sent_total"),
+    ("log_watchers", "log_watchers"),
+    ("time_since_server_cert_refresh", "certificate_age_seconds"),
+    ("bytes", "items_bytes"),
+    ("curr_items", "items"),
+    ("version", "info"),
+];
+
+/// Statistics that no metric has: of the process and the program, and such as count what is not there and are always 0.
+const WITHOUT_METRIC: [&str; 32] = [
+    "pid",
+    "time",
+    "libevent",
+    "pointer_size",
+    "reserved_fds",
+    "response_obj_oom",
+    "response_obj_count",
+    "read_buf_count",
+    "read_buf_bytes_free",
+    "slab_reassign_rescues",
+    "slab_reassign_chunk_rescues",
+    "slab_reassign_inline_reclaim",
+    "slab_reassign_busy_items",
+    "slab_reassign_busy_deletes",
+    "slab_reassign_busy_nomem",
+    "slab_reassign_last_busy_status",
+    "slab_reassign_running",
+    "slabs_moved",
+    "lru_crawler_running",
+    "lru_crawler_starts",
+    "lru_maintainer_juggles",
+    "malloc_fails",
+    "log_worker_dropped",
+    "unexpected_napi_ids",
+    "round_robin_fallback",
+    "slab_global_page_pool",
+    "lrutail_reflocked",
+    "moves_to_cold",
+    "moves_to_warm",
+    "moves_within_lru",
+    "direct_reclaims",
+    "lru_bumps_dropped",
+];
+
+#[test]
+fn every_statistic_has_a_metric_or_is_excepted() {
+    let authority = Authority::new();
+    let flags = format!("-t 1 --admin 0 {} -o idle_timeout=100,maxconns_fast,ssl_session_cache", authority.flags());
+    let server = Running::start(&flags);
+    let name = "localhost".try_into().unwrap();
+    let tls = ClientConnection::new(authority.client(), name).unwrap();
+    let mut client = Client(StreamOwned::new(tls, connect_to(server.address)));
+    client.ask("set a 0 0 1\r\nx\r\nget a\r\n", "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    let (stats, text) = (stats(&mut client), get(&server, "/metrics"));
+    assert!(stats.len() > 90, "{stats:?}");
+    for (name, value) in stats {
+        if WITHOUT_METRIC.contains(&name.as_str()) {
+            continue;
+        }
+        let renamed = RENAMED.iter().find(|(stat, _)| *stat == name).map(|(_, metric)| (*metric).to_owned());
+        let metric =
+            renamed.unwrap_or_else(|| format!("{}_total", name.strip_prefix("total_").unwrap_or(name.as_str())));
+        let kind = if metric.ends_with("_total") { "counter" } else { "gauge" };
+        assert!(text.contains(&format!("# TYPE relativistd_{metric} {kind}\n")), "{name} {value} has no {metric}");
+    }
+}
+
+#[test]
+fn metrics_of_the_process_are_told() {
+    let authority = Authority::new();
+    authority.issue("server", |params| params.not_after = rcgen::date_time_ymd(2095, 1, 2));
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = folder.path().join("snapshot");
+    let flags = format!("-t 1 --admin 0 {} --snapshot {}", authority.flags(), snapshot.display());
+    let server = Running::start(&flags);
+    let before = metrics(&server);
+    assert!(before["resident_memory_bytes"] > 1e6 && before["cpu_user_seconds_total"] >= 0.0);
+    assert_eq!(before["certificate_expiry_seconds"], 3_944_764_800.0, "2095-01-02");
+    assert!(!before.contains_key("snapshot_age_seconds"), "none was written");
+    server.save();
+    let after = metrics(&server);
+    assert!(after["snapshot_written_seconds"] >= after["start_time_seconds"]);
+    assert!(after["snapshot_age_seconds"] < 1000.0);
+}
+
+#[test]
+fn a_reset_of_the_statistics_lowers_no_metric() {
+    let server = Running::start("-t 1 -m 8 --admin 0");
+    let mut client = server.connect();
+    let value = "v".repeat(100_000);
+    for index in 0..200 {
+        client.ask(format!("set key{index} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    }
+    let before = metrics(&server);
+    assert!(before["evictions_total"] > 100.0 && before["evicted_unfetched_total"] > 100.0);
+    client.ask("stats reset\r\n", "RESET\r\n");
+    let told: HashMap<String, String> = stats(&mut client).into_iter().collect();
+    assert!(told["evictions"].parse::<f64>().unwrap() < before["evictions_total"]);
+    let after = metrics(&server);
+    for (name, value) in before.iter().filter(|(name, _)| name.ends_with("_total")) {
+        assert!(after[name] >= *value, "{name}: {value}, then {}", after[name]);
+    }
+}
+
+/// A table of so many pieces that no request could look at all of them.
+struct Endless {
+    pieces: AtomicU64,
+}
+
+impl Endless {
+    const PIECES: u64 = 1 << 20;
+}
+
+impl Between for Endless {
+    fn survey(&self, _: &Relativistic, _: &mut TableStats, cursor: u64) -> Option<u64> {
+        // SeqCst: simplest.
+        self.pieces.fetch_add(1, Ordering::SeqCst);
+        (cursor < Endless::PIECES).then_some(cursor + 1)
+    }
+}
+
+#[test]
+fn a_request_looks_at_some_buckets_only() {
+    let between = Arc::new(Endless { pieces: AtomicU64::new(0) });
+    let seen = Arc::clone(&between);
+    let server = Running::start_with("-t 1 --admin 0", |engine| Wrapped { engine, between });
+    for path in ["/metrics", "/stats.json"] {
+        let before = seen.pieces.load(Ordering::SeqCst);
+        get(&server, path);
+        // Ticks of the background look at as many in between, ten times a second.
+        let looked = seen.pieces.load(Ordering::SeqCst) - before;
+        assert!(looked < Endless::PIECES / 4, "{path} has looked at {looked} pieces");
+    }
 }

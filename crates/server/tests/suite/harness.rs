@@ -1,9 +1,10 @@
 //! A server in this process, and a plain client.
 
-use relativistd::{Options, Server, StartError, Stopper};
+use relativistd::engine::{Engine, Relativistic};
+use relativistd::{Options, Saver, Server, StartError, Stopper};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ pub struct Running {
     /// Where `--admin` is, if it was among the flags.
     pub admin: Option<SocketAddr>,
     stopper: Stopper,
+    saver: Mutex<Saver>,
     thread: Option<JoinHandle<Result<(), StartError>>>,
 }
 
@@ -80,16 +82,27 @@ pub(crate) use on_each_backend;
 impl Running {
     /// Starts a server with these flags on a port of the kernel's choice. It accepts connections from now on.
     pub fn start(flags: &str) -> Running {
+        Running::start_with(flags, |engine| engine)
+    }
+
+    /// The same with another engine.
+    pub fn start_with<E: Engine>(flags: &str, wrap: impl FnOnce(Relativistic) -> E) -> Running {
         let line = format!("relativistd -p -1 {flags}");
         let options = Options::parse_from_args(line.split_whitespace()).expect("good flags");
-        let server = Server::bind(&options).expect("a free port");
+        let server = Server::bind_with(&options, wrap).expect("a free port");
         let (addresses, admin, stopper) = (server.addresses(), server.admin_address(), server.stopper());
+        let saver = Mutex::new(server.saver());
         let thread = Some(thread::spawn(|| server.run()));
-        Running { address: addresses[0], addresses, admin, stopper, thread }
+        Running { address: addresses[0], addresses, admin, stopper, saver, thread }
     }
 
     pub fn connect(&self) -> Client {
         Client(connect_to(self.address))
+    }
+
+    /// Has the snapshot written.
+    pub fn save(&self) {
+        self.saver.lock().unwrap().save();
     }
 
     /// Has the server stop when it is drained.

@@ -13,3 +13,4 @@ mod statistics;
 mod strangers;
 mod tls;
 mod transcripts;
+mod wrapped;

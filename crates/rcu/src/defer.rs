@@ -149,7 +149,8 @@ local! {
 ///
 /// # Panics
 ///
-/// Inside a read section, and inside a deferred function: both would wait for themselves.
+/// Inside a read section, and inside a deferred function: both would wait for themselves. And when a deferred function that it has
+/// run leaves a read section open on this thread, by leaking the guard or storing it in a thread-local variable.
 pub fn barrier() {
     assert!(
         !is_reading(),
@@ -164,6 +165,10 @@ pub fn barrier() {
         let mut backoff = Backoff::new();
         while !queue.is_drained_to(end) {
             queue.drain(&marked);
+            assert!(
+                !is_reading(),
+                "a deferred function has left a read section open on this thread, for which relativist_rcu::barrier would wait for ever"
+            );
             backoff.wait();
         }
     }
@@ -176,6 +181,10 @@ pub(crate) fn reclaim(slot: &Slot) {
     slot.queue.drain(&marked);
     let mut backoff = Backoff::new();
     while over_bounds(&slot.queue) && (UNBOUNDED.with(Cell::get) == 0 || mutation::is("wait-anyway")) {
+        // A deferred function may have left a section open on this thread: we would wait for ourselves.
+        if slot.is_reading() {
+            break;
+        }
         backoff.wait();
         slot.queue.drain(&marked);
     }

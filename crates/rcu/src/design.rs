@@ -53,7 +53,8 @@
 //! * **R5 The backlog is bounded.** Outside of read sections no thread has more than [`MAX_DEFERRED`](crate::MAX_DEFERRED)
 //!   functions or [`MAX_DEFERRED_BYTES`](crate::MAX_DEFERRED_BYTES) pending: it waits instead. (Deferred
 //!   functions that themselves defer are exempt: they can't wait for their own end.)
-//! * **R6 No silent self-deadlock.** Waiting inside a read section panics.
+//! * **R6 No silent self-deadlock.** Waiting inside a read section panics. (The bound of R5 doesn't wait while a deferred function has
+//!   left a section open on the thread.)
 //! * **R7 Threads come and go.** A thread registers at first use and leaves at exit; slots are reused; sections entered in
 //!   thread-local destructors work; a leaked guard keeps its section open for ever, as the references it protects may live.
 //! * **R8 Fork.** The child can go on using RCU: sections, grace periods and deferred functions work there. It has one thread,

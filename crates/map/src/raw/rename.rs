@@ -17,7 +17,7 @@
 use std::fmt;
 use std::ptr::NonNull;
 
-use relativist_rcu::{Guard, read, wait_for_readers, without_reclaiming};
+use relativist_rcu::{Guard, is_reading, read, wait_for_readers, without_reclaiming};
 
 use super::group::{Change, Group, Place};
 use super::head::Word;
@@ -111,7 +111,8 @@ impl Table {
     /// # Panics
     ///
     /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself. And when one of the functions
-    /// panics: the link stays where it was, then.
+    /// panics: the link stays where it was, then. And when one of the functions leaves a read section open on this thread, by leaking
+    /// the guard or storing it in a thread-local variable: the link may have been renamed or not.
     pub fn rename(
         &self,
         (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
@@ -144,6 +145,8 @@ impl Table {
         // SAFETY: in hand under the lock of its hash: not removed, hence alive.
         unsafe { link.as_ref() }.set_hash(new);
         rename.finish(pair, link);
+        drop(guard);
+        assert_outside_sections("renaming");
         Ok(())
     }
 
@@ -160,7 +163,8 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// As [`Table::rename`], and when the hash of the new link is not `new`. The table stays as it was.
+    /// As [`Table::rename`], and when the hash of the new link is not `new`. The table stays as it was, unless a read section was left
+    /// open: then the link may have been replaced, and the old one is leaked.
     ///
     /// # Safety
     ///
@@ -197,13 +201,22 @@ impl Table {
         let _ = Word::EMPTY.with_first(other.as_ptr());
         rename.unlink(&mut pair, place, link);
         rename.finish(pair, other);
+        drop(guard);
+        // One of the caller's functions may have left a section open. Then nobody waits for readers, and the link must not be given back.
+        assert_outside_sections("renaming");
         Ok(link)
     }
 
     /// The resizer's mutex is held from here on: so nothing deferred may run, because a destructor may resize.
     fn begin_rename(&self, old: Hash, new: Hash) -> Rename<'_> {
         let core = self.core();
-        Rename { core, old, new, _turn: core.lock_resizer() }
+        let rename = Rename { core, old, new, _turn: core.lock_resizer() };
+        if !core.hand.is_empty() {
+            // The last rename could not wait.
+            wait_for_readers();
+            core.hand.clear();
+        }
+        rename
     }
 }
 
@@ -283,6 +296,11 @@ impl Drop for Rename<'_> {
         }
         if self.core.hand.is_taken() && !mutation::is("drop-from-hand") {
             self.put_back();
+        }
+        // A function of the caller's, such as a key's `Eq`, may have left a section open on this thread: we would wait for ourselves.
+        // Lookups that miss go on walking twice then, until the next rename has waited.
+        if is_reading() {
+            return;
         }
         if !mutation::is("skip-rename-wait") {
             wait_for_readers();

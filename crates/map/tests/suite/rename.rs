@@ -1,11 +1,13 @@
 //! T9, T10: renaming, of entries of a map and of links, what fails included.
 
+use std::cell::{Cell, RefCell};
+use std::hash::{Hash as StdHash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use relativist::raw::{Entry, Hash, Link, RenameError as RawError, Table};
-use relativist::{HashMap, RenameError, Resizing, read};
+use relativist::{Guard, HashMap, RenameError, Resizing, read};
 
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 use crate::random::Random;
@@ -174,4 +176,78 @@ fn what_runs_under_the_locks_must_not_update() {
     assert!(catch_unwind(AssertUnwindSafe(|| rename(&table, 1, 2, update))).is_err());
     update(find(&table, 1).unwrap());
     assert_eq!(rename(&table, 1, 2, |link| Object::rekey(link, 2)), Ok(()));
+}
+
+thread_local! {
+    static STAYS: Cell<bool> = const { Cell::new(false) };
+    static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) };
+}
+
+fn stay() {
+    if STAYS.replace(false) {
+        GUARD.set(Some(read()));
+    }
+}
+
+/// Runs an operation in which `stay` leaves a section open.
+fn panics_staying(operation: impl FnOnce()) {
+    STAYS.set(true);
+    assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "it has waited for readers, of which it is one");
+    assert!(!STAYS.get());
+    drop(GUARD.take().expect("it has stayed"));
+}
+
+/// R6, T9: a function that leaves a section open makes the rename panic, not hang or abort, and it is renamed or not.
+#[test]
+fn panics_when_a_section_is_left_open() {
+    let table = table(&[1, 5]);
+    let stays = |link| {
+        stay();
+        Object::matches(1)(link)
+    };
+    panics_staying(|| _ = table.rename((Hash::new(1), stays), (Hash::new(2), Object::matches(2)), |_| ()));
+    assert!(find(&table, 1).is_some() && find(&table, 2).is_none());
+    let rekey = |link| {
+        stay();
+        Object::rekey(link, 2);
+    };
+    panics_staying(|| _ = rename(&table, 1, 2, rekey));
+    assert!(find(&table, 1).is_none() && find(&table, 2).is_some());
+    assert_eq!(rename(&table, 5, 1, |link| Object::rekey(link, 1)), Ok(()));
+    assert!([1, 2].iter().all(|&key| find(&table, key).is_some()) && find(&table, 5).is_none());
+}
+
+#[derive(Clone, Debug)]
+struct Staying(u64);
+
+impl PartialEq for Staying {
+    fn eq(&self, other: &Self) -> bool {
+        stay();
+        self.0 == other.0
+    }
+}
+
+impl Eq for Staying {}
+
+impl StdHash for Staying {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0);
+    }
+}
+
+/// The entry that was replaced must not be freed then: nobody has waited for its readers.
+#[test]
+fn frees_nothing_when_a_section_is_left_open() {
+    let map: HashMap<Staying, String> = [(Staying(1), "one".to_string()), (Staying(2), "two".to_string())].into();
+    let reader = map.pin();
+    let found = reader.get(&Staying(1)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| panics_staying(|| _ = map.rename(&Staying(1), Staying(3)))).join().unwrap();
+    });
+    assert_eq!(found, "one");
+    drop(reader);
+    assert_eq!(map.rename(&Staying(2), Staying(4)), Ok(()));
+    let (one, two) = (map.pin().get(&Staying(3)).cloned(), map.pin().get(&Staying(4)).cloned());
+    assert_eq!((one.as_deref(), two.as_deref()), (Some("one"), Some("two")));
+    assert_eq!((map.len(), map.stats().entries), (2, 2));
 }

@@ -1,0 +1,84 @@
+//! R6: a deferred function that leaves a read section open on the thread that runs it makes nobody wait for himself. In a process of its
+//! own, whose grace periods it holds up.
+#![cfg(not(relativist_loom))]
+
+mod support;
+
+use std::cell::RefCell;
+use std::panic::catch_unwind;
+use std::sync::mpsc::channel;
+use std::thread::{self, ThreadId};
+
+use relativist_rcu::{Guard, MAX_DEFERRED, barrier, defer, is_reading, read};
+use support::must_end;
+
+thread_local!(static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) });
+
+/// Leaves a section open if the background thread wasn't faster.
+fn stay_on(thread: ThreadId) {
+    if thread::current().id() == thread {
+        GUARD.set(Some(read()));
+    }
+}
+
+/// Tries until the function has run on the calling thread.
+fn until_it_stays(mut attempt: impl FnMut()) {
+    for _ in 0..100 {
+        attempt();
+        if is_reading() {
+            drop(GUARD.take());
+            return assert!(!is_reading());
+        }
+    }
+    panic!("the background thread was faster each time");
+}
+
+fn leave_with_too_much_pending() {
+    let this = thread::current().id();
+    until_it_stays(|| {
+        let guard = read();
+        defer(move || {
+            stay_on(this);
+            (0..=MAX_DEFERRED).for_each(|_| defer(|| ()));
+        });
+        // Enough for the thread to see to them itself.
+        (0..2000).for_each(|_| defer(|| ()));
+        drop(guard);
+    });
+}
+
+fn wait_for_all_deferred() {
+    let this = thread::current().id();
+    let mut panicked = false;
+    for _ in 0..100 {
+        // In the queues of two threads. Whichever is emptied first, the other one's grace period can't pass any more.
+        let others = [(); 2].map(|()| {
+            let (deferred, is_deferred) = channel();
+            let (leave, may_leave) = channel::<()>();
+            let thread = thread::spawn(move || {
+                defer(move || stay_on(this));
+                deferred.send(()).unwrap();
+                let _ = may_leave.recv();
+            });
+            is_deferred.recv().unwrap();
+            (leave, thread)
+        });
+        panicked |= catch_unwind(barrier).is_err();
+        drop(GUARD.take());
+        for (leave, thread) in others {
+            drop(leave);
+            thread.join().unwrap();
+        }
+        if panicked {
+            return;
+        }
+    }
+    panic!("the background thread was faster each time");
+}
+
+#[test]
+fn nobody_waits_for_himself() {
+    must_end(leave_with_too_much_pending);
+    must_end(wait_for_all_deferred);
+    must_end(barrier);
+}

@@ -89,6 +89,31 @@
 //! never cleared, but thrown away when it has become stale. Dense tables have none, and lookups never look at it; see
 //! `raw/occupancy.rs`.
 //!
+//! # Types
+//!
+//! What other threads may have, and how types vary with those of keys and values.
+//! `tests/suite/auto_traits.rs` checks the first, doctests that must not compile the second
+//! (`variance.rs`). Maps are filled with `Send + Sync + 'static` keys and values only: those that
+//! are removed are dropped later, on any thread.
+//!
+//! | type | `Send` if | `Sync` if | variance in keys and values |
+//! |---|---|---|---|
+//! | [`HashMap`](crate::HashMap), [`HashSet`](crate::HashSet), [`IntoIter`](crate::IntoIter) | keys and values are `Send + Sync`, the hasher `Send` | they are `Send + Sync`, the hasher `Sync` | invariant: `insert` takes `&self` |
+//! | [`Pinned`](crate::Pinned), [`PinnedSet`](crate::PinnedSet), [`Cached`](crate::Cached), [`ExtractIf`](crate::ExtractIf), [`Drain`](crate::Drain) | never: the guard is its thread's | never | invariant: they have the map |
+//! | [`Iter`](crate::Iter), [`Keys`](crate::Keys), [`Values`](crate::Values) | never | never | covariant: they only hand out |
+//! | `ParIter` | keys and values are `Sync`: threads enter sections of their own | the same | covariant |
+//! | errors, [`Change`](crate::Change), [`Builder`](crate::Builder) | what is in them is | what is in them is | covariant |
+//! | [`raw::Table`](crate::raw::Table), [`raw::Link`](crate::raw::Link) | always: who inserts vouches for the objects | always | |
+//! | [`raw::Entry`](crate::raw::Entry), [`raw::Iter`](crate::raw::Iter), [`raw::FindAll`](crate::raw::FindAll) | never: locks and guards are their thread's | never | |
+//!
+//! All are `UnwindSafe` and `RefUnwindSafe` if keys, values and hasher are (T9).
+//!
+//! A reference to a key or a value lives no longer than the guard and the map. The guard keeps
+//! alive what is removed, the map what is not. Nothing relies on a destructor that a handle, an
+//! iterator or a guard has: leaking a [`Drain`](crate::Drain) leaves entries in the map, leaking a
+//! guard keeps its section open. Nor on `Hash`, `Eq` and `Equivalent` to tell the truth: entries
+//! may be missed then, and be there twice. A `raw::Entry` that is leaked keeps its bucket locked.
+//!
 //! # Guarantees
 //!
 //! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates and resizes happen meanwhile.
@@ -106,9 +131,10 @@
 //!   So do the calls of a scan, taken together. (An entry that is renamed meanwhile comes or goes: it may be seen or not. One that
 //!   was replaced by the rename may be seen under both keys.)
 //! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.
-//! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was. If `Eq`, which runs under a bucket's lock,
-//!   updates the map that asked, then it panics, too, instead of waiting for itself. A panic in a destructor that the background
-//!   resizer happens to run doesn't end the resizer. A wait for readers that fails aborts the process, so no panic leaves a table
+//! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was. If `Eq`,
+//!   which runs under a bucket's lock, updates the map that asked, then it panics, too, instead of
+//!   waiting for itself. A panic in a destructor that the background resizer happens to run doesn't
+//!   end the resizer. A wait for readers that fails aborts the process, so no panic leaves a table
 //!   halfway through a transition.
 //!
 //! * **T10** At every instant an entry that is being renamed is found under exactly one of its two keys. Within a read section at

@@ -66,9 +66,10 @@ use crate::stats::Stats;
 /// assert_eq!(one, Some(1));
 /// ```
 ///
-/// Keys and values can be inserted through a shared reference. The types of keys and values are therefore *invariant*, as in
-/// `Mutex<T>`: the compiler does not take a map of a subtype for a map of its supertype. Otherwise a function that wants a `&'static
-/// str` could be put where others expect one that takes any `&str`:
+/// Keys and values can be inserted through a shared reference. The types of keys and values are
+/// therefore *invariant*, as in `Mutex<T>`: the compiler does not take a map of a subtype for a map
+/// of its supertype. Otherwise a function that wants a `&'static str` could be put where others
+/// expect one that takes any `&str`:
 ///
 /// ```compile_fail,E0308
 /// # use relativist::HashMap;
@@ -132,8 +133,9 @@ pub struct HashMap<K, V, S = RandomState> {
     _owns: PhantomData<Owned<K, V>>,
 }
 
-/// What the map owns, for the compiler: keys and values. The function makes the map invariant in their types, because they are put
-/// in by a shared reference. It holds nothing, so it changes nothing about `UnwindSafe`.
+/// What the map owns, for the compiler: keys and values. The function makes the map invariant in
+/// their types, because they are put in by a shared reference. It holds nothing, so it changes
+/// nothing about `UnwindSafe`.
 type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
 
 // SAFETY: the map owns its keys and values, hands out shared references to them on any thread that has a `&HashMap`, and takes and

@@ -1,8 +1,8 @@
-//! Types that take keys or values by a shared reference are invariant in them. Here is a program for each that must not compile, and
-//! its twin that does. (Documentation only.)
+//! Types that take keys or values by a shared reference are invariant in them. Here is a program
+//! for each that must not compile, and its twin that does. (Documentation only.)
 //!
-//! `for<'a> fn(&'a str)` is a subtype of `fn(&'static str)`: whoever takes any `&str` takes a `&'static str`. Both are `'static`,
-//! so the bounds of updates don't keep them apart.
+//! `for<'a> fn(&'a str)` is a subtype of `fn(&'static str)`: whoever takes any `&str` takes a
+//! `&'static str`. Both are `'static`, so the bounds of updates don't keep them apart.
 //!
 //! # The attack
 //!

@@ -25,14 +25,16 @@ mod background {
 
     struct Queue {
         tables: VecDeque<Weak<Core>>,
-        /// The process that started the worker. A forked child has no worker, though it finds its parent's number here; it
-        /// starts one of its own for the next request. That alone does not make maps fork-safe: the mutex around this may be
-        /// locked for ever in the child (see [`HashMap`](crate::HashMap), "Fork").
+        /// The process that started the worker. A forked child has no worker, though it finds its
+        /// parent's number here; it starts one of its own for the next request. That alone does not
+        /// make maps fork-safe: the mutex around this may be locked for ever in the child (see
+        /// [`HashMap`](crate::HashMap), "Fork").
         worker: Option<u32>,
     }
 
-    /// Asks the worker to look at a table soon. A table dropped meanwhile is passed over. Returns false when there is no
-    /// worker and no thread could be started: then the caller may ask again later.
+    /// Asks the worker to look at a table soon. A table dropped meanwhile is passed over. Returns
+    /// false when there is no worker and no thread could be started: then the caller may ask again
+    /// later.
     #[must_use]
     pub(crate) fn request(table: Weak<Core>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,12 +56,13 @@ mod background {
     }
 
     fn run() {
-        // A destructor may leave a read section open on this thread, by leaking the guard or putting it into a thread-local
-        // variable. A resize here would wait for the end of that section, so another thread takes over.
+        // A destructor may leave a read section open on this thread, by leaking the guard or
+        // putting it into a thread-local variable. A resize here would wait for the end of that
+        // section, so another thread takes over.
         while !is_reading() {
             let table = next();
-            // If the map was dropped meanwhile, then this is the last owner, and the destructors of keys and values run here. A
-            // panic in one of them must not end the worker.
+            // If the map was dropped meanwhile, then this is the last owner, and the destructors of
+            // keys and values run here. A panic in one of them must not end the worker.
             contain(|| {
                 if let Some(table) = table.upgrade() {
                     table.resize_as_wanted();

@@ -1,5 +1,6 @@
-//! T9, and R9 of `relativist_rcu::design`: a `membarrier` that the kernel refuses to a thread aborts the process with a message. A
-//! panic would unwind out of a resize and leave a table that the next resize breaks.
+//! T9, and R9 of `relativist_rcu::design`: a `membarrier` that the kernel refuses to a thread
+//! aborts the process with a message. A panic would unwind out of a resize and leave a table that
+//! the next resize breaks.
 #![cfg(all(target_os = "linux", not(relativist_loom), not(relativist_shuttle)))]
 
 use std::os::unix::process::ExitStatusExt;

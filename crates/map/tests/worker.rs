@@ -1,4 +1,5 @@
-//! T9: the background resizer outlives whatever panics on it. In a process of its own, because there is one resizer per process.
+//! T9: the background resizer outlives whatever panics on it. In a process of its own, because
+//! there is one resizer per process.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
 use std::cell::RefCell;
@@ -103,7 +104,8 @@ fn outlives_what_destructors_do_to_it() {
     drop_during_a_resize(|| PanicsThere);
     assert!(comes_true(|| EXPLODED.load(SeqCst) > 0), "the values were not dropped by the resizer");
     assert_resizes();
-    // Whatever it does for other tables meanwhile, it must not wait for itself in the middle of a resize.
+    // Whatever it does for other tables meanwhile, it must not wait for itself in the middle of a
+    // resize.
     drop_during_a_resize(|| StaysThere);
     assert!(comes_true(|| STAYING.load(SeqCst) > 0), "the values were not dropped by the resizer");
     assert_resizes();

@@ -57,6 +57,8 @@
 //! and a value of [`Limits::max_value`]. A value beyond that limit is dropped as it arrives. The decoder itself is about a
 //! hundred bytes, allocates nothing, and never panics.
 
+#![forbid(unsafe_code)]
+
 pub mod binary;
 mod command;
 mod decode;

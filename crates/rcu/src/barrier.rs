@@ -54,9 +54,10 @@ impl std::error::Error for BarrierError {}
 /// Forces the barrier instead of letting the first use choose, for tests and for processes that will enter a sandbox
 /// which forbids `membarrier` later.
 ///
-/// A process that uses [`Barrier::Membarrier`] aborts, with a message on stderr, when the kernel refuses `membarrier` to one of its
-/// threads later: without the barrier, objects would be freed under readers. Note that a seccomp filter may apply to a single
-/// thread, and to the threads that this one starts.
+/// A process that uses [`Barrier::Membarrier`] aborts, with a message on stderr, when the kernel
+/// refuses `membarrier` to one of its threads later: without the barrier, objects would be freed
+/// under readers. Note that a seccomp filter may apply to a single thread, and to the threads that
+/// this one starts.
 ///
 /// # Errors
 ///
@@ -146,8 +147,9 @@ mod membarrier {
         }
     }
 
-    /// Ends the process. Going on without the barrier would free objects under readers. Unwinding is no way out either: the
-    /// caller may be anywhere in a change that other threads see half done, such as the resize of a table.
+    /// Ends the process. Going on without the barrier would free objects under readers. Unwinding
+    /// is no way out either: the caller may be anywhere in a change that other threads see half
+    /// done, such as the resize of a table.
     #[cold]
     fn abort(error: &std::io::Error) -> ! {
         use std::io::Write;

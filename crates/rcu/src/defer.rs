@@ -149,8 +149,9 @@ local! {
 ///
 /// # Panics
 ///
-/// Inside a read section, and inside a deferred function: both would wait for themselves. And when a deferred function that it has
-/// run leaves a read section open on this thread, by leaking the guard or storing it in a thread-local variable.
+/// Inside a read section, and inside a deferred function: both would wait for themselves. And when
+/// a deferred function that it has run leaves a read section open on this thread, by leaking the
+/// guard or storing it in a thread-local variable.
 pub fn barrier() {
     assert!(
         !is_reading(),
@@ -181,7 +182,8 @@ pub(crate) fn reclaim(slot: &Slot) {
     slot.queue.drain(&marked);
     let mut backoff = Backoff::new();
     while over_bounds(&slot.queue) && (UNBOUNDED.with(Cell::get) == 0 || mutation::is("wait-anyway")) {
-        // A deferred function may have left a section open on this thread: we would wait for ourselves.
+        // A deferred function may have left a section open on this thread: we would wait for
+        // ourselves.
         if slot.is_reading() {
             break;
         }

@@ -40,6 +40,21 @@
 //! begun, looks at the slots, lets go of the flag. A waiter polls in a loop with growing pauses, so a stalled reader
 //! keeps nobody from finding out that *his* grace period is over.
 //!
+//! # Types
+//!
+//! What other threads may have, and how types vary with that of the value. `tests/auto_traits.rs`
+//! and doctests that must not compile check it.
+//!
+//! | type | `Send` if | `Sync` if | variance | `RefUnwindSafe` if |
+//! |---|---|---|---|---|
+//! | [`Guard`](crate::Guard) | never: the section is its thread's | never | | always (R9) |
+//! | [`Published<T>`](crate::Published) | `T: Send` | `T: Sync`; publishing also needs `T: Send + 'static` | invariant: `publish` takes `&self` | `T: RefUnwindSafe` |
+//! | all others | always | always | | always |
+//!
+//! A reference from [`Published::read`](crate::Published::read) lives no longer than the guard and
+//! the pointer. [`Guard::renew`](crate::Guard::renew) borrows the guard mutably, so no such
+//! reference is left.
+//!
 //! # Guarantees
 //!
 //! * **R1 Reclamation.** What was unlinked before a grace period began is not in use by any reader when it has ended. A deferred
@@ -53,15 +68,16 @@
 //! * **R5 The backlog is bounded.** Outside of read sections no thread has more than [`MAX_DEFERRED`](crate::MAX_DEFERRED)
 //!   functions or [`MAX_DEFERRED_BYTES`](crate::MAX_DEFERRED_BYTES) pending: it waits instead. (Deferred
 //!   functions that themselves defer are exempt: they can't wait for their own end.)
-//! * **R6 No silent self-deadlock.** Waiting inside a read section panics. (The bound of R5 doesn't wait while a deferred function has
-//!   left a section open on the thread.)
+//! * **R6 No silent self-deadlock.** Waiting inside a read section panics. (The bound of R5 doesn't
+//!   wait while a deferred function has left a section open on the thread.)
 //! * **R7 Threads come and go.** A thread registers at first use and leaves at exit; slots are reused; sections entered in
 //!   thread-local destructors work; a leaked guard keeps its section open for ever, as the references it protects may live.
 //! * **R8 Fork.** The child can go on using RCU: sections, grace periods and deferred functions work there. It has one thread,
 //!   so the sections of all others are over, and references that they protected dangle; a deferred function that another
 //!   thread was just running is lost; the rest runs when the child defers something itself or calls
 //!   [`barrier`](crate::barrier()).
-//! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked and nobody waiting for ever. A
-//!   `membarrier` that the kernel refuses to a thread later, because of a sandbox, is not a panic: it aborts the process with a
-//!   message, for neither the waiter nor its caller could go on.
+//! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked and
+//!   nobody waiting for ever. A `membarrier` that the kernel refuses to a thread later, because of
+//!   a sandbox, is not a panic: it aborts the process with a message, for neither the waiter nor
+//!   its caller could go on.
 //! * **R10 Nothing is forgotten.** A deferred function runs even if its thread exits or never calls RCU again, readers permitting.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::barrier::light;
 use crate::domain::domain;
@@ -143,6 +144,10 @@ impl Guard {
         self.slot
     }
 }
+
+// A panic in a section leaves nothing half done that the guard would show (R9).
+impl UnwindSafe for Guard {}
+impl RefUnwindSafe for Guard {}
 
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls a function, and lets no panic out of it. The panic hook has reported it.
 ///
-/// The payload of a panic is any value, so its destructor may panic in turn. The payload of that second panic is leaked.
+/// The payload of a panic is any value, so its destructor may panic in turn. The payload of that
+/// second panic is leaked.
 pub fn contain(function: impl FnOnce()) {
     let Err(payload) = catch_unwind(AssertUnwindSafe(function)) else { return };
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {

@@ -1,5 +1,5 @@
-//! R6: a deferred function that leaves a read section open on the thread that runs it makes nobody wait for himself. In a process of its
-//! own, whose grace periods it holds up.
+//! R6: a deferred function that leaves a read section open on the thread that runs it makes nobody
+//! wait for himself. In a process of its own, whose grace periods it holds up.
 #![cfg(not(relativist_loom))]
 
 mod support;
@@ -51,7 +51,8 @@ fn wait_for_all_deferred() {
     let this = thread::current().id();
     let mut panicked = false;
     for _ in 0..100 {
-        // In the queues of two threads. Whichever is emptied first, the other one's grace period can't pass any more.
+        // In the queues of two threads. Whichever is emptied first, the other one's grace period
+        // can't pass any more.
         let others = [(); 2].map(|()| {
             let (deferred, is_deferred) = channel();
             let (leave, may_leave) = channel::<()>();

@@ -110,9 +110,10 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself. And when one of the functions
-    /// panics: the link stays where it was, then. And when one of the functions leaves a read section open on this thread, by leaking
-    /// the guard or storing it in a thread-local variable: the link may have been renamed or not.
+    /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself. And
+    /// when one of the functions panics: the link stays where it was, then. And when one of the
+    /// functions leaves a read section open on this thread, by leaking the guard or storing it in a
+    /// thread-local variable: the link may have been renamed or not.
     pub fn rename(
         &self,
         (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
@@ -163,8 +164,9 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// As [`Table::rename`], and when the hash of the new link is not `new`. The table stays as it was, unless a read section was left
-    /// open: then the link may have been replaced, and the old one is leaked.
+    /// As [`Table::rename`], and when the hash of the new link is not `new`. The table stays as it
+    /// was, unless a read section was left open: then the link may have been replaced, and the old
+    /// one is leaked.
     ///
     /// # Safety
     ///
@@ -202,7 +204,8 @@ impl Table {
         rename.unlink(&mut pair, place, link);
         rename.finish(pair, other);
         drop(guard);
-        // One of the caller's functions may have left a section open. Then nobody waits for readers, and the link must not be given back.
+        // One of the caller's functions may have left a section open. Then nobody waits for
+        // readers, and the link must not be given back.
         assert_outside_sections("renaming");
         Ok(link)
     }
@@ -297,8 +300,9 @@ impl Drop for Rename<'_> {
         if self.core.hand.is_taken() && !mutation::is("drop-from-hand") {
             self.put_back();
         }
-        // A function of the caller's, such as a key's `Eq`, may have left a section open on this thread: we would wait for ourselves.
-        // Lookups that miss go on walking twice then, until the next rename has waited.
+        // A function of the caller's, such as a key's `Eq`, may have left a section open on this
+        // thread: we would wait for ourselves. Lookups that miss go on walking twice then, until
+        // the next rename has waited.
         if is_reading() {
             return;
         }

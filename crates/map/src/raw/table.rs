@@ -353,7 +353,8 @@ impl Core {
         // Cleared before we look, so whoever updates later asks again. AcqRel: pairs with the one in `ask_worker`; the updates of
         // those who found it set are seen.
         self.requested.swap(false, AcqRel);
-        // Not inside a section, for whose end we would wait: a destructor that ran since the last resize may have left one open.
+        // Not inside a section, for whose end we would wait: a destructor that ran since the last
+        // resize may have left one open.
         while let Some(buckets) = self.wanted().filter(|_| !is_reading()) {
             // Without memory the table stays as it is, and a later update asks again.
             if self.resize_now(bits_for(buckets)).is_err() {

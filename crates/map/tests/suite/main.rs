@@ -2,8 +2,13 @@
 //!
 //! T1 to T10 are the guarantees of `relativist::design`.
 
+#[path = "../support/auto_traits.rs"]
+#[macro_use]
+mod traits;
+
 mod allocation;
 mod atomic;
+mod auto_traits;
 #[path = "../support/beside.rs"]
 mod beside;
 mod cached;

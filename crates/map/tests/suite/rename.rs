@@ -197,7 +197,8 @@ fn panics_staying(operation: impl FnOnce()) {
     drop(GUARD.take().expect("it has stayed"));
 }
 
-/// R6, T9: a function that leaves a section open makes the rename panic, not hang or abort, and it is renamed or not.
+/// R6, T9: a function that leaves a section open makes the rename panic, not hang or abort, and it
+/// is renamed or not.
 #[test]
 fn panics_when_a_section_is_left_open() {
     let table = table(&[1, 5]);

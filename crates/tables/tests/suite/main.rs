@@ -1,5 +1,11 @@
 //! One suite for all tables: what std's map does, and that residents are found whatever resizers and updaters do meanwhile.
 
+#[path = "../../../rcu/tests/support/auto_traits.rs"]
+#[macro_use]
+#[allow(dead_code)]
+mod traits;
+
+mod auto_traits;
 mod model;
 mod random;
 mod stress;

@@ -1,0 +1,94 @@
+//! Which types may go to other threads, be shared by them, and be seen after a panic. Checked when
+//! this is compiled.
+//!
+//! `+` and `-` stand for `Send`, `Sync`, `UnwindSafe` and `RefUnwindSafe`.
+
+use std::cell::Cell;
+use std::hash::RandomState;
+
+use relativist::raw::{self, Entry, FindAll, Link, OccupiedEntry, Table, VacantEntry};
+use relativist::{
+    AllocError, BuildError, Builder, Cached, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, HashMap,
+    HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError, RenameError,
+    Resizing, Stats, Values,
+};
+
+use crate::traits::{OnlySend, OnlySync};
+
+type Map<K, V, S = RandomState> = HashMap<K, V, S>;
+type Exclusive = &'static mut u64;
+
+auto_traits! {
+    // Whoever has a map may take keys and values by reference and by value, on any thread: so they
+    // have to be both `Send` and `Sync`. The hasher stays in its place.
+    Map<u64, u64> => + + + +,
+    Map<OnlySend, u64> => - - + +,
+    Map<OnlySync, u64> => - - + +,
+    Map<u64, OnlySend> => - - + +,
+    Map<u64, OnlySync> => - - + +,
+    Map<u64, u64, OnlySend> => + - + +,
+    Map<u64, u64, OnlySync> => - + + +,
+    Map<u64, Cell<u64>> => - - + -,
+    Map<u64, Exclusive> => + + - +,
+    HashSet<u64> => + + + +,
+    HashSet<OnlySend> => - - + +,
+    HashSet<OnlySync> => - - + +,
+    HashSet<u64, OnlySend> => + - + +,
+    HashSet<u64, OnlySync> => - + + +,
+    HashSet<Cell<u64>> => - - + -,
+
+    // They have a guard, or borrow one, and stay on its thread.
+    Pinned<'static, u64, u64, RandomState> => - - + +,
+    PinnedSet<'static, u64, RandomState> => - - + +,
+    Cached<'static, 'static, u64, u64, RandomState> => - - + +,
+    Iter<'static, u64, u64> => - - + +,
+    Keys<'static, u64, u64> => - - + +,
+    Values<'static, u64, u64> => - - + +,
+    Drain<'static, u64, u64, RandomState> => - - + +,
+    ExtractIf<'static, u64, u64, RandomState, fn(&u64, &u64) -> bool> => - - + +,
+    Pinned<'static, u64, Cell<u64>, RandomState> => - - - -,
+    Iter<'static, u64, Cell<u64>> => - - - -,
+
+    // Threads that iterate in parallel have guards of their own.
+    ParIter<'static, u64, u64> => + + + +,
+    ParIter<'static, u64, OnlySend> => - - + +,
+    ParIter<'static, u64, OnlySync> => + + + +,
+
+    // Owns the map.
+    IntoIter<u64, u64, RandomState> => + + + +,
+    IntoIter<u64, OnlySend, RandomState> => - - + +,
+    IntoIter<u64, OnlySync, RandomState> => - - + +,
+    IntoIter<u64, u64, OnlySend> => + - + +,
+
+    // References and values, nothing else.
+    Change<'static, u64> => + + + +,
+    Change<'static, OnlySend> => - - + +,
+    OccupiedError<'static, u64> => + + + +,
+    OccupiedError<'static, OnlySync> => - + + +,
+    CompareExchangeError<'static, u64> => + + + +,
+    CompareExchangeError<'static, OnlySync> => - + + +,
+    ExhaustedError<u64, u64> => + + + +,
+    ExhaustedError<u64, OnlySend> => + - + +,
+    RenameError<u64> => + + + +,
+    RenameError<OnlySync> => - + + +,
+    Builder => + + + +,
+    Builder<OnlySend> => + - + +,
+    Policy => + + + +,
+    Resizing => + + + +,
+    Stats => + + + +,
+    AllocError => + + + +,
+    BuildError => + + + +,
+    PolicyError => + + + +,
+
+    // The raw table: who inserts vouches for the objects. A bucket is unlocked by the thread that
+    // locked it.
+    Table => + + + +,
+    Link => + + + +,
+    raw::Hash => + + + +,
+    raw::RenameError => + + + +,
+    raw::Iter<'static> => - - + +,
+    FindAll<'static> => - - + +,
+    Entry<'static> => - - + +,
+    OccupiedEntry<'static> => - - + +,
+    VacantEntry<'static> => - - + +,
+}

@@ -1,0 +1,45 @@
+//! A table of types and of whether they have the auto traits.
+
+use std::marker::PhantomData;
+
+/// May be sent to other threads and not be shared with them.
+pub struct OnlySend(PhantomData<*const ()>);
+// SAFETY: there is nothing in it.
+unsafe impl Send for OnlySend {}
+
+/// May be shared with other threads and not be sent to them.
+pub struct OnlySync(PhantomData<*const ()>);
+// SAFETY: there is nothing in it.
+unsafe impl Sync for OnlySync {}
+
+/// `TYPE => + - + -,` for each type: whether it is `Send`, `Sync`, `UnwindSafe` and
+/// `RefUnwindSafe`. What is wrong doesn't compile.
+macro_rules! auto_traits {
+    (@wanted +) => { true };
+    (@wanted -) => { false };
+    // The inherent constant comes first where its bound holds.
+    (@check $type:ty, $trait:path, $wanted:tt) => {
+        const _: () = {
+            struct Probe<T>(std::marker::PhantomData<T>);
+            #[allow(dead_code)]
+            trait Otherwise {
+                const HAS: bool = false;
+            }
+            impl<T> Otherwise for Probe<T> {}
+            #[allow(dead_code)]
+            impl<T: $trait> Probe<T> {
+                const HAS: bool = true;
+            }
+            assert!(
+                Probe::<$type>::HAS == auto_traits!(@wanted $wanted),
+                concat!(stringify!($type), " should have been ", stringify!($wanted), stringify!($trait))
+            );
+        };
+    };
+    ($($type:ty => $send:tt $sync:tt $unwind_safe:tt $ref_unwind_safe:tt,)*) => { $(
+        auto_traits!(@check $type, Send, $send);
+        auto_traits!(@check $type, Sync, $sync);
+        auto_traits!(@check $type, std::panic::UnwindSafe, $unwind_safe);
+        auto_traits!(@check $type, std::panic::RefUnwindSafe, $ref_unwind_safe);
+    )* };
+}

@@ -1,0 +1,34 @@
+//! Which types may go to other threads, be shared by them, and be seen after a panic. Checked when
+//! this is compiled.
+//!
+//! `+` and `-` stand for `Send`, `Sync`, `UnwindSafe` and `RefUnwindSafe`.
+#![cfg(not(relativist_loom))]
+
+#[path = "support/auto_traits.rs"]
+#[macro_use]
+mod auto_traits;
+
+use auto_traits::{OnlySend, OnlySync};
+use relativist_rcu::contention::{Attempt, Counts, Site};
+use relativist_rcu::{Barrier, BarrierError, GracePeriod, Guard, Published};
+use std::cell::Cell;
+
+auto_traits! {
+    // A section belongs to the thread that entered it.
+    Guard => - - + +,
+    GracePeriod => + + + +,
+    Barrier => + + + +,
+    BarrierError => + + + +,
+
+    // As a `Box` of the value: who shares it reads the value, and who drops it drops the value.
+    // `publish` asks for more.
+    Published<u64> => + + + +,
+    Published<OnlySend> => + - + +,
+    Published<OnlySync> => - + + +,
+    Published<Cell<u64>> => + - - -,
+    Published<&'static mut u64> => + + - +,
+
+    Site => + + + +,
+    Counts => + + + +,
+    Attempt => + + + +,
+}

@@ -150,6 +150,8 @@ where
     pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
         let hash = self.hash(&key);
         if let Some(node) = self.find_hashed(hash, &key, guard) {
+            // Before the result is made, which would be leaked if the destructor panicked on the way out.
+            drop(key);
             return Err(OccupiedError { current: &node.value, value });
         }
         match self.put_new(Node::new(hash, key, value), guard) {

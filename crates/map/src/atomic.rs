@@ -191,7 +191,15 @@ where
         loop {
             let found = self.find_hashed(hash, &key, guard);
             let old = found.map(|node| &node.value);
-            match (found, decide(old)?) {
+            let decision = match decide(old) {
+                Ok(decision) => decision,
+                Err(error) => {
+                    // Before the error is returned, which would be leaked if the destructor panicked on the way out.
+                    drop(key);
+                    return Err(error);
+                }
+            };
+            match (found, decision) {
                 (None, None) => return Ok(Change { old, new: None }),
                 (Some(node), None) => {
                     if self.unlink(node, guard) {
@@ -243,6 +251,7 @@ where
         loop {
             let found = self.find_hashed(hash, &key, guard);
             let Some(old) = found.filter(|node| node.value == *current) else {
+                drop(key); // first, as in `compute`
                 return Err(CompareExchangeError { current: found.map(|node| &node.value), new });
             };
             match self.replace(old, Node::new(hash, key, new), guard) {

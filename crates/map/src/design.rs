@@ -131,7 +131,8 @@
 //!   So do the calls of a scan, taken together. (An entry that is renamed meanwhile comes or goes: it may be seen or not. One that
 //!   was replaced by the rename may be seen under both keys.)
 //! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.
-//! * **T9** A panic in a key's `Eq` or `Hash` leaves no lock held and the map as it was. If `Eq`,
+//! * **T9** A panic in a key's `Eq` or `Hash`, in a destructor or in a closure leaves no lock held,
+//!   each entry as before the operation or as after it, and nothing leaked. If `Eq`,
 //!   which runs under a bucket's lock, updates the map that asked, then it panics, too, instead of
 //!   waiting for itself. A panic in a destructor that the background resizer happens to run doesn't
 //!   end the resizer. A wait for readers that fails aborts the process, so no panic leaves a table

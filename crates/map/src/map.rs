@@ -127,6 +127,16 @@ use crate::stats::Stats;
 ///
 /// Dropping the map drops what is in it, at once, or, if a background resize is just under way, on the background thread when that is
 /// done.
+///
+/// # Panics in keys, values and closures
+///
+/// The map survives them: each entry is as before the operation or as after it, no lock is held, and
+/// nothing is leaked. Where an operation is one atomic step, it was done or it was not.
+///
+/// The destructors of removed and replaced entries run after the operation. A panic there is
+/// reported by the panic hook and goes no further. If a destructor panics while the map is dropped,
+/// the other entries are dropped before the panic goes on; a second panic meanwhile aborts the
+/// process, as with std's collections.
 pub struct HashMap<K, V, S = RandomState> {
     pub(crate) table: raw::Table,
     pub(crate) hasher: S,

@@ -14,6 +14,7 @@
 
 mod array;
 mod clear;
+mod contents;
 mod group;
 mod hand;
 mod hash;

@@ -8,6 +8,7 @@ use relativist_rcu::contention::Site;
 use relativist_rcu::{GracePeriod, Guard, active_barrier, is_reading, read};
 
 use super::array::{AllocError, Array, AtomicArray};
+use super::contents::dispose_of_all;
 use super::hand::Hand;
 use super::head::Head;
 use super::link::links_from;
@@ -389,24 +390,9 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // SAFETY: nobody else is left, neither a user of the table nor the worker.
-        let array = unsafe { self.array.load() };
-        for (bucket, head) in array.all().iter().enumerate() {
-            if bucket % Array::BATCH == 0 {
-                // SAFETY: nobody else is left.
-                unsafe { array.bring_near(bucket..array.len().min(bucket + Array::BATCH), |_| true) };
-            }
-            let here = |hash: Hash| hash.bucket(array.scale()) == bucket;
-            // SAFETY: ours alone.
-            let links = unsafe { links_from(head.load().first()) };
-            for (link, _) in links.take_while(|&(_, hash)| here(hash)) {
-                // SAFETY: the links in the table are the table's own, by the contract of `VacantEntry::insert`; no reader is
-                // left, because lookups borrow the table.
-                unsafe { (self.dispose)(link) };
-            }
-        }
-        // SAFETY: as above.
-        unsafe { array.free() };
+        // SAFETY: nobody else is left, neither a user of the table nor the worker. The links in the table are the table's own, by
+        // the contract of `VacantEntry::insert`; no reader is left, because lookups borrow the table.
+        unsafe { dispose_of_all(self.array.load(), self.dispose) };
     }
 }
 

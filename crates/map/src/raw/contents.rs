@@ -1,0 +1,56 @@
+//! The end of a table: disposing of what is left in it.
+
+use std::ptr::NonNull;
+
+use super::array::Array;
+use super::link::links_from;
+use super::{Hash, Link};
+
+/// Disposes of all links of an array, then frees it.
+///
+/// If `dispose` panics, the panic goes on when the other links have been disposed of and the array
+/// is free. A second panic meanwhile aborts, as in the destructors of std's collections.
+///
+/// # Safety
+///
+/// Nobody else uses the array or its links, and `dispose` may be called for each of them.
+pub(super) unsafe fn dispose_of_all(array: Array<'_>, dispose: unsafe fn(NonNull<Link>)) {
+    let buckets = array.all().iter().enumerate();
+    let links = buckets.flat_map(|(bucket, head)| {
+        if bucket % Array::BATCH == 0 {
+            // SAFETY: nobody else is left.
+            unsafe { array.bring_near(bucket..array.len().min(bucket + Array::BATCH), |_| true) };
+        }
+        let here = move |hash: Hash| hash.bucket(array.scale()) == bucket;
+        // SAFETY: ours alone.
+        let links = unsafe { links_from(head.load().first()) };
+        links.take_while(move |&(_, hash)| here(hash)).map(|(link, _)| link)
+    });
+    let mut contents = Contents { links, array, dispose };
+    contents.dispose();
+}
+
+struct Contents<'a, I: Iterator<Item = NonNull<Link>>> {
+    /// What has not been disposed of.
+    links: I,
+    array: Array<'a>,
+    dispose: unsafe fn(NonNull<Link>),
+}
+
+impl<I: Iterator<Item = NonNull<Link>>> Contents<'_, I> {
+    fn dispose(&mut self) {
+        for link in &mut self.links {
+            // SAFETY: as the caller of `dispose_of_all` vouches; each link is handed out once.
+            unsafe { (self.dispose)(link) };
+        }
+    }
+}
+
+impl<I: Iterator<Item = NonNull<Link>>> Drop for Contents<'_, I> {
+    fn drop(&mut self) {
+        // Some are left when `dispose` has panicked.
+        self.dispose();
+        // SAFETY: as the caller of `dispose_of_all` vouches.
+        unsafe { self.array.free() };
+    }
+}

@@ -1,0 +1,129 @@
+//! The lists of operations are complete: each public function and each trait of maps, sets, handles
+//! and tables is in them, or is named here.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::operations::{MAP, MAP_WAITING, SET, SET_WAITING};
+use crate::raw::{TABLE, TABLE_WAITING};
+
+/// The types whose functions are looked at. Handles have the operations of what they are handles
+/// of.
+const TYPES: [(&str, &str); 8] = [
+    ("HashMap", "HashMap"),
+    ("Pinned", "HashMap"),
+    ("HashSet", "HashSet"),
+    ("PinnedSet", "HashSet"),
+    ("Table", "Table"),
+    ("OccupiedEntry", "OccupiedEntry"),
+    ("VacantEntry", "VacantEntry"),
+    ("Cached", "Cached"),
+];
+
+/// Called by operations that are in the lists.
+const ELSEWHERE: &[&str] = &[
+    "Cached::get",
+    "From for HashMap",
+    "From for HashSet",
+    "HashMap::pin",
+    "HashSet::as_map",
+    "HashSet::pin",
+    "OccupiedEntry::get",
+    "OccupiedEntry::remove",
+    "OccupiedEntry::replace",
+    "VacantEntry::insert",
+];
+
+/// Functions of whatever type that call nothing of the user's, but for the destructor of a hasher,
+/// which `Default` has to do with.
+const HARMLESS: &[&str] = &[
+    "add_stats",
+    "buckets",
+    "builder",
+    "chains",
+    "guard",
+    "hasher",
+    "is_empty",
+    "is_resizing",
+    "len",
+    "map",
+    "new",
+    "policy",
+    "reserve",
+    "resize_to",
+    "set",
+    "shrink_to_fit",
+    "stats",
+    "try_reserve",
+    "with_capacity",
+    "with_capacity_and_hasher",
+    "with_capacity_for_memory",
+    "with_hasher",
+];
+
+/// Traits without functions that call anything of the user's.
+const HARMLESS_TRAITS: &[&str] = &["Debug for Cached", "Debug for Table", "Eq for HashMap", "Eq for HashSet"];
+
+/// `type::function` and `Trait for Type`, as the source has them.
+fn public_interface(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            public_interface(&path, names);
+            continue;
+        }
+        let source = fs::read_to_string(&path).unwrap();
+        let mut of = None;
+        for line in source.lines().take_while(|line| !line.contains("mod tests")) {
+            if line.starts_with("impl") {
+                let (name_of_trait, name_of_type) = header(line);
+                let known = TYPES.iter().find(|(name, _)| *name == name_of_type.trim_start_matches('&'));
+                of = known.filter(|_| name_of_trait.is_none()).map(|(_, of)| *of);
+                names.extend(name_of_trait.filter(|_| known.is_some()).map(|its| format!("{its} for {name_of_type}")));
+            }
+            let function = line.strip_prefix("    pub ").map(|rest| rest.trim_start_matches("unsafe "));
+            let name = function.and_then(|rest| rest.strip_prefix("fn ")).map(identifier);
+            names.extend(of.zip(name).map(|(of, name)| format!("{of}::{name}")));
+        }
+    }
+}
+
+/// The names of the trait, if any, and of the type, of `impl<..> Trait<..> for Type<..>`.
+fn header(line: &str) -> (Option<&str>, String) {
+    let mut depth = 0;
+    let generics = line.char_indices().find(|&(at, c)| {
+        depth += i32::from(c == '<') - i32::from(c == '>');
+        at >= 4 && depth == 0
+    });
+    let rest = line[generics.expect("generics are on one line").0 + 1..].trim_start();
+    match rest.split_once(" for ") {
+        None => (None, identifier(rest).into()),
+        Some((of, subject)) => {
+            let of = of.split('<').next().unwrap_or_default();
+            let reference = subject.strip_prefix('&').map(|rest| rest.trim_start_matches("'p "));
+            let name = reference.map_or_else(|| identifier(subject).into(), |rest| format!("&{}", identifier(rest)));
+            (of.rsplit("::").next(), name)
+        }
+    }
+}
+
+fn identifier(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+}
+
+#[test]
+fn all_operations_are_in_the_lists() {
+    let mut interface = BTreeSet::new();
+    public_interface(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut interface);
+    let mut listed: BTreeSet<&str> = ELSEWHERE.iter().chain(HARMLESS_TRAITS).copied().collect();
+    listed.extend([MAP, MAP_WAITING].into_iter().flatten().map(|(name, ..)| *name));
+    listed.extend([SET, SET_WAITING].into_iter().flatten().map(|(name, ..)| *name));
+    listed.extend([TABLE, TABLE_WAITING].into_iter().flatten().map(|(name, ..)| *name));
+    let listed: BTreeSet<String> = listed.iter().map(|name| name.split(',').next().unwrap().to_string()).collect();
+    let is_harmless = |name: &&String| HARMLESS.iter().any(|harmless| name.ends_with(&format!("::{harmless}")));
+    let missing: Vec<_> = interface.difference(&listed).filter(|name| !is_harmless(name)).collect();
+    assert_eq!(missing, [""; 0], "no panics are tested of these");
+    let gone: Vec<_> = listed.difference(&interface).filter(|name| !name.starts_with("operators")).collect();
+    assert_eq!(gone, [""; 0], "the crate has no such operations");
+}

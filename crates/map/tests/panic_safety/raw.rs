@@ -1,0 +1,134 @@
+//! The same for the raw table, where also the functions that compare, move and free links are the
+//! user's.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use relativist::raw::{Entry, Hash, Link, Table};
+use relativist::{Resizing, read};
+use relativist_rcu::{Guard, defer_raw};
+
+use crate::Effect::{Leaks, Step};
+use crate::operations::Operation;
+use crate::parts::{Part, hash_of, tick};
+
+#[repr(C)]
+struct Node {
+    link: Link,
+    part: Part,
+    key: AtomicU64,
+    /// Its key before it was renamed.
+    former: AtomicU64,
+}
+
+unsafe fn dispose(link: NonNull<Link>) {
+    // SAFETY: all links of these tables are in such nodes, which came from boxes.
+    drop(unsafe { Box::from_raw(link.cast::<Node>().as_ptr()) });
+}
+
+fn hash(n: u64) -> Hash {
+    Hash::new(hash_of(n))
+}
+
+fn link(n: u64, value: u64) -> NonNull<Link> {
+    let (link, part) = (Link::new(hash(n)), Part::new(value));
+    NonNull::from(Box::leak(Box::new(Node { link, part, key: n.into(), former: n.into() }))).cast()
+}
+
+fn node<'g>(link: NonNull<Link>) -> &'g Node {
+    // SAFETY: all links of these tables are in such nodes, and alive for the guard that each caller
+    // has.
+    unsafe { link.cast().as_ref() }
+}
+
+fn is(n: u64) -> impl Fn(NonNull<Link>) -> bool {
+    move |link| {
+        tick();
+        [&node(link).key, &node(link).former].iter().any(|key| key.load(Relaxed) == n)
+    }
+}
+
+fn retire(link: NonNull<Link>) {
+    // SAFETY: unlinked, so no new reader finds it.
+    unsafe { defer_raw(link.cast(), size_of::<Node>(), |link| dispose(link.cast())) };
+}
+
+pub fn table(entries: impl Iterator<Item = (u64, u64)>) -> Table {
+    let table = Table::new(4, Resizing::Manual, dispose).unwrap();
+    // SAFETY: a fresh link.
+    entries.for_each(|(n, value)| unsafe { table.insert(link(n, value), &read()) });
+    table
+}
+
+pub fn entry_of(link: NonNull<Link>) -> (u64, u64) {
+    (node(link).key.load(Relaxed), node(link).part.n())
+}
+
+pub fn find(table: &Table, n: u64, guard: &Guard) -> Option<u64> {
+    table.find(hash(n), is(n), guard).map(|link| node(link).part.n())
+}
+
+pub fn put(table: &Table, n: u64, value: u64) {
+    let guard = read();
+    match table.entry(hash(n), is(n), &guard) {
+        // SAFETY: a fresh link.
+        Entry::Vacant(entry) => unsafe { entry.insert(link(n, value)) },
+        // SAFETY: as above.
+        Entry::Occupied(entry) => retire(unsafe { entry.replace(link(n, value)) }),
+    }
+}
+
+pub fn remove(table: &Table, n: u64) {
+    let guard = read();
+    if let Some(link) = table.remove(hash(n), is(n), &guard) {
+        retire(link);
+    }
+}
+
+pub const TABLE: &[Operation<Table>] = &[
+    ("Table::find", Step, |table| _ = find(table, 2, &read())),
+    ("Table::find_many", Step, |table| {
+        table.find_many(&[0, 2, 5].map(hash), |n, link| is(2)(link) && n == 1, |_, _| tick(), &read());
+    }),
+    ("Table::prefetch", Step, |table| table.prefetch(&[hash(0)], |_| tick(), &read())),
+    ("Table::find_all", Step, |table| table.find_all(hash(0), &read()).for_each(|_| tick())),
+    ("Table::iter", Step, |table| table.iter(&read()).for_each(|_| tick())),
+    ("Table::iter_from", Step, |table| table.iter_from(1, &read()).for_each(|_| tick())),
+    ("Table::scan", Step, |table| _ = table.scan(0, 1, &read(), |_| tick())),
+    ("Table::entry, inserts", Step, |table| put(table, 4, 90)),
+    ("Table::entry, replaces", Step, |table| put(table, 2, 90)),
+    ("Table::entry, dropped", Step, |table| {
+        let guard = read();
+        let _entries = (table.entry(hash(2), is(2), &guard), tick());
+    }),
+    // SAFETY: a fresh link.
+    ("Table::insert", Step, |table| unsafe { table.insert(link(5, 90), &read()) }),
+    ("Table::remove", Step, |table| remove(table, 2)),
+    ("Table::clear", Leaks, |table| table.clear(&read(), |link| (retire(link), tick()).1)),
+    ("Table::new", Step, |_| drop(table((0..6).map(|n| (n, n))))),
+];
+
+/// These wait for readers.
+pub const TABLE_WAITING: &[Operation<Table>] = &[
+    ("Table::rename", Step, |table| {
+        let rekey = |link| {
+            tick();
+            node(link).key.store(5, Relaxed);
+        };
+        table.rename((hash(2), is(2)), (hash(5), is(5)), rekey).unwrap();
+    }),
+    ("Table::rename, taken", Step, |table| {
+        assert!(table.rename((hash(2), is(2)), (hash(3), is(3)), |_| tick()).is_err());
+    }),
+    ("Table::rename_to", Step, |table| {
+        // SAFETY: a fresh link.
+        let renamed = unsafe { table.rename_to((hash(1), is(1)), (hash(4), is(4)), |_| (tick(), link(4, 11)).1) };
+        // SAFETY: readers have left it.
+        unsafe { dispose(renamed.unwrap()) };
+    }),
+    ("Table::rename_to, not found", Step, |table| {
+        // SAFETY: not called.
+        let renamed = unsafe { table.rename_to((hash(4), is(4)), (hash(5), is(5)), |_| unreachable!()) };
+        assert!(renamed.is_err());
+    }),
+];

@@ -68,7 +68,8 @@ pub struct MetaFlags {
     pub delta: u64,
     /// `J`: where to begin counting.
     pub initial: u64,
-    /// Whether the token of `O` is too long. Only for `ms`, which stores all the same; the other commands are refused.
+    /// Whether the token of `O` is too long. Only for `ms`, which stores all the same; the other
+    /// commands are refused.
     pub is_opaque_too_long: bool,
     /// `M`: the mode of `ms` and `ma`, in capitals: `S`, `E`, `A`, `P` or `R`, and `I` or `D`.
     pub mode: u8,

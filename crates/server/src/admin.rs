@@ -1,10 +1,12 @@
 //! What `--admin` offers to operators, by HTTP: metrics for Prometheus, statistics in JSON, a health check, and a status page that
 //! shows them live.
 //!
-//! It is for a browser and a few scrapers, so it is plain: a thread that accepts, a few others ([`VISITORS`]) that answer one request
-//! each and close, all within [`http::PATIENCE`]. Requests are bounded, nothing can be changed by them, and no key or value is ever told.
-//! Ten times a second the accepting thread also looks at the size of the table, because resizes are over in milliseconds. What takes a look at
-//! every bucket is found out piece by piece ([`report::Survey`]), so that no request waits for more than one piece.
+//! It is for a browser and a few scrapers, so it is plain: a thread that accepts, a few others
+//! ([`VISITORS`]) that answer one request each and close, all within [`http::PATIENCE`]. Requests
+//! are bounded, nothing can be changed by them, and no key or value is ever told. Ten times a
+//! second the accepting thread also looks at the size of the table, because resizes are over in
+//! milliseconds. What takes a look at every bucket is found out piece by piece
+//! ([`report::Survey`]), so that no request waits for more than one piece.
 
 mod history;
 mod http;
@@ -168,7 +170,8 @@ impl<E: Engine> Panel<E> {
         }
     }
 
-    /// What there is to know of the table's buckets, and how old that is. Looks at a limited number of them.
+    /// What there is to know of the table's buckets, and how old that is. Looks at a limited number
+    /// of them.
     fn look(&self) -> (TableStats, Duration) {
         let mut survey = self.survey();
         survey.refresh(|stats, cursor| self.service.engine.survey(stats, cursor));

@@ -500,7 +500,8 @@ pub struct Sweeps {
     pub evicted_nonzero: u64,
     /// Seconds since the last access to one of the last evicted, as [`Hit::idle`].
     pub evicted_time: u32,
-    /// Items that had expired or were flushed, found when room was needed.
+    /// Items that had expired or were flushed, found when room was needed, or in whose place others
+    /// were stored.
     pub reclaimed: u64,
     /// The same, found in the background.
     pub crawler_reclaimed: u64,
@@ -508,6 +509,8 @@ pub struct Sweeps {
     pub expired_unfetched: u64,
     /// Items looked at in the background.
     pub crawled: u64,
+    /// Passes of the background that have looked at some.
+    pub passes: u64,
 }
 
 impl Sweeps {
@@ -526,6 +529,7 @@ impl Sweeps {
             crawler_reclaimed: self.crawler_reclaimed.saturating_sub(earlier.crawler_reclaimed),
             expired_unfetched: self.expired_unfetched.saturating_sub(earlier.expired_unfetched),
             crawled: self.crawled.saturating_sub(earlier.crawled),
+            passes: self.passes.saturating_sub(earlier.passes),
         }
     }
 }
@@ -544,6 +548,7 @@ impl AddAssign for Sweeps {
         self.crawler_reclaimed += other.crawler_reclaimed;
         self.expired_unfetched += other.expired_unfetched;
         self.crawled += other.crawled;
+        self.passes += other.passes;
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the server counts, without a memory line that two threads write.
 //!
-//! Every worker has a [`Counters`] of its own. Reading adds them up; that is rare and may be slow. `stats reset` must not
-//! write counters of other threads either: it remembers the sums of that moment, and `stats` reports later ones relative to it. Metrics are not
-//! reset: they are sums since the start, as Prometheus expects.
+//! Every worker has a [`Counters`] of its own. Reading adds them up; that is rare and may be slow.
+//! `stats reset` must not write counters of other threads either: it remembers the sums of that
+//! moment, and `stats` reports later ones relative to it. Metrics are not reset: they are sums
+//! since the start, as Prometheus expects.
 
 use crate::engine::Sweeps;
 use crate::latency::{Distribution, Kind, Latencies};

@@ -347,7 +347,8 @@ fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
 /// What is wrong with a certificate at `time`.
 fn problem_at(certificate: &CertificateDer<'_>, time: UnixTime) -> Option<CertificateError> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
-    // No authority is trusted, so the verification fails in any case, but because of the time first.
+    // No authority is trusted, so the verification fails in any case, but because of the time
+    // first.
     match verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], time, &[]) {
         Err(Error::InvalidCertificate(problem)) => Some(problem),
         _ => None,

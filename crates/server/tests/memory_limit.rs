@@ -597,3 +597,71 @@ fn blocks_that_are_hardly_filled_are_put_together() {
     assert_eq!(usage.sweeps.evictions, 0, "{usage:?}");
     assert!(usage.items >= 10_000, "{usage:?}");
 }
+
+/// What the background reads of an idle heap, in which something expires in every second, is in
+/// proportion to what expires, and to time by the minutes.
+#[test]
+fn idle_items_of_mixed_times_are_not_read_again_and_again() {
+    const ITEMS: usize = 20_000;
+    const HOUR: u32 = 3600;
+    let (engine, clock) = engine(64 << 20);
+    // From a minute to a day, as many between one and two minutes as between one and two hours.
+    let ends: Vec<u32> = (0..ITEMS).map(|index| (60.0 * 1440f64.powf(index as f64 / ITEMS as f64)) as u32).collect();
+    let later_than = |second: u32| ITEMS - ends.partition_point(|&end| end <= second);
+    for index in 0..ITEMS {
+        // In an order in which those of one end are far apart.
+        let index = index * 7919 % ITEMS;
+        set_until(&engine, &key(index), &[b'v'; 100], ends[index] as i32);
+    }
+    for second in 1..=HOUR {
+        clock.set(NOW + second);
+        engine.maintain();
+        let items = engine.usage().items;
+        let (alive, not_long_dead) = (later_than(second), later_than(second.saturating_sub(310)));
+        assert!((alive..=not_long_dead).contains(&items), "{items} after {second} s, of which {alive} are alive");
+        if second % 60 == 0 {
+            assert!(items <= alive + alive / 8, "{items} after {second} s, of which {alive} are alive");
+        }
+    }
+    let sweeps = engine.usage().sweeps;
+    assert!(sweeps.crawler_reclaimed > ITEMS as u64 / 2 && sweeps.evictions == 0, "{sweeps:?}");
+    assert!(sweeps.crawled < 30 * ITEMS as u64, "{sweeps:?}");
+    assert!(sweeps.passes > 0 && sweeps.passes <= u64::from(HOUR));
+}
+
+/// What nobody has told the index of the background is found by and by.
+#[test]
+fn what_is_to_expire_earlier_than_it_was_is_freed_within_a_minute() {
+    let (engine, clock) = engine(64 << 20);
+    for index in 0..20_000 {
+        set_until(&engine, &key(index), &[b'v'; 100], 0);
+    }
+    (0..20_000).for_each(|index| assert!(engine.touch(key(index).as_bytes(), 10)));
+    let freed = (10..80).find(|second| {
+        clock.set(NOW + second);
+        engine.maintain();
+        engine.usage().items == 0
+    });
+    assert!(freed.is_some_and(|second| second <= 70), "{freed:?}");
+}
+
+#[test]
+fn stores_in_the_place_of_dead_items_count_as_reclaiming() {
+    let (engine, clock) = engine(64 << 20);
+    for name in ["fetched", "unfetched", "alive"] {
+        set_until(&engine, name, b"v", if name == "alive" { 0 } else { 10 });
+    }
+    assert!(has(&engine, "fetched"));
+    clock.set(NOW + 10);
+    for name in ["fetched", "unfetched", "alive", "new"] {
+        set_until(&engine, name, b"w", 0);
+    }
+    let counts = |engine: &Relativistic| {
+        let sweeps = engine.usage().sweeps;
+        (sweeps.reclaimed, sweeps.expired_unfetched, sweeps.crawler_reclaimed)
+    };
+    assert_eq!(counts(&engine), (2, 1, 0));
+    engine.flush(0);
+    set_until(&engine, "new", b"x", 0);
+    assert_eq!(counts(&engine), (3, 1, 0), "flushed, not expired");
+}

@@ -126,6 +126,7 @@ fn memory<E: Engine>(panel: &Panel<E>, text: &mut Text) {
     text.counter("reclaimed_total", "Expired or flushed items whose memory a store needed.", sweeps.reclaimed);
     text.counter("crawler_reclaimed_total", "The same, found in the background.", sweeps.crawler_reclaimed);
     text.counter("expired_unfetched_total", "Of both, expired and never fetched.", sweeps.expired_unfetched);
+    text.counter("lru_crawler_starts_total", "Passes of the background that looked at items.", sweeps.passes);
     text.counter("crawler_items_checked_total", "Items looked at in the background.", sweeps.crawled);
 }
 

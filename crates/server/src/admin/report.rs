@@ -8,13 +8,15 @@ use std::mem;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Pieces of the table that are looked at in one go, each of some buckets: one or two milliseconds of work.
+/// Pieces of the table that are looked at in one go, each of some buckets: one or two milliseconds
+/// of work.
 const PIECES: usize = 1024;
 
 /// A survey is begun when the one before is that old.
 const LEAST_AGE: Duration = Duration::from_secs(1);
 
-/// A look at every bucket of the table, which goes on with each request and each tick, and what the last one has found.
+/// A look at every bucket of the table, which goes on with each request and each tick, and what the
+/// last one has found.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     /// What was found so far, and where to go on.
@@ -29,7 +31,8 @@ impl Survey {
         self.cursor.is_some()
     }
 
-    /// Goes on, or begins if the last result is old, by calls of `piece`, of which there are at most [`PIECES`].
+    /// Goes on, or begins if the last result is old, by calls of `piece`, of which there are at
+    /// most [`PIECES`].
     pub(super) fn refresh(&mut self, piece: impl FnMut(&mut TableStats, u64) -> Option<u64>) {
         let is_fresh = self.last.as_ref().is_some_and(|(_, taken)| taken.elapsed() < LEAST_AGE);
         if self.is_under_way() || !is_fresh {
@@ -53,7 +56,8 @@ impl Survey {
         self.cursor = Some(cursor);
     }
 
-    /// What the last survey has found, or before it has ended the first has found so far, and how old that is.
+    /// What the last survey has found, or before it has ended the first has found so far, and how
+    /// old that is.
     pub(super) fn result(&self) -> (TableStats, Duration) {
         match &self.last {
             Some((stats, taken)) => (stats.clone(), taken.elapsed()),

@@ -36,12 +36,15 @@ const DRAFT: usize = 1 << 40;
 /// In `loans`: the heap has let go of the block, which comes back with the last loan.
 const LET_GO: u32 = 1 << 31;
 
-/// `first_expiry` of a block in which nothing expires.
-const NEVER: u32 = u32::MAX;
+/// `due` of a block in which nothing expires.
+pub(super) const NEVER: u32 = u32::MAX;
 
 #[repr(C, align(64))]
 struct Header {
-    capacity: usize,
+    /// In pages.
+    capacity: u32,
+    /// By which second it stands in the index of what is due. Written under the lock of the queues.
+    indexed: AtomicU32,
     /// Bytes taken, this header included. Written under the stripe's lock.
     used: AtomicUsize,
     /// Bytes of items that are not dead, [`DRAFT`] for each in the making, and [`CLAIM`] while the heap has the block.
@@ -51,8 +54,8 @@ struct Header {
     stamp: AtomicU64,
     /// No item has a lower number.
     first_number: AtomicU64,
-    /// No item expires before this second.
-    first_expiry: AtomicU32,
+    /// The background need not sweep it before this second: no item expires earlier, or too few do.
+    due: AtomicU32,
     /// Who has it on loan, and [`LET_GO`].
     loans: AtomicU32,
     class: AtomicU8,
@@ -110,13 +113,14 @@ impl Block {
         unsafe {
             poison::allow(start, HEADER);
             header.write(Header {
-                capacity,
+                capacity: (capacity / PAGE) as u32,
+                indexed: AtomicU32::new(NEVER),
                 used: AtomicUsize::new(HEADER),
                 owed: AtomicUsize::new(CLAIM),
                 number: AtomicU64::new(0),
                 stamp: AtomicU64::new(0),
                 first_number: AtomicU64::new(u64::MAX),
-                first_expiry: AtomicU32::new(NEVER),
+                due: AtomicU32::new(NEVER),
                 loans: AtomicU32::new(0),
                 class: AtomicU8::new(0),
                 place: AtomicU8::new(Place::Taken as u8),
@@ -262,7 +266,7 @@ impl Block {
 
     /// What is mapped for it.
     pub(super) fn capacity(self) -> usize {
-        self.header().capacity
+        self.header().capacity as usize * PAGE
     }
 
     /// Makes a block without items new, for items of `class`.
@@ -272,7 +276,7 @@ impl Block {
         header.used.store(HEADER, Ordering::Relaxed);
         header.owed.store(CLAIM, Ordering::Relaxed);
         header.first_number.store(u64::MAX, Ordering::Relaxed);
-        header.first_expiry.store(NEVER, Ordering::Relaxed);
+        header.due.store(NEVER, Ordering::Relaxed);
         header.class.store(class as u8, Ordering::Relaxed);
         header.is_closed.store(false, Ordering::Relaxed);
         header.is_cut.store(false, Ordering::Relaxed);
@@ -307,7 +311,7 @@ impl Block {
         let header = self.header();
         // Relaxed, all: under the stripe's lock; the lock of the queues hands it on.
         let used = header.used.load(Ordering::Relaxed);
-        if used + size > header.capacity {
+        if used + size > self.capacity() {
             return None;
         }
         header.used.store(used + size, Ordering::Relaxed);
@@ -406,7 +410,7 @@ impl Block {
         // Relaxed, both: hints, and what is used does not change once the block is closed.
         let header = self.header();
         self.dead_before(header.used.load(Ordering::Relaxed), header.owed.load(Ordering::Relaxed))
-            >= header.capacity / 16
+            >= self.capacity() / 16
     }
 
     /// Whether a quarter is dead, with `owed` as it is: then what moving the rest costs is three times what is won, and a heap full of
@@ -415,8 +419,8 @@ impl Block {
         let header = self.header();
         // Relaxed, both: they do not change once the block is closed.
         let is_cut = header.is_cut.load(Ordering::Relaxed);
-        let end = if is_cut { header.capacity } else { header.used.load(Ordering::Relaxed) };
-        self.dead_before(end, owed) >= header.capacity / 4
+        let end = if is_cut { self.capacity() } else { header.used.load(Ordering::Relaxed) };
+        self.dead_before(end, owed) >= self.capacity() / 4
     }
 
     /// Bytes before `end` that are not owed to anybody.
@@ -463,40 +467,54 @@ impl Block {
 
     /// An item in it has got this expiry.
     pub(super) fn note_expiry(self, expiry: Expiry) {
-        let first = &self.header().first_expiry;
-        let second = expiry.to_bits();
-        // SeqCst: see `forget`.
-        if expiry != Expiry::NEVER && second < first.load(Ordering::SeqCst) {
-            first.fetch_min(second, Ordering::SeqCst);
+        if expiry != Expiry::NEVER {
+            self.note_due(expiry.to_bits());
         }
+    }
+
+    /// It should be swept at `second`, or earlier.
+    pub(super) fn note_due(self, second: u32) {
+        let due = &self.header().due;
+        // SeqCst: see `forget`.
+        if second < due.load(Ordering::SeqCst) {
+            due.fetch_min(second, Ordering::SeqCst);
+        }
+    }
+
+    /// When it should be swept, as far as is known.
+    pub(super) fn due(self) -> u32 {
+        // Relaxed: a hint. Who sees a change late looks again.
+        self.header().due.load(Ordering::Relaxed)
     }
 
     /// Whether the background should sweep it at `now`: something may have expired, or was stored before the flush that drew `line`, or
     /// nothing in it is alive.
     pub(super) fn is_due(self, now: u32, line: u64) -> bool {
         let header = self.header();
-        // Relaxed, all: hints. Who sees them late looks again.
-        header.first_expiry.load(Ordering::Relaxed) <= now
+        // Relaxed, both: as in `due`.
+        self.due() <= now
             || header.first_number.load(Ordering::Relaxed) <= line
             || header.owed.load(Ordering::Relaxed) == CLAIM
+    }
+
+    /// By which second it stands in the index of what is due.
+    pub(super) fn indexed(self) -> u32 {
+        // Relaxed, here and below: under the lock of the queues.
+        self.header().indexed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_indexed(self, second: u32) {
+        self.header().indexed.store(second, Ordering::Relaxed);
     }
 
     /// Forgets what was noted: who walks over all items notes it anew. By who sweeps the block.
     pub(super) fn forget(self) {
         // Relaxed: numbers don't change, so nobody else notes any.
         self.header().first_number.store(u64::MAX, Ordering::Relaxed);
-        // SeqCst, with the load in `note_expiry`, and the store and load of an item's expiry around them: who changes an expiry finds that
-        // this was forgotten, and notes it; or else it was changed before this, and who walks over the items finds that.
-        self.header().first_expiry.store(NEVER, Ordering::SeqCst);
-    }
-
-    /// Puts off looking for expired items until `second`.
-    pub(super) fn put_off_expiry(self, second: u32) {
-        // Relaxed: a hint; what is lost to a concurrent note comes `second` late.
-        let _ = self
-            .header()
-            .first_expiry
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |first| (first < second).then_some(second));
+        // SeqCst, with the load in `note_due`, and the store and load of an item's expiry around
+        // them: who changes an expiry finds that this was forgotten, and notes it; or else it was
+        // changed before this, and who walks over the items finds that.
+        self.header().due.store(NEVER, Ordering::SeqCst);
     }
 
     /// The items in it, dead ones included.

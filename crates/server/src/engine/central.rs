@@ -6,7 +6,7 @@
 
 use super::Sweeps;
 use super::arena::{Arena, SLOT};
-use super::block::{Block, Place};
+use super::block::{Block, NEVER, Place};
 use super::heap::Asks;
 use super::loan::Loans;
 use super::policy::{self, CLASSES};
@@ -25,6 +25,13 @@ pub(super) struct Central {
     queues: [BTreeMap<u64, Block>; CLASSES],
     /// Blocks of which much is dead.
     sparse: BTreeMap<u64, Block>,
+    /// All of these in which something expires, by the second in which they should be swept, as
+    /// known when they were queued, and by number.
+    due: BTreeMap<(u32, u64), Block>,
+    /// Where the next round of the background goes on: the queue, and the number from which on.
+    round: (usize, u64),
+    /// The line of the last flush of which the background has swept what it covers.
+    swept_line: u64,
     /// Swept, in the order of their grace periods, and the bytes that will be free then.
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
@@ -111,6 +118,9 @@ impl Central {
         Central {
             queues: [const { BTreeMap::new() }; CLASSES],
             sparse: BTreeMap::new(),
+            due: BTreeMap::new(),
+            round: (0, 0),
+            swept_line: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             free: BTreeMap::new(),
@@ -364,13 +374,26 @@ impl Central {
 
     fn enqueue(&mut self, block: Block) {
         if block.is_dead() {
-            self.let_wait(block);
-        } else if block.is_sparse() {
+            return self.let_wait(block);
+        }
+        if block.is_sparse() {
             block.set_place(Place::Sparse);
             self.sparse.insert(block.number(), block);
         } else {
             block.set_place(Place::Queue);
             self.queues[block.class()].insert(block.number(), block);
+        }
+        let second = block.due();
+        block.set_indexed(second);
+        if second != NEVER {
+            self.due.insert((second, block.number()), block);
+        }
+    }
+
+    /// Takes a block that leaves its queue out of the index, too.
+    fn forget_due(&mut self, block: Block) {
+        if block.indexed() != NEVER {
+            self.due.remove(&(block.indexed(), block.number()));
         }
     }
 
@@ -383,6 +406,7 @@ impl Central {
         };
         // Somebody may have been faster, or have it in hand: he looks before he puts it back.
         if queue.remove(&block.number()).is_some() {
+            self.forget_due(block);
             self.enqueue(block);
         }
     }
@@ -396,6 +420,7 @@ impl Central {
                 let queue = self.queues.get_mut(index).unwrap_or(&mut self.sparse);
                 let is_next = queue.first_key_value().is_some_and(|(&number, block)| number <= last && block.is_lent());
                 let Some((_, block)) = is_next.then(|| queue.pop_first()).flatten() else { break };
+                self.forget_due(block);
                 self.close(block);
             }
         }
@@ -451,6 +476,7 @@ impl Central {
         let is_sparse = block.place() == Place::Sparse;
         let queue = if is_sparse { &mut self.sparse } else { &mut self.queues[block.class()] };
         queue.remove(&block.number());
+        self.forget_due(block);
         block.set_place(Place::Taken);
         self.in_hands += 1;
         Victim { block, purpose }
@@ -459,21 +485,44 @@ impl Central {
     /// Queues, of blocks that are sparse and that are not.
     pub(super) const QUEUES: usize = CLASSES + 1;
 
-    /// The next block of a queue, from number `from` on, that `is_due` says yes to, to be swept for what has expired in it, and where
-    /// to go on. Looks at a limited number of them.
-    pub(super) fn next_due(
-        &mut self,
-        queue: usize,
-        from: u64,
-        is_due: impl Fn(Block) -> bool,
-    ) -> (Option<Victim>, Option<u64>) {
+    /// Takes a block that should be swept by `now` for what has expired in it.
+    pub(super) fn next_due(&mut self, now: u32) -> Option<Victim> {
+        let block = self.due.range(..=(now, u64::MAX)).map(|(_, &block)| block).find(|block| !block.has_drafts())?;
+        Some(self.take(block, Purpose::Expire))
+    }
+
+    /// How many blocks the background is to look at in this second. What it looks for is known by
+    /// the index for most blocks; some have become due since they were queued, and are found within
+    /// [`Central::ROUND`] seconds. All are looked at when a flush has drawn a new `line`.
+    pub(super) fn begin_round(&mut self, line: u64) -> usize {
+        let all = self.queues.iter().chain([&self.sparse]).map(BTreeMap::len).sum();
+        if mem::replace(&mut self.swept_line, line) == line { usize::div_ceil(all, Central::ROUND) } else { all }
+    }
+
+    /// Seconds within which the background looks at the header of every block.
+    const ROUND: usize = 60;
+
+    /// Looks at some of the `left` blocks, and takes the first that `is_due` says yes to.
+    pub(super) fn look_around(&mut self, left: &mut usize, is_due: impl Fn(Block) -> bool) -> Option<Victim> {
         const AT_ONCE: usize = 64;
-        let queue = self.queues.get(queue).unwrap_or(&self.sparse);
-        let mut seen = queue.range(from..).take(AT_ONCE);
-        match seen.by_ref().find(|&(_, &block)| is_due(block) && !block.has_drafts()) {
-            Some((&number, &block)) => (Some(self.take(block, Purpose::Expire)), Some(number + 1)),
-            None => (None, queue.range(from..).nth(AT_ONCE).map(|(&number, _)| number)),
+        let mut most = AT_ONCE.min(*left);
+        for _ in 0..=Central::QUEUES {
+            let (index, from) = self.round;
+            let queue = self.queues.get(index).unwrap_or(&self.sparse);
+            for (&number, &block) in queue.range(from..).take(most) {
+                (most, *left) = (most - 1, *left - 1);
+                self.round = (index, number + 1);
+                if is_due(block) && !block.has_drafts() {
+                    return Some(self.take(block, Purpose::Expire));
+                }
+            }
+            if most == 0 {
+                return None;
+            }
+            self.round = ((index + 1) % Central::QUEUES, 0);
         }
+        *left = 0;
+        None
     }
 
     /// Whether [`Central::next_thin`] has looked at all blocks since it found one, or a refusal.
@@ -498,6 +547,7 @@ impl Central {
     pub(super) fn tear_down(&mut self, open: impl Iterator<Item = Block>, loans: &Loans) {
         let queued = mem::take(&mut self.queues).into_iter().flat_map(BTreeMap::into_values);
         let sparse = mem::take(&mut self.sparse).into_values();
+        self.due.clear();
         let waiting = mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.block);
         let free = mem::take(&mut self.free).into_values().flatten();
         let mut blocks: Vec<Block> = open.chain(queued).chain(sparse).chain(waiting).chain(free).collect();

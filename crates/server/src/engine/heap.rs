@@ -33,7 +33,7 @@ use relativist_rcu::contention::Site;
 use relativist_rcu::{GracePeriod, Guard, wait_for_readers};
 use std::mem;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
@@ -79,6 +79,10 @@ struct Stripe {
     open: Mutex<[Option<Block>; CLASSES]>,
     /// Bytes of items linked by these threads, less those of items unlinked by them.
     linked: AtomicIsize,
+    /// Dead items in whose place these threads have stored others; of them, how many had expired
+    /// and were never fetched.
+    reclaimed: AtomicU64,
+    expired_unfetched: AtomicU64,
 }
 
 /// What somebody does to make room for an item, from its beginning to its end.
@@ -168,7 +172,12 @@ impl Heap {
         // Twice as many as processors, so that threads rarely share; few where their open blocks would be much of the memory.
         let threads = available_parallelism().map_or(8, |threads| 2 * threads.get());
         let stripes = 1 << threads.min(limit / capacity / 64).clamp(1, 64).ilog2();
-        let stripe = || Stripe { open: Mutex::new([None; CLASSES]), linked: AtomicIsize::new(0) };
+        let stripe = || Stripe {
+            open: Mutex::new([None; CLASSES]),
+            linked: AtomicIsize::new(0),
+            reclaimed: AtomicU64::new(0),
+            expired_unfetched: AtomicU64::new(0),
+        };
         Heap {
             capacity,
             stripes: (0..stripes).map(|_| CachePadded::new(stripe())).collect(),
@@ -209,9 +218,23 @@ impl Heap {
         &self.loans
     }
 
-    /// What sweeps have done.
+    /// What sweeps have done, and stores in the place of what is dead.
     pub(super) fn sweeps(&self) -> Sweeps {
-        self.central().sweeps
+        let mut sweeps = self.central().sweeps;
+        for stripe in &self.stripes {
+            // Relaxed, both: plain sums.
+            sweeps.reclaimed += stripe.reclaimed.load(Ordering::Relaxed);
+            sweeps.expired_unfetched += stripe.expired_unfetched.load(Ordering::Relaxed);
+        }
+        sweeps
+    }
+
+    /// Counts a dead item in whose place another was stored.
+    pub(super) fn count_reclaimed(&self, is_expired_unfetched: bool, guard: &Guard) {
+        let stripe = self.stripe(guard);
+        // Relaxed, both: plain sums.
+        stripe.reclaimed.fetch_add(1, Ordering::Relaxed);
+        stripe.expired_unfetched.fetch_add(is_expired_unfetched.into(), Ordering::Relaxed);
     }
 
     /// Counts an item of `bytes` as linked.
@@ -576,13 +599,23 @@ impl Heap {
     }
 
     /// [`Central::next_due`].
-    pub(super) fn next_due(
-        &self,
-        queue: usize,
-        from: u64,
-        is_due: impl Fn(Block) -> bool,
-    ) -> (Option<Victim>, Option<u64>) {
-        self.central().next_due(queue, from, is_due)
+    pub(super) fn next_due(&self, now: u32) -> Option<Victim> {
+        self.central().next_due(now)
+    }
+
+    /// [`Central::begin_round`].
+    pub(super) fn begin_round(&self, line: u64) -> usize {
+        self.central().begin_round(line)
+    }
+
+    /// [`Central::look_around`].
+    pub(super) fn look_around(&self, left: &mut usize, is_due: impl Fn(Block) -> bool) -> Option<Victim> {
+        self.central().look_around(left, is_due)
+    }
+
+    /// A pass of the background has looked at items.
+    pub(super) fn count_pass(&self) {
+        self.central().sweeps.passes += 1;
     }
 }
 
@@ -618,5 +651,48 @@ mod tests {
         };
         assert!(matches!(remedy(true), Remedy::Retry));
         assert!(matches!(remedy(false), Remedy::Hopeless));
+    }
+
+    /// What who has a claim may take, others may not, though it is free.
+    #[test]
+    fn what_is_claimed_is_for_nobody_else() {
+        let heap = Heap::new(1 << 20);
+        let (claimed, other) = (500_000, 600_000);
+        let allocate = |size| heap.allocate(size, Asks::Unlocked, || 0).is_ok();
+        let by_another = |size| thread::scope(|scope| scope.spawn(|| allocate(size)).join().expect("no panic"));
+        let claim = heap.claim(claimed);
+        assert!(!by_another(other), "there is room, but it is claimed");
+        assert!(by_another(100_000), "there is more than what is claimed");
+        drop(claim);
+        assert!(by_another(other));
+
+        let heap = Heap::new(1 << 20);
+        let _claim = heap.claim(claimed);
+        assert!(heap.allocate(other, Asks::Unlocked, || 0).is_ok(), "who has the claim may have all");
+    }
+
+    /// Readers may still look at items that are gone when the heap is.
+    #[test]
+    fn a_heap_that_is_dropped_waits_for_readers() {
+        let heap = Heap::new(1 << 20);
+        let (entered, has_entered) = std::sync::mpsc::channel();
+        let (leave, may_leave) = std::sync::mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _section = relativist_rcu::read();
+                entered.send(()).expect("the test waits for this");
+                // Ends when the other end is dropped, too.
+                let _ = may_leave.recv();
+            });
+            has_entered.recv().expect("the reader has come");
+            let dropping = scope.spawn(|| drop(heap));
+            // A drop that does not wait ends within that.
+            let has_ended = (0..100_000).any(|_| {
+                thread::yield_now();
+                dropping.is_finished()
+            });
+            drop(leave);
+            assert!(!has_ended, "a reader was there");
+        });
     }
 }

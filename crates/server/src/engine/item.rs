@@ -189,11 +189,10 @@ impl<'a> ItemRef<'a> {
         self.block().note_expiry(expiry);
     }
 
-    /// Tells its block when it expires, and its number.
-    pub(super) fn note_in_block(self) {
-        self.block().note_number(self.number());
+    /// When it expires, as who sweeps its block finds it after [`Block::forget`].
+    pub(super) fn expiry_when_swept(self) -> Expiry {
         // SeqCst: see `Block::forget`.
-        self.block().note_expiry(Expiry::from_bits(self.header().expiry.load(Ordering::SeqCst)));
+        Expiry::from_bits(self.header().expiry.load(Ordering::SeqCst))
     }
 
     /// Counts it as dead, after it was unlinked.

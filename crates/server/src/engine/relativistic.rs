@@ -22,7 +22,9 @@ use super::hash::KeyHasher;
 use super::heap::{Asks, Heap, OutOfMemory, TableMemory};
 use super::item::{self, Draft, ItemRef, Layout, Recipe};
 use super::loan::Origin;
-use super::{Change, Engine, Hit, Lookup, MOST_AT_ONCE, New, Present, Sequence, TableStats, Usage, Value, Witness};
+use super::{
+    Change, Engine, Hit, Lookup, MOST_AT_ONCE, Marks, New, Present, Sequence, TableStats, Usage, Value, Witness,
+};
 use crate::clock::Clock;
 use crossbeam_utils::CachePadded;
 use relativist::raw::{Entry, Hash, Link, Table};
@@ -184,7 +186,10 @@ impl Relativistic {
                         None
                     }
                     Step::Put(draft) => {
-                        live.into_iter().for_each(|item| draft.inherit(item));
+                        match live {
+                            Some(item) => draft.inherit(item),
+                            None => self.count_reclaimed(item, state, guard),
+                        }
                         let link = draft.link(self.next_number(), guard, |link| {
                             // SAFETY: as for `insert` above.
                             unsafe { entry.replace(link) };
@@ -197,6 +202,13 @@ impl Relativistic {
                 (result, left, now)
             }
         }
+    }
+
+    /// Counts a dead item, of this state, that a store takes the place of.
+    #[cold]
+    fn count_reclaimed(&self, item: ItemRef<'_>, state: Lookup, guard: &Guard) {
+        let is_unfetched = !item.status().load().marks().has(Marks::FETCHED);
+        self.heap.count_reclaimed(state == Lookup::Expired && is_unfetched, guard);
     }
 
     /// The number of an item that is about to be linked. The bucket lock is held.
@@ -558,11 +570,32 @@ fn has_key(key: &[u8]) -> impl Fn(NonNull<Link>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Content, Marks, Mode};
+    use crate::engine::{Content, Mode};
     use std::thread;
     use std::time::Duration;
 
     const KEY: &[u8] = b"key";
+
+    /// Others are faster again and again to take the room that was made: then it is claimed.
+    #[test]
+    fn who_fails_often_gets_a_claim() {
+        let engine = Relativistic::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
+        let by_another = || {
+            let allocate = || {
+                let place = engine.heap.allocate(600_000, Asks::Unlocked, || 0);
+                place.map(|place| engine.heap.abandon(place, 600_000)).is_ok()
+            };
+            thread::scope(|scope| scope.spawn(allocate).join().expect("no panic"))
+        };
+        let mut could_others = Vec::new();
+        let outcome = engine.with_room(|| {
+            could_others.push(by_another());
+            if could_others.len() < 12 { Err(OutOfMemory { requested: 500_000 }) } else { Ok(()) }
+        });
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(could_others, [vec![true; 8], vec![false; 4]].concat());
+        assert!(by_another(), "the claim has ended");
+    }
 
     #[test]
     fn fetches_too_late_for_a_copy_count_for_the_copy() {

@@ -13,7 +13,7 @@
 //! Nobody holds a lock or is in a read section when he sweeps or waits.
 
 use super::block::Block;
-use super::central::{Central, Purpose, Victim};
+use super::central::{Purpose, Victim};
 use super::expiry::Expiry;
 use super::heap::Remedy;
 use super::item::{Draft, ItemRef};
@@ -22,8 +22,14 @@ use super::relativistic::Relativistic;
 use super::{Lookup, Marks, Sweeps};
 use relativist::raw::Entry;
 
-/// Blocks in which something expires every second are swept for it every so many seconds.
-const EXPIRY_INTERVAL: u32 = 5;
+/// A block is not swept more often for what has expired in it: seconds.
+const LEAST_INTERVAL: u32 = 5;
+
+/// A block is swept when this share of what is alive in it has expired ..
+const SHARE: usize = 16;
+
+/// .. or when something has been dead in it for that long: seconds.
+const MOST_PATIENCE: u32 = 300;
 
 /// What became of an item whose block was swept.
 #[derive(Eq, PartialEq)]
@@ -43,6 +49,52 @@ struct Sweep<'e> {
     now: u32,
     is_watched: bool,
     counts: Sweeps,
+    schedule: Schedule,
+}
+
+/// What is to become of an item, as decided without a lock.
+struct Outlook {
+    state: Lookup,
+    /// The visits to its credit if it moves on.
+    visits: Option<u8>,
+}
+
+/// When a block is to be swept again, by the items that stay in it.
+#[derive(Default)]
+struct Schedule {
+    /// The seconds in which items expire, and their sizes.
+    ends: Vec<(u32, usize)>,
+    /// Bytes of all items that stay.
+    alive: usize,
+}
+
+impl Schedule {
+    /// Notes an item that stays in a block that is swept for what has expired.
+    fn note(&mut self, item: ItemRef<'_>) {
+        let (expiry, size) = (item.expiry_when_swept(), item.footprint());
+        item.block().note_number(item.number());
+        self.alive += size;
+        if expiry != Expiry::NEVER {
+            self.ends.push((expiry.to_bits(), size));
+        }
+    }
+
+    /// The second in which it pays to sweep the block again, which is swept at `now`; none if
+    /// nothing expires. A sweep reads all of the block. So each frees a share of what is alive, or
+    /// comes long after the last one: what all sweeps of an idle heap read is bounded by its size
+    /// and by time, however many seconds there are in which something expires.
+    fn next(mut self, now: u32) -> Option<u32> {
+        self.ends.sort_unstable();
+        let &(first, _) = self.ends.first()?;
+        let mut dead = 0;
+        let pays = self.ends.iter().find(|(_, size)| {
+            dead += size;
+            dead * SHARE >= self.alive
+        });
+        let latest = first.saturating_add(MOST_PATIENCE);
+        let second = pays.map_or(latest, |&(second, _)| second.min(latest));
+        Some(second.max(now.saturating_add(LEAST_INTERVAL)))
+    }
 }
 
 impl Relativistic {
@@ -74,7 +126,8 @@ impl Relativistic {
         let now = self.begin();
         let is_watched = self.witness.as_ref().is_some_and(|witness| witness.is_watching());
         let counts = Sweeps { blocks: 1, ..Sweeps::default() };
-        let mut sweep = Sweep { engine: self, purpose, now, is_watched, counts };
+        let schedule = Schedule::default();
+        let mut sweep = Sweep { engine: self, purpose, now, is_watched, counts, schedule };
         if purpose == Purpose::Expire {
             block.forget();
         }
@@ -83,11 +136,11 @@ impl Relativistic {
         for item in unsafe { block.items() } {
             stays |= sweep.item(item) == Fate::Stays;
         }
-        let counts = sweep.counts;
+        let Sweep { counts, schedule, .. } = sweep;
         match purpose {
             _ if !stays => self.heap.release(block, counts),
             Purpose::Expire => {
-                block.put_off_expiry(now + EXPIRY_INTERVAL);
+                schedule.next(now).into_iter().for_each(|second| block.note_due(second));
                 self.heap.put_back(block, false, counts);
             }
             _ => self.heap.put_back(block, true, counts),
@@ -96,51 +149,72 @@ impl Relativistic {
     }
 
     /// Frees what has expired or was flushed, and blocks in which nothing is left alive. What it misses because somebody else has it in hand,
-    /// the next call finds: blocks know what they have.
+    /// a later call finds: blocks know what they have.
     pub(super) fn sweep_expired(&self, now: u32) {
         let line = self.flush.line();
         let is_due = |block: Block| block.is_due(now, line);
         self.heap.close_all(is_due);
-        for queue in 0..Central::QUEUES {
-            let mut next = Some(0);
-            while let Some(from) = next {
-                let (victim, after) = self.heap.next_due(queue, from, is_due);
-                next = after;
-                victim.into_iter().for_each(|victim| _ = self.sweep(victim));
+        let mut has_swept = false;
+        while let Some(victim) = self.heap.next_due(now) {
+            has_swept = true;
+            self.sweep(victim);
+        }
+        let mut left = self.heap.begin_round(line);
+        while left > 0 {
+            if let Some(victim) = self.heap.look_around(&mut left, is_due) {
+                has_swept = true;
+                self.sweep(victim);
             }
+        }
+        if has_swept {
+            self.heap.count_pass();
         }
     }
 }
 
 impl Sweep<'_> {
     fn item(&mut self, item: ItemRef<'_>) -> Fate {
+        self.counts.crawled += u64::from(self.purpose == Purpose::Expire);
+        match self.look(item) {
+            Ok(outlook) => self.carry_out(item, &outlook),
+            Err(fate) => fate,
+        }
+    }
+
+    /// What is to become of `item`, or what has, if nothing is to be done.
+    fn look(&mut self, item: ItemRef<'_>) -> Result<Outlook, Fate> {
         let &mut Sweep { engine, purpose, now, .. } = self;
-        let heap = &engine.heap;
-        self.counts.crawled += u64::from(purpose == Purpose::Expire);
         if item.status().is_gone() {
-            return Fate::Gone;
+            return Err(Fate::Gone);
         }
         let state = engine.state(item, now);
         let is_alive = state == Lookup::Hit;
         if purpose == Purpose::Expire && is_alive {
-            item.note_in_block();
-            return Fate::Stays;
+            self.schedule.note(item);
+            return Err(Fate::Stays);
         }
         let (visits, was_visited) = item.status().load().heat();
-        let future = match purpose {
+        let visits = match purpose {
             _ if !is_alive => None,
             Purpose::Purge => None,
             Purpose::Evict => policy::verdict(visits, was_visited),
             Purpose::Compact | Purpose::Expire => Some(visits + u8::from(was_visited && visits < policy::MOST_VISITS)),
         };
         // Alone in its block, it moves on with that.
-        if let Some(visits) = future
-            && heap.is_large(item.footprint())
+        if let Some(visits) = visits
+            && engine.heap.is_large(item.footprint())
         {
             item.status().cool(visits);
-            return Fate::Stays;
+            return Err(Fate::Stays);
         }
-        let copy = future.and_then(|visits| Some((Draft::copy(item, heap, || engine.table_charge()).ok()?, visits)));
+        Ok(Outlook { state, visits })
+    }
+
+    /// Does that under the lock of the item's bucket. Others may have been faster.
+    fn carry_out(&mut self, item: ItemRef<'_>, &Outlook { state, visits }: &Outlook) -> Fate {
+        let &mut Sweep { engine, now, .. } = self;
+        let (heap, is_alive) = (&engine.heap, state == Lookup::Hit);
+        let copy = visits.and_then(|visits| Some((Draft::copy(item, heap, || engine.table_charge()).ok()?, visits)));
         if copy.is_none() && is_alive && !engine.evicts {
             return Fate::Stays;
         }
@@ -160,7 +234,7 @@ impl Sweep<'_> {
             }
             // Touched since: what counts is what the lock's holders have made of it.
             None if !is_alive && engine.state(item, now) == Lookup::Hit => {
-                item.note_in_block();
+                self.schedule.note(item);
                 return Fate::Stays;
             }
             None => {
@@ -197,5 +271,56 @@ impl Sweep<'_> {
         {
             witness.evicted(hit);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::engine::{Content, Engine, Mode};
+    use std::sync::Arc;
+
+    /// Items of 10 bytes that expire in these seconds, and others of so many bytes that don't.
+    fn next(ends: &[u32], others: usize, now: u32) -> Option<u32> {
+        let alive = 10 * ends.len() + others;
+        Schedule { ends: ends.iter().map(|&second| (second, 10)).collect(), alive }.next(now)
+    }
+
+    #[test]
+    fn a_block_is_swept_when_a_share_of_it_has_expired_or_after_a_while() {
+        assert_eq!(next(&[], 1000, 100), None);
+        assert_eq!(next(&[200], 0, 100), Some(200), "all of it");
+        assert_eq!(next(&[101], 0, 100), Some(105), "not at once again");
+        assert_eq!(next(&[300, 250, 200], 290, 100), Some(250), "two of 32");
+        assert_eq!(next(&[200, 250, 300], 1000, 100), Some(200 + MOST_PATIENCE), "too little ever expires");
+        assert_eq!(next(&[200, 250, 9000], 290, 100), Some(250));
+        assert_eq!(next(&[200, 9000, 9001], 290, 100), Some(200 + MOST_PATIENCE), "the share is late");
+    }
+
+    /// Who began in the second before may still touch an item that a sweep has found expired.
+    #[test]
+    fn an_item_touched_when_a_sweep_has_found_it_expired_stays() {
+        let clock = Arc::new(Clock::new(1000));
+        let engine = Relativistic::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
+        engine.store(Mode::Set, b"key", Content { flags: 0, exptime: 10, value: b"value" });
+        engine.heap.close_all(|_| true);
+        clock.set(1010);
+        let Victim { block, purpose } = engine.heap.next_due(1010).expect("something expires");
+        let (counts, schedule) = (Sweeps::default(), Schedule::default());
+        let mut sweep = Sweep { engine: &engine, purpose, now: 1010, is_watched: false, counts, schedule };
+        block.forget();
+        // SAFETY: a victim is closed and without drafts, and ours until it is put back.
+        let item = unsafe { block.items() }.next().expect("the one item");
+        let Ok(outlook) = sweep.look(item) else { panic!("it has expired") };
+        assert_eq!((outlook.state, outlook.visits), (Lookup::Expired, None));
+        clock.set(1009);
+        assert!(engine.touch(b"key", 100));
+        clock.set(1010);
+        assert!(sweep.carry_out(item, &outlook) == Fate::Stays);
+        let Sweep { counts, schedule, .. } = sweep;
+        assert_eq!((counts, schedule.next(1010)), (Sweeps::default(), Some(1109)), "when it expires now");
+        engine.heap.put_back(block, false, counts);
+        assert_eq!(engine.peek(b"key", |hit| assert_eq!(hit.ttl(), Some(99))), Lookup::Hit);
     }
 }

@@ -474,7 +474,8 @@ fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
     Change::Put(New {
         flags: if empties { flags.client_flags.unwrap_or(0) } else { item.flags },
         expiry: flags.exptime.map_or(kept, |exptime| Expiry::from_protocol(exptime, item.now)),
-        // Clients that compare must see that an item was invalidated. What is only emptied keeps its unique, as in memcached.
+        // Clients that compare must see that an item was invalidated. What is only emptied keeps
+        // its unique, as in memcached.
         unique: request.unique().or((!invalidates).then_some(item.unique)),
         marks: if invalidates { Marks::STALE } else { Marks::NONE },
         ..new

@@ -214,7 +214,7 @@ impl<E: Engine> Executor<'_, E> {
             }
         }
         if extended.lru_crawler {
-            stats! { report, lru_crawler_running: 0, lru_crawler_starts: 0, }
+            stats! { report, lru_crawler_running: 0, lru_crawler_starts: sweeps.passes, }
         }
         if extended.lru_maintainer {
             report.stat("lru_maintainer_juggles", 0);

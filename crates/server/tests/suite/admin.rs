@@ -156,7 +156,8 @@ fn stats(client: &mut Client<impl Read + Write>) -> Vec<(String, String)> {
     lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Metrics of another name than the statistic's with `_total` behind, and without `total_` in front.
+/// Metrics of another name than the statistic's with `_total` behind, and without `total_` in
+/// front.
 const RENAMED: [(&str, &str); 21] = [
     ("uptime", "start_time_seconds"),
     ("rusage_user", "cpu_user_seconds_total"),
@@ -181,8 +182,9 @@ const RENAMED: [(&str, &str); 21] = [
     ("version", "info"),
 ];
 
-/// Statistics that no metric has: of the process and the program, and such as count what is not there and are always 0.
-const WITHOUT_METRIC: [&str; 32] = [
+/// Statistics that no metric has: of the process and the program, and such as count what is not
+/// there and are always 0.
+const WITHOUT_METRIC: [&str; 31] = [
     "pid",
     "time",
     "libevent",
@@ -202,7 +204,6 @@ const WITHOUT_METRIC: [&str; 32] = [
     "slab_reassign_running",
     "slabs_moved",
     "lru_crawler_running",
-    "lru_crawler_starts",
     "lru_maintainer_juggles",
     "malloc_fails",
     "log_worker_dropped",

@@ -1,4 +1,5 @@
-//! What users of memcached would notice if it were otherwise, and the recorded conversations don't show.
+//! What users of memcached would notice if it were otherwise, and the recorded conversations don't
+//! show.
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
 use std::io::Read as _;
@@ -30,7 +31,8 @@ fn emptying_keeps_the_unique_and_invalidating_does_not() {
     let second = unique(&mut client, "a");
     client.ask("md a I x\r\n", "HD\r\n");
     assert!(unique(&mut client, "a") > second);
-    // What was emptied is as young as any other store: a flush that follows takes it, one before it does not.
+    // What was emptied is as young as any other store: a flush that follows takes it, one before it
+    // does not.
     client.ask("flush_all\r\nset a 0 0 1\r\nx\r\nmd a x\r\nmg a v\r\n", "OK\r\nSTORED\r\nHD\r\nVA 0\r\n\r\n");
     client.ask("flush_all\r\nmg a v\r\n", "OK\r\nEN\r\n");
 }
@@ -64,7 +66,8 @@ fn requests_beyond_the_turn_count_as_yields(io: Io) {
         client.ask("mn\r\n", "MN\r\n");
     }
     assert_eq!(stat(&mut client, "conn_yields"), 0, "one request at a time");
-    // All of it arrives before the first is executed only if the kernel delivers it so: there may be as many turns as requests.
+    // All of it arrives before the first is executed only if the kernel delivers it so: there may
+    // be as many turns as requests.
     let mut yields = 0;
     for _ in 0..1000 {
         client.ask("mn\r\n".repeat(100), "MN\r\n".repeat(100));

@@ -117,8 +117,10 @@
 //! # Guarantees
 //!
 //! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates and resizes happen meanwhile.
-//! * **T2** Lookups are wait-free: the number of steps is bounded by the length of the chain. (Beside a rename, those that miss may walk it
-//!   twice.)
+//! * **T2** Lookups are wait-free: they never wait and never retry, and the number of steps is
+//!   bounded by the length of the chain, plus the links that other threads insert ahead of it while
+//!   it walks. It passes those whose hash is at most the one it looks for. (During a rename, those
+//!   that miss may walk the chain twice.)
 //! * **T3** Operations on a key are linearizable. (An update in transition changes the newer array's entry first, see
 //!   `raw/group.rs`: who comes by the older one began before the newer was published, and may count as having come before.) That
 //!   includes real time: when an update has returned, every lookup that begins finds it done, as unlocking is a full barrier.

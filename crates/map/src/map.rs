@@ -120,10 +120,31 @@ use crate::stats::Stats;
 /// values that are `Send + Sync + 'static`. How many may wait is bounded ([`relativist_rcu::defer`]). Don't hold a handle or
 /// guard for long while updating: nothing that the thread removes is dropped before it lets go.
 ///
+/// **Large values.** The bound is [`MAX_DEFERRED`](relativist_rcu::MAX_DEFERRED) entries or
+/// [`MAX_DEFERRED_BYTES`](relativist_rcu::MAX_DEFERRED_BYTES) per thread, and counts the entries
+/// themselves: link, key and value. It does not count what keys and values own on the heap. If each
+/// value is a `Vec` of 1 MiB, 256 GiB may wait behind a reader that stays inside, and without such
+/// a reader a thread still collects about 1024 removed entries (1 GiB) before it reclaims them.
+/// Where that is too much, call [`relativist_rcu::barrier`] outside of handles and guards, each
+/// time the thread has replaced or removed as much as may wait.
+///
 /// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and others, and update others; an
 /// update of the same map would wait for itself, and panics. (Two maps whose keys update each other's map can wait for each other,
 /// as with any two locks.) Closures run without locks. They may use the map; but one that changes its own key each time is called
 /// again for ever, since the entry is never the one that it was given.
+///
+/// # Fork and allocators
+///
+/// Maps are not fork-safe. In the child of a `fork`, locks that another thread of the parent held
+/// stay locked: of buckets, of the resizer of each map, of the background thread's queue. Lookups
+/// and iterations take none, so they go on in the child. An update, a resize or a rename there may
+/// wait for ever, unless the parent had one thread when it forked. (An automatic map that was ever
+/// resized has made a second one, which resizes.) A child that needs more than lookups should call
+/// `exec` first.
+///
+/// A global allocator must not update maps: updates allocate, some of it under locks.
+///
+/// # Dropping
 ///
 /// Dropping the map drops what is in it, at once, or, if a background resize is just under way, on the background thread when that is
 /// done.

@@ -18,6 +18,14 @@ use crate::worker;
 pub const MAX_DEFERRED: usize = 256 * 1024;
 
 /// How many bytes of deferred objects of one thread may wait for their grace period; see [`MAX_DEFERRED`].
+///
+/// What counts is what the caller of [`defer_raw`] says, and with [`defer`] and [`defer_drop`] the
+/// size of the closure or the object itself. **What the object owns elsewhere does not count**: a
+/// `Box<Vec<u8>>` counts 24 bytes, however long the vector. For those only the number is bounded,
+/// so [`MAX_DEFERRED`] vectors of 1 MiB each may wait, which is 256 GiB. Nor does a thread look
+/// before it has deferred 1024 functions or 1 MiB of bytes that count. Who retires objects that own
+/// much says so to [`defer_raw`], or calls [`barrier`] (outside of read sections) each time it has
+/// retired as much as it can afford.
 pub const MAX_DEFERRED_BYTES: usize = 16 << 20;
 
 /// Calls `function` after a grace period, on this or another thread.

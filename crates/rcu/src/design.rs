@@ -72,12 +72,20 @@
 //!   wait while a deferred function has left a section open on the thread.)
 //! * **R7 Threads come and go.** A thread registers at first use and leaves at exit; slots are reused; sections entered in
 //!   thread-local destructors work; a leaked guard keeps its section open for ever, as the references it protects may live.
-//! * **R8 Fork.** The child can go on using RCU: sections, grace periods and deferred functions work there. It has one thread,
-//!   so the sections of all others are over, and references that they protected dangle; a deferred function that another
-//!   thread was just running is lost; the rest runs when the child defers something itself or calls
-//!   [`barrier`](crate::barrier()).
+//! * **R8 Fork.** The child can go on using RCU: sections, grace periods and deferred functions
+//!   work there. It has one thread, so the sections of all others are over, and references that
+//!   they protected dangle; a deferred function that another thread was just running is lost; the
+//!   rest runs when the child defers something itself or calls [`barrier`](crate::barrier()). This
+//!   is about RCU only: locks of other things, those of the maps of the `relativist` crate among
+//!   them, stay locked in the child if another thread held them.
 //! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked and
 //!   nobody waiting for ever. A `membarrier` that the kernel refuses to a thread later, because of
 //!   a sandbox, is not a panic: it aborts the process with a message, for neither the waiter nor
 //!   its caller could go on.
-//! * **R10 Nothing is forgotten.** A deferred function runs even if its thread exits or never calls RCU again, readers permitting.
+//! * **R10 Nothing is forgotten.** A deferred function runs even if its thread exits or never calls
+//!   RCU again, readers permitting. That takes a background thread. If the system refuses to start
+//!   one, then deferred functions wait until a thread defers something again, which also tries
+//!   again to start it, or calls [`barrier`](crate::barrier()).
+//! * **R11 Allocators.** A global allocator may use all of RCU that doesn't wait, and defer without
+//!   recursing for ever: what RCU allocates for a thread and for its queue may lead back to RCU.
+//!   (Maps may not be updated by a global allocator: they allocate under locks.)

@@ -232,6 +232,11 @@ fn give_back(slot: &Slot) {
 fn register() -> &'static Slot {
     domain().initialize_by_default();
     let slot = domain().registry.claim(domain().fenced(Relaxed));
+    // A global allocator that uses RCU itself may have registered this thread in `claim`.
+    if let Some(own) = own_slot() {
+        slot.release();
+        return own;
+    }
     SLOT.with(|own| own.set(slot));
     // In the destructors that run after `Registration`'s there is nobody left to give the slot back: the section does.
     if REGISTRATION.try_with(|registration| registration.0.set(Some(slot))).is_err() {

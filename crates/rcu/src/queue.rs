@@ -64,9 +64,9 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn allocate(first: u64) -> *mut Self {
+    fn allocate() -> Box<Self> {
         let entries = std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit()));
-        Box::into_raw(Box::new(Self { first, entries, next: AtomicPtr::new(null_mut()) }))
+        Box::new(Self { first: 0, entries, next: AtomicPtr::new(null_mut()) })
     }
 
     fn holds(&self, number: u64) -> bool {
@@ -136,23 +136,43 @@ impl Queue {
 
     /// Appends. The caller owns the slot.
     pub(crate) fn push(&self, deferred: Deferred) {
-        // Relaxed: the producer's own counts.
+        let chunk = self.make_room();
+        // Relaxed, all: the producer's own counts; the bytes are published with `pushed`.
         let (count, bytes) = (self.pushed.load(Relaxed), self.pushed_bytes.load(Relaxed));
-        let mut chunk = self.tail.get();
-        // SAFETY: null, or the producer's live chunk: the consumer frees it only after a next one is linked.
-        if !unsafe { chunk.as_ref() }.is_some_and(|chunk| chunk.holds(count)) {
-            chunk = self.append_chunk(count);
-        }
-        // Relaxed: published with `pushed`.
         self.pushed_bytes.store(bytes.wrapping_add(deferred.bytes), Relaxed);
-        // SAFETY: the chunk is live, as above, and nobody reads this entry before `pushed` says so.
-        unsafe { &*chunk }.entry(count).with_mut(|entry| unsafe { (*entry).write(deferred) });
+        // SAFETY: the producer's live chunk, and nobody reads this entry before `pushed` says so.
+        unsafe { chunk.as_ref() }.entry(count).with_mut(|entry| unsafe { (*entry).write(deferred) });
         // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes.
         self.pushed.store(count + 1, Release);
     }
 
-    fn append_chunk(&self, first: u64) -> *mut Chunk {
-        let chunk = Chunk::allocate(first);
+    /// The chunk that the next entry goes into. For the producer.
+    fn make_room(&self) -> NonNull<Chunk> {
+        loop {
+            if let Some(chunk) = self.chunk_with_room() {
+                return chunk;
+            }
+            let new = Chunk::allocate();
+            // A global allocator that uses RCU itself may have pushed and appended in `allocate`.
+            if self.chunk_with_room().is_none() {
+                return self.append_chunk(new);
+            }
+        }
+    }
+
+    /// The same, if it has been appended.
+    fn chunk_with_room(&self) -> Option<NonNull<Chunk>> {
+        let chunk = NonNull::new(self.tail.get())?;
+        // Relaxed: the producer's own count.
+        let count = self.pushed.load(Relaxed);
+        // SAFETY: the producer's live chunk: the consumer frees it only after a next one is linked.
+        unsafe { chunk.as_ref() }.holds(count).then_some(chunk)
+    }
+
+    fn append_chunk(&self, mut chunk: Box<Chunk>) -> NonNull<Chunk> {
+        // Relaxed: the producer's own count.
+        chunk.first = self.pushed.load(Relaxed);
+        let chunk = Box::into_raw(chunk);
         match NonNull::new(self.tail.get()) {
             // Relaxed, both: published with `pushed`.
             None => self.head.store(chunk, Relaxed),
@@ -162,7 +182,8 @@ impl Queue {
         // A child of a fork that finds the new tail finds the link.
         compiler_fence(SeqCst);
         self.tail.set(chunk);
-        chunk
+        // SAFETY: from a box.
+        unsafe { NonNull::new_unchecked(chunk) }
     }
 
     /// Whether the owner has pushed enough since the last `set_due` to see to reclamation. The caller owns the slot.

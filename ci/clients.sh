@@ -12,6 +12,10 @@ debian() {
   $sudo apt-get install -y -qq "$2" >/dev/null
 }
 
+debian node nodejs
+debian npm npm
+debian go golang-go
+debian /usr/share/python-wheels python3-venv
 if ! cmp -s ci/interop/requirements.txt "$clients/requirements.txt"; then
   python3 -m venv --clear "$clients/python"
   "$python" -m pip install -q --disable-pip-version-check -r ci/interop/requirements.txt

@@ -10,6 +10,11 @@ if ! command -v chromium >/dev/null; then
   $sudo apt-get update -qq
   $sudo apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
 fi
+if ! command -v npm >/dev/null; then
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq
+  $sudo apt-get install -y -qq nodejs npm >/dev/null
+fi
 modules=$(realpath -m "${CARGO_TARGET_DIR:-target}")/page
 tools=(playwright-core@1.65.1 axe-core@4.14.1)
 if [ "$(cat "$modules/tools" 2>/dev/null)" != "${tools[*]}" ]; then

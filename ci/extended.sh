@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# What takes too long for .ci/run, some three hours: run it before a release, after .ci/run. With --list it only names what it runs.
+# CONTRIBUTING.md says when it passed last.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mode=${1:-}
+target=${CARGO_TARGET_DIR:-target}
+
+step() {
+  [ "$mode" != --list ] || { echo "$*"; return; }
+  echo "=== $*"
+  local start=$SECONDS
+  "$@" </dev/null
+  echo "=== $* took $((SECONDS - start)) s"
+}
+
+[ "$mode" = --list ] || cargo build --release --locked --package relativistd --package relativist-workbench
+# The tests of all crates; CI leaves out those of the protocols, the server's sockets, and the workbench.
+step ci/pressure.sh 10 all
+# CI stores half as many items.
+step ci/scale.sh 2000000
+step ci/fuzz.sh 600
+step env RELATIVIST_TORTURE_SECONDS=600 cargo test --release --locked --package relativist-rcu --test torture_fence --test torture_membarrier
+step "$target/release/relativist" soak --exec "$target/release/relativistd -m 64"
+[ "$mode" = --list ] || echo "=== all of ci/extended.sh passed in $SECONDS s"

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], ten rounds without. The test programs share one core with busy processes, one more
+# than the machine has cores, and yield to these. Fails on the first failure, and on the first program that does not end.
+# These are the tests of RCU, of the tables, and of the server's engine; with `all`, the tests of all crates.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+rounds=${1:-10}
+programs='^(rcu|map|tables|testing) |^server (lib|engine|model|churn|memory_limit) '
+[ "${2:-}" != all ] || programs=.
+# Seconds for one program. Most take a few.
+limit=900
+
+# What `cargo test --workspace` builds. Lines of "crate program path"; the unit tests of a library are its program `lib`.
+list=$(cargo test --workspace --locked --no-run --message-format json 2>/dev/null |
+  sed -nE 's/.*"manifest_path":"[^"]*crates\/([a-z]+)\/Cargo.toml".*"kind":\["([a-z]+)"[^]]*\].*"name":"([^"]+)","src_path".*"profile":\{[^}]*"test":true\}.*"executable":"([^"]+)".*/\1 \2 \3 \4/p' |
+  awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' | grep -E "$programs" | sort)
+[ "$(wc -l <<<"$list")" -ge 10 ] || { echo "pressure: too few test programs were built: $list" >&2; exit 1; }
+
+core=$(taskset -cp $$ | sed -E 's/.*[^0-9]([0-9]+)$/\1/')
+busy=()
+trap 'kill "${busy[@]}" 2>/dev/null || true' EXIT
+for _ in $(seq 0 "$(nproc)"); do
+  taskset -c "$core" bash -c 'while :; do :; done' &
+  busy+=($!)
+done
+# As many tests at a time as elsewhere: they put each other under pressure, too.
+export RUST_TEST_THREADS=4
+log=$(mktemp)
+for round in $(seq "$rounds"); do
+  start=$SECONDS
+  while read -r crate program path; do
+    status=0
+    (cd "crates/$crate" && exec timeout --kill-after=30 "$limit" nice -n 2 taskset -c "$core" "$path") </dev/null >"$log" 2>&1 || status=$?
+    [ "$status" -eq 0 ] || {
+      cat "$log"
+      [ "$status" -ne 124 ] || echo "pressure: crates/$crate $program did not end within $limit s" >&2
+      echo "pressure: crates/$crate $program failed in round $round ($status): $path" >&2
+      exit 1
+    }
+  done <<<"$list"
+  echo "pressure: round $round of $rounds, $(wc -l <<<"$list") programs, $((SECONDS - start)) s"
+done
+rm "$log"

@@ -20,6 +20,7 @@ mod hashing;
 mod histories;
 #[path = "../support/history.rs"]
 mod history;
+mod hostile;
 mod linearizability;
 mod many;
 mod model;

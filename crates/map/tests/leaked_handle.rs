@@ -1,0 +1,75 @@
+//! T8: a leaked handle keeps its section open and nothing else. In a process of its own, whose
+//! grace periods it ends.
+#![cfg(not(any(relativist_loom, relativist_shuttle)))]
+
+use std::mem::forget;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use relativist::{Guard, HashMap, HashSet, Resizing, read};
+
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// A value that notices when it is dropped twice, or looked at after that.
+struct Value(Box<u64>);
+
+impl Value {
+    fn new(n: u64) -> Self {
+        Self(Box::new(n))
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        assert_ne!(*self.0, u64::MAX, "dropped twice");
+        *self.0 = u64::MAX;
+        DROPPED.fetch_add(1, Relaxed);
+    }
+}
+
+fn map() -> HashMap<u64, Value> {
+    let map = HashMap::<u64, Value>::builder().capacity(64).resizing(Resizing::Manual).build().unwrap();
+    (0..100).for_each(|n| _ = map.pin().insert(n, Value::new(n)));
+    map
+}
+
+/// Updates of all kinds, of a map of 100 entries. Drops nothing that the map had.
+fn update(map: &HashMap<u64, Value>) {
+    let pinned = map.pin();
+    assert_eq!(*pinned.remove(&1).unwrap().0, 1);
+    assert_eq!(*pinned.insert(2, Value::new(2)).unwrap().0, 2);
+    assert_eq!(pinned.extract_if(|key, _| *key < 10).count(), 9);
+    forget(pinned.drain());
+    assert_eq!((pinned.len(), pinned.iter().count()), (90, 90));
+    assert_eq!(pinned.drain().take(30).filter(|(key, value)| **key == *value.0).count(), 30);
+    assert!(pinned.is_empty());
+}
+
+#[test]
+fn a_leaked_handle_keeps_its_section_open_only() {
+    let guard: &'static Guard = Box::leak(Box::new(read()));
+    let leaked: &'static HashMap<u64, Value> = Box::leak(Box::new(map()));
+    let found: Vec<&'static Value> = (0..100).map(|n| leaked.get(&n, guard).unwrap()).collect();
+    let other = map();
+    forget(other.pin());
+    forget(HashSet::from([1, 2]).pin());
+
+    // Here and elsewhere maps go on, and nothing is reclaimed.
+    update(leaked);
+    thread::scope(|scope| scope.spawn(|| update(&other)).join().unwrap());
+    assert!(found.iter().zip(0..).all(|(value, n)| *value.0 == n), "freed under a reference");
+    assert_eq!(DROPPED.load(Relaxed), 0);
+    // A rename would wait for itself.
+    let keys = HashSet::from([1, 2]);
+    assert!(catch_unwind(AssertUnwindSafe(|| keys.as_map().rename(&1, 3))).is_err());
+
+    // What is left in a map goes with it, and what is taken out belongs to the caller. Nobody can
+    // have references to that.
+    (0..10).for_each(|n| _ = other.pin().insert(n, Value::new(n)));
+    drop(other);
+    assert_eq!(DROPPED.load(Relaxed), 10);
+    assert!(map().into_iter().take(60).all(|(key, value)| key == *value.0));
+    assert_eq!(DROPPED.load(Relaxed), 110);
+    assert!(found.iter().zip(0..).all(|(value, n)| *value.0 == n), "freed under a reference");
+}

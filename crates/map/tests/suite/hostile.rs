@@ -1,0 +1,176 @@
+//! T8, T9: safe code that does what it shouldn't gets wrong answers at worst. `Hash`, `Eq` and
+//! `Equivalent` that lie, and iterators that are forgotten, lead to no access to freed memory, and
+//! nothing is dropped twice.
+
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::mem::forget;
+use std::thread;
+
+use relativist::{Equivalent, HashMap, Resizing, read};
+
+use crate::hashing::{Hashing, IDENTITY};
+use crate::random::Random;
+use crate::tracked::{Tally, Tracked};
+
+thread_local! {
+    /// How often keys lie, in a thousand, and the dice.
+    static LIES: Cell<u64> = const { Cell::new(0) };
+    static DICE: Cell<u64> = const { Cell::new(1) };
+}
+
+fn lies() -> bool {
+    let mut random = Random::new(DICE.get());
+    let roll = random.below(1000);
+    DICE.set(random.below(u64::MAX));
+    roll < LIES.get()
+}
+
+/// A key whose hash is another one each time, and which equals what it does not.
+struct Liar {
+    number: u64,
+    tracked: Tracked,
+}
+
+impl Liar {
+    fn new(number: u64, tally: &'static Tally) -> Self {
+        Self { number, tracked: Tracked::new(number, tally) }
+    }
+}
+
+impl Hash for Liar {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(if lies() { self.number + 1 } else { self.number });
+    }
+}
+
+impl PartialEq for Liar {
+    fn eq(&self, other: &Self) -> bool {
+        other.tracked.assert_of(other.number);
+        (self.number == other.number) != lies()
+    }
+}
+
+impl Eq for Liar {}
+
+/// Stands for any key of its hash.
+#[derive(Hash)]
+struct Anything(u64);
+
+impl Equivalent<Liar> for Anything {
+    fn equivalent(&self, key: &Liar) -> bool {
+        key.tracked.assert_of(key.number);
+        lies()
+    }
+}
+
+/// A value that may be cloned, by renames.
+struct Value(u64, &'static Tally, Tracked);
+
+impl Value {
+    fn new(number: u64, tally: &'static Tally) -> Self {
+        Self(number, tally, Tracked::new(number, tally))
+    }
+
+    fn check(&self) -> u64 {
+        self.2.assert_of(self.0);
+        self.0
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        Self::new(self.check(), self.1)
+    }
+}
+
+type Map = HashMap<Liar, Value, Hashing>;
+
+fn check((key, value): (&Liar, &Value)) -> u64 {
+    key.tracked.assert_of(key.number);
+    value.check()
+}
+
+/// Does one of all operations. Whatever it returns has to be whole.
+fn operate(map: &Map, random: &mut Random, tally: &'static Tally) {
+    let n = random.below(64);
+    let key = || Liar::new(n, tally);
+    let value = || Value::new(n, tally);
+    let pinned = map.pin();
+    match random.below(20) {
+        0 => _ = pinned.insert(key(), value()).map(Value::check),
+        1 => _ = pinned.try_insert(key(), value()).map(Value::check).map_err(|error| error.current.check()),
+        2 => _ = pinned.get_or_insert_with(key(), value).check(),
+        3 => _ = pinned.update(key(), |old| Value::new(old.check(), tally)).map(Value::check),
+        4 => _ = pinned.update_or_insert(key(), Value::clone, value()).check(),
+        5 => {
+            let decide = |old: Option<&Value>| Ok::<_, ()>(old.filter(|old| old.check() % 2 == 0).cloned());
+            let change = pinned.compute(key(), decide).unwrap();
+            let _ = (change.old.map(Value::check), change.new.map(Value::check));
+        }
+        6 | 7 => _ = pinned.remove_entry(&key()).map(check),
+        8 => _ = pinned.remove_if(&Anything(n), |key, value| check((key, value)) > 7).map(check),
+        9 => _ = pinned.get_many([&Anything(n), &Anything(n + 1)]).map(|value| value.map(Value::check)),
+        10 => {
+            let mut cached = pinned.cached();
+            (0..4).for_each(|_| _ = cached.get(&Anything(n)).map(Value::check));
+        }
+        11 => _ = pinned.extract_if(|_, _| lies()).map(check).count(),
+        12 => _ = pinned.iter().map(check).count(),
+        13 => _ = pinned.scan(n << 58, 8, |key, value| _ = check((key, value))),
+        14 => {
+            drop(pinned);
+            _ = map.rename(&Liar::new(n, tally), Liar::new(n + 1, tally)).map_err(|error| error.into_key().number);
+        }
+        _ => _ = pinned.get_key_value(&key()).map(check),
+    }
+}
+
+#[test]
+fn keys_that_lie_are_dropped_once() {
+    static TALLY: Tally = Tally::new();
+    let map: Map = HashMap::<Liar, Value>::builder().resizing(Resizing::Manual).hasher(IDENTITY).build().unwrap();
+    thread::scope(|scope| {
+        for seed in 1..=3 {
+            let map = &map;
+            scope.spawn(move || {
+                LIES.set(100);
+                DICE.set(seed);
+                let mut random = Random::new(seed);
+                (0..3000).for_each(|_| operate(map, &mut random, &TALLY));
+            });
+        }
+        let mut random = Random::new(9);
+        (0..100).for_each(|_| map.resize_to(1 << random.below(8)).unwrap());
+    });
+    // A key may be there several times now, but the counts are right.
+    let len = map.pin().iter().map(check).count();
+    assert!(len > 0);
+    assert_eq!((map.len(), map.stats().entries), (len, len));
+    TALLY.assert_live(2 * len as u64);
+    let mut entries = map.into_iter();
+    entries.by_ref().take(len / 2).for_each(|(key, value)| _ = check((&key, &value)));
+    drop(entries);
+    TALLY.assert_live(0);
+}
+
+/// Their destructors do not run, and nothing relies on them.
+#[test]
+fn forgotten_iterators_leave_the_rest() {
+    static TALLY: Tally = Tally::new();
+    let map: HashMap<u64, Tracked> = (0..100).map(|n| (n, Tracked::new(n, &TALLY))).collect();
+    let guard = read();
+    let mut drain = map.drain(&guard);
+    let first: Vec<_> = drain.by_ref().take(10).collect();
+    forget(drain);
+    first.iter().for_each(|(key, value)| value.assert_of(**key));
+    drop(guard);
+    assert_eq!((map.len(), map.stats().entries), (90, 90));
+    TALLY.assert_live(90);
+    let mut entries = map.into_iter();
+    assert_eq!(entries.by_ref().take(10).count(), 10);
+    TALLY.assert_live(80);
+    // Leaks what is left of the map.
+    forget(entries);
+    TALLY.assert_live(80);
+}

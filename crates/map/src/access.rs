@@ -115,8 +115,10 @@ where
 
     /// [`HashMap::insert`] that reports exhaustion of memory instead of aborting.
     ///
-    /// Only for the entry: what the map needs otherwise are buckets, without which it goes on with those it has, and where a key is
-    /// replaced, some 6 KiB for every 255 old entries that await reclamation, for which it may abort.
+    /// It reports the lack of memory for the entry. Without memory for more buckets the map goes on
+    /// with those it has. What remains may abort: some 6 KiB for every 255 old entries that await
+    /// reclamation, where a key is replaced; what a thread needs for its first read section; and
+    /// the background thread of automatic maps, when the first of them grows.
     ///
     /// # Errors
     ///

@@ -104,6 +104,8 @@ impl<S> Builder<S> {
 
     /// Makes a map.
     ///
+    /// Aborts without memory for the map itself, up to 10 KiB beside the buckets.
+    ///
     /// # Errors
     ///
     /// When the bounds contradict each other, or the buckets can't be allocated.

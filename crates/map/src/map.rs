@@ -285,7 +285,8 @@ impl<K, V, S> HashMap<K, V, S> {
     ///
     /// # Errors
     ///
-    /// When the buckets can't be allocated: the map stays as it was.
+    /// When the buckets can't be allocated: the map stays as it was. (Growing leaves the old buckets to
+    /// [`relativist_rcu::defer_raw`], which aborts without memory for its queue.)
     ///
     /// # Panics
     ///

@@ -1,12 +1,24 @@
-//! What the map does when there is no memory left. In a binary of its own, because it takes an allocator that can fail.
+//! What the map does when there is no memory left, from the n-th allocation on for every n. In a
+//! binary of its own, because it takes an allocator that can fail.
+//!
+//! Operations that report exhaustion must leave the map as it was. All others end as they do with
+//! std's collections: they succeed, panic or abort, as their documentation says. That is seen from
+//! outside, in a child process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr::null_mut;
+use std::thread;
 
 use relativist::{ExhaustedError, HashMap, Resizing};
+use relativist_rcu::defer;
 
-thread_local!(static EXHAUSTED: Cell<bool> = const { Cell::new(false) });
+thread_local! {
+    /// How many allocations the thread has left.
+    static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// Whether it has asked for more.
+    static FAILED: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The system's allocator, which has nothing left for threads that say so.
 struct Failing;
@@ -14,8 +26,16 @@ struct Failing;
 // SAFETY: the system's, or nothing.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let left = LEFT.get();
+        if left == 0 {
+            FAILED.set(true);
+            return null_mut();
+        }
+        if left != u64::MAX {
+            LEFT.set(left - 1);
+        }
         // SAFETY: as the caller vouches.
-        if EXHAUSTED.get() { null_mut() } else { unsafe { System.alloc(layout) } }
+        unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
@@ -28,9 +48,13 @@ unsafe impl GlobalAlloc for Failing {
 static ALLOCATOR: Failing = Failing;
 
 fn without_memory<T>(act: impl FnOnce() -> T) -> T {
-    EXHAUSTED.set(true);
+    with_allocations(0, act)
+}
+
+fn with_allocations<T>(n: u64, act: impl FnOnce() -> T) -> T {
+    LEFT.set(n);
     let result = act();
-    EXHAUSTED.set(false);
+    LEFT.set(u64::MAX);
     result
 }
 
@@ -89,4 +113,137 @@ fn a_resize_without_memory_is_an_error() {
     assert!(without_memory(|| map.shrink_to_fit()).is_err());
     assert_eq!(map.buckets(), 128);
     assert!(without_memory(|| HashMap::<u64, u64>::builder().build::<u64, u64>()).is_err());
+}
+
+type Numbers = HashMap<u64, u64>;
+type Fallible = (&'static str, fn(&Numbers) -> bool);
+
+/// What reports exhaustion, and what it is to report where there is enough memory.
+const FALLIBLE: [Fallible; 7] = [
+    ("checked_insert, absent", |map| map.pin().checked_insert(100, 1).is_ok()),
+    ("checked_insert, present", |map| map.pin().checked_insert(1, 100).is_ok()),
+    ("checked_insert, many", |map| (100..200).all(|n| map.pin().checked_insert(n, n).is_ok())),
+    ("resize_to, more", |map| map.resize_to(1 << 10).is_ok()),
+    ("resize_to, fewer", |map| map.resize_to(2).is_ok()),
+    ("try_reserve", |map| map.try_reserve(1000).is_ok()),
+    ("shrink_to_fit", |map| map.shrink_to_fit().is_ok()),
+];
+
+/// So many entries in 256 buckets. What a thread needs once has been allocated.
+fn warm(resizing: Resizing, entries: u64) -> Numbers {
+    let map = Numbers::builder().capacity(128).floor(0).resizing(resizing).build().unwrap();
+    (&map).extend((0..entries).map(|n| (n, n)));
+    defer(|| ());
+    map
+}
+
+/// T6, T9: whatever allocation is the first to fail, an operation that reports it has changed
+/// nothing. On a thread of its own, which has no memory of former nodes.
+#[test]
+fn whatever_is_reported_has_changed_nothing() {
+    let attempt = |operation: fn(&Numbers) -> bool, n| {
+        let map = warm(Resizing::Manual, 10);
+        let buckets = map.buckets();
+        let is_done = with_allocations(n, || operation(&map));
+        if !is_done {
+            let pinned = map.pin();
+            assert!((0..10).all(|n| pinned.get(&n) == Some(&n)));
+            assert_eq!((pinned.iter().count(), map.stats().entries), (map.len(), map.len()));
+            assert_eq!(map.buckets(), buckets);
+        }
+        map.resize_to(64).unwrap();
+        (200..300).for_each(|n| assert_eq!(map.pin().insert(n, n), None));
+        is_done
+    };
+    for (name, operation) in FALLIBLE {
+        let fails = |n: &u64| !thread::scope(|scope| scope.spawn(|| attempt(operation, *n)).join().unwrap());
+        let failures = (0..1000).take_while(fails).count();
+        assert!((1..1000).contains(&failures), "{name} fails {failures} times");
+    }
+}
+
+#[cfg(unix)]
+mod child {
+    use std::env::{current_exe, var};
+    use std::os::unix::process::ExitStatusExt;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::process::{Command, Stdio, exit};
+
+    use relativist::HashSet;
+    use relativist_rcu::{Published, barrier, defer_drop, read};
+
+    use super::*;
+
+    type Infallible = (&'static str, u64, fn(&Numbers));
+
+    /// What may panic or abort without memory, for a map of so many entries. It has been made by
+    /// another thread, and so the thread has nothing of its own yet.
+    const INFALLIBLE: [Infallible; 16] = [
+        ("build", 10, |_| _ = Numbers::builder().build::<u64, u64>().is_ok()),
+        ("checked_insert", 250, |map| (1000..1010).for_each(|n| _ = map.pin().checked_insert(n, n).is_ok())),
+        ("with_capacity", 10, |_| drop(Numbers::with_capacity(1000))),
+        ("reserve", 10, |map| map.reserve(1000)),
+        ("insert", 10, |map| _ = map.pin().insert(1, 2)),
+        ("get_or_insert", 10, |map| _ = map.pin().get_or_insert(1000, 2)),
+        ("update", 10, |map| _ = map.pin().update(1, |n| n + 1)),
+        ("remove", 10, |map| _ = map.pin().remove(&1)),
+        ("clear", 10, |map| map.pin().clear()),
+        ("rename", 10, |map| _ = map.rename(&1, 1000)),
+        ("clone", 10, |map| drop(map.clone())),
+        ("collect", 10, |_| drop((0..10).collect::<HashSet<u64>>())),
+        ("iter", 10, |map| map.pin().iter().for_each(|_| ())),
+        ("defer", 10, |_| defer(|| ())),
+        ("defer_drop", 10, |_| defer_drop(Box::new(1))),
+        ("Published", 10, |_| {
+            let published = Published::new(1);
+            published.publish(2);
+            drop(read());
+            barrier();
+        }),
+    ];
+
+    /// The variable that names an operation and the number of allocations that succeed.
+    const CHILD: &str = "RELATIVIST_EXHAUSTION";
+    /// How the child exits when all allocations have succeeded, and when some failed and all was well.
+    const ENOUGH: i32 = 10;
+    const SURVIVED: i32 = 11;
+
+    /// In the child: runs the operation. Returns if it aborts neither, and the map can be used.
+    fn run_child(entries: u64, operation: fn(&Numbers), n: u64) -> i32 {
+        let map = thread::spawn(move || warm(Resizing::Automatic, entries)).join().unwrap();
+        let result = catch_unwind(AssertUnwindSafe(|| with_allocations(n, || operation(&map))));
+        LEFT.set(u64::MAX);
+        drop(result);
+        map.resize_to(64).unwrap();
+        (2000..2100).for_each(|n| assert_eq!(map.pin().insert(n, n), None));
+        assert_eq!(map.pin().iter().count(), map.len());
+        barrier();
+        if FAILED.get() { SURVIVED } else { ENOUGH }
+    }
+
+    /// Whatever allocation is the first to fail, an operation succeeds, reports it, panics or aborts
+    /// with a message.
+    #[test]
+    fn nothing_worse_than_an_abort() {
+        if let Ok(child) = var(CHILD) {
+            let (name, n) = child.split_once('/').unwrap();
+            let (_, entries, operation) = INFALLIBLE.iter().find(|(its, ..)| *its == name).unwrap();
+            exit(run_child(*entries, *operation, n.parse().unwrap()));
+        }
+        for (name, ..) in INFALLIBLE {
+            let has_enough = |n: u64| {
+                let mut child = Command::new(current_exe().unwrap());
+                child
+                    .args(["--exact", "child::nothing_worse_than_an_abort", "--nocapture"])
+                    .env(CHILD, format!("{name}/{n}"));
+                let output = child.stdout(Stdio::null()).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                let aborted = output.status.signal() == Some(libc::SIGABRT) && said.contains("memory allocation of");
+                let ended = matches!(output.status.code(), Some(ENOUGH | SURVIVED));
+                assert!(ended || aborted, "{name} with {n} allocations: {}: {said}", output.status);
+                output.status.code() == Some(ENOUGH)
+            };
+            assert!((0..1000).any(has_enough), "{name} needs a thousand allocations");
+        }
+    }
 }

@@ -90,7 +90,8 @@ pub(crate) unsafe fn defer_free<T>(object: NonNull<T>) {
     unsafe { defer_raw(object.cast(), size_of::<T>(), free::<T>) };
 }
 
-/// Calls `reclaim(data)` after a grace period. Allocates nothing, but for a chunk of the queue now and then.
+/// Calls `reclaim(data)` after a grace period. Allocates nothing, but for a chunk of the queue now and then: 6 KiB for
+/// every 255 functions, without which it aborts.
 ///
 /// `bytes` is what keeping `data` costs; it counts towards [`MAX_DEFERRED_BYTES`].
 ///

@@ -1,0 +1,220 @@
+//! R9: whatever panics of what this crate calls, and whenever, nothing stays locked, nobody waits
+//! for ever, and each object is dropped once.
+//!
+//! Each operation runs again and again, and the first call of something of the user's panics, then
+//! the second, and so on until none does. The calls are those of closures, deferred functions,
+//! destructors and `Debug`. The list of operations covers what `lib.rs` exports.
+#![cfg(not(relativist_loom))]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+
+use relativist_rcu::contention::Site;
+use relativist_rcu::{
+    Published, barrier, defer, defer_drop, defer_raw, is_reading, read, wait_for_readers, without_reclaiming,
+    without_waiting,
+};
+use support::must_end;
+
+/// How many calls are left until one panics; 0 for none.
+static FUSE: AtomicU64 = AtomicU64::new(0);
+/// Objects alive, and how often some deferred function has run.
+static LIVE: AtomicI64 = AtomicI64::new(0);
+static RUN: AtomicU64 = AtomicU64::new(0);
+
+/// The payload of the panics that this test causes.
+struct Fired;
+
+/// Called by everything of the user's. Does not run the panic hook, which would fill the screen.
+fn tick() {
+    if FUSE.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) == Ok(1) {
+        resume_unwind(Box::new(Fired));
+    }
+}
+
+struct Object;
+
+impl Object {
+    fn new() -> Self {
+        LIVE.fetch_add(1, SeqCst);
+        Self
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(1, SeqCst);
+        tick();
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        tick();
+        f.write_str("Object")
+    }
+}
+
+/// Defers a function that owns an object and defers another one.
+fn defer_twice() {
+    let object = Object::new();
+    defer(move || {
+        tick();
+        let other = Object::new();
+        defer(move || {
+            tick();
+            drop(other);
+        });
+        drop(object);
+    });
+}
+
+unsafe fn reclaim(object: NonNull<()>) {
+    // SAFETY: what is deferred so comes from a box.
+    drop(unsafe { Box::from_raw(object.cast::<Object>().as_ptr()) });
+    tick();
+}
+
+/// What a name before a comma covers. Each may run deferred functions itself.
+const OPERATIONS: [(&str, fn()); 12] = [
+    ("read", || {
+        let (_outer, _inner) = (read(), read());
+        defer_twice();
+        tick();
+    }),
+    ("Guard", || {
+        let mut guard = read();
+        guard.renew();
+        tick();
+    }),
+    ("defer", || (0..3).for_each(|_| defer_twice())),
+    ("defer, many", || {
+        // More than the thread may leave undone.
+        (0..2000).for_each(|n| {
+            defer(move || {
+                if n % 900 == 0 {
+                    tick()
+                }
+            })
+        });
+        drop(read());
+    }),
+    ("defer_drop", || defer_drop(Box::new(Object::new()))),
+    ("defer_raw", || {
+        let object = NonNull::from(Box::leak(Box::new(Object::new())));
+        // SAFETY: `reclaim` frees the box once; nobody else uses it.
+        unsafe { defer_raw(object.cast(), size_of::<Object>(), reclaim) };
+    }),
+    ("barrier", || {
+        defer_twice();
+        barrier();
+    }),
+    ("without_waiting", || {
+        without_waiting(|| {
+            defer_twice();
+            tick();
+        });
+    }),
+    ("without_reclaiming", || {
+        without_reclaiming(|| {
+            defer_twice();
+            tick();
+        });
+    }),
+    ("Published", || {
+        let published = Published::new(Object::new());
+        let guard = read();
+        let _ = format!("{published:?} {:?}", published.read(&guard));
+        published.publish(Object::new());
+        drop(guard);
+        published.publish(Object::new());
+    }),
+    ("wait_for_readers", || {
+        defer_twice();
+        wait_for_readers();
+        tick();
+    }),
+    ("contention", || {
+        static SITE: Site = Site::new("panic_safety");
+        static MUTEX: Mutex<()> = Mutex::new(());
+        let _locked = SITE.lock(&MUTEX);
+        let try_lock = || {
+            tick();
+            None
+        };
+        SITE.acquire(try_lock, tick);
+    }),
+];
+
+/// Calls nothing of the user's.
+const HARMLESS: [&str; 9] = [
+    "Barrier",
+    "BarrierError",
+    "GracePeriod",
+    "MAX_DEFERRED",
+    "MAX_DEFERRED_BYTES",
+    "active_barrier",
+    "grace_periods",
+    "is_reading",
+    "set_barrier",
+];
+
+/// Lets the `n`-th call panic. Returns whether there was one.
+fn attempt(operation: fn(), n: u64) -> bool {
+    must_end(move || {
+        FUSE.store(n, SeqCst);
+        let result = catch_unwind(AssertUnwindSafe(operation));
+        // Runs what was deferred, and then what that has deferred, on this thread or another one.
+        (0..2).for_each(|_| barrier());
+        let fired = FUSE.swap(0, SeqCst) == 0;
+        if let Err(payload) = result {
+            assert!(fired && payload.is::<Fired>());
+        }
+        assert!(!is_reading(), "the read section has ended");
+        fired
+    })
+}
+
+/// Readers, writers and deferred functions get on, on any thread.
+fn assert_usable() {
+    let run = RUN.load(SeqCst);
+    must_end(|| {
+        let guard = read();
+        defer(|| _ = RUN.fetch_add(1, SeqCst));
+        drop(guard);
+        wait_for_readers();
+        barrier();
+    });
+    assert_eq!((RUN.load(SeqCst), LIVE.load(SeqCst)), (run + 1, 0), "deferred functions that ran, objects alive");
+}
+
+#[test]
+fn each_call_may_panic() {
+    for (name, operation) in OPERATIONS {
+        let panics = (1..).take_while(|&n| {
+            let fired = attempt(operation, n);
+            println!("{name}, panic at call {n}");
+            assert_usable();
+            fired
+        });
+        assert!(panics.count() > 0, "{name} calls nothing of the user's");
+    }
+}
+
+#[test]
+fn all_that_is_exported_is_in_the_list() {
+    let source = include_str!("../src/lib.rs");
+    let uses = source.split("pub use ").skip(1).map(|rest| rest.split(';').next().unwrap());
+    let names = uses.flat_map(|list| list.rsplit("::").next().unwrap().split([',', '{', '}', '\n', ' ']));
+    let exported: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
+    let listed: BTreeSet<&str> =
+        OPERATIONS.iter().map(|(name, _)| name.split(',').next().unwrap()).chain(HARMLESS).collect();
+    let difference: Vec<_> = exported.symmetric_difference(&listed).filter(|name| **name != "contention").collect();
+    assert_eq!(difference, [&""; 0], "not in the list, or not exported");
+}

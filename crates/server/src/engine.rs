@@ -91,9 +91,11 @@ pub trait Engine: Send + Sync + 'static {
     /// evict and wait as [`put`](Engine::put) does.
     fn expect(&self, outline: &Outline) -> Option<Arrival>;
 
-    /// Changes the item under `key` as `decide` says, who sees what is there; then shows the item that is there now, if
-    /// there is one. The key is locked while `decide` runs, which must not call the engine; it may be asked again,
-    /// and only the last answer counts.
+    /// Changes the item under `key` as `decide` says, who sees what is there; then shows the item
+    /// that is there now, if there is one. Marks and idle time of one that was
+    /// [marked](Change::Mark) are shown as they were at that moment before: lookups, which have no
+    /// lock, may have come after `decide`. The key is locked while `decide` runs, which must not
+    /// call the engine; it may be asked again, and only the last answer counts.
     ///
     /// # Errors
     /// When there is no room for what was to be put. Nothing was changed then.
@@ -279,6 +281,8 @@ pub struct Hit<'a> {
     pub size: usize,
     /// The second in which it is looked at.
     pub now: u32,
+    /// The number drawn for it, which no other item has. (A copy that moves on keeps it.)
+    pub(crate) number: u64,
     /// Where it lies, if its value may be kept there.
     pub(crate) origin: Option<Origin<'a>>,
 }

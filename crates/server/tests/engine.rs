@@ -226,6 +226,28 @@ fn one_of_two_fetches_at_a_time_is_the_first() {
     assert!(one.iter().zip(&other).all(|(one, other)| one != other));
 }
 
+/// A lookup, which takes no lock, may come between the decision to mark an item and the mark.
+#[test]
+fn who_marks_an_item_is_shown_what_it_was_before() {
+    let (engine, clock) = engine();
+    for fetches_in_between in [false, true] {
+        store(&engine, Mode::Set, "k", "v");
+        clock.set(clock.now() + 100);
+        let mark = |present: Present<'_>| {
+            let item = present.item.expect("stored just now");
+            assert_eq!((item.marks, item.idle), (Marks::NONE, 100));
+            if fetches_in_between {
+                thread::scope(|scope| _ = scope.spawn(|| get(&engine, "k")));
+            }
+            (Change::Mark { expiry: None, add: Marks::FETCHED, is_access: true }, ())
+        };
+        let mut shown = None;
+        engine.update(b"k", mark, |hit| shown = Some((hit.marks, hit.idle))).unwrap();
+        assert_eq!(shown, Some(if fetches_in_between { (Marks::FETCHED, 0) } else { (Marks::NONE, 100) }));
+        assert_eq!(marks(&engine, "k"), Marks::FETCHED);
+    }
+}
+
 #[test]
 fn who_sets_an_expiry_is_shown_that_one() {
     const ROUNDS: usize = 20_000;
@@ -258,7 +280,8 @@ fn an_update_decides_and_shows_what_is_left() {
         (Change::Mark { expiry, add: Marks::WON, is_access: false }, present(it))
     };
     assert_eq!(engine.update(b"k", mark, &mut show), Ok(true));
-    assert_eq!(shown, Some((5, b"78".to_vec(), Some(9), Marks::STALE | Marks::WON)));
+    assert_eq!(shown, Some((5, b"78".to_vec(), Some(9), Marks::STALE)), "marks as they were before");
+    assert_eq!(marks(&engine, "k"), Marks::STALE | Marks::WON);
     assert_eq!(engine.update(b"k", |it| (Change::Remove, present(it)), |_| panic!("shown")), Ok(true));
     assert_eq!(engine.usage().items, 0);
 }

@@ -87,9 +87,16 @@ impl Flush {
 
     /// The mutex must be held. The line only rises: numbers drawn do.
     fn draw_line(&self, last_unique: &AtomicU64) {
+        self.draw_line_around(last_unique, || ());
+    }
+
+    /// The same, with something for tests to do when the line is drawn and the flush still due.
+    #[inline(always)]
+    fn draw_line_around(&self, last_unique: &AtomicU64, between: impl FnOnce()) {
         // Relaxed: a number drawn before this flush by another thread is ordered before it by whatever told that thread's
         // client from ours; numbers drawn concurrently may end up on either side.
         self.line.store(last_unique.load(Ordering::Relaxed), Ordering::Release);
+        between();
         // Release (both): the line before the flush stops being due; pairs with the Acquire in `covers` and `catch_up`.
         self.due.store(NONE_PENDING, Ordering::Release);
     }
@@ -176,5 +183,34 @@ mod tests {
             drop(writing);
             assert_eq!(reader.join().unwrap(), (7, None));
         });
+    }
+
+    /// A flush that is not due any more has drawn its line: a command that finds none due, in the
+    /// middle of it, would find what is flushed otherwise.
+    #[test]
+    fn a_flush_is_due_until_its_line_is_drawn() {
+        let (flush, last) = (Flush::new(), AtomicU64::new(7));
+        flush.at(100);
+        let is_covered = || {
+            flush.catch_up(100, &last);
+            flush.covers(7)
+        };
+        let command = thread::scope(|scope| {
+            let writing = flush.writers.lock().unwrap();
+            let mut command = None;
+            flush.draw_line_around(&last, || {
+                let begun = command.insert(scope.spawn(is_covered));
+                // A command that does not find the flush due has ended by then.
+                for _ in 0..100_000 {
+                    if begun.is_finished() {
+                        break;
+                    }
+                    thread::yield_now();
+                }
+            });
+            drop(writing);
+            command.expect("it was begun").join().unwrap()
+        });
+        assert!(command);
     }
 }

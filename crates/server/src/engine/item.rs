@@ -239,6 +239,7 @@ impl<'a> ItemRef<'a> {
             key: self.key_with(status),
             flags: self.flags_in(layout),
             unique: self.given_unique_in(layout).unwrap_or_else(|| self.number()),
+            number: self.number(),
             value: self.value_in(layout),
             expiry: self.expiry(),
             idle: status.idle(now).into(),

@@ -22,6 +22,7 @@ use super::hash::KeyHasher;
 use super::heap::{Asks, Heap, OutOfMemory, TableMemory};
 use super::item::{self, Draft, ItemRef, Layout, Recipe};
 use super::loan::Origin;
+use super::status::Status;
 use super::{
     Change, Engine, Hit, Lookup, MOST_AT_ONCE, Marks, New, Present, Sequence, TableStats, Usage, Value, Witness,
 };
@@ -240,7 +241,8 @@ impl Relativistic {
         Draft::around(&recipe, arrival, &self.heap)
     }
 
-    /// Executes `change` on `item` as far as it concerns that alone. The bucket is locked.
+    /// Executes `change` on `item` as far as it concerns that alone; notes in `before` what status
+    /// it had, if it is marked. The bucket is locked.
     fn step(
         &self,
         hash: Hash,
@@ -248,6 +250,7 @@ impl Relativistic {
         change: Change<'_>,
         item: Option<ItemRef<'_>>,
         now: u32,
+        before: &mut Option<Status>,
     ) -> Result<Step<'_>, OutOfMemory> {
         match change {
             Change::Keep => Ok(Step::Keep),
@@ -259,7 +262,7 @@ impl Relativistic {
             Change::Mark { expiry, add, is_access } => {
                 if let Some(item) = item {
                     expiry.into_iter().for_each(|expiry| item.set_expiry(expiry));
-                    item.status().mark(add, is_access.then_some(now));
+                    *before = Some(item.status().mark(add, is_access.then_some(now)));
                 }
                 Ok(Step::Keep)
             }
@@ -474,10 +477,11 @@ impl Engine for Relativistic {
         let (hash, mut show) = (self.hash(key), Some(show));
         self.with_room(|| {
             let guard = relativist_rcu::read();
+            let mut before = None;
             let (outcome, item, now) = self.change(hash, key, &guard, |item, lookup, now| {
                 let hit = item.map(|item| item.hit(now));
                 let (change, result) = decide(Present { item: hit, lookup, now });
-                match self.step(hash, key, change, item, now) {
+                match self.step(hash, key, change, item, now, &mut before) {
                     Ok(step) => {
                         let expiry =
                             if let Step::Put(draft) = &step { Some(draft.expiry()) } else { item.map(ItemRef::expiry) };
@@ -489,7 +493,11 @@ impl Engine for Relativistic {
             let (result, expiry) = outcome?;
             if let (Some(item), Some(expiry), Some(show)) = (item, expiry, show.take()) {
                 // As this has left it: others may have set another, now that the lock is gone.
-                show(Hit { expiry, ..self.show(item, now) });
+                let hit = Hit { expiry, ..self.show(item, now) };
+                show(match before {
+                    Some(before) => Hit { marks: before.marks(), idle: before.idle(now).into(), ..hit },
+                    None => hit,
+                });
             }
             Ok(result)
         })

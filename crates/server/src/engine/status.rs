@@ -194,10 +194,16 @@ impl AtomicStatus {
         self.update(|status| (!status.has(PASSED_ON)).then(|| status.with_marks(Marks::FETCHED).with_access(now)))
     }
 
-    /// Adds `marks`, and notes an access if there is one. The bucket lock is held, or nobody else knows the item.
-    pub(super) fn mark(&self, marks: Marks, access: Option<u32>) {
+    /// Adds `marks`, and notes an access if there is one. Returns the status before. The bucket
+    /// lock is held, or nobody else knows the item.
+    pub(super) fn mark(&self, marks: Marks, access: Option<u32>) -> Status {
         let marked = |status: Status| access.into_iter().fold(status.with_marks(marks), Status::with_access);
-        self.update(|status| Some(marked(status)).filter(|marked| marked.0 != status.0));
+        let mut before = self.load();
+        self.update(|status| {
+            before = status;
+            Some(marked(status)).filter(|marked| marked.0 != status.0)
+        });
+        before
     }
 
     /// Marks and time of access are what is returned, and will not change any more: another item takes them over, which is

@@ -23,6 +23,13 @@ struct Request<'m, 'b> {
     key: &'m [u8],
 }
 
+/// What a first look, which took no lock, has found.
+struct Seen {
+    number: u64,
+    idle: u32,
+    marks: Marks,
+}
+
 /// How a change ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Ending {
@@ -108,12 +115,11 @@ impl<E: Engine> Executor<'_, E> {
 
     fn meta_get(&self, session: &Session, request: &Request<'_, '_>, out: &mut Replies) {
         let (mut size, mut lookup, mut seen) = (0, None, None);
-        let changes = request.flags.exptime.is_some();
-        // Who was the first to fetch it is decided by lookups, which have no lock.
-        if !changes || request.flags.has(b'h') {
+        if request.flags.exptime.is_none() {
             let visit = |hit: Hit<'_>| {
-                seen = Some((hit.idle, hit.marks));
-                if !changes && !request.wins(&hit) {
+                if request.wins(&hit) {
+                    seen = Some(Seen { number: hit.number, idle: hit.idle, marks: hit.marks });
+                } else {
                     size = hit.value.len();
                     lookup = Some(Lookup::Hit);
                     self.append_found(request, &hit, &hit, false, out);
@@ -122,7 +128,7 @@ impl<E: Engine> Executor<'_, E> {
             let engine = &self.service.engine;
             let found =
                 if request.flags.has(b'u') { engine.peek(request.key, visit) } else { engine.get(request.key, visit) };
-            if !changes && found != Lookup::Hit && request.flags.vivify.is_none() {
+            if found != Lookup::Hit && request.flags.vivify.is_none() {
                 lookup = Some(found);
             }
         }
@@ -139,12 +145,12 @@ impl<E: Engine> Executor<'_, E> {
         }
     }
 
-    /// An `mg` that sets the expiry, creates the item, or claims to renew it. `seen` is how long it was idle, and its marks,
-    /// if it was looked at already, which was an access.
+    /// An `mg` that sets the expiry, creates the item, or claims to renew it. What it tells is of
+    /// the one item that it finds under the lock, whatever was there when it looked first.
     fn get_and_change(
         &self,
         request: &Request<'_, '_>,
-        seen: Option<(u32, Marks)>,
+        seen: Option<Seen>,
         size: &mut usize,
         out: &mut Replies,
     ) -> Lookup {
@@ -155,9 +161,7 @@ impl<E: Engine> Executor<'_, E> {
             let change = match (present.item, flags.vivify) {
                 (Some(hit), _) => {
                     let wins = request.wins(&hit);
-                    let (idle, seen_marks) = seen.unwrap_or((hit.idle, hit.marks));
-                    let marks = hit.marks & (seen_marks | Marks::STALE | Marks::WON | Marks::ENCODED_KEY);
-                    before.set(Some((Hit { key: b"", value: b"", origin: None, idle, marks, ..hit }, wins)));
+                    before.set(Some((Hit { key: b"", value: b"", origin: None, ..hit }, wins)));
                     let is_access = !flags.has(b'u');
                     let add = if wins { Marks::WON } else { Marks::NONE };
                     let add = if is_access { add | Marks::FETCHED } else { add };
@@ -176,9 +180,17 @@ impl<E: Engine> Executor<'_, E> {
         };
         let lookup = self.service.engine.update(request.key, decide, |hit| {
             *size = hit.value.len();
-            // An item that was not there before was created, and so won.
-            let (old, wins) = before.get().unwrap_or((Hit { marks: hit.marks & Marks::ENCODED_KEY, ..hit }, true));
-            let old = Hit { key: hit.key, value: hit.value, ..old };
+            let Some((old, wins)) = before.get() else {
+                // An item that was not there before was created, and so won.
+                let created = Hit { marks: hit.marks & Marks::ENCODED_KEY, ..hit };
+                return self.append_found(request, &created, &hit, true, out);
+            };
+            // The look before was an access, but only of this item.
+            let seen = seen.as_ref().filter(|seen| seen.number == hit.number);
+            let (idle, fetched) = seen.map_or((hit.idle, hit.marks), |seen| (seen.idle, seen.marks));
+            let decided = Marks::STALE | Marks::WON | Marks::ENCODED_KEY;
+            let marks = old.marks & decided | fetched & Marks::FETCHED;
+            let old = Hit { key: hit.key, value: hit.value, idle, marks, ..old };
             self.append_found(request, &old, &hit, wins, out);
         });
         match lookup {

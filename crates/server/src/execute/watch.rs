@@ -236,10 +236,21 @@ mod tests {
     #[test]
     fn evictions_are_told_to_those_who_watch_them() {
         let watch = Watch::new(1000);
-        let (flags, unique, size) = (0, 1, 100);
+        let (flags, unique, number, size) = (0, 1, 1, 100);
         let (expiry, marks) = (Expiry::from_protocol(60, 1000), Marks::FETCHED);
-        let hit =
-            Hit { key: b"a b", flags, unique, value: b"four", expiry, idle: 7, marks, size, now: 1000, origin: None };
+        let hit = Hit {
+            key: b"a b",
+            flags,
+            unique,
+            value: b"four",
+            expiry,
+            idle: 7,
+            marks,
+            size,
+            now: 1000,
+            number,
+            origin: None,
+        };
         let others = watch.subscribe(Topic::Deletions as u8).unwrap();
         assert!(!watch.is_watching());
         let watcher = watch.subscribe(Topic::Evictions as u8).unwrap();

@@ -2,7 +2,11 @@
 //! show.
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
+use crate::wrapped::{Between, Wrapped};
+use relativistd::engine::{Content, Engine as _, Mode, Relativistic};
 use std::io::Read as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 on_each_backend! {
     requests_beyond_the_turn_count_as_yields
@@ -150,4 +154,53 @@ fn conns_tells_of_values_on_their_way(io: Io) {
     binary.send("val");
     state_of(&binary, "conn_nread");
     binary.ask("ue", [&[0x81, 0x01][..], &[0; 6]].concat());
+}
+
+/// Replaces an item when a first look has found it.
+struct Replacing {
+    is_armed: AtomicBool,
+    is_fetched: AtomicBool,
+    looks: Mutex<u32>,
+}
+
+impl Between for Replacing {
+    fn after_get(&self, engine: &Relativistic, key: &[u8]) {
+        // SeqCst, both: simplest.
+        if self.is_armed.swap(false, Ordering::SeqCst) {
+            *self.looks.lock().unwrap() += 1;
+            engine.store(Mode::Set, key, Content { flags: 7, exptime: 600, value: b"new" });
+            if self.is_fetched.load(Ordering::SeqCst) {
+                engine.get(key, |_| ());
+            }
+        }
+    }
+}
+
+/// What an `mg` decides and tells is of one item, whatever is put in the place of the one at which
+/// it looked first.
+#[test]
+fn a_claim_to_renew_tells_of_the_item_that_is_claimed() {
+    let (is_armed, is_fetched) = (AtomicBool::new(false), AtomicBool::new(false));
+    let between = Arc::new(Replacing { is_armed, is_fetched, looks: Mutex::new(0) });
+    let replacing = Arc::clone(&between);
+    let server = Running::start_with("-t 1 --debug-time", |engine| Wrapped { engine, between });
+    let mut client = server.connect();
+    client.ask("debugtime p\r\n", "OK\r\n");
+    let flags = "R1000 h l f t v";
+    for (is_fetched, answer) in [(false, "VA 3 h0 l0 f7 t600 W\r\nnew\r\n"), (true, "VA 3 h1 l0 f7 t600 W\r\nnew\r\n")]
+    {
+        client.ask("set k 0 500 3\r\nold\r\ndebugtime 100\r\n", "STORED\r\nOK\r\n");
+        replacing.is_fetched.store(is_fetched, Ordering::SeqCst);
+        replacing.is_armed.store(true, Ordering::SeqCst);
+        client.ask(format!("mg k {flags}\r\n"), answer);
+        client.ask(format!("mg k {flags}\r\n"), "VA 3 h1 l0 f7 t600 Z\r\nnew\r\n");
+    }
+    // Nothing comes in between: the first look is the access, and not told as one.
+    client.ask("set k 0 500 3\r\nold\r\ndebugtime 100\r\n", "STORED\r\nOK\r\n");
+    client.ask(format!("mg k {flags}\r\n"), "VA 3 h0 l100 f0 t400 W\r\nold\r\n");
+    // A miss, and then an item: it is not created, and there is nothing to win.
+    client.ask("delete k\r\n", "DELETED\r\n");
+    replacing.is_armed.store(true, Ordering::SeqCst);
+    client.ask("mg k N30 h l f t v\r\n", "VA 3 h1 l0 f7 t600\r\nnew\r\n");
+    assert_eq!(*replacing.looks.lock().unwrap(), 3);
 }

@@ -38,7 +38,8 @@ pub struct Args {
     #[command(flatten)]
     counted: Counted,
 
-    /// Write the counts, the command line, versions, machine and parameters to this file
+    /// Write the counts, the command line, versions, machine and parameters to this file; - is
+    /// stdout, and tables go to stderr
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     json: Option<PathBuf>,
@@ -139,6 +140,8 @@ pub fn callgrind(counted: &str, options: &[&str], arguments: &[String]) -> Resul
     command.args(["--tool=callgrind", "--collect-atstart=no", "--quiet"]).args(options);
     command.arg(format!("--toggle-collect={counted}")).arg(format!("--callgrind-out-file={}", file.display()));
     command.arg(env::current_exe()?).args(arguments);
+    #[cfg(target_os = "linux")]
+    crate::load::supervisor::tie(&mut command);
     let output = command.output().context("cannot run valgrind, which does the counting (apt install valgrind)")?;
     ensure!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -54,24 +54,35 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::interruption::Ending;
+
 /// Measures the relativistic hash table, its RCU and the server made of it, and what they compete with.
 ///
 /// All contenders of a run live in one process (but servers), use one allocator and one hash function, and are measured in interleaved
 /// rounds in a changing order; medians are over rounds, ratios are taken within a round. Tables on stdout are Markdown;
 /// --json keeps every sample with the command line, the versions and the machine. Progress and warnings go to stderr.
 ///
-/// Ctrl-C ends figures, load, serving and soak after what they are at, and they report what they have; a second one at once. Of an option
-/// that takes one value and is given twice, the last counts.
+/// Ctrl-C and SIGTERM end figures, load, serving and soak after the measurement under way, and they
+/// report what they have; a second signal ends them at once. Of an option that takes one value and
+/// is given twice, the last counts.
 ///
 /// For numbers worth keeping: build with --release, leave the machine alone, and keep threads at or below the number of
 /// cores. Threads are pinned, thread i to the i-th allowed CPU, as long as there are enough CPUs. scc asks for AVX2 on
 /// x86-64: build with RUSTFLAGS='-C target-feature=+avx2' where the CPU has it.
 #[derive(Debug, Parser)]
-#[command(name = "relativist", version, max_term_width = 100, args_override_self = true)]
+#[command(name = "relativist", version, max_term_width = 100, args_override_self = true, after_help = EXIT_STATUS)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0    all was done as asked for
+  1    an error or a wrong answer, or serving found a target missed
+  2    wrong options
+  130  ended early by SIGINT (Ctrl-C); figures, load, serving and soak report what they have
+  143  likewise by SIGTERM";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -91,6 +102,9 @@ enum Command {
     Serving(serving::Args),
     #[cfg(target_os = "linux")]
     Soak(soak::Args),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Supervise(load::supervisor::Args),
     #[command(hide = true)]
     CompareChild(compare::children::Args),
     #[command(hide = true)]
@@ -104,35 +118,38 @@ enum Command {
 /// # Errors
 /// A lookup that missed, a table that misbehaved otherwise, an option that asks for the impossible, or a file that could
 /// not be written.
-pub fn run(cli: Cli) -> anyhow::Result<()> {
+pub fn run(cli: Cli) -> anyhow::Result<Ending> {
     match cli.command {
+        Command::Figures(args) => return figures::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Load(args) => return load::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Serving(args) => return serving::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Soak(args) => return soak::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Resize(args) => resize::run(&args),
-        Command::Figures(args) => figures::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Rcu(args) => rcu::run(&args),
         Command::Hash(args) => hash::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Xkernel(args) => xkernel::run(&args),
         #[cfg(target_os = "linux")]
-        Command::Load(args) => load::run(&args),
-        #[cfg(target_os = "linux")]
         Command::Echo(args) => echo::run(&args),
         #[cfg(target_os = "linux")]
-        Command::Serving(args) => serving::run(&args),
-        #[cfg(target_os = "linux")]
-        Command::Soak(args) => soak::run(&args),
+        Command::Supervise(args) => load::supervisor::run(&args),
         Command::CompareChild(args) => compare::children::run(&args),
         Command::InstructionsChild(args) => instructions::run_child(&args),
         Command::HashChild(args) => hash::instructions::run_child(&args),
-    }
+    }?;
+    Ok(Ending::Complete)
 }
 
-/// Reports the outcome on stderr where it is an error, and turns it into the exit code.
+/// Reports the outcome on stderr where it is an error, and turns it into the exit status.
 #[must_use]
-pub fn conclude(outcome: anyhow::Result<()>) -> ExitCode {
+pub fn conclude(outcome: anyhow::Result<Ending>) -> ExitCode {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(ending) => ending.code(),
         Err(error) => {
             eprintln!("relativist: {error:#}");
             ExitCode::FAILURE

@@ -89,7 +89,8 @@ impl Rounds {
 /// Where the samples go.
 #[derive(Clone, Debug, Args)]
 pub struct Output {
-    /// Write every sample, the command line, versions, machine and parameters to this file
+    /// Write every sample, the command line, versions, machine and parameters to this file; - is
+    /// stdout, and tables go to stderr
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

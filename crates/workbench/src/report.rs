@@ -23,7 +23,14 @@ pub struct Report {
     started: u64,
     machine: Machine,
     warnings: Vec<String>,
-    json: Option<(PathBuf, File)>,
+    json: Option<Json>,
+}
+
+/// Where the document goes.
+#[derive(Debug)]
+enum Json {
+    Stdout,
+    File(PathBuf, File),
 }
 
 #[derive(Serialize)]
@@ -44,14 +51,17 @@ impl Report {
     /// Begins a report on `command`, which will use up to `threads` threads.
     ///
     /// The JSON file is opened now, so that a wrong path shows before the measurement rather than after it. What it holds stays until
-    /// there is something new to write.
+    /// there is something new to write. `-` is stdout.
     ///
     /// # Errors
     /// When the file can't be created.
     pub fn begin(command: &'static str, json: Option<&Path>, cpus: &Cpus, threads: usize) -> anyhow::Result<Self> {
         let create = |path: &Path| -> anyhow::Result<_> {
+            if path == Path::new("-") {
+                return Ok(Json::Stdout);
+            }
             let file = File::options().write(true).create(true).truncate(false).open(path);
-            Ok((path.to_owned(), file.with_context(|| format!("cannot create {}", path.display()))?))
+            Ok(Json::File(path.to_owned(), file.with_context(|| format!("cannot create {}", path.display()))?))
         };
         let json = json.map(create).transpose()?;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -112,13 +122,28 @@ impl Report {
         &self.warnings
     }
 
-    /// Prints `text` and writes the JSON file.
+    /// Writes the JSON document, and prints `text`: to stderr where the document goes to stdout.
     ///
     /// # Errors
     /// When stdout or the file can't be written.
-    pub fn finish(self, parameters: &impl Serialize, results: &impl Serialize, text: &str) -> anyhow::Result<()> {
-        std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
-        let Some((path, file)) = self.json else { return Ok(()) };
+    pub fn finish(mut self, parameters: &impl Serialize, results: &impl Serialize, text: &str) -> anyhow::Result<()> {
+        let print = || std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout");
+        match self.json.take() {
+            None => print(),
+            Some(Json::Stdout) => {
+                eprint!("{text}");
+                self.write(std::io::stdout(), parameters, results).context("cannot write to stdout")
+            }
+            Some(Json::File(path, file)) => {
+                // Where it fails, as of a terminal, there is nothing to cut.
+                let _ = file.set_len(0);
+                let written = self.write(file, parameters, results);
+                written.with_context(|| format!("cannot write {}", path.display())).and_then(|()| print())
+            }
+        }
+    }
+
+    fn write(&self, to: impl Write, parameters: &impl Serialize, results: &impl Serialize) -> anyhow::Result<()> {
         let document = Document {
             layout: LAYOUT,
             command: self.command,
@@ -130,14 +155,10 @@ impl Report {
             parameters,
             results,
         };
-        // Where it fails, as of a terminal, there is nothing to cut.
-        let _ = file.set_len(0);
-        let mut writer = BufWriter::new(file);
-        serde_json::to_writer_pretty(&mut writer, &document)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(writeln!(writer)?))
-            .and_then(|()| Ok(writer.flush()?))
-            .with_context(|| format!("cannot write {}", path.display()))
+        let mut writer = BufWriter::new(to);
+        serde_json::to_writer_pretty(&mut writer, &document)?;
+        writeln!(writer)?;
+        Ok(writer.flush()?)
     }
 }
 

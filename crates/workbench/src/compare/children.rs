@@ -131,6 +131,8 @@ fn start_child(context: Context<'_>, setting: &Setting, table: Name, round: usiz
     command.args(["compare-child", "--work", &spell(&setting.work), "--table", &spell(&table)]);
     command.args(["--kind", &spell(&setting.kind), "--entries", &setting.entries.to_string()]);
     command.args(["--seconds", &seconds.to_string()]);
+    #[cfg(target_os = "linux")]
+    crate::load::supervisor::tie(&mut command);
     let output = command.stderr(Stdio::inherit()).output().context("cannot start this program again")?;
     let name = table.make(setting.kind, 0).name();
     ensure!(output.status.success(), "{name}: the measuring process failed: {}", output.status);

@@ -18,7 +18,7 @@ use crate::figures::claims::Claim;
 use crate::figures::html::Section;
 use crate::figures::plan::{FIGURES, Plan, Step};
 use crate::figures::store::Store;
-use crate::interruption;
+use crate::interruption::{self, Ending};
 use crate::report::{Report, table};
 use crate::resize::Conditions;
 use crate::resize::measure::{Filled, Keys, Sample, Setting};
@@ -109,7 +109,7 @@ pub struct Results {
 ///
 /// # Errors
 /// When the folder holds samples of other parameters, a lookup misses, or something can't be written.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<Ending> {
     let parameters = args.parameters()?;
     #[cfg(target_os = "linux")]
     args.serving.try_servers()?;
@@ -149,7 +149,7 @@ pub fn run(args: &Args) -> Result<()> {
     let text = table(&["figure", "the paper", "here", "holds"], rows);
     report.finish(&parameters, &results, &text)?;
     eprintln!("relativist: see {}", args.out.join("report.html").display());
-    Ok(())
+    Ok(Ending::of(complete))
 }
 
 /// Measures what is not in the store yet, until all is or the user interrupts.

@@ -109,7 +109,8 @@ pub(super) struct Options {
     #[arg(long)]
     pub(super) histograms: bool,
 
-    /// Write everything with the command line, versions and machine to this file
+    /// Write everything with the command line, versions and machine to this file; - is stdout, and
+    /// tables go to stderr
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub(super) json: Option<PathBuf>,

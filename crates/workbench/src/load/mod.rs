@@ -7,7 +7,7 @@
 //! | [`client`], [`generator`] | connections, and the threads that drive them |
 //! | [`schedule`] | when requests of an open loop are due |
 //! | [`tally`], [`recurring`] | what is counted, latencies, and which of them come again |
-//! | [`server`], [`cores`] | processes, what they take of the machine, and where they run |
+//! | [`server`], [`supervisor`], [`cores`] | processes, what they take of the machine, how they are ended, and where they run |
 //! | [`measure`], [`screen`] | servers in turns, and what is printed of them |
 
 pub mod client;
@@ -22,6 +22,7 @@ pub mod recurring;
 pub mod schedule;
 pub mod screen;
 pub mod server;
+pub mod supervisor;
 pub mod tally;
 pub mod work;
 
@@ -32,7 +33,7 @@ use clap::value_parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-use crate::interruption;
+use crate::interruption::{self, Ending};
 use crate::load::cores::Cores;
 use crate::load::measure::{Figure, Measured, Plan, Ratio, Source};
 use crate::load::server::{Address, Place, ServerCommand};
@@ -174,7 +175,7 @@ struct Comparison {
 ///
 /// # Errors
 /// When a server can't be reached, ends or answers wrongly, or a report can't be written.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<Ending> {
     args.work.check()?;
     ensure!(args.exec.is_some() || args.work.grow.is_none(), "--grow needs servers that it can start: --exec");
     let threads = usize::from(args.work.threads);
@@ -185,9 +186,9 @@ pub fn run(args: &Args) -> Result<()> {
     let bar = progress(plan.rounds as usize * sources.len());
     let servers = measure::in_turns(&args.work, &plan, &sources, &bar)?;
     bar.finish_and_clear();
-    if let done = servers[0].samples.len()
-        && done < args.rounds as usize
-    {
+    let done = servers[0].samples.len();
+    let ending = Ending::of(done == args.rounds as usize);
+    if ending == Ending::Interrupted {
         report.warn(format!("interrupted: {done} of {} rounds were measured", args.rounds));
     }
     warn(&mut report, &args.work, &servers);
@@ -197,7 +198,8 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let comparisons = servers[1..].iter().map(compare).collect();
     let text = format!("{}\n\n{}", args.work, screen::describe(&args.work, &servers));
-    report.finish(args, &Results { servers, comparisons }, &text)
+    report.finish(args, &Results { servers, comparisons }, &text)?;
+    Ok(ending)
 }
 
 /// Warns of what makes figures doubtful.

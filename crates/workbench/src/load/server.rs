@@ -5,11 +5,9 @@ use std::fmt;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::str::FromStr;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -19,16 +17,22 @@ use procfs::ProcResult;
 use procfs::net::{TcpNetEntry, TcpState, UnixNetEntry};
 use procfs::process::{FDInfo, FDTarget, Process};
 use rustix::io::Errno;
-use rustix::process::{Pid as ProcessId, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tempfile::TempDir;
 
 use super::cores::Cores;
 use super::protocol::shown;
+use super::supervisor::{Supervised, tie};
 
 /// How long a server may take to listen, or to answer `stats`.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait before a server that does not listen yet is asked again.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// How long the report of a server's end may take.
+const NOTICE: Duration = Duration::from_secs(1);
 
 /// How long a server may take to accept a connection at one of the several addresses of its name.
 const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
@@ -119,21 +123,6 @@ impl Address {
             Self::Unix(_) => true,
         }
     }
-}
-
-/// Lets a process end with the one that starts it, however that ends; but Ctrl-C is for that one, which ends the other in time. Only the
-/// main thread may start it: its end is what the kernel looks at.
-pub(crate) fn tie(command: &mut Command) {
-    let parent = std::process::id();
-    let end_with_parent = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Its parent may have ended before that.
-        let is_alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().get().unsigned_abs() == parent);
-        if is_alive { Ok(()) } else { Err(ErrorKind::Interrupted.into()) }
-    };
-    command.process_group(0);
-    // SAFETY: the closure makes two system calls, which may be done between fork and exec, and allocates nothing.
-    unsafe { command.pre_exec(end_with_parent) };
 }
 
 /// Where a server is to be found, as the user has said it.
@@ -269,17 +258,9 @@ pub struct Server {
 /// A process that ends with this.
 #[derive(Debug)]
 struct Started {
-    child: Child,
+    supervised: Supervised,
     /// Where its Unix socket is.
     _folder: Option<TempDir>,
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // It is ours, and has nothing to lose; with what it has started, such as the server behind a script.
-        let _ = kill_process_group(ProcessId::from_child(&self.child), Signal::KILL);
-        let _ = self.child.wait();
-    }
 }
 
 impl Server {
@@ -312,25 +293,23 @@ impl Server {
             let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
             (Address::Tcp(free.context("no port is free")?), None)
         };
-        let mut process = Command::new(&command.program);
-        process.args(&command.arguments).stdin(Stdio::null()).stdout(Stdio::null());
-        match &address {
-            Address::Tcp(address) => process.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]),
-            Address::Unix(path) => process.arg("-s").arg(path),
+        let place = match &address {
+            Address::Tcp(address) => vec!["-l".into(), "127.0.0.1".into(), "-p".into(), address.port().to_string()],
+            Address::Unix(path) => vec!["-s".into(), path.display().to_string()],
         };
-        tie(&mut process);
-        let child = cores.confine(|| process.spawn())?.with_context(|| format!("cannot start {command}"))?;
-        let pid = child.id();
-        let mut started = Started { child, _folder: folder };
+        let arguments = [&command.arguments[..], &place].concat();
+        let supervised = cores.confine(|| Supervised::start(&command.program, &arguments))?;
+        let supervised = supervised.with_context(|| format!("cannot start {command}"))?;
+        let process = Some(supervised.process);
+        let mut started = Started { supervised, _folder: folder };
         let began = Instant::now();
         while let Err(error) = address.connect() {
-            if let Some(status) = started.child.try_wait()? {
+            if let Some(status) = started.supervised.ended(RETRY)? {
                 bail!("{command} ended: {status}");
             }
             ensure!(began.elapsed() < PATIENCE, "{command} does not listen after {} s: {error}", PATIENCE.as_secs());
-            sleep(Duration::from_millis(5));
         }
-        Ok(Self { address, process: Some(pid), started: Some(started) })
+        Ok(Self { address, process, started: Some(started) })
     }
 
     /// What it has taken of the machine, if that can be told.
@@ -338,13 +317,17 @@ impl Server {
     /// # Errors
     /// When it was started here and is gone.
     pub fn usage(&mut self) -> Result<Option<Usage>> {
-        if let Some(started) = &mut self.started
-            && let Some(status) = started.child.try_wait()?
-        {
-            bail!("the server ended: {status}");
-        }
         // One that was running before may be started anew by whoever started it.
-        Ok(self.process.and_then(|process| Usage::of(process).ok()))
+        let usage = self.process.and_then(|process| Usage::of(process).ok());
+        if let Some(started) = &mut self.started {
+            // One that has just ended has no usage any more, and its supervisor needs a moment to
+            // report it.
+            let patience = if usage.is_some() { Duration::ZERO } else { NOTICE };
+            if let Some(status) = started.supervised.ended(patience)? {
+                bail!("the server ended: {status}");
+            }
+        }
+        Ok(usage)
     }
 }
 
@@ -389,7 +372,10 @@ impl ServerCommand {
     /// What the program says of its version: the first line after `-V`.
     #[must_use]
     pub fn version(&self) -> Option<String> {
-        let output = Command::new(&self.program).arg("-V").output().ok()?;
+        let mut command = Command::new(&self.program);
+        // A command that serves instead of answering must not stay.
+        tie(&mut command);
+        let output = command.arg("-V").stdin(Stdio::null()).output().ok()?;
         let line = String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned();
         output.status.success().then_some(line)
     }
@@ -472,9 +458,5 @@ mod tests {
         assert_eq!(command.arguments, ["-o", "a b", "-t", "2"]);
         assert_eq!(command.with(&["-m", "64"]).to_string(), "some-server -o a b -t 2 -m 64");
         assert!("".parse::<ServerCommand>().is_err() && "a 'b".parse::<ServerCommand>().is_err());
-        let missing = Server::start(&"/nonexistent/server".parse().unwrap(), false, &Cores::default());
-        assert!(missing.unwrap_err().to_string().contains("cannot start"));
-        let ends = Server::start(&"false".parse().unwrap(), false, &Cores::default());
-        assert!(ends.unwrap_err().to_string().contains("ended: exit status: 1"));
     }
 }

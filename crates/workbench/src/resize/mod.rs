@@ -55,7 +55,8 @@ pub struct Args {
     #[command(flatten)]
     conditions: Conditions,
 
-    /// Write every sample, the command line, versions, machine and parameters to this file
+    /// Write every sample, the command line, versions, machine and parameters to this file; - is
+    /// stdout, and tables go to stderr
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     json: Option<PathBuf>,

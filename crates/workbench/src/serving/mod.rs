@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::contest::Verdict;
-use crate::interruption;
+use crate::interruption::{self, Ending};
 use crate::load::cores::Cores;
 use crate::load::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
 use crate::load::recurring::{self, Recurring};
@@ -29,11 +29,14 @@ const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
 
 /// Measure relativistd against memcached, on the works that it has targets for
 ///
-/// Each work is done to both servers in turns, in a changing order, as by `relativist load`: with one server thread, on the first CPU that
-/// may be used, and one thread of clients on the second; then with two of each, which share both. --server-cores and --client-cores name
-/// others. A verdict is void if a server did not do all that it was asked for. Where one request is outstanding per client, and where latencies
-/// are compared, the bare echo server takes part, too: what it takes is the machine's. Ratios are those of the server's CPU time per request, taken pair by pair (in the last work: of the
-/// latency of GETs). To the commands, -t and -m are added, and where to listen.
+/// Each work is done to both servers in turns, in a changing order, as by `relativist load`: with
+/// one server thread, on the first CPU that may be used, and one thread of clients on the second;
+/// then with two of each, which share both. --server-cores and --client-cores name others. The exit
+/// status is 1 if a target was missed. A verdict is void, and counts as missed, if a server did not
+/// do all that it was asked for. Where one request is outstanding per client, and where latencies
+/// are compared, the bare echo server takes part, too: what it takes is the machine's. Ratios are
+/// those of the server's CPU time per request, taken pair by pair (in the last work: of the latency
+/// of GETs). To the commands, -t and -m are added, and where to listen.
 ///
 /// memcached 1.6.18 answers each of several GETs that arrive together by a write of its own, which later versions (such as 1.6.45) do not: to
 /// see what that work is worth, look at the version.
@@ -162,7 +165,7 @@ impl Args {
 ///
 /// # Errors
 /// When a server doesn't start, ends or answers wrongly, or a report can't be written.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<Ending> {
     let rows = args.rows();
     let mut report = Report::begin("serving", args.output.json.as_deref(), &Cpus::allowed(), 2)?;
     allow_connections()?;
@@ -179,8 +182,9 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     bar.finish_and_clear();
+    let ending = ending(args, &outcomes, runs.len());
     if let Some(last) = outcomes.last()
-        && interruption::is_wanted()
+        && ending == Ending::Interrupted
     {
         let (rounds, wanted) = (last.servers[0].samples.len(), args.rounds_of(last.row));
         let (works, all) = (outcomes.len(), runs.len());
@@ -190,7 +194,18 @@ pub fn run(args: &Args) -> Result<()> {
     }
     outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.work, &outcome.servers));
     let text = describe(&outcomes);
-    report.finish(args, &Results { outcomes }, &text)
+    report.finish(args, &Results { outcomes }, &text)?;
+    Ok(ending)
+}
+
+/// How a run of so many works ended that has come to these outcomes.
+fn ending(args: &Args, outcomes: &[Outcome], works: usize) -> Ending {
+    let is_whole = |outcome: &Outcome| outcome.servers[0].samples.len() == args.rounds_of(outcome.row) as usize;
+    let is_missed = outcomes.iter().flat_map(|outcome| &outcome.judged).any(|judged| !judged.verdict.met);
+    match Ending::of(outcomes.len() == works && outcomes.iter().all(is_whole)) {
+        Ending::Complete if is_missed => Ending::Missed,
+        other => other,
+    }
 }
 
 fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Outcome> {
@@ -304,5 +319,24 @@ mod tests {
             assert!(!void.verdict.met);
             assert_eq!(void.void, ["server did not find 1 keys that had been stored"]);
         }
+    }
+
+    /// Scripts see a missed target by the exit status.
+    #[test]
+    fn a_missed_target_is_an_ending_of_its_own() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+
+        let line: Line = clap::Parser::parse_from(["serving", "--rounds", "1"]);
+        let outcome = |ours| {
+            let servers = vec![measured(ours, 0), measured(2, 0)];
+            let judged = judge("other", &servers[0], &servers[1], Figure::Rate, 0.75).into_iter().collect();
+            Outcome { row: Row::Set, threads: 1, work: Row::Set.work(1, true), servers, recurring: Vec::new(), judged }
+        };
+        assert_eq!(ending(&line.args, &[outcome(1)], 1), Ending::Complete);
+        assert_eq!(ending(&line.args, &[outcome(1), outcome(2)], 2), Ending::Missed);
     }
 }

@@ -40,7 +40,7 @@ use self::evictions::Watcher;
 use self::observe::{Observer, number};
 use self::shared::Common;
 use self::stopped::Stopped;
-use crate::interruption;
+use crate::interruption::{self, Ending};
 use crate::load::allow_connections;
 use crate::load::cores::Cores;
 use crate::load::server::{Address, Place, Server, ServerCommand};
@@ -167,7 +167,7 @@ impl fmt::Display for Summary {
 ///
 /// # Errors
 /// A wrong answer, or too much memory, with what led to it; or a server that can't be reached.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<Ending> {
     allow_connections()?;
     interruption::heed("what clients have begun")?;
     let begun = Instant::now();
@@ -187,11 +187,13 @@ pub fn run(args: &Args) -> Result<()> {
     let stopped = (!args.beside).then(|| Stopped::start(&plan, &address, args.seconds)).transpose()?;
     let measured = args.exec.is_some().then_some(&mut server);
     let summary = soak(&plan, &address, measured, stopped)?;
-    if interruption::is_wanted() {
+    // Without a signal it has gone on as long as it should.
+    let ending = Ending::of(false);
+    if ending == Ending::Interrupted {
         eprintln!("relativist: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);
     }
     println!("{summary}");
-    Ok(())
+    Ok(ending)
 }
 
 /// Does it to a server, of which memory is checked if it is given.

@@ -12,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Plan;
 use super::shared::Common;
 use crate::interruption;
-use crate::load::server::{Address, tie};
+use crate::load::server::Address;
+use crate::load::supervisor::tie;
 
 /// Clients of that process.
 const CLIENTS: &str = "4";

@@ -1,0 +1,192 @@
+//! Runs that are interrupted: what they report, their exit status, and that no server outlives
+//! them.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const RELATIVIST: &str = env!("CARGO_BIN_EXE_relativist");
+
+/// The name of a variable by which processes are found that descend from a run, wherever they are.
+const MARKER: &str = "RELATIVIST_TEST_RUN";
+
+/// A run, in a process group of its own as a terminal's would be, and in a folder of its own. Its
+/// stdout and stderr are files there: a pipe would be held open by processes that it leaves behind.
+struct Run {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Run {
+    fn begin(line: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let [stdout, stderr] = ["stdout", "stderr"].map(|name| File::create(folder.path().join(name)).unwrap());
+        let mut command = Command::new(RELATIVIST);
+        command.args(shlex::split(line).unwrap()).env(MARKER, folder.path()).current_dir(folder.path());
+        let child = command.process_group(0).stdout(stdout).stderr(stderr).spawn().unwrap();
+        Self { child, folder }
+    }
+
+    /// The contents of a file in its folder.
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
+    }
+
+    /// Waits for its end.
+    fn status(&mut self) -> ExitStatus {
+        wait_for(|| self.child.try_wait().unwrap()).expect("it ends within half a minute")
+    }
+
+    /// All processes that descend from it, with their arguments. Those that have ended have none.
+    fn processes(&self) -> Vec<(i32, String)> {
+        let marker = format!("{MARKER}={}\0", self.folder.path().display());
+        let find = |pid: i32| {
+            let read =
+                |file: &str| Some(String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{file}")).ok()?).into_owned());
+            read("environ").filter(|environment| environment.contains(&marker))?;
+            Some((pid, read("cmdline")?))
+        };
+        let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.filter_map(find).collect()
+    }
+
+    /// Waits until it has started a server: one that is told where to listen, by itself or behind a
+    /// script.
+    fn wait_for_server(&self) -> i32 {
+        let is_server = |arguments: &str| arguments.contains("\0echo\0") && !arguments.contains("\0supervise\0");
+        let server =
+            || self.processes().into_iter().find(|(_, arguments)| is_server(arguments) && arguments.contains("\0-l\0"));
+        wait_for(server).expect("it starts a server within half a minute").0
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process_group(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn has_no_processes(&self) -> bool {
+        wait_for(|| self.processes().is_empty().then_some(())).is_some()
+    }
+}
+
+/// What is left belongs to a test that has failed.
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for (process, _) in self.processes() {
+            let _ = kill_process(Pid::from_raw(process).unwrap(), Signal::KILL);
+        }
+    }
+}
+
+/// Polls for half a minute.
+fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> Option<T> {
+    (0..3_000).find_map(|_| {
+        sleep(Duration::from_millis(10));
+        found()
+    })
+}
+
+#[test]
+fn an_interrupted_measurement_is_reported() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let echo = "--exec 'relativist echo --value-size 100' --vs 'relativist echo' --no-preload --unchecked";
+        let mut run = Run::begin(&format!("load {echo} --rounds 200 --seconds 0.05 --json samples.json"));
+        run.wait_for_server();
+        run.signal(signal);
+        let (ended, stderr) = (run.status(), run.read("stderr"));
+        assert_eq!(ended.code(), Some(status), "{stderr}");
+        assert!(stderr.contains("the report comes after this round"), "{stderr}");
+        assert!(run.read("stdout").contains("server CPU/request"));
+        let document: Value = serde_json::from_str(&run.read("samples.json")).unwrap();
+        let servers = document["results"]["servers"].as_array().unwrap();
+        let rounds: Vec<_> = servers.iter().map(|server| server["samples"].as_array().unwrap().len()).collect();
+        assert!(rounds.len() == 2 && (1..200).contains(&rounds[0]) && rounds[0] == rounds[1], "{rounds:?}");
+        let warning = format!("interrupted: {} of 200 rounds were measured", rounds[0]);
+        assert!(document["warnings"].as_array().unwrap().contains(&warning.into()), "{}", document["warnings"]);
+    }
+}
+
+#[test]
+fn interrupted_figures_are_drawn() {
+    let mut run =
+        Run::begin("figures --out out --entries 64 --shift1 3 --shift2 5 --readers 1 --seconds 0.2 --runs 20");
+    let samples = || run.read("out/samples.jsonl").lines().count();
+    wait_for(|| (samples() > 1).then_some(())).expect("it measures within half a minute");
+    run.signal(Signal::INT);
+    assert_eq!(run.status().code(), Some(130), "{}", run.read("stderr"));
+    assert!(run.read("stderr").contains("interrupted: the same command measures the rest"));
+    assert!(run.read("out/report.html").contains("<svg"));
+}
+
+/// A program in `folder` that starts the bare server.
+fn script(folder: &Path, text: &str) -> String {
+    let path = folder.join("server");
+    // It reports a version at once, as servers do.
+    let text = format!("#!/bin/sh\n[ \"$1\" != -V ] || exec ECHO\n{text}\n")
+        .replace("ECHO", &format!("'{RELATIVIST}' echo \"$@\""));
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+/// The server may be started by the workbench, by a script, in a session of its own, or as a
+/// daemon, which is an orphan.
+#[test]
+fn no_server_outlives_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let scripts = ["exec ECHO", "ECHO\ntrue", "setsid ECHO &\nwait", "(setsid ECHO &)\nexec sleep 1000"];
+    let ends: [&[Signal]; 4] =
+        [&[Signal::INT, Signal::INT], &[Signal::TERM, Signal::INT], &[Signal::HUP], &[Signal::KILL]];
+    for text in scripts {
+        let server = script(folder.path(), text);
+        for signals in ends {
+            let mut run =
+                Run::begin(&format!("load --exec {server} --no-preload --unchecked --rounds 20 --seconds 60"));
+            run.wait_for_server();
+            let (&last, first) = signals.split_last().unwrap();
+            for &signal in first {
+                run.signal(signal);
+                wait_for(|| run.read("stderr").contains("once more ends it at once").then_some(()))
+                    .expect("it notes a signal");
+            }
+            run.signal(last);
+            let status = run.status();
+            assert_eq!(status.code(), (!first.is_empty()).then_some(130), "{text}, {signals:?}: {status}");
+            assert!(run.has_no_processes(), "{text}, {signals:?}: {:?}", run.processes());
+        }
+    }
+}
+
+/// A server that is a descendant of the command ends with the run that is complete, too.
+#[test]
+fn no_daemon_outlives_a_complete_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = script(folder.path(), "(setsid ECHO &)\nexec sleep 1000");
+    let mut run = Run::begin(&format!("load --exec {server} --no-preload --unchecked --rounds 1 --seconds 0.05"));
+    assert!(run.status().success(), "{}", run.read("stderr"));
+    // It ends after them.
+    assert_eq!(run.processes(), []);
+}
+
+/// The supervisor, too, takes the server with it.
+#[test]
+fn no_server_outlives_its_supervisor() {
+    let mut run = Run::begin("load --exec 'relativist echo' --no-preload --unchecked --rounds 20 --seconds 3");
+    let server = run.wait_for_server();
+    let is_supervisor = |(_, arguments): &(i32, String)| arguments.contains("\0supervise\0");
+    let (supervisor, _) = run.processes().into_iter().find(is_supervisor).unwrap();
+    kill_process(Pid::from_raw(supervisor).unwrap(), Signal::KILL).unwrap();
+    let is_gone = || !run.processes().iter().any(|&(process, _)| process == server);
+    assert!(wait_for(|| is_gone().then_some(())).is_some());
+    assert_eq!(run.status().code(), Some(1), "{}", run.read("stderr"));
+}

@@ -120,6 +120,24 @@ impl Guard {
 
     /// Leaves the section and enters a new one, so that a long loop doesn't stall grace periods. References taken before
     /// can't be used after it: it borrows the guard mutably. Does nothing of use while another guard of the thread lives.
+    ///
+    /// ```compile_fail,E0502
+    /// use relativist_rcu::{Published, read};
+    /// let value = Published::new(1);
+    /// let mut guard = read();
+    /// let one = value.read(&guard);
+    /// guard.renew(); // error: `one` borrows the guard
+    /// assert_eq!(*one, 1);
+    /// ```
+    ///
+    /// ```
+    /// use relativist_rcu::{Published, read};
+    /// let value = Published::new(1);
+    /// let mut guard = read();
+    /// let one = *value.read(&guard);
+    /// guard.renew();
+    /// assert_eq!((one, *value.read(&guard)), (1, 1));
+    /// ```
     pub fn renew(&mut self) {
         leave(self.slot);
         self.slot = ManuallyDrop::new(read()).slot;

@@ -84,6 +84,7 @@ mod background {
     use super::presence::Presence;
     use crate::defer::Reclaiming;
     use crate::domain::domain;
+    use crate::guard::is_reading;
     use crate::mutation;
 
     /// How often the worker looks. What has been pending for one to two of these is reclaimed, readers permitting.
@@ -141,6 +142,13 @@ mod background {
             while idle < LINGER || !PRESENCE.try_leave(is_work_left) {
                 std::thread::sleep(TICK);
                 idle = if sweep(&marked) { 0 } else { idle + 1 };
+                if is_reading() {
+                    // A deferred function has left a section open on this thread. If its guard is
+                    // in a thread-local variable, then the section ends with the thread; so another
+                    // one takes over.
+                    PRESENCE.leave();
+                    return wake();
+                }
             }
         });
     }

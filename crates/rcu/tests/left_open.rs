@@ -9,7 +9,7 @@ use std::panic::catch_unwind;
 use std::sync::mpsc::channel;
 use std::thread::{self, ThreadId};
 
-use relativist_rcu::{Guard, MAX_DEFERRED, barrier, defer, is_reading, read};
+use relativist_rcu::{Guard, MAX_DEFERRED, barrier, defer, is_reading, read, wait_for_readers};
 use support::must_end;
 
 thread_local!(static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) });
@@ -77,8 +77,22 @@ fn wait_for_all_deferred() {
     panic!("the background thread was faster each time");
 }
 
+fn leave_one_open_in_the_background() {
+    let (stayed, has_stayed) = channel();
+    // Falls silent after that, so that the background thread sees to it.
+    let stay = move || {
+        let in_background = thread::current().name() == Some("rcu-reclaim");
+        GUARD.set(in_background.then(read));
+        stayed.send(in_background).unwrap();
+    };
+    thread::spawn(move || defer(stay)).join().unwrap();
+    assert!(has_stayed.recv().unwrap(), "no other thread looks at the queue of one that has exited");
+    wait_for_readers();
+}
+
 #[test]
 fn nobody_waits_for_himself() {
+    must_end(leave_one_open_in_the_background);
     must_end(leave_with_too_much_pending);
     must_end(wait_for_all_deferred);
     must_end(barrier);

@@ -272,8 +272,8 @@ pub struct Hit<'a> {
     pub value: &'a [u8],
     /// When it ends.
     pub expiry: Expiry,
-    /// Seconds since it was stored or last fetched, to the minute. (What nobody has fetched for 18 hours is told modulo
-    /// 2^16: see the layout of items.)
+    /// Seconds since it was stored or last fetched, to the minute; to 17 minutes if that was more
+    /// than 18 hours ago.
     pub idle: u32,
     /// What has happened to it.
     pub marks: Marks,

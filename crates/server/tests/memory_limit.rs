@@ -665,3 +665,25 @@ fn stores_in_the_place_of_dead_items_count_as_reclaiming() {
     set_until(&engine, "new", b"x", 0);
     assert_eq!(counts(&engine), (3, 1, 0), "flushed, not expired");
 }
+
+/// In a block with others, and alone in one.
+#[test]
+fn idle_times_do_not_wrap() {
+    let (engine, clock) = engine(8 << 20);
+    for index in 0..1000 {
+        set_until(&engine, &key(index), &[b'v'; 100], 0);
+    }
+    let large = vec![b'v'; 500_000];
+    set(&engine, "large", &large);
+    for hours in 1..24 * 30 {
+        clock.set(NOW + hours * 3600);
+        engine.maintain();
+        for name in [&key(hours as usize), "large"] {
+            let mut idle = 0;
+            assert_eq!(engine.peek(name.as_bytes(), |hit| idle = hit.idle), Lookup::Hit);
+            assert!((hours * 3600..hours * 3600 + 1024).contains(&idle), "{idle} s after {hours} h");
+        }
+    }
+    let read = engine.usage().sweeps.crawled;
+    assert!(read < 31 * 1100, "once a day: {read}");
+}

@@ -21,7 +21,7 @@ use super::arrival::{Arrival, Outline};
 use super::block::{self, Block};
 use super::expiry::Expiry;
 use super::heap::{Asks, Heap, OutOfMemory};
-use super::status::{AtomicStatus, Marks, Status};
+use super::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
 use super::{Hit, New, Value};
 use relativist::raw::{Hash, Link};
 use relativist_rcu::Guard;
@@ -242,7 +242,7 @@ impl<'a> ItemRef<'a> {
             number: self.number(),
             value: self.value_in(layout),
             expiry: self.expiry(),
-            idle: status.idle(now).into(),
+            idle: status.idle(now),
             marks: status.marks(),
             size: block::footprint(layout.size()),
             now,
@@ -250,8 +250,8 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// The recipe of a copy.
-    fn recipe(self) -> Recipe<'a> {
+    /// The recipe of a copy that is made at `now`.
+    fn recipe(self, now: u32) -> Recipe<'a> {
         let layout = self.layout();
         Recipe {
             hash: self.hash(),
@@ -265,7 +265,7 @@ impl<'a> ItemRef<'a> {
             // All that stands in the status comes with `Draft::take_over`.
             marks: Marks::NONE,
             inherits: Marks::NONE,
-            now: 0,
+            now,
         }
     }
 
@@ -409,13 +409,14 @@ pub(super) struct Draft<'h> {
 }
 
 impl<'h> Draft<'h> {
-    /// A copy of `item`, to take its place.
+    /// A copy of `item` that is made at `now`, to take its place.
     pub(super) fn copy(
         item: ItemRef<'_>,
+        now: u32,
         heap: &'h Heap,
         table: impl FnOnce() -> usize,
     ) -> Result<Draft<'h>, OutOfMemory> {
-        Draft::new(&item.recipe(), heap, Asks::Mover, table)
+        Draft::new(&item.recipe(now), heap, Asks::Mover, table)
     }
 
     /// Makes an item, if there is room; `table` tells the table's bytes.
@@ -434,6 +435,7 @@ impl<'h> Draft<'h> {
             ItemRef::at(place)
         };
         item.block().note_expiry(recipe.expiry);
+        item.block().note_due(recipe.now.saturating_add(VISIT_INTERVAL));
         Ok(Draft { item, size, inherits: recipe.inherits, heap })
     }
 
@@ -447,6 +449,7 @@ impl<'h> Draft<'h> {
             ItemRef::at(place)
         };
         item.block().note_expiry(recipe.expiry);
+        item.block().note_due(recipe.now.saturating_add(VISIT_INTERVAL));
         Some(Draft { item, size: block::footprint(recipe.size()), inherits: recipe.inherits, heap })
     }
 
@@ -463,11 +466,11 @@ impl<'h> Draft<'h> {
         self.item.status().mark(status.marks() & self.inherits, None);
     }
 
-    /// Takes over from `item`, of which this is a copy that is about to be linked in its place, what may have changed since, and gives
-    /// it `visits`. The bucket lock is held.
-    pub(super) fn take_over(&self, item: ItemRef<'_>, visits: u8) {
+    /// Takes over from `item`, of which this is a copy that is about to be linked in its place,
+    /// what may have changed since, and gives it `visits`. The bucket lock is held.
+    pub(super) fn take_over(&self, item: ItemRef<'_>, visits: u8, now: u32) {
         self.item.set_expiry(item.expiry());
-        self.item.status().take_over(item.status().pass_on(), visits);
+        self.item.status().take_over(item.status().pass_on(), visits, now);
     }
 
     /// Gives the item its number and hands it to `link`, which puts it into the table.
@@ -603,17 +606,17 @@ mod tests {
         draft.link(42, &relativist_rcu::read(), |_| ());
         assert_eq!((item.hit(100).unique, item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
         assert_eq!(item.footprint(), heap.linked());
-        assert_eq!(Draft::copy(item, &heap, || 0).unwrap().item.hit(100).unique, u64::MAX - 1);
+        assert_eq!(Draft::copy(item, 100, &heap, || 0).unwrap().item.hit(100).unique, u64::MAX - 1);
     }
 
     #[test]
     fn a_copy_keeps_all_but_its_heat() {
         let heap = Heap::new(1 << 20);
         let item = draft(&recipe(b"key", [b"value", b""]), &heap);
-        let copy = Draft::copy(item.item, &heap, || 0).unwrap();
+        let copy = Draft::copy(item.item, 100, &heap, || 0).unwrap();
         item.item.set_expiry(Expiry::from_bits(77));
         item.item.status().access(130);
-        copy.take_over(item.item, 3);
+        copy.take_over(item.item, 3, 135);
         assert_eq!((copy.item.key(), copy.item.hit(100).flags, copy.item.value()), (&b"key"[..], 7, &b"value"[..]));
         let status = copy.item.status().load();
         assert_eq!((copy.item.expiry().to_bits(), status.heat()), (77, (3, false)));

@@ -495,7 +495,7 @@ impl Engine for Relativistic {
                 // As this has left it: others may have set another, now that the lock is gone.
                 let hit = Hit { expiry, ..self.show(item, now) };
                 show(match before {
-                    Some(before) => Hit { marks: before.marks(), idle: before.idle(now).into(), ..hit },
+                    Some(before) => Hit { marks: before.marks(), idle: before.idle(now), ..hit },
                     None => hit,
                 });
             }
@@ -608,8 +608,8 @@ mod tests {
     #[test]
     fn fetches_too_late_for_a_copy_count_for_the_copy() {
         fetch_when_replaced(|engine, item| {
-            let copy = Draft::copy(item, &engine.heap, || 0).unwrap();
-            copy.take_over(item, 0);
+            let copy = Draft::copy(item, 1100, &engine.heap, || 0).unwrap();
+            copy.take_over(item, 0, 1100);
             (copy, (100, b"value"))
         });
     }

@@ -1,11 +1,13 @@
 //! What lookups note of an item, and what else is to change together with that, in one word: so it changes at one moment.
 //!
 //! ```text
-//! 0        16     24      27         28     29     30    31       32
-//! | accessed | marks | visits | passed on | long | flags | gone | visited |
+//! 0        18       19      24       27          28     29      30     31        32
+//! | accessed | coarse | marks | visits | passed on | long | flags | gone | visited |
 //! ```
 //!
-//! `accessed` is the second of the last access modulo 2^16: two bytes for a number that only debugging commands tell.
+//! `accessed` is the second of the last access modulo 2^18, three days; or, if that is coarse, the
+//! same in units of 1024 seconds, modulo eight years. Sweeps make it coarse for items that nobody
+//! has accessed for long ([`AtomicStatus::age`]), and visit each item once a day, so neither wraps.
 //!
 //! **An item that takes the place of another** may have its marks and the time of its last access. What updates change, they change under the
 //! bucket's lock, where this happens, too. Lookups have no lock: so who makes the new item first says that the old one's status has
@@ -46,7 +48,7 @@ impl Marks {
 
     /// Without what tells how an item lies in memory, which is not for others to say.
     pub(super) fn of_others(self) -> Marks {
-        Marks(self.0 & !Marks::GIVEN_UNIQUE.0)
+        Marks(self.0 & ALL_MARKS & !Marks::GIVEN_UNIQUE.0)
     }
 
     /// Whether any of `marks` is among these.
@@ -71,10 +73,14 @@ impl BitAnd for Marks {
     }
 }
 
-/// The second of the last access.
-const ACCESSED: u32 = u16::MAX as u32;
-/// Where the marks begin.
-const MARKS: u32 = 16;
+/// The time of the last access, in seconds or coarse.
+const ACCESSED: u32 = (1 << 18) - 1;
+/// Whether that is in units of 2^`COARSE_UNIT` seconds.
+const IS_COARSE: u32 = 1 << 18;
+const COARSE_UNIT: u32 = 10;
+/// Where the marks begin, and those that there are.
+const MARKS: u32 = 19;
+const ALL_MARKS: u8 = (1 << 5) - 1;
 /// Where the visits to the item's credit begin, see [`policy`](super::policy).
 const VISITS: u32 = 24;
 const ALL_VISITS: u32 = (MOST_VISITS as u32) << VISITS;
@@ -90,12 +96,22 @@ const GONE: u32 = 1 << 30;
 const VISITED: u32 = 1 << 31;
 
 const _: () = assert!((MOST_VISITS + 1).is_power_of_two() && ALL_VISITS < PASSED_ON);
+const _: () = assert!((ALL_MARKS as u32) << MARKS < 1 << VISITS && Marks::GIVEN_UNIQUE.0 <= ALL_MARKS);
 
 /// Accesses are noted when the last one noted is that many seconds old, so that a hot item is not written all the time.
-const ACCESS_RESOLUTION: u16 = 60;
+const ACCESS_RESOLUTION: u32 = 60;
 
 /// Seconds by which a command that has begun before may take the present for earlier than the others do.
-const CLOCK_LAG: u16 = 8;
+const CLOCK_LAG: u32 = 8;
+
+/// An access that long ago is told by coarse time: 18 hours, in seconds.
+const LONG_AGO: u32 = 1 << 16;
+
+/// A sweep has to visit each item that often, in seconds, so that the time of its last access is
+/// coarse before it wraps. A block may be late by as much again, and by the hours of [`LONG_AGO`].
+pub(super) const VISIT_INTERVAL: u32 = 24 * 60 * 60;
+
+const _: () = assert!(LONG_AGO + 2 * VISIT_INTERVAL < ACCESSED);
 
 /// The status of an item at one moment.
 #[derive(Clone, Copy)]
@@ -105,7 +121,7 @@ impl Status {
     /// That of an item stored at `now`.
     pub(super) fn new(now: u32, marks: Marks, is_long: bool, has_flags: bool) -> Status {
         let options = if is_long { IS_LONG } else { 0 } | if has_flags { HAS_FLAGS } else { 0 };
-        Status(now & ACCESSED | u32::from(marks.0) << MARKS | options)
+        Status(now & ACCESSED | u32::from(marks.0 & ALL_MARKS) << MARKS | options)
     }
 
     fn has(self, bits: u32) -> bool {
@@ -123,14 +139,27 @@ impl Status {
     }
 
     pub(super) fn marks(self) -> Marks {
-        Marks((self.0 >> MARKS) as u8)
+        Marks((self.0 >> MARKS) as u8 & ALL_MARKS)
     }
 
-    /// Seconds since the last access, up to [`ACCESS_RESOLUTION`] more than that.
-    pub(super) fn idle(self, now: u32) -> u16 {
-        let idle = (now as u16).wrapping_sub(self.0 as u16);
+    /// Seconds since the last access, up to [`ACCESS_RESOLUTION`] more than that; more by up to 17
+    /// minutes if it was long ago.
+    pub(super) fn idle(self, now: u32) -> u32 {
+        if self.has(IS_COARSE) {
+            const RANGE: u32 = (ACCESSED << COARSE_UNIT) | ((1 << COARSE_UNIT) - 1);
+            return now.wrapping_sub((self.0 & ACCESSED) << COARSE_UNIT) & RANGE;
+        }
+        let idle = now.wrapping_sub(self.0) & ACCESSED;
         // Another thread may have seen the next second already.
-        if idle > u16::MAX - CLOCK_LAG { 0 } else { idle }
+        if idle > ACCESSED - CLOCK_LAG { 0 } else { idle }
+    }
+
+    /// The same with a coarse time of the last access, if that is long ago and not coarse.
+    fn aged(self, now: u32) -> Option<Status> {
+        let idle = self.idle(now);
+        let accessed = (now.wrapping_sub(idle) >> COARSE_UNIT) & ACCESSED;
+        let is_to_be = !self.has(IS_COARSE) && idle >= LONG_AGO;
+        is_to_be.then_some(Status(self.0 & !ACCESSED | accessed | IS_COARSE))
     }
 
     /// Visits to the item's credit, and whether it was visited since the last look.
@@ -143,7 +172,7 @@ impl Status {
     }
 
     fn with_access(self, now: u32) -> Status {
-        Status(self.0 & !ACCESSED | now & ACCESSED | VISITED)
+        Status(self.0 & !(ACCESSED | IS_COARSE) | now & ACCESSED | VISITED)
     }
 
     fn with_visits(self, visits: u8) -> Status {
@@ -213,12 +242,21 @@ impl AtomicStatus {
         Status(self.0.fetch_or(PASSED_ON, Ordering::Relaxed))
     }
 
-    /// Takes over the status of an item of which this one's is a copy, with so many `visits`. Nobody else knows this item.
-    pub(super) fn take_over(&self, status: Status, visits: u8) {
+    /// Takes over, at `now`, the status of an item of which this one's is a copy, with so many
+    /// `visits`. Nobody else knows this item.
+    pub(super) fn take_over(&self, status: Status, visits: u8, now: u32) {
         debug_assert!(!status.has(PASSED_ON) && !status.has(GONE), "an item is copied once, and before it goes");
-        let status = status.with_visits(visits);
+        let status = status.aged(now).unwrap_or(status).with_visits(visits);
         // Relaxed: as in `load`.
         self.0.store(status.0, Ordering::Relaxed);
+    }
+
+    /// Makes the time of the last access coarse if that was long before `now`. By who sweeps its
+    /// block.
+    pub(super) fn age(&self, now: u32) {
+        if self.load().aged(now).is_some() {
+            self.update(|status| if status.has(PASSED_ON) { None } else { status.aged(now) });
+        }
     }
 
     /// Sets the visits to the item's credit; from here on new ones count. By who sweeps its block.
@@ -248,7 +286,7 @@ mod tests {
         AtomicStatus::new(Status::new(now, Marks::ENCODED_KEY | Marks::GIVEN_UNIQUE, false, true))
     }
 
-    fn facts(status: &AtomicStatus, now: u32) -> (Marks, u16) {
+    fn facts(status: &AtomicStatus, now: u32) -> (Marks, u32) {
         let status = status.load();
         (status.marks().of_others(), status.idle(now))
     }
@@ -280,7 +318,7 @@ mod tests {
     #[test]
     fn what_has_passed_on_does_not_change() {
         let (old, copy) = (status(100), status(100));
-        copy.take_over(old.pass_on(), 3);
+        copy.take_over(old.pass_on(), 3, 200);
         assert!(old.access(200).is_none());
         assert_eq!((facts(&old, 200), facts(&copy, 200)), ((Marks::ENCODED_KEY, 100), (Marks::ENCODED_KEY, 100)));
         assert_eq!(copy.access(200).map(|before| before.idle(200)), Some(100), "as it would have been told before");
@@ -291,7 +329,7 @@ mod tests {
     fn what_was_noted_before_passes_on() {
         let (old, copy) = (status(100), status(100));
         assert!(old.access(200).is_some());
-        copy.take_over(old.pass_on(), 0);
+        copy.take_over(old.pass_on(), 0, 200);
         assert_eq!(facts(&copy, 205), (Marks::ENCODED_KEY | Marks::FETCHED, 5));
         assert!(old.access(205).is_some(), "the copy has what there is to note");
         assert!(copy.load().marks().has(Marks::GIVEN_UNIQUE) && copy.load().has_flags() && !copy.load().is_long());
@@ -308,5 +346,32 @@ mod tests {
         assert!(!status.is_gone());
         status.set_gone();
         assert!(status.is_gone());
+    }
+
+    #[test]
+    fn what_nobody_accesses_for_long_is_idle_for_as_long() {
+        const HOUR: u32 = 3600;
+        let begin = 1_700_000_123;
+        let status = status(begin);
+        assert_eq!(facts(&status, begin + 70 * HOUR).1, 70 * HOUR, "to the second, for three days");
+        let mut last = 0;
+        for hours in (0..5 * 365 * 24).step_by(23) {
+            let now = begin + hours * HOUR;
+            let idle = facts(&status, now).1;
+            assert!((hours * HOUR..hours * HOUR + 1024).contains(&idle) && idle >= last, "{idle} s after {hours} h");
+            last = idle;
+            status.age(now);
+        }
+        assert_eq!(facts(&status, begin).0, Marks::ENCODED_KEY, "that is another matter");
+        let now = begin + 6 * 365 * 24 * HOUR;
+        let copy = self::status(0);
+        copy.take_over(status.load(), 0, now);
+        assert_eq!(facts(&copy, now), facts(&status, now));
+        copy.access(now);
+        assert_eq!(facts(&copy, now + 7).1, 7, "to the second again");
+        // One that has not been visited for long is, when it moves on.
+        let (old, copy) = (self::status(begin), self::status(0));
+        copy.take_over(old.pass_on(), 0, begin + 30 * HOUR);
+        assert!((80 * HOUR..80 * HOUR + 1024).contains(&facts(&copy, begin + 80 * HOUR).1));
     }
 }

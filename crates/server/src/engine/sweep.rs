@@ -19,6 +19,7 @@ use super::heap::Remedy;
 use super::item::{Draft, ItemRef};
 use super::policy;
 use super::relativistic::Relativistic;
+use super::status::VISIT_INTERVAL;
 use super::{Lookup, Marks, Sweeps};
 use relativist::raw::Entry;
 
@@ -140,7 +141,7 @@ impl Relativistic {
         match purpose {
             _ if !stays => self.heap.release(block, counts),
             Purpose::Expire => {
-                schedule.next(now).into_iter().for_each(|second| block.note_due(second));
+                block.note_due(schedule.next(now).unwrap_or(u32::MAX).min(now.saturating_add(VISIT_INTERVAL)));
                 self.heap.put_back(block, false, counts);
             }
             _ => self.heap.put_back(block, true, counts),
@@ -191,6 +192,7 @@ impl Sweep<'_> {
         let is_alive = state == Lookup::Hit;
         if purpose == Purpose::Expire && is_alive {
             self.schedule.note(item);
+            item.status().age(now);
             return Err(Fate::Stays);
         }
         let (visits, was_visited) = item.status().load().heat();
@@ -204,6 +206,7 @@ impl Sweep<'_> {
         if let Some(visits) = visits
             && engine.heap.is_large(item.footprint())
         {
+            item.status().age(now);
             item.status().cool(visits);
             return Err(Fate::Stays);
         }
@@ -214,7 +217,8 @@ impl Sweep<'_> {
     fn carry_out(&mut self, item: ItemRef<'_>, &Outlook { state, visits }: &Outlook) -> Fate {
         let &mut Sweep { engine, now, .. } = self;
         let (heap, is_alive) = (&engine.heap, state == Lookup::Hit);
-        let copy = visits.and_then(|visits| Some((Draft::copy(item, heap, || engine.table_charge()).ok()?, visits)));
+        let copy =
+            visits.and_then(|visits| Some((Draft::copy(item, now, heap, || engine.table_charge()).ok()?, visits)));
         if copy.is_none() && is_alive && !engine.evicts {
             return Fate::Stays;
         }
@@ -224,7 +228,7 @@ impl Sweep<'_> {
         };
         let fate = match copy {
             Some((copy, visits)) => {
-                copy.take_over(item, visits);
+                copy.take_over(item, visits, now);
                 copy.link(item.number(), &guard, |link| {
                     // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period passed,
                     // see `Heap::release`.

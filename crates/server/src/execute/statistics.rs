@@ -20,6 +20,10 @@ use std::fmt::Display;
 /// Size of a page of memcached's, in which `stats slabs` tells memory.
 const PAGE: usize = 1 << 20;
 
+/// Items that are looked at for the age of the oldest: those of the lowest hashes, which are no
+/// others than any.
+const AGE_SAMPLE: usize = 1024;
+
 /// Where statistics go.
 pub(super) struct Report<'o> {
     out: &'o mut Vec<u8>,
@@ -297,9 +301,10 @@ impl<E: Engine> Executor<'_, E> {
             stat(name, 0);
         }
         stat("number_cold", usage.items);
-        for name in ["age_hot", "age_warm", "age"] {
+        for name in ["age_hot", "age_warm"] {
             stat(name, 0);
         }
+        stat("age", self.age() as usize);
         stat("mem_requested", usage.item_bytes);
         let totals = self.service.counters.totals();
         let sweeps = self.service.counters.sweeps(&usage.sweeps);
@@ -331,6 +336,18 @@ impl<E: Engine> Executor<'_, E> {
         }
         stat("hits_to_cold", totals.get_hits as usize);
         stat("hits_to_temp", 0);
+    }
+
+    /// Seconds since the last access to the longest unused of [`AGE_SAMPLE`] items.
+    fn age(&self) -> u32 {
+        let (mut age, mut seen, mut cursor) = (0, 0, Some(0));
+        while let Some(from) = cursor.filter(|_| seen < AGE_SAMPLE) {
+            cursor = self.service.engine.scan(from, |hit| {
+                age = age.max(hit.idle);
+                seen += 1;
+            });
+        }
+        age
     }
 
     fn slabs(&self, report: &mut Report<'_>) {

@@ -204,3 +204,24 @@ fn a_claim_to_renew_tells_of_the_item_that_is_claimed() {
     client.ask("mg k N30 h l f t v\r\n", "VA 3 h1 l0 f7 t600\r\nnew\r\n");
     assert_eq!(*replacing.looks.lock().unwrap(), 3);
 }
+
+#[test]
+fn ages_are_told_beyond_a_day() {
+    let server = Running::start("-t 1 --debug-time");
+    let mut client = server.connect();
+    client.ask("debugtime p\r\nset k 0 0 1\r\nv\r\nset other 0 0 1\r\nv\r\n", "OK\r\nSTORED\r\nSTORED\r\n");
+    client.ask("debugtime 72000\r\nget other\r\n", "OK\r\nVALUE other 0 1\r\nv\r\nEND\r\n");
+    client.ask("mg k u l\r\n", "HD l72000\r\n");
+    client.send("me k\r\n");
+    let debug = String::from_utf8(client.read_until(b"\r\n")).unwrap();
+    assert!(debug.contains(" la=72000 "), "{debug}");
+    let mut age = || {
+        client.send("stats items\r\n");
+        let items = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+        let line = items.lines().find_map(|line| line.strip_prefix("STAT items:1:age ")).expect("an age");
+        let age: u32 = line.parse().unwrap();
+        client.ask("mg k\r\n", "HD\r\n");
+        age
+    };
+    assert_eq!((age(), age()), (72000, 0), "of the longest unused");
+}

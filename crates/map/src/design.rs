@@ -17,10 +17,10 @@
 //! own, which of the 16 values occur in the chain. At half an entry per bucket that answers 31 of 32 misses without touching an
 //! entry.
 //!
-//! # The transition
+//! # Resizing
 //!
-//! A coarse bucket and the fine buckets that it covers form a *group*. In transition, a group has one merged chain, of which the
-//! coarse head and the fine heads are all entries:
+//! A coarse bucket and the fine buckets that it covers form a *group*. During a resize, a group has one merged chain, of which
+//! the coarse head and the fine heads are all entries:
 //!
 //! ```text
 //!   coarse array    [ C ]
@@ -30,28 +30,48 @@
 //!   fine array           [ F0 ] [ F1 ][ F2 ][ F3 ]        (F1 is empty)
 //! ```
 //!
-//! *Grow:* give each group of the coarse array its fine heads; publish the fine array; **wait for readers**; cut the chains between
-//! fine buckets. A lookup that came by a fine head never looks beyond its own fine bucket, so cuts don't concern it; those that
-//! came by a coarse head have left.
+//! *Grow:* give each group of the coarse array its fine heads; publish the fine array. *Cut* the chains between fine buckets when
+//! the readers from before have left. A lookup that came by a fine head never looks beyond its own fine bucket, so cuts don't
+//! concern it; those that came by a coarse head have left.
 //!
-//! *Shrink:* join the chains of each group; publish the coarse array; **wait for readers**; free the fine array. A lookup that came by a
-//! fine head finds its bucket's entries where they always were.
+//! *Shrink:* join the chains of each group; publish the coarse array. A lookup that came by a fine head finds its bucket's entries
+//! where they always were.
 //!
-//! # Updates beside it
+//! Neither waits for readers: only the cut does, and a table may grow again before it. The next array is filled with entries into
+//! the same merged chains, the wait begins anew, and one cut serves all growths since the last:
 //!
-//! An update locks the head of its bucket. A *transition* mark there tells it that the lock of the coarse head counts for the whole
-//! group, and that both heads have to be kept right. The mark and the lock are in one word, so a marked fine head can't be locked:
-//! there is no moment at which two updates hold different locks for the same chain.
+//! ```text
+//!   base array      [ C                          ]     has the locks
+//!   merged chain      +--> 1 --> 3 --> 4 --> 6 --> 7
+//!   replaced array  [ F0          ][ F1          ]     freed when its readers have left
+//!   published       [ G0 ][ G1   ][ G2 ][ G3     ]     kept right by updates
+//!   being filled    [    ]..                           kept right where it is filled
+//! ```
+//!
+//! So a thread that fills a map under one handle, or a reader that sleeps in its section, holds up cuts and the reclamation of
+//! arrays, but no growth. Until chains are cut, updates take the locks of the base array, of which there are fewer, and link
+//! behind entries of other buckets: they take up to twice as long. Lookups notice nothing. Shrinking may wait: the background
+//! worker begins it when nothing of the last resize is left. So what readers hold up is at most one growth's arrays, which get
+//! smaller by a factor each.
+//!
+//! # Updates during a resize
+//!
+//! An update locks the head of its bucket, unless that *follows* a head of the base array: then the base head is the lock of the
+//! whole group. The mark and the lock are in one word, so a head that follows can't be locked: there is no moment at which two
+//! updates hold different locks for the same chain.
 //!
 //! | what the update finds | what it does |
 //! |---|---|
-//! | unmarked head | locks it: the chain is its own |
-//! | marked head of the finer array | locks the coarse head instead, keeps both right |
-//! | marked head of the coarser array | locks it, keeps the fine head right, too |
-//! | coarse head of a group that has been cut | looks again: the fine head is unmarked now |
+//! | a head that does not follow | locks it: the chain is its own; if the head has finer ones, keeps these right, too |
+//! | a head that follows | locks the base head, looks whether the head still follows, and keeps right what is published |
+//! | a head of a group that was cut | looks again: a finer array is published |
 //!
-//! The next transition begins only when a grace period has passed since the last one ended, so no update confuses the marks of the one
-//! with those of the other.
+//! What an update has found may be from the last resize or the one before, since no resize waits for updates to leave. That is
+//! why it looks again when it has the lock. Arrays stay allocated as long as any update can know them.
+//!
+//! Arrays older than the published one are not kept right. Lookups that entered by one began before the newer array was
+//! published, so they overlap with the update and may count as having come before it. They still find every entry that stays in
+//! the table: a removed entry goes on leading to those that came after it at that time, which lead on in turn.
 //!
 //! # Renaming
 //!
@@ -78,8 +98,8 @@
 //!   the link in hand, and may replace or remove it there.
 //! * If the new key turns out to be taken, or something panics, the link goes back to where it was: *before*, *again*, *empty*.
 //!
-//! Renames hold the mutex of the resizer. There is one at a time, then, and no transition beside it: neither has to know of
-//! the other's intermediate states, and a lookup has only one hand to look at. Both wait for readers anyway.
+//! Renames hold the mutex of the resizer, and have chains cut first. There is one at a time, then, and no resize meanwhile:
+//! neither has to know of the other's intermediate states, and a lookup has only one hand to look at.
 //!
 //! # Sparse tables
 //!
@@ -121,13 +141,15 @@
 //!   bounded by the length of the chain, plus the links that other threads insert ahead of it while
 //!   it walks. It passes those whose hash is at most the one it looks for. (During a rename, those
 //!   that miss may walk the chain twice.)
-//! * **T3** Operations on a key are linearizable. (An update in transition changes the newer array's entry first, see
-//!   `raw/group.rs`: who comes by the older one began before the newer was published, and may count as having come before.) That
+//! * **T3** Operations on a key are linearizable. (During a resize an update changes the newest array first, see
+//!   `raw/group.rs`: a lookup that came by an older one began before the newer was published, and may count as having come before.) That
 //!   includes real time: when an update has returned, every lookup that begins finds it done, as unlocking is a full barrier.
-//! * **T4** An update waits for updates of its bucket or group, and for the resizer's and a rename's steps on it: never for readers, but for
-//!   the bound on deferred work. (A rename waits for readers, and for other renames and resizes.)
-//! * **T5** A transition by any power of two waits for readers once in its midst. The array left behind by growing is freed
-//!   after another grace period, in the background unless it is very large, and the next transition begins after that.
+//! * **T4** An update waits for updates of its bucket or group, and for the resizer's and a rename's steps on it: never for
+//!   readers, but for the bound on deferred work. A step of the resizer covers the chain of one bucket, or at most 64 heads with
+//!   their chains, whatever the sizes. (A rename waits for readers, and for other renames and resizes by hand.)
+//! * **T5** Neither growing nor shrinking by any power of two waits for readers before lookups profit from it. A growth's chains
+//!   are cut after one grace period, which several growths may share. So no reader, however long it stays, delays the growth of
+//!   any automatic map. An array left behind is freed after a grace period. (A resize by hand returns when all chains are cut.)
 //! * **T6** If the new array can't be allocated, the table goes on with the old one.
 //! * **T7** Iteration sees an entry that is there throughout exactly once, and none twice that was not removed and inserted again.
 //!   So do the calls of a scan, taken together. (An entry that is renamed meanwhile comes or goes: it may be seen or not. One that
@@ -144,6 +166,6 @@
 //!   most one rename of the table takes effect: of three lookups, of the one key, the other, and the one again, one at least finds the
 //!   entry, and one at least doesn't.
 //!
-//! The transition and the rename are model-checked: the algorithms in Promela (`proofs/`), the code with loom and shuttle; so is
+//! The resize and the rename are model-checked: the algorithms in Promela (`proofs/`), the code with loom and shuttle; so is
 //! iteration, with loom. Each of their waits, marks, locks and publications can be left out by a test-only switch, and some test then
 //! fails (`ci/mutation.sh`).

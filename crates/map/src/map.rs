@@ -102,7 +102,7 @@ use crate::stats::Stats;
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
 /// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt, one new entry at a time |
 /// | rename | waits for readers, other renames and resizes | a removal and an insertion |
-/// | resizing | waits for readers once | a background thread, see [`Resizing`](crate::Resizing) |
+/// | resizing | never waits for readers before the new size is in use | a background thread, see [`Resizing`](crate::Resizing) |
 ///
 /// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of buckets (up to 64 after many have
 /// been removed).
@@ -244,7 +244,9 @@ impl<K, V, S> HashMap<K, V, S> {
 
     /// Enters a read section and returns a handle with all operations on entries.
     ///
-    /// Cheap enough to be done for each of them; two loads and two stores.
+    /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept for
+    /// many: the map grows meanwhile, as does every other map. Until it is dropped, nothing that any
+    /// thread removes is reclaimed, and after the map has grown, updates take up to twice as long.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned::new(self, read())

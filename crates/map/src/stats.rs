@@ -24,8 +24,8 @@ pub struct Stats {
     pub grows: u64,
     /// Resizes to fewer buckets since the table was made.
     pub shrinks: u64,
-    /// Grace periods that transitions have waited for in their midst: one each. (What is left behind waits for another; see
-    /// [`raw::Table::resize_to`](crate::raw::Table::resize_to).)
+    /// How often chains were cut after growth: a grace period each time. Growths that follow each other
+    /// closely share one.
     pub grace_periods: u64,
 }
 

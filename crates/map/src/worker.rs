@@ -11,8 +11,9 @@ pub(crate) use background::request;
 
 #[cfg(not(relativist_loom))]
 mod background {
-    use std::collections::VecDeque;
+    use std::collections::HashMap;
     use std::sync::{Condvar, Mutex, PoisonError, Weak};
+    use std::time::Duration;
 
     use relativist_rcu::is_reading;
     use relativist_rcu::unwind::contain;
@@ -20,11 +21,11 @@ mod background {
     use crate::raw::Core;
 
     /// The tables to look at. Each is in here at most once, so their number is the bound.
-    static QUEUE: Mutex<Queue> = Mutex::new(Queue { tables: VecDeque::new(), worker: None });
+    static QUEUE: Mutex<Queue> = Mutex::new(Queue { tables: Vec::new(), worker: None });
     static NOT_EMPTY: Condvar = Condvar::new();
 
     struct Queue {
-        tables: VecDeque<Weak<Core>>,
+        tables: Vec<Weak<Core>>,
         /// The process that started the worker. A forked child has no worker, though it finds its
         /// parent's number here; it starts one of its own for the next request. That alone does not
         /// make maps fork-safe: the mutex around this may be locked for ever in the child (see
@@ -41,7 +42,7 @@ mod background {
         if queue.worker != Some(std::process::id()) && !queue.start_worker() {
             return false;
         }
-        queue.tables.push_back(table);
+        queue.tables.push(table);
         NOT_EMPTY.notify_one();
         true
     }
@@ -55,30 +56,77 @@ mod background {
         }
     }
 
+    /// The tables whose resize waits for readers, by address.
+    type Waiting = HashMap<*const Core, Weak<Core>>;
+
     fn run() {
+        let mut waiting = Waiting::new();
+        let mut pause = Pause::default();
         // A destructor may leave a read section open on this thread, by leaking the guard or
-        // putting it into a thread-local variable. A resize here would wait for the end of that
-        // section, so another thread takes over.
+        // putting it into a thread-local variable. No chain would be cut before that section ends,
+        // so another thread takes over.
         while !is_reading() {
-            let table = next();
-            // If the map was dropped meanwhile, then this is the last owner, and the destructors of
-            // keys and values run here. A panic in one of them must not end the worker.
-            contain(|| {
-                if let Some(table) = table.upgrade() {
-                    table.resize_as_wanted();
-                }
-            });
+            let requested = requested_tables(&mut waiting, &pause);
+            pause = if requested { Pause::default() } else { pause.next() };
+            waiting.retain(|_, table| is_to_be_called_again(table));
         }
-        QUEUE.lock().unwrap_or_else(PoisonError::into_inner).start_worker();
+        let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.tables.extend(waiting.into_values());
+        queue.start_worker();
     }
 
-    fn next() -> Weak<Core> {
+    /// Goes on with the resize of a table, never waiting for readers, so that no table holds up another one.
+    fn is_to_be_called_again(table: &Weak<Core>) -> bool {
+        let mut again = false;
+        // If the map was dropped meanwhile, then this is the last owner, and the destructors of keys and values run here. A
+        // panic in one of them must not end the worker.
+        contain(|| {
+            if let Some(table) = table.upgrade() {
+                again = table.advance_resize();
+            }
+        });
+        again
+    }
+
+    /// How long to wait until readers are looked at again: longer from time to time.
+    #[derive(Default)]
+    struct Pause(u32);
+
+    impl Pause {
+        const YIELDS: u32 = 16;
+        const DOUBLINGS: u32 = 10;
+
+        fn next(self) -> Self {
+            Self((self.0 + 1).min(Self::YIELDS + Self::DOUBLINGS))
+        }
+
+        /// `None` for not at all, as most readers leave soon; 20 ms at most.
+        fn duration(&self) -> Option<Duration> {
+            self.0.checked_sub(Self::YIELDS).map(|doublings| Duration::from_micros(20 << doublings))
+        }
+    }
+
+    /// Adds the tables that were requested to those that wait, and reports whether there are any. If none has been, waits for
+    /// one: for so long as the pause, or for ever if no table waits.
+    fn requested_tables(waiting: &mut Waiting, pause: &Pause) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match queue.tables.pop_front() {
-                Some(table) => return table,
-                None => queue = NOT_EMPTY.wait(queue).unwrap_or_else(PoisonError::into_inner),
+        while queue.tables.is_empty() && waiting.is_empty() {
+            queue = NOT_EMPTY.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if queue.tables.is_empty() {
+            match pause.duration() {
+                Some(pause) => queue = NOT_EMPTY.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner).0,
+                None => {
+                    drop(queue);
+                    std::thread::yield_now();
+                    queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+                }
             }
         }
+        let requested = std::mem::take(&mut queue.tables);
+        drop(queue);
+        let found = !requested.is_empty();
+        waiting.extend(requested.into_iter().map(|table| (table.as_ptr(), table)));
+        found
     }
 }

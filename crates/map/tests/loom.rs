@@ -26,6 +26,8 @@ use relativist_rcu::{Guard, barrier, read, wait_for_readers};
 
 const COARSE: usize = 2;
 const FINE: usize = 4;
+/// Of these, a bucket has two places.
+const FINER: usize = 8;
 const RESIDENTS: [u64; 2] = [1, 5];
 
 /// The hash of place `n` of sixteen: 0 to 7 are in the first of two buckets, 0 to 3 in the first of four.
@@ -288,6 +290,32 @@ fn lookups_while_shrinking() {
     lookups(FINE, COARSE);
 }
 
+/// T1: the table grows again before any reader has left. Chains are cut when those have left that entered last.
+#[test]
+fn lookups_while_growing_twice() {
+    explore(unless_quick(2), move || {
+        let residents = [1, 3, 5];
+        let scene = Scene::new(COARSE, &residents);
+        let reader = {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                let guard = read();
+                assert!(scene.find(at(3), &guard).is_some(), "a resident was missed");
+            })
+        };
+        grow_twice(&scene);
+        reader.join().unwrap();
+        scene.assert_holds(&residents);
+    });
+}
+
+/// Grows by two arrays, and cuts chains once.
+fn grow_twice(scene: &Scene) {
+    scene.table.grow_uncut(FINE).unwrap();
+    scene.table.grow_uncut(FINER).unwrap();
+    scene.table.resize_to(FINER).unwrap();
+}
+
 /// T2: lookups of a bucket end though an update holds its lock, and though the resizer waits in the midst of a transition.
 #[test]
 fn lookups_wait_for_nobody() {
@@ -388,7 +416,7 @@ fn scan_while_resizing() {
 }
 
 /// So many buckets that iterations skip the empty ones while there are fewer than four links: each has two places.
-const SPARSE: usize = 8;
+const SPARSE: usize = FINER;
 
 /// A table with a summary of the buckets that are not empty, open for being filled.
 fn sparse_scene(buckets: usize, places: &[u64]) -> Arc<Scene> {
@@ -529,6 +557,65 @@ fn updates_while_growing() {
 #[test]
 fn updates_while_shrinking() {
     updates(FINE, COARSE, &RESIDENTS, &UPDATES);
+}
+
+/// One head covers more than the resizer changes in one step.
+#[test]
+fn updates_while_joining_in_steps() {
+    updates(FINER, COARSE, &RESIDENTS, &[Insert(0), Insert(4), Remove(3), Replace(4)]);
+}
+
+#[test]
+fn updates_while_cutting_in_steps() {
+    for update in UPDATES {
+        explore(2, move || {
+            let scene = Scene::new(COARSE, &update.before(&RESIDENTS));
+            scene.table.grow_uncut(FINER).unwrap();
+            let writer = {
+                let scene = scene.clone();
+                thread::spawn(move || _ = update.run(&scene, &read()))
+            };
+            scene.table.resize_to(FINER).unwrap();
+            writer.join().unwrap();
+            scene.assert_holds(&update.after(&RESIDENTS));
+        });
+    }
+}
+
+/// T1: an update keeps the published array right, and the one that is being filled to succeed it.
+#[test]
+fn updates_while_growing_twice() {
+    for update in [Insert(4), Remove(4), Insert(3)] {
+        explore(1, move || {
+            let scene = Scene::new(COARSE, &update.before(&RESIDENTS));
+            let writer = {
+                let scene = scene.clone();
+                thread::spawn(move || _ = update.run(&scene, &read()))
+            };
+            grow_twice(&scene);
+            writer.join().unwrap();
+            scene.assert_holds(&update.after(&RESIDENTS));
+        });
+    }
+}
+
+/// The same where the table is uncut already when the update begins, which has fewer interleavings.
+#[test]
+fn updates_of_an_uncut_table() {
+    for update in UPDATES {
+        explore(2, move || {
+            let scene = Scene::new(COARSE, &update.before(&RESIDENTS));
+            scene.table.grow_uncut(FINE).unwrap();
+            let writer = {
+                let scene = scene.clone();
+                thread::spawn(move || _ = update.run(&scene, &read()))
+            };
+            scene.table.grow_uncut(FINER).unwrap();
+            writer.join().unwrap();
+            scene.table.resize_to(FINER).unwrap();
+            scene.assert_holds(&update.after(&RESIDENTS));
+        });
+    }
 }
 
 /// A group whose links are all in one fine bucket, or that has none, is entered into the fine heads without its lock.
@@ -688,6 +775,37 @@ fn lookups_agree_while_shrinking() {
     lookups_agree(FINE, COARSE);
 }
 
+/// T3: nor if the first came by the array that is being succeeded in a table that is uncut.
+#[test]
+fn lookups_agree_while_growing_twice() {
+    for update in [Insert(4), Remove(4), Replace(4), Insert(2), Remove(2)] {
+        explore(unless_quick(2), move || {
+            let scene = Scene::new(COARSE, &update.before(&RESIDENTS));
+            scene.table.grow_uncut(FINE).unwrap();
+            let guard = read();
+            let resizer = {
+                let scene = scene.clone();
+                thread::spawn(move || scene.table.grow_uncut(FINER).unwrap())
+            };
+            // SAFETY: the threads that use it are joined first.
+            let shared = unsafe { Shared::new(&guard) };
+            let look = || scene.find(at(update.place()), shared.guard());
+            let old = look();
+            let writer = {
+                let scene = scene.clone();
+                thread::spawn(move || _ = update.run(&scene, shared.guard()))
+            };
+            let (first, second) = (look(), look());
+            assert!(first == old || second == first, "{update:?} was seen, and then not");
+            writer.join().unwrap();
+            let last = look();
+            assert_eq!(last.is_some(), !matches!(update, Remove(_)), "{update:?} has returned, and was not seen");
+            resizer.join().unwrap();
+            drop(guard);
+        });
+    }
+}
+
 /// T3: a lookup that still has the head word from before a removal may find what was inserted since. Then so does the next.
 fn lookups_agree_after_a_stale_head(from: usize, to: usize) {
     explore(unless_quick(2), move || {
@@ -719,29 +837,40 @@ fn lookups_agree_after_a_stale_head_while_resizing() {
     each_way(lookups_agree_after_a_stale_head);
 }
 
-/// An update that is still busy with the marks of one transition is not confused by the next.
+/// An update that still holds what it has found of one resize is not confused by the next, which begins at once.
+fn updates_across(sizes: &'static [usize]) {
+    for update in [Insert(4), Remove(4)] {
+        explore(unless_quick(2), move || {
+            let scene = Scene::new(sizes[0], &update.before(&RESIDENTS));
+            let writer = {
+                let scene = scene.clone();
+                thread::spawn(move || _ = update.run(&scene, &read()))
+            };
+            sizes[1..].iter().for_each(|&size| scene.table.resize_to(size).unwrap());
+            writer.join().unwrap();
+            scene.assert_holds(&update.after(&RESIDENTS));
+        });
+    }
+}
+
 #[test]
-fn updates_across_two_transitions() {
-    explore(unless_quick(2), move || {
-        let scene = Scene::new(COARSE, &RESIDENTS);
-        let guard = read();
-        let resizer = {
-            let scene = scene.clone();
-            thread::spawn(move || {
-                scene.table.resize_to(FINE).unwrap();
-                scene.table.resize_to(COARSE).unwrap();
-            })
-        };
-        let_wait();
-        let writer = {
-            let scene = scene.clone();
-            thread::spawn(move || scene.insert(at(4), &read()))
-        };
-        drop(guard);
-        writer.join().unwrap();
-        resizer.join().unwrap();
-        scene.assert_holds(&[1, 4, 5]);
-    });
+fn updates_across_growing_and_shrinking() {
+    updates_across(&[COARSE, FINE, COARSE]);
+}
+
+#[test]
+fn updates_across_shrinking_and_growing() {
+    updates_across(&[FINE, COARSE, FINE]);
+}
+
+#[test]
+fn updates_across_shrinking_twice() {
+    updates_across(&[FINER, FINE, COARSE]);
+}
+
+#[test]
+fn updates_across_growing_twice() {
+    updates_across(&[COARSE, FINE, FINER]);
 }
 
 /// The coarse array of a table that has grown is freed when nobody looks at its marks any more.

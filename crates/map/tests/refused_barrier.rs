@@ -35,7 +35,6 @@ fn forbid_membarrier() {
 fn child() {
     let action: fn(&HashMap<u64, u64>) = match std::env::var(ROLE).as_deref() {
         Ok("grow") => |map| map.resize_to(256).unwrap(),
-        Ok("shrink") => |map| map.resize_to(16).unwrap(),
         Ok("wait") => |_| wait_for_readers(),
         _ => return,
     };
@@ -56,7 +55,7 @@ fn ends_by_abort() {
     if active_barrier() != Barrier::Membarrier {
         return eprintln!("not run: this kernel or sandbox offers no membarrier");
     }
-    for role in ["grow", "shrink", "wait"] {
+    for role in ["grow", "wait"] {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "child", "--test-threads", "1", "--nocapture"]).env(ROLE, role);
         let output = command.output().unwrap();

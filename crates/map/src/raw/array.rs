@@ -19,6 +19,12 @@ pub struct AllocError {
     buckets: usize,
 }
 
+impl AllocError {
+    pub(super) fn of_bits(bits: u32) -> Self {
+        Self { buckets: 1usize.checked_shl(bits).unwrap_or(usize::MAX) }
+    }
+}
+
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.buckets as u128 * size_of::<Head>() as u128;
@@ -31,8 +37,10 @@ impl std::error::Error for AllocError {}
 #[repr(C, align(64))]
 struct Header {
     scale: Scale,
-    /// The other array of a transition; null when there is none.
-    partner: AtomicPtr<Header>,
+    /// The coarser array whose heads are the locks of heads here that follow; null when none does.
+    base: AtomicPtr<Header>,
+    /// The newest finer array of which heads are kept right by updates that hold a lock here; null before the table grows.
+    finer: AtomicPtr<Header>,
     /// Which buckets may have links, if iterations have asked for it; null otherwise. See `occupancy.rs`.
     summary: AtomicPtr<Occupancy>,
 }
@@ -82,6 +90,25 @@ impl AtomicArray {
     }
 }
 
+/// An [`Array`] that only the holder of the resizer's mutex frees.
+pub(super) struct DetachedArray(NonNull<Header>);
+
+// SAFETY: a pointer that is used under `Array`'s own rules. What it leads to is atomic.
+unsafe impl Send for DetachedArray {}
+
+impl DetachedArray {
+    pub(super) fn of(array: Array<'_>) -> Self {
+        Self(array.header)
+    }
+
+    /// # Safety
+    ///
+    /// The array must stay alive during `'a`.
+    pub(super) unsafe fn get<'a>(&self) -> Array<'a> {
+        Array { header: self.0, alive: PhantomData }
+    }
+}
+
 impl<'a> Array<'a> {
     /// Fewest and most bits of a bucket number. The shifts that take buckets from hashes need one at least.
     pub(super) const MIN_BITS: u32 = 1;
@@ -89,14 +116,15 @@ impl<'a> Array<'a> {
 
     /// 2^`bits` empty buckets.
     pub(super) fn allocate(bits: u32) -> Result<Self, AllocError> {
-        let failed = AllocError { buckets: 1usize.checked_shl(bits).unwrap_or(usize::MAX) };
+        let failed = AllocError::of_bits(bits);
         let layout = Self::layout(bits).ok_or(failed)?;
         let header = memory::allocate_zeroed(layout).ok_or(failed)?.cast::<Header>();
         // SAFETY: fresh memory of sufficient size and alignment.
         unsafe {
             header.write(Header {
                 scale: Scale::of_bits(bits),
-                partner: AtomicPtr::new(null_mut()),
+                base: AtomicPtr::new(null_mut()),
+                finer: AtomicPtr::new(null_mut()),
                 summary: AtomicPtr::new(null_mut()),
             });
         }
@@ -272,16 +300,34 @@ impl<'a> Array<'a> {
     #[cfg(relativist_loom)]
     pub(super) unsafe fn bring_near(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
-    /// The other array of the transition that this one is in. Both live until a grace period after the transition has ended.
-    pub(super) fn partner(self) -> Option<Self> {
-        // Acquire: pairs with the Release in `set_partner`.
-        let header = NonNull::new(self.header().partner.load(Acquire))?;
+    /// The array whose heads are the locks of those heads here that follow. Alive for a caller that has found, in its read
+    /// section, such a head.
+    pub(super) fn base(self) -> Option<Self> {
+        Self::load(&self.header().base)
+    }
+
+    pub(super) fn set_base(self, base: Option<Array<'_>>) {
+        Self::store(&self.header().base, base);
+    }
+
+    /// The array of the heads that are kept right where a head here [has finer](Word::has_finer) ones.
+    pub(super) fn finer(self) -> Option<Self> {
+        Self::load(&self.header().finer)
+    }
+
+    pub(super) fn set_finer(self, finer: Option<Array<'_>>) {
+        Self::store(&self.header().finer, finer);
+    }
+
+    fn load(link: &AtomicPtr<Header>) -> Option<Self> {
+        // Acquire: pairs with the Release in `store`: the array is seen as it was made.
+        let header = NonNull::new(link.load(Acquire))?;
         Some(Self { header, alive: PhantomData })
     }
 
-    pub(super) fn set_partner(self, partner: Option<Array<'_>>) {
-        let header = partner.map_or(null_mut(), |array| array.header.as_ptr());
-        // Release: pairs with the Acquire in `partner`.
-        self.header().partner.store(header, Release);
+    fn store(link: &AtomicPtr<Header>, array: Option<Array<'_>>) {
+        let header = array.map_or(null_mut(), |array| array.header.as_ptr());
+        // Release: pairs with the Acquire in `load`.
+        link.store(header, Release);
     }
 }

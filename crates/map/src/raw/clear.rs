@@ -30,7 +30,7 @@ impl Table {
     /// Of the bucket that this hash falls into: in an array of this scale, which may be another one than a moment ago.
     fn clear_bucket(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
         let Some((chain, scale)) = self.core().lock_group(hash, guard).unlink_all() else {
-            return self.clear_bucket_in_transition(hash, guard, unlinked);
+            return self.clear_bucket_in_resize(hash, guard, unlinked);
         };
         // SAFETY: unlinked a moment ago, so it doesn't change, and alive for the guard at least until it is handed out.
         let links = || unsafe { links_from(chain) }.map(|(link, _)| link);
@@ -41,7 +41,7 @@ impl Table {
 
     /// One by one: those that a lookup would find now.
     #[cold]
-    fn clear_bucket_in_transition(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
+    fn clear_bucket_in_resize(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
         let (head, scale) = self.core().array(guard).head_and_scale(hash);
         // SAFETY: found in the section of the guard.
         let links = unsafe { links_from(head.load().first()) };

@@ -1,21 +1,25 @@
-//! A locked bucket, or a locked group of buckets that is being resized, and how updates change it.
+//! A locked bucket, or a locked group of buckets while the table is resized, and how updates change it.
 //!
-//! A coarse bucket and the fine buckets that it covers are a *group*. While a group is in transition its links form one
-//! chain, which starts at the coarse head; the fine heads are entries into it. Whoever updates then holds the lock of the
-//! coarse head and keeps right what leads to the link: the predecessor (or the coarse head), and the fine head if the link is
-//! the first of its fine bucket.
+//! A bucket of the *base* array and the finer buckets that it covers form a *group*. While the table is resized, the links of
+//! a group form one chain, which starts at the head in the base array; heads of finer arrays are entries into that chain. The
+//! base head is the lock of the group. An update that holds it keeps right what leads to the link: the predecessor or the
+//! base head, and in each array that the update has to keep right, the head of the bucket if the link is its first.
 //!
-//! Readers may come by either array: those who began before the new one was published by the older, all later ones by
-//! the newer. So that no lookup by the older array sees a change which a lookup that begins *afterwards*, by the newer one,
-//! does not see yet, changes reach the newer array first. A lookup by the older one began before the array was
-//! replaced; if it misses the change, it counts as having come before it.
+//! Which arrays are kept right? While the table grows: the array that is published, and the one that is being filled to
+//! succeed it. While it shrinks: the one by which the update came. Older arrays are not: each lookup that entered by one began
+//! before the newer array was published, so it overlaps with the update and may count as having come before it. It still
+//! finds every link that is in the table throughout, because a removed link goes on leading to the links that came after it.
 //!
-//! A lookup may be guided by an old head word, too, into links that are new. So that it finds none which a later lookup denies on the
-//! strength of the summary alone, summaries announce a link before its predecessor leads to it.
+//! Lookups that run at the same time may enter by different arrays. So that no lookup by an older array sees a change which a
+//! lookup that begins *afterwards*, by a newer one, does not see yet, changes reach the newest array first.
+//!
+//! A lookup may be guided by an old head word, too, into links that are new. So that it finds none which a later lookup misses
+//! because of the summary alone, summaries announce a link before its predecessor leads to it.
 
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use relativist_rcu::Guard;
+use relativist_rcu::prefetch::prefetch;
 
 use super::array::Array;
 use super::hash::Scale;
@@ -27,21 +31,20 @@ use crate::mutation;
 /// Exclusive access to the chain that a hash belongs to. Unlocks when dropped.
 pub(super) struct Group<'g> {
     core: &'g Core,
+    /// The array of the head that is locked.
     array: Array<'g>,
     head: &'g Head,
     /// What `head` held when it was locked.
     word: Word,
     scale: Scale,
-    /// In transition: the other entry to keep right.
-    fine: Option<Fine<'g>>,
+    /// During a resize: the finer heads to keep right, in the order of their publication.
+    levels: [Option<Level<'g>>; 2],
 }
 
-struct Fine<'g> {
+/// The head of a finer array that covers the hash.
+struct Level<'g> {
     array: Array<'g>,
     head: &'g Head,
-    scale: Scale,
-    /// The first bucket of the group.
-    first: usize,
 }
 
 /// A place in a chain.
@@ -79,78 +82,106 @@ impl Core {
         self.lock_chain(hash, guard)
     }
 
-    /// The same for who has entered the table in this thread's list of tables.
+    /// Locks the chain. The caller has entered the table in this thread's list of tables.
     #[inline(always)]
     fn lock_chain<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
         let array = self.array(guard);
         let (head, scale) = array.head_and_scale(hash);
         if let Some(word) = head.try_lock_if_settled() {
-            return Group { core: self, array, head, word, scale, fine: None };
+            return Group { core: self, array, head, word, scale, levels: [None, None] };
         }
         self.lock_chain_otherwise(hash, guard)
     }
 
-    /// The bucket is locked or in transition.
+    /// The bucket is locked, or the table is being resized.
     #[cold]
     fn lock_chain_otherwise<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
         loop {
             let array = self.array(guard);
             let head = array.head(hash);
-            if mutation::is("ignore-transition") {
-                return Group { core: self, array, head, word: head.lock(), scale: array.scale(), fine: None };
+            if mutation::is("ignore-follows") {
+                let word = head.lock();
+                return Group { core: self, array, head, word, scale: array.scale(), levels: [None, None] };
             }
-            if let Some(word) = head.lock_if_settled() {
-                return Group { core: self, array, head, word, scale: array.scale(), fine: None };
+            match head.lock_owner() {
+                Ok(word) => return self.locked(array, head, word, hash, None),
+                // The group was cut since the array was loaded: a finer array is published.
+                Err(word) if word.is_moved() => {}
+                Err(_) => {
+                    if let Some(group) = self.try_lock_base(array, hash) {
+                        return group;
+                    }
+                }
             }
-            // In transition. No partner: the transition has ended since we looked, look again.
-            let Some(partner) = array.partner() else { continue };
-            let (coarse, fine) = if array.bits() < partner.bits() { (array, partner) } else { (partner, array) };
-            let head = coarse.head(hash);
-            let word = head.lock();
-            if word.is_moved() && !mutation::is("ignore-moved") {
-                // The group has grown since we looked: its fine heads can be locked now.
-                head.unlock(word);
-                continue;
-            }
-            let first = hash.bucket(coarse.scale()) << (fine.bits() - coarse.bits());
-            let fine = Fine { array: fine, head: fine.head(hash), scale: fine.scale(), first };
-            return Group { core: self, array: coarse, head, word, scale: coarse.scale(), fine: Some(fine) };
+            // The resizer has gone on in between, and what is published now leads further.
         }
+    }
+
+    /// Locks the head that counts for a hash whose head in `array` follows. `None` if that is no longer so.
+    fn try_lock_base<'g>(&'g self, array: Array<'g>, hash: Hash) -> Option<Group<'g>> {
+        let base = array.base()?;
+        // Most likely the predecessor. The exchange below waits for all that comes before it.
+        if let Some(entry) = (Level { array, head: array.head(hash) }).entry_before(hash, base) {
+            prefetch(entry);
+        }
+        let head = base.head(hash);
+        let word = if mutation::is("ignore-moved") { head.lock() } else { head.lock_owner().ok()? };
+        // Only the holder of this lock changes it, as long as `base` is the base. If it was so for another base, before
+        // that one's groups were cut, or is not so yet, this lock is not the one that counts.
+        if !array.head(hash).load().follows() && !mutation::is("unchecked-follower") {
+            head.unlock(word);
+            return None;
+        }
+        Some(self.locked(base, head, word, hash, Some(array)))
+    }
+
+    /// A group whose head is locked. `entered` is the array by which the update came, if it is another one.
+    #[cold]
+    fn locked<'g>(
+        &'g self,
+        array: Array<'g>,
+        head: &'g Head,
+        word: Word,
+        hash: Hash,
+        entered: Option<Array<'g>>,
+    ) -> Group<'g> {
+        let level = |array: Array<'g>| Level { array, head: array.head(hash) };
+        let grows = word.has_finer();
+        let first = if grows { array.finer() } else { entered }.map(level);
+        let second = first.as_ref().filter(|first| grows && first.head.load().has_finer());
+        let second = second.and_then(|first| first.array.finer()).filter(|_| !mutation::is("forget-next")).map(level);
+        Group { core: self, array, head, word, scale: array.scale(), levels: [first, second] }
     }
 }
 
 impl Group<'_> {
     /// Finds the link that matches, or the place where one with this hash belongs: after all of smaller or equal hash.
     #[inline(always)]
-    pub(super) fn search(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
-        let mut before = None;
-        let mut next = match &self.fine {
+    pub(super) fn search(&self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
+        match self.finest() {
             // Where a new link comes first, there is no need to look at the others.
             None if self.word.is_after(hash, self.scale) => {
-                return Place { before, found: None, after: self.word.first() };
+                Place { before: None, found: None, after: self.word.first() }
             }
-            // While the table grows, each update keeps the fine heads right. While it shrinks, those that came by the coarse array don't,
-            // and a fine head may lead to a link that has been removed.
-            Some(fine) if self.word.in_transition() || mutation::is("stale-entry") => {
-                fine.entry_before(hash).unwrap_or_else(|| self.word.first())
-            }
-            _ => self.word.first(),
-        };
-        while let Some(link) = NonNull::new(next) {
-            // SAFETY: reachable from a head whose lock we hold: not removed, hence alive.
-            let current = unsafe { link.as_ref() };
-            let its = current.hash();
-            if its > hash {
-                break;
-            }
-            let after = current.next();
-            if its == hash && is_match(link) {
-                return Place { before, found: Some(link), after };
-            }
-            before = Some(link);
-            next = after;
+            None => walk(self.word.first(), hash, is_match),
+            Some(level) => self.search_in_resize(level, hash, is_match),
         }
-        Place { before, found: None, after: next }
+    }
+
+    /// While the table grows, each update keeps the finer heads right, and they are entries into the chain. While it shrinks,
+    /// updates that came by the coarse array don't, and a finer head may lead to a link that was removed.
+    #[cold]
+    fn search_in_resize(&self, level: &Level<'_>, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
+        if !self.word.has_finer() && !mutation::is("stale-entry") {
+            return walk(self.word.first(), hash, is_match);
+        }
+        let entry = level.entry_before(hash, self.array).unwrap_or_else(|| self.word.first());
+        // In an array that is being filled, later heads may not be filled yet: ask the published one.
+        let after = self.levels[0].as_ref().and_then(|level| level.first_after(hash, self.array));
+        match after {
+            Some(after) => walk_to(entry, after),
+            None => walk(entry, hash, is_match),
+        }
     }
 
     /// Makes the chain lead to `to` at `place`, adjusts heads and summaries, and unlocks.
@@ -164,9 +195,9 @@ impl Group<'_> {
             self.announce(hash);
         }
         let word = place.updated(self.word, self.scale, to, change, hash);
-        match &self.fine {
+        match self.finest() {
             None => place.link(to),
-            Some(_) => self.splice_in_transition(place, to, change, hash, word),
+            Some(_) => self.splice_in_resize(place, to, change, hash, word),
         }
         let array = self.array;
         self.unlock(word);
@@ -176,26 +207,30 @@ impl Group<'_> {
         }
     }
 
+    /// The newest array first: see the top of this file.
     #[cold]
-    fn splice_in_transition(&self, place: Place, to: *mut Link, change: Change, hash: Hash, word: Word) {
-        match &self.fine {
-            None => (),
-            Some(fine) if mutation::is("forget-fine") => {
-                let _ = fine;
-                place.link(to);
+    fn splice_in_resize(&self, place: Place, to: *mut Link, change: Change, hash: Hash, word: Word) {
+        let store_levels = || {
+            for level in self.levels.iter().rev().flatten().filter(|_| !mutation::is("forget-fine")) {
+                level.head.store(place.updated(level.head.load(), level.array.scale(), to, change, hash));
             }
-            Some(fine) => {
-                let fine_word = place.updated(fine.head.load(), fine.scale, to, change, hash);
-                // The newer array first: see the top of this file. The coarse head is marked only when the group grows.
-                if self.word.in_transition() != mutation::is("older-first") {
-                    fine.head.store(fine_word);
-                    place.link(to);
-                } else {
-                    self.head.set_locked(word);
-                    place.link(to);
-                    fine.head.store(fine_word);
-                }
-            }
+        };
+        if self.word.has_finer() != mutation::is("older-first") {
+            store_levels();
+            place.link(to);
+        } else {
+            self.head.set_locked(word);
+            place.link(to);
+            store_levels();
+        }
+    }
+
+    /// The newest array that is kept right besides that of the lock.
+    #[inline(always)]
+    fn finest(&self) -> Option<&Level<'_>> {
+        match &self.levels {
+            [None, _] => None,
+            [first, second] => second.as_ref().or(first.as_ref()),
         }
     }
 
@@ -206,9 +241,7 @@ impl Group<'_> {
             // SAFETY: the array was found under the guard that lives for `'g`.
             unsafe { self.array.mark_occupied(hash) };
         }
-        if let Some(fine) = &self.fine {
-            fine.mark_occupied(hash);
-        }
+        self.levels.iter().flatten().for_each(|level| level.mark_occupied(hash));
     }
 
     /// Sets the summary bits of a link that is about to be reachable by another one: see the top of this file.
@@ -217,12 +250,12 @@ impl Group<'_> {
         if !self.word.may_contain(hash, self.scale) {
             self.head.set_locked(self.word.with_summary_of(hash, self.scale));
         }
-        if let Some(fine) = &self.fine {
-            fine.head.store(fine.head.load().with_summary_of(hash, fine.scale));
+        for level in self.levels.iter().flatten() {
+            level.head.store(level.head.load().with_summary_of(hash, level.array.scale()));
         }
     }
 
-    /// As [`Group::splice`], but keeps the lock. For groups that are not in transition.
+    /// As [`Group::splice`], but keeps the lock. For tables that are not being resized.
     pub(super) fn splice_locked(&mut self, place: Place, to: *mut Link, change: Change, hash: Hash) {
         if change == Change::Insert && !mutation::is("unmarked-rename") {
             self.mark_occupied(hash);
@@ -231,10 +264,10 @@ impl Group<'_> {
         place.link(to);
     }
 
-    /// Unlinks the whole chain and unlocks, and returns the first link, and how large the bucket was; `None` for a group in transition, where it is longer than
-    /// the bucket.
+    /// Unlinks the whole chain and unlocks. Returns the first link, and the scale that tells how large the bucket was. `None`
+    /// during a resize, when the chain is longer than the bucket.
     pub(super) fn unlink_all(self) -> Option<(*mut Link, Scale)> {
-        if self.fine.is_some() {
+        if self.finest().is_some() {
             return None;
         }
         let (first, scale) = (self.word.first(), self.scale);
@@ -266,7 +299,7 @@ impl Group<'_> {
     }
 
     fn set_locked(&mut self, word: Word) {
-        debug_assert!(self.fine.is_none());
+        debug_assert!(self.finest().is_none());
         self.head.set_locked(word);
         self.word = word;
     }
@@ -279,16 +312,39 @@ impl Group<'_> {
     }
 }
 
-impl Fine<'_> {
-    /// While the table grows, a link on the way to the place of this hash, from which the rest of the way is short, if one is soon found: the first of the fine
-    /// bucket before it, or before that one. While a table grows under many insertions, merged chains are long.
+impl Level<'_> {
+    /// While the table grows: a link before the place of this hash, from which the rest of the way is short. It is the first of
+    /// the nearest bucket before that has links, within the bucket of `base`. `None` if all links of the group come later, or
+    /// are far.
     #[cold]
-    fn entry_before(&self, hash: Hash) -> Option<*mut Link> {
-        /// In buckets; their heads lie side by side.
+    fn entry_before(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
+        /// In buckets. Heads lie side by side, so looking at many costs less than a walk along a few links.
+        const FARTHEST: usize = 1024;
+        let bucket = hash.bucket(self.array.scale());
+        let group = hash.bucket(base.scale()) << (self.array.bits() - base.bits());
+        let heads = &self.array.all()[bucket.saturating_sub(FARTHEST).max(group)..bucket];
+        // Heads that no longer follow were cut off from the chain.
+        let words = heads.iter().rev().map(Head::load).take_while(|word| word.follows());
+        words.map(Word::first).find(|first| !first.is_null())
+    }
+
+    /// While the table grows: the link that comes after the place of this hash, if heads alone show that no link of its bucket
+    /// comes before or has the same hash. Null for the end of the chain.
+    #[cold]
+    fn first_after(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
+        /// In buckets. Farther on, looking at the links costs less.
         const FARTHEST: usize = 32;
-        let bucket = hash.bucket(self.scale);
-        let heads = &self.array.all()[bucket.saturating_sub(FARTHEST).max(self.first)..bucket];
-        heads.iter().rev().map(|head| head.load().first()).find(|first| !first.is_null())
+        let scale = self.array.scale();
+        let word = self.head.load();
+        if !word.first().is_null() {
+            return word.is_after(hash, scale).then(|| word.first());
+        }
+        let bucket = hash.bucket(scale);
+        let factor_bits = self.array.bits() - base.bits();
+        let end = ((bucket >> factor_bits) + 1) << factor_bits;
+        let heads = &self.array.all()[bucket + 1..end];
+        let first = heads.iter().take(FARTHEST).map(|head| head.load().first()).find(|first| !first.is_null());
+        first.or((heads.len() <= FARTHEST).then_some(null_mut()))
     }
 
     #[cold]
@@ -347,6 +403,40 @@ impl Place {
         let has_kin = self.before.is_some_and(is_kin) || NonNull::new(self.after).is_some_and(is_kin);
         !has_kin || mutation::is("clear-shared-summary")
     }
+}
+
+/// Finds a link, or the place for it, from a link on before which all are of smaller hash.
+#[inline(always)]
+fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
+    let mut before = None;
+    while let Some(link) = NonNull::new(next) {
+        // SAFETY: reachable from a head whose lock the caller holds: not removed, hence alive.
+        let current = unsafe { link.as_ref() };
+        let its = current.hash();
+        if its > hash {
+            break;
+        }
+        let after = current.next();
+        if its == hash && is_match(link) {
+            return Place { before, found: Some(link), after };
+        }
+        before = Some(link);
+        next = after;
+    }
+    Place { before, found: None, after: next }
+}
+
+/// The place in front of `after`, from a link on that is not behind it. Doesn't look at `after`.
+fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
+    let mut before = None;
+    while next != after
+        && let Some(link) = NonNull::new(next)
+    {
+        before = Some(link);
+        // SAFETY: as in `walk`.
+        next = unsafe { link.as_ref() }.next();
+    }
+    Place { before, found: None, after: next }
 }
 
 /// Makes a link ready to be reached.

@@ -1,17 +1,18 @@
 //! The head of a bucket: one word that holds the chain, its lock, its state and its summary.
 //!
 //! ```text
-//!  63                                        19   18       17        16   15           0
-//! +--------------------------------------------+--------+------------+--------+----------+
-//! | first link                                 | unused | transition | locked | summary  |
-//! +--------------------------------------------+--------+------------+--------+----------+
+//!  63                                        19   18      17        16   15           0
+//! +--------------------------------------------+-------+---------+--------+----------+
+//! | first link                                 | finer | follows | locked | summary  |
+//! +--------------------------------------------+-------+---------+--------+----------+
 //! ```
 //!
 //! * *summary:* bit *n* is set when some link of the bucket has *n* in the four hash bits that follow those of the bucket.
 //!   A bit may be set without need, never clear against it.
-//! * *transition:* the bucket is in a group that is being resized. On the coarse head of a growing group: keep the fine
-//!   head right as well. On a fine head: the lock of the coarse head stands in for this one, which can't be locked.
-//! * *locked:* one updater is at work. Readers don't care. Until it unlocks, nobody else writes to the head.
+//! * *follows:* the head can't be locked. The head in a coarser array, the *base*, is the lock of its chain. If the link bits
+//!   are all ones, the head itself was the base of a group that was cut, and a finer array is published.
+//! * *finer:* the heads of a finer array that cover this bucket are filled. An update keeps them right as well.
+//! * *locked:* one update is at work. Readers ignore the lock. Until it is released, no other thread writes to the head.
 //!
 //! Locking and unlocking take one atomic read-modify-write each.
 
@@ -32,16 +33,20 @@ impl Word {
     /// Links lie below 2^48 and are aligned to 8, so 45 bits tell which.
     const LINK: usize = !0 << 19;
     const LINK_SHIFT: u32 = 16;
-    const TRANSITION: usize = 1 << 17;
+    const FINER: usize = 1 << 18;
+    const FOLLOWS: usize = 1 << 17;
     const LOCKED: usize = 1 << 16;
     const SUMMARY_BITS: usize = 16;
 
     /// An empty, settled bucket.
     pub(super) const EMPTY: Self = Self(std::ptr::null_mut());
 
-    /// What is left in the coarse head of a group that has grown: its links belong to the fine heads now.
+    /// An empty bucket that follows a coarser one.
+    pub(super) const EMPTY_FOLLOWER: Self = Self(std::ptr::without_provenance_mut(Self::FOLLOWS));
+
+    /// What is left in the head of a group that was cut: its links belong to the finer heads now.
     pub(super) fn moved() -> Self {
-        Self(std::ptr::without_provenance_mut(Self::LINK | Self::TRANSITION))
+        Self(std::ptr::without_provenance_mut(Self::LINK | Self::FOLLOWS))
     }
 
     #[inline(always)]
@@ -100,8 +105,20 @@ impl Word {
         self.0.addr() & Self::LOCKED != 0
     }
 
-    pub(super) fn in_transition(self) -> bool {
-        self.0.addr() & Self::TRANSITION != 0
+    /// Whether the head can't be locked: the head of a coarser array, its *base*, is the lock of the chain.
+    pub(super) fn follows(self) -> bool {
+        self.0.addr() & Self::FOLLOWS != 0
+    }
+
+    /// Whether the heads of a finer array that cover this bucket are filled, and have to be kept right.
+    pub(super) fn has_finer(self) -> bool {
+        self.0.addr() & Self::FINER != 0
+    }
+
+    /// Neither locked nor part of a resize.
+    #[inline(always)]
+    fn is_free_and_settled(self) -> bool {
+        self.0.addr() & (Self::LOCKED | Self::FOLLOWS | Self::FINER) == 0
     }
 
     pub(super) fn is_moved(self) -> bool {
@@ -116,12 +133,16 @@ impl Word {
         Self(self.0.map_addr(|word| word & !bits))
     }
 
-    pub(super) fn with_transition(self) -> Self {
-        self.with(Self::TRANSITION)
+    pub(super) fn with_follows(self) -> Self {
+        self.with(Self::FOLLOWS)
     }
 
-    pub(super) fn without_transition(self) -> Self {
-        self.without(Self::TRANSITION)
+    pub(super) fn without_follows(self) -> Self {
+        self.without(Self::FOLLOWS)
+    }
+
+    pub(super) fn with_finer(self) -> Self {
+        self.with(Self::FINER)
     }
 
     pub(super) fn with_first(self, link: *mut Link) -> Self {
@@ -165,48 +186,45 @@ impl Head {
         Word(self.0.load(Acquire))
     }
 
-    /// Stores into a head that nobody else may write to: the caller holds its lock, or it isn't published yet, or it
-    /// is fine and in transition and the caller holds the coarse lock.
+    /// Stores into a head that no other thread may write to: the caller holds its lock, or it isn't published yet, or it
+    /// follows a coarser head whose lock the caller holds.
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
         self.0.store(word.0, Release);
     }
 
-    /// Locks a head that is neither in transition nor locked, and returns what it held; `None` when it is, or anybody else
-    /// comes first.
+    /// Locks a head that is unlocked and not part of a resize, and returns what it held; `None` when it is not, or
+    /// another thread is faster.
     #[inline(always)]
     pub(super) fn try_lock_if_settled(&self) -> Option<Word> {
         let word = self.load();
         // The exchange below waits for all that comes before it, and holds up all that comes after.
         prefetch(word.first());
-        let is_locked = !word.in_transition() && !word.is_locked() && self.try_lock(word);
+        let is_locked = word.is_free_and_settled() && self.try_lock(word);
         if is_locked {
             BUCKET.attempt().succeeds();
         }
         is_locked.then_some(word)
     }
 
-    /// Locks a head that is not in transition, and returns what it held; `None` when it is.
-    pub(super) fn lock_if_settled(&self) -> Option<Word> {
-        self.lock_unless(Word::in_transition)
+    /// Locks a head and returns what it held, unless it follows a coarser one or its group was cut: then the error is what
+    /// it holds.
+    pub(super) fn lock_owner(&self) -> Result<Word, Word> {
+        self.lock_unless(Word::follows)
     }
 
     /// Locks a head in whatever state, and returns what it held.
     pub(super) fn lock(&self) -> Word {
-        loop {
-            if let Some(word) = self.lock_unless(|_| false) {
-                return word;
-            }
-        }
+        self.lock_unless(|_| false).unwrap_or_else(|word| word)
     }
 
-    fn lock_unless(&self, refused: impl Fn(Word) -> bool) -> Option<Word> {
+    fn lock_unless(&self, refused: impl Fn(Word) -> bool) -> Result<Word, Word> {
         let mut spins = 0;
         let mut attempt = BUCKET.attempt();
         loop {
             let word = self.load();
             if refused(word) {
-                return None;
+                return Err(word);
             }
             if word.is_locked() {
                 attempt.finds_it_held();
@@ -215,19 +233,19 @@ impl Head {
             }
             if self.try_lock(word) {
                 attempt.succeeds();
-                return Some(word);
+                return Ok(word);
             }
         }
     }
 
-    /// Marks a head in transition that is not locked and still holds this, and says whether it did.
-    pub(super) fn try_mark(&self, word: Word) -> bool {
+    /// Sets the mark that finer heads are filled, if the head is not locked and still holds `word`. Reports whether it did.
+    pub(super) fn try_mark_finer(&self, word: Word) -> bool {
         if mutation::is("mark-unseen") {
-            self.store(word.with_transition());
+            self.store(word.with_finer());
             return true;
         }
-        // AcqRel, Relaxed: as in `try_lock`; whoever sees the mark sees what was prepared before it was set.
-        !word.is_locked() && self.0.compare_exchange(word.0, word.with_transition().0, AcqRel, Relaxed).is_ok()
+        // AcqRel, Relaxed: as in `try_lock`; an update that sees the mark sees the finer heads as they were filled.
+        !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, AcqRel, Relaxed).is_ok()
     }
 
     /// Replaces what a head holds whose lock the caller holds and keeps.

@@ -29,8 +29,8 @@ mod memory;
 mod multimap;
 mod occupancy;
 mod rename;
+mod resize;
 mod table;
-mod transition;
 mod update;
 
 pub use array::AllocError;

@@ -10,8 +10,8 @@
 //!
 //! If another link takes its place, nobody stands on that, and the first wait is not needed.
 //!
-//! Renames hold the resizer's mutex. So there is one at a time, and none beside a transition: a bucket is a bucket, summaries can be
-//! kept in two places, and a lookup has one hand to look at. They wait for readers anyway. Nobody but they and the resizer holds two
+//! Renames hold the resizer's mutex. So there is one at a time, and none during a resize: chains are cut first. A bucket is a bucket then,
+//! summaries can be kept in two places, and a lookup has one hand to look at. They wait for readers anyway. Nobody but they and the resizer holds two
 //! locks at a time, so they may take them in any order.
 
 use std::fmt;
@@ -21,7 +21,8 @@ use relativist_rcu::{Guard, is_reading, read, wait_for_readers, without_reclaimi
 
 use super::group::{Change, Group, Place};
 use super::head::Word;
-use super::table::{Core, Resizer, assert_outside_sections};
+use super::resize::Resizer;
+use super::table::{Core, assert_outside_sections};
 use super::{Hash, Link, Table};
 use crate::mutation;
 use crate::sync::MutexGuard;
@@ -213,7 +214,9 @@ impl Table {
     /// The resizer's mutex is held from here on: so nothing deferred may run, because a destructor may resize.
     fn begin_rename(&self, old: Hash, new: Hash) -> Rename<'_> {
         let core = self.core();
-        let rename = Rename { core, old, new, _turn: core.lock_resizer() };
+        let mut resizer = core.lock_resizer();
+        core.settle(&mut resizer);
+        let rename = Rename { core, old, new, _turn: resizer };
         if !core.hand.is_empty() {
             // The last rename could not wait.
             wait_for_readers();

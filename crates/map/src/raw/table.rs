@@ -2,17 +2,17 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 use relativist_rcu::contention::Site;
-use relativist_rcu::{GracePeriod, Guard, active_barrier, is_reading, read};
+use relativist_rcu::{Guard, active_barrier, is_reading, read};
 
 use super::array::{AllocError, Array, AtomicArray};
 use super::contents::dispose_of_all;
 use super::hand::Hand;
 use super::head::Head;
 use super::link::links_from;
-use super::transition::retire;
+use super::resize::{Resizer, free_later};
 use super::{Hash, Link};
 use crate::counter::Counter;
 use crate::policy::{Policy, Resizing};
@@ -94,13 +94,6 @@ pub(crate) struct Core {
 /// The mutexes of resizers and renames.
 static RESIZER: Site = Site::new("map_resizer");
 
-/// The right to resize and to rename, and what a resize has to know of the last one.
-pub(super) struct Resizer {
-    pub(super) bits: u32,
-    /// Updaters of the last transition may be left until this has passed.
-    pub(super) previous: Option<GracePeriod>,
-}
-
 /// Statistics of the resizer.
 #[derive(Default)]
 pub(super) struct Counts {
@@ -140,7 +133,7 @@ impl Table {
             count: Counter::new(),
             hand: Hand::new(),
             turn: Mutex::new(()),
-            resizer: Mutex::new(Resizer { bits, previous: None }),
+            resizer: Mutex::new(Resizer::new(bits)),
             counts: Counts::default(),
         };
         core.size_changed(array.len());
@@ -181,11 +174,12 @@ impl Table {
         self.core.counts.resizing.load(Relaxed)
     }
 
-    /// Resizes to so many buckets, rounded up to a power of two, at least 2, on the calling thread. Lookups and updates go
-    /// on meanwhile. Waits for readers once; before that for another resize that is under way, and after growing, for the
-    /// readers of the array left behind, if the next resize comes before they have gone or the array is larger than
-    /// [`relativist_rcu::MAX_DEFERRED_BYTES`] allows to leave to others. An automatic table may be resized again soon, if
-    /// this size doesn't fit.
+    /// Resizes on the calling thread, to `buckets` rounded up to a power of two, at least 2. Lookups and
+    /// updates go on meanwhile. Growing waits for readers once, after the new array was published. Any
+    /// resize first waits until chains are cut, if they are not yet since the last growth, and lastly
+    /// for the readers of the array left behind, if that is larger than
+    /// [`relativist_rcu::MAX_DEFERRED_BYTES`] allows to leave to others. An automatic table may be
+    /// resized again soon, if this size doesn't fit.
     ///
     /// # Errors
     ///
@@ -197,6 +191,17 @@ impl Table {
     pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
         self.core.resize_now(bits_for(buckets))
+    }
+
+    /// Grows as the background worker does: without waiting for readers, so that chains stay uncut. The next resize by hand
+    /// cuts them, whatever the size that it asks for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::resize_to`].
+    #[cfg(relativist_loom)]
+    pub fn grow_uncut(&self, buckets: usize) -> Result<(), AllocError> {
+        self.core.grow(bits_for(buckets), &mut self.core.lock_resizer())
     }
 
     /// Makes room for `additional` more links, so that inserting them starts no resize, as far as the policy's ceiling allows. As
@@ -326,15 +331,19 @@ impl Core {
         unsafe { self.array.load() }
     }
 
+    fn try_lock_resizer(&self) -> Option<MutexGuard<'_, Resizer>> {
+        let _turn = try_lock(&self.turn)?;
+        try_lock(&self.resizer)
+    }
+
     pub(super) fn lock_resizer(&self) -> MutexGuard<'_, Resizer> {
-        let try_lock = || {
-            let _turn = self.turn.try_lock().ok()?;
-            self.resizer.try_lock().ok()
-        };
-        RESIZER.acquire(try_lock, || {
-            let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
-        })
+        RESIZER.acquire(
+            || self.try_lock_resizer(),
+            || {
+                let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
+            },
+        )
     }
 
     fn wanted(&self) -> Option<usize> {
@@ -348,20 +357,40 @@ impl Core {
         self.policy.resizing == Resizing::Automatic && wanted().is_some_and(|wanted| wanted > buckets)
     }
 
-    /// Brings the size to what the entries want; called by the worker.
+    /// Brings the size to what the entries want, as far as that can be done without waiting for readers. Called by the worker.
+    /// Returns whether to call it again soon, when readers may have left.
     #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
-    pub(crate) fn resize_as_wanted(&self) {
-        // Cleared before we look, so whoever updates later asks again. AcqRel: pairs with the one in `ask_worker`; the updates of
-        // those who found it set are seen.
+    pub(crate) fn advance_resize(&self) -> bool {
+        // A resize by hand, or a rename, may take as long as readers stay.
+        let Some(mut resizer) = self.try_lock_resizer() else { return true };
+        // Cleared before we look, so that a later update asks again. AcqRel: pairs with the one in `ask_worker`; the updates
+        // that found it set are seen.
         self.requested.swap(false, AcqRel);
-        // Not inside a section, for whose end we would wait: a destructor that ran since the last
-        // resize may have left one open.
-        while let Some(buckets) = self.wanted().filter(|_| !is_reading()) {
+        // Relaxed, both: a statistic.
+        self.counts.resizing.store(true, Relaxed);
+        let is_blocked = loop {
+            self.cut_if_unused(&mut resizer);
+            resizer.free_retired();
+            let Some(wanted) = self.wanted().map(bits_for) else { break false };
+            let resized = if wanted > resizer.bits {
+                if resizer.is_recently_uncut() {
+                    break true;
+                }
+                self.grow(wanted, &mut resizer)
+            } else {
+                // Shrinking can wait, and what readers hold up stays bounded that way.
+                if resizer.is_waiting() {
+                    break true;
+                }
+                self.shrink(wanted, &mut resizer)
+            };
             // Without memory the table stays as it is, and a later update asks again.
-            if self.resize_now(bits_for(buckets)).is_err() {
-                return;
+            if resized.is_err() {
+                break false;
             }
-        }
+        };
+        self.counts.resizing.store(resizer.is_waiting(), Relaxed);
+        is_blocked || resizer.is_waiting()
     }
 
     fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
@@ -369,13 +398,12 @@ impl Core {
         // Relaxed, both: a statistic.
         self.counts.resizing.store(true, Relaxed);
         let result = self.resize(bits, &mut resizer);
+        let retired = resizer.take_retired();
         self.counts.resizing.store(false, Relaxed);
+        // To free later may run what was deferred before, and a value's destructor may resize, too.
         drop(resizer);
-        // Without the lock: to defer something may run what was deferred before, and a value's destructor may resize, too.
-        if let Some(array) = result? {
-            retire(array);
-        }
-        Ok(())
+        retired.for_each(free_later);
+        result
     }
 
     /// Called when the table has got another size.
@@ -390,9 +418,22 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // SAFETY: nobody else is left, neither a user of the table nor the worker. The links in the table are the table's own, by
-        // the contract of `VacantEntry::insert`; no reader is left, because lookups borrow the table.
+        // First, as a destructor below may panic.
+        let resizer = self.resizer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: nobody else is left, neither a user of the table nor the worker.
+        unsafe { resizer.free_all() };
+        // SAFETY: as above. The links in the table are the table's own, by the contract of `VacantEntry::insert`; no reader is
+        // left, because lookups borrow the table.
         unsafe { dispose_of_all(self.array.load(), self.dispose) };
+    }
+}
+
+/// A thread that has panicked with the lock has left what it guards as it should be.
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Ok(guard) => Some(guard),
     }
 }
 

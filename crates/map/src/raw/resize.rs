@@ -1,0 +1,524 @@
+//! How a table grows and shrinks, by any power of two, during lookups and updates, and without waiting for readers.
+//!
+//! Chains are sorted by hash and buckets are ranges of hashes, so joining buckets means linking ends to beginnings, and
+//! splitting a bucket means cutting (ATC 2011, section 4.3). In between the buckets of a group have one merged chain with
+//! entries from both arrays (see `group.rs`). Only the cut needs a wait for readers: a lookup that entered by a coarse head
+//! needs the links between the finer buckets, one that entered by a fine head never looks beyond its own bucket.
+//!
+//! **Grow:** fill the fine heads, bucket by bucket; publish the fine array. Lookups are correct and short from here on. When
+//! all readers from before have left: cut, group by group. A table need not wait for the cut to grow again: the next array is
+//! filled with entries into the same chains, and the cut is made once, for the array that is published then. So a reader that
+//! stays in its section, even the one that fills the table, does not hold up growth.
+//!
+//! **Shrink:** join the chains of each group, and make the fine heads follow the coarse one; publish the coarse array.
+//!
+//! Arrays that were replaced are freed when the readers of that time have left.
+//!
+//! Updates go on meanwhile. Each waits at most for one *step*, during which the resizer holds locks: a step covers the chain
+//! of one bucket, or [`STEP`] heads.
+//!
+//! **What it costs:** links lie anywhere in memory, so the resizer prefetches those of many chains at once, and looks at them
+//! only where it must: the summary of a head shows where its links go as long as they go to one place, which is the case for
+//! most short chains. Such summaries are less exact, and the cut makes them exact again; but not where nothing is to be cut
+//! in a table that the background worker has to grow again at once.
+
+use std::ops::Range;
+use std::ptr::{NonNull, null_mut};
+use std::time::{Duration, Instant};
+
+use relativist_rcu::prefetch::prefetch_for_write;
+#[cfg(not(relativist_loom))]
+use relativist_rcu::read;
+use relativist_rcu::{GracePeriod, defer_raw};
+
+use super::array::{AllocError, Array, DetachedArray};
+use super::hash::Scale;
+use super::head::{Head, Word};
+use super::link::links_from;
+use super::table::Core;
+use super::{Hash, Link};
+use crate::mutation;
+use crate::sync::Relaxed;
+
+/// The most heads of the finer array that the resizer changes under one lock.
+const STEP: usize = if cfg!(relativist_loom) { 2 } else { 64 };
+
+/// The right to resize and to rename, and what has begun and not ended.
+pub(super) struct Resizer {
+    /// The binary logarithm of the size of the published array.
+    pub(super) bits: u32,
+    uncut: Option<Uncut>,
+    /// Replaced arrays that readers may still look at.
+    retired: Vec<Retired>,
+}
+
+/// A table that has grown, and whose chains are those of a coarser array.
+struct Uncut {
+    base: DetachedArray,
+    /// Has passed when no lookup is left that entered by an array older than the published one.
+    readers: GracePeriod,
+    since: Instant,
+}
+
+struct Retired {
+    array: DetachedArray,
+    readers: GracePeriod,
+}
+
+impl Resizer {
+    pub(super) fn new(bits: u32) -> Self {
+        Self { bits, uncut: None, retired: Vec::new() }
+    }
+
+    /// Whether a resize has parts left to do once readers have left.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.uncut.is_some() || !self.retired.is_empty()
+    }
+
+    /// Whether chains wait to be cut, and may soon be.
+    pub(super) fn is_recently_uncut(&self) -> bool {
+        /// Most read sections are shorter. Until it is cut, updates of a table take longer.
+        const WORTH_WAITING: Duration = Duration::from_micros(500);
+        self.uncut.as_ref().is_some_and(|uncut| uncut.since.elapsed() < WORTH_WAITING)
+    }
+
+    /// Makes room to [`retire`](Self::retire) so many arrays, as a resize that has begun has to end.
+    fn reserve(&mut self, arrays: usize, bits: u32) -> Result<(), AllocError> {
+        self.retired.try_reserve(arrays).map_err(|_| AllocError::of_bits(bits))
+    }
+
+    fn retire(&mut self, array: Array<'_>) {
+        self.retired.push(Retired { array: DetachedArray::of(array), readers: GracePeriod::start() });
+    }
+
+    /// Frees the retired arrays whose readers have left.
+    pub(super) fn free_retired(&mut self) {
+        self.retired.retain(|retired| {
+            let has_passed = retired.readers.has_passed();
+            if has_passed {
+                // SAFETY: no reader can have found it after it was replaced, and those from before have left.
+                unsafe { retired.array.get().free() };
+            }
+            !has_passed
+        });
+    }
+
+    /// Hands the retired arrays to the caller, who has to [`free_later`] when the lock on the resizer is released.
+    pub(super) fn take_retired(&mut self) -> impl Iterator<Item = DetachedArray> + use<> {
+        std::mem::take(&mut self.retired).into_iter().map(|retired| retired.array)
+    }
+
+    /// Frees all arrays but the published one.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the table any more.
+    pub(super) unsafe fn free_all(&mut self) {
+        let base = self.uncut.take().map(|uncut| uncut.base);
+        // SAFETY: the caller's promise.
+        self.take_retired().chain(base).for_each(|array| unsafe { array.get().free() });
+    }
+}
+
+/// Frees an array after a grace period. To be called without the lock on the resizer: it may run deferred destructors of
+/// values, which may resize, and it waits for readers if the array is larger than what may be deferred.
+pub(super) fn free_later(array: DetachedArray) {
+    // SAFETY: the resizer has replaced it, so it lives until it is freed here.
+    let array: Array<'_> = unsafe { array.get() };
+    let raw = array.into_raw();
+    if mutation::is("free-at-once") {
+        // SAFETY: none; that is the point.
+        return unsafe { Array::from_raw(raw).free() };
+    }
+    // SAFETY: readers that enter from now on cannot find the array, and it is freed once.
+    unsafe { defer_raw(raw, array.bytes(), |raw| Array::from_raw(raw).free()) };
+}
+
+impl Core {
+    /// Resizes to 2^`bits` buckets, and waits for what readers hold up. The caller is outside of read sections.
+    pub(super) fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        self.settle(resizer);
+        if bits > resizer.bits {
+            self.grow(bits, resizer)?;
+            self.settle(resizer);
+        } else if bits < resizer.bits {
+            self.shrink(bits, resizer)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until chains can be cut, if any have to be, and cuts them. The caller is outside of read sections.
+    pub(super) fn settle(&self, resizer: &mut Resizer) {
+        if let Some(uncut) = &resizer.uncut
+            && !mutation::is("skip-cut-wait")
+        {
+            uncut.readers.wait();
+        }
+        if let Some(uncut) = resizer.uncut.take() {
+            self.cut(&uncut.base, resizer);
+        }
+    }
+
+    /// Cuts the chains that can be cut without waiting.
+    pub(super) fn cut_if_unused(&self, resizer: &mut Resizer) {
+        if let Some(uncut) = resizer.uncut.take_if(|uncut| uncut.readers.has_passed()) {
+            self.cut(&uncut.base, resizer);
+        }
+    }
+
+    /// Grows to 2^`bits` buckets, without waiting for readers. Chains stay uncut.
+    pub(super) fn grow(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        // SAFETY: only the holder of the resizer's mutex frees arrays, and that is this thread.
+        let coarse = unsafe { self.array.load() };
+        // SAFETY: as above.
+        let base = resizer.uncut.as_ref().map_or(coarse, |uncut| unsafe { uncut.base.get() });
+        // The coarse array, and the base when chains are cut.
+        resizer.reserve(2, bits)?;
+        let fine = Array::allocate(bits)?;
+        fine.set_base(Some(base));
+        coarse.set_finer(Some(fine));
+        if mutation::is("publish-before-fill") {
+            self.array.publish(fine);
+        }
+        if base == coarse {
+            fill_settled(coarse, fine)
+        } else {
+            fill_uncut(base, coarse, fine)
+        }
+        if mutation::is("follow-unpublished") {
+            base.set_finer(Some(fine));
+        }
+        self.array.publish(fine);
+        if base != coarse {
+            // After the publication: whoever doesn't keep the coarse heads right any more sees that they are replaced.
+            base.set_finer(Some(fine));
+            resizer.retire(coarse);
+        }
+        let keeps_older_wait = mutation::is("keep-older-wait") && resizer.uncut.is_some();
+        if !keeps_older_wait {
+            let base = DetachedArray::of(base);
+            resizer.uncut = Some(Uncut { base, readers: GracePeriod::start(), since: Instant::now() });
+        }
+        resizer.bits = bits;
+        self.size_changed(fine.len());
+        // Relaxed: a statistic.
+        self.counts.grows.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// The last part of growing: cuts the chains of `base` between the buckets of the published array. No lookup is left
+    /// that entered by an older array.
+    fn cut(&self, base: &DetachedArray, resizer: &mut Resizer) {
+        // SAFETY: as in `grow`.
+        let (base, fine) = unsafe { (base.get(), self.array.load()) };
+        let factor = fine.len() / base.len();
+        let skips_exact_summaries = self.wants_more_than(fine.len());
+        let walks = |word: Word| !skips_exact_summaries || word.sole_part(factor).is_none();
+        for_each_step(base, fine, base, walks, |step| cut(step, fine.scale(), skips_exact_summaries));
+        fine.set_base(None);
+        resizer.retire(base);
+        // Relaxed: a statistic.
+        self.counts.grace_periods.fetch_add(1, Relaxed);
+    }
+
+    /// Shrinks to 2^`bits` buckets, without waiting for readers. The table has no uncut chains.
+    pub(super) fn shrink(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        debug_assert!(resizer.uncut.is_none());
+        // SAFETY: as in `grow`.
+        let fine = unsafe { self.array.load() };
+        resizer.reserve(1, bits)?;
+        let coarse = Array::allocate(bits)?;
+        fine.set_base(Some(coarse));
+        if mutation::is("publish-before-join") {
+            self.array.publish(coarse);
+        }
+        for_each_step(coarse, fine, fine, |_| true, |step| join(step, fine, coarse.scale()));
+        self.array.publish(coarse);
+        resizer.retire(fine);
+        resizer.bits = bits;
+        self.size_changed(coarse.len());
+        // Relaxed: a statistic.
+        self.counts.shrinks.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+/// A head, and the heads that it covers in a finer array; or at most [`STEP`] of these.
+struct Step<'a> {
+    head: &'a Head,
+    fines: &'a [Head],
+    /// The bucket of the first of them.
+    first: usize,
+    /// The first bucket of all that the head covers.
+    group: usize,
+    /// No further step for this head follows.
+    is_last: bool,
+}
+
+/// Takes a step for each coarse head, or several where it covers many fine ones, in the order of the hashes. `chained` is the
+/// array whose heads lead to the links at present. The links of some groups are prefetched before any of these is locked, if
+/// the step is going to walk along them.
+fn for_each_step(
+    coarse: Array<'_>,
+    fine: Array<'_>,
+    chained: Array<'_>,
+    walks: impl Fn(Word) -> bool,
+    mut step: impl FnMut(Step<'_>),
+) {
+    let factor = fine.len() / coarse.len();
+    if factor <= STEP {
+        for_each_group(coarse, fine, chained, walks, |head, fines, group| {
+            step(Step { head, fines, first: group, group, is_last: true });
+        });
+        return;
+    }
+    for (first, fines) in (0..).step_by(STEP).zip(fine.all().chunks_exact(STEP)) {
+        bring_near(fine, first..first + STEP, |_| true);
+        let group = first / factor * factor;
+        let is_last = first + STEP == group + factor;
+        step(Step { head: &coarse.all()[first / factor], fines, first, group, is_last });
+    }
+}
+
+/// Calls `visit` with each coarse head, the fine heads that it covers, and the bucket of the first of these.
+fn for_each_group(
+    coarse: Array<'_>,
+    fine: Array<'_>,
+    chained: Array<'_>,
+    walks: impl Fn(Word) -> bool,
+    mut visit: impl FnMut(&Head, &[Head], usize),
+) {
+    let factor = fine.len() / coarse.len();
+    let per_group = chained.len() / coarse.len();
+    let batch = (Array::BATCH / per_group).max(1);
+    let mut group = 0;
+    for (coarse, fine) in coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor)) {
+        let first = group / factor * per_group;
+        bring_near(chained, first..first + coarse.len() * per_group, &walks);
+        // They are written soon, all of them.
+        for heads in [coarse, fine] {
+            heads.iter().take(STEP * Array::BATCH).step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head));
+        }
+        for (head, fines) in coarse.iter().zip(fine.chunks_exact(factor)) {
+            visit(head, fines, group);
+            group += factor;
+        }
+    }
+}
+
+/// [`Array::bring_near`] for callers outside of read sections.
+#[cfg(not(relativist_loom))]
+fn bring_near(array: Array<'_>, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
+    let _guard = read();
+    // SAFETY: in a read section.
+    unsafe { array.bring_near(buckets, is_wanted) };
+}
+
+/// Loom does not model caches.
+#[cfg(relativist_loom)]
+fn bring_near(_: Array<'_>, _: Range<usize>, _: impl Fn(Word) -> bool) {}
+
+fn store_all(heads: &[Head], word: Word) {
+    heads.iter().for_each(|head| head.store(word));
+}
+
+/// First part of growing a table whose chains are those of its buckets: makes the fine heads entries into the coarse chains.
+fn fill_settled(coarse: Array<'_>, fine: Array<'_>) {
+    let factor = fine.len() / coarse.len();
+    let walks = |word: Word| word.sole_part(factor).is_none();
+    for_each_group(coarse, fine, coarse, walks, |head, fines, _| fill_bucket(head, fines, fine.scale()));
+}
+
+fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
+    // Nobody looks at the fine heads before the coarse one is marked.
+    store_all(fines, Word::EMPTY_FOLLOWER);
+    // If the head shows where all links go, the chain need be neither locked nor looked at. If links came and went until the
+    // mark is set, and the head is as it was, it shows the same.
+    let word = coarse.load();
+    if let Some(part) = word.sole_part(fines.len()) {
+        fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
+        if mutation::is("unmarked-coarse") || coarse.try_mark_finer(word) {
+            return;
+        }
+        store_all(fines, Word::EMPTY_FOLLOWER);
+    }
+    let word = if mutation::is("fill-unlocked") { coarse.load() } else { coarse.lock() };
+    // SAFETY: the chain is locked.
+    fill_by_chain(unsafe { links_from(word.first()) }, fines, scale);
+    // The mark makes updates keep the fine heads right.
+    coarse.unlock(if mutation::is("unmarked-coarse") { word } else { word.with_finer() });
+}
+
+/// The same for a table whose chains are those of a coarser array, `base`, which has the locks.
+fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
+    let factor = fine.len() / coarse.len();
+    let step = STEP.min(coarse.len() / base.len());
+    let walks = |word: Word| word.sole_part(factor).is_none();
+    let steps = coarse.all().chunks_exact(step).zip(fine.all().chunks_exact(step * factor));
+    for (number, (heads, fines)) in steps.enumerate() {
+        let first = number * step;
+        bring_near(coarse, first..first + step, walks);
+        store_all(fines, Word::EMPTY_FOLLOWER);
+        let lock = &base.all()[first / (coarse.len() / base.len())];
+        let locked = if mutation::is("fill-uncut-unlocked") { lock.load() } else { lock.lock() };
+        for (bucket, (head, fines)) in (first..).zip(heads.iter().zip(fines.chunks_exact(factor))) {
+            fill_follower(head, bucket, coarse.scale(), fines, fine.scale());
+        }
+        lock.unlock(locked);
+    }
+}
+
+/// The lock of the group is held.
+fn fill_follower(head: &Head, bucket: usize, head_scale: Scale, fines: &[Head], scale: Scale) {
+    let word = head.load();
+    if let Some(part) = word.sole_part(fines.len()) {
+        fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
+    } else {
+        // SAFETY: the chain is locked.
+        let links = unsafe { links_from(word.first()) };
+        fill_by_chain(links.take_while(|(_, hash)| hash.bucket(head_scale) == bucket), fines, scale);
+    }
+    head.store(word.with_finer());
+}
+
+fn fill_by_chain(links: impl Iterator<Item = (NonNull<Link>, Hash)>, fines: &[Head], scale: Scale) {
+    let mut last = None;
+    for (link, hash) in links {
+        let fine = &fines[hash.bucket(scale) % fines.len()];
+        let is_first = !last.replace(hash).is_some_and(|last| hash.shares_bucket(last, scale));
+        let head = if is_first { fine.load().with_first(link.as_ptr()) } else { fine.load() };
+        fine.store(head.with_summary_of(hash, scale));
+    }
+}
+
+/// The last step of growing: cuts the chain between fine buckets, and makes the fine heads lockable. Where nothing has to be
+/// cut, and the table is about to grow again, the chain is not looked at; otherwise summaries are made exact.
+fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
+    let Step { head, fines, first, is_last, .. } = step;
+    let free_all = || fines.iter().for_each(|fine| fine.store(fine.load().without_follows()));
+    if mutation::is("clear-before-cut") {
+        free_all();
+    }
+    let word = if mutation::is("cut-unlocked") { head.load() } else { head.lock() };
+    let is_whole = is_last && first == step.group;
+    let mut rest = null_mut();
+    if !(is_whole && skips_exact_summaries && word.sole_part(fines.len()).is_some()) {
+        rest = cut_chain(word.first(), fines, first, scale);
+    }
+    // All cuts come before the first head is free: from then on the fine bucket's own lock counts.
+    if !mutation::is("clear-before-cut") {
+        free_all();
+    }
+    let word = if mutation::is("keep-cut-links") { word } else { word.with_first(rest) };
+    head.unlock(if is_last { Word::moved() } else { word });
+}
+
+/// Cuts the chain into those of the fine heads, and returns the first link that belongs to none of them. `bucket` is that of
+/// the first of the heads, and the chain begins there or later.
+fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *mut Link {
+    let mut last: Option<(NonNull<Link>, Hash, Word)> = None;
+    let fine_of = |hash: Hash| fines.get(hash.bucket(scale) - bucket);
+    // A summary is stored when it is complete: lookups go by it.
+    let finish = |hash: Hash, word| fine_of(hash).expect("one of these heads").store(word);
+    let finish_chain = |(link, hash, word): (NonNull<Link>, Hash, Word), is_end: bool| {
+        if !is_end {
+            // SAFETY: in the chain that the caller has locked.
+            unsafe { link.as_ref() }.set_next(null_mut());
+        }
+        finish(hash, word);
+    };
+    // SAFETY: the chain is locked.
+    for (link, hash) in unsafe { links_from(first) } {
+        let word = match last {
+            Some((_, its, word)) if its.shares_bucket(hash, scale) => word,
+            before => {
+                if let Some(before) = before {
+                    finish_chain(before, false);
+                }
+                match fine_of(hash) {
+                    Some(fine) => fine.load().without_summary(),
+                    None => return link.as_ptr(),
+                }
+            }
+        };
+        let word = word.with_summary_of(hash, scale);
+        if mutation::is("partial-summary") {
+            finish(hash, word);
+        }
+        last = Some((link, hash, word));
+    }
+    if let Some(last) = last {
+        finish_chain(last, true);
+    }
+    null_mut()
+}
+
+/// The step of shrinking: appends the chains of fine heads to that of the coarse head, which the fine heads follow from then
+/// on. `fine` is their array.
+fn join(step: Step<'_>, fine: Array<'_>, scale: Scale) {
+    let Step { head, fines, first, group, .. } = step;
+    // An update that still takes this array for the base of an earlier resize may hold the lock for a moment.
+    let mut joined = if mutation::is("join-coarse-unlocked") { head.load() } else { head.lock() };
+    let mut last = last_link(&fine.all()[group..first]);
+    for fine in fines {
+        let word = if mutation::is("join-unlocked") { fine.load() } else { fine.lock() };
+        match last {
+            _ if word.first().is_null() => continue,
+            None => joined = joined.with_first(word.first()),
+            // SAFETY: in a chain that is locked.
+            Some(last) => unsafe { last.as_ref() }.set_next(word.first()),
+        }
+        // SAFETY: the chain is locked.
+        for (link, hash) in unsafe { links_from(word.first()) } {
+            joined = joined.with_summary_of(hash, scale);
+            last = Some(link);
+        }
+    }
+    for fine in fines {
+        let word = fine.load();
+        fine.unlock(if mutation::is("unmarked-fine") { word } else { word.with_follows() });
+    }
+    head.unlock(joined);
+}
+
+/// The last link of a chain that was joined from those of these heads, whose lock is held. Updates keep the heads right until
+/// the coarse array is published.
+fn last_link(heads: &[Head]) -> Option<NonNull<Link>> {
+    let first = heads.iter().rev().map(|head| head.load().first()).find(|first| !first.is_null())?;
+    // SAFETY: the chain is locked.
+    unsafe { links_from(first) }.last().map(|(link, _)| link)
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use super::*;
+
+    /// T4: steps cover each fine head once, in order, with the coarse head that is its lock, and no more
+    /// than [`STEP`] at a time, however large the factor.
+    #[test]
+    fn steps_are_bounded() {
+        for (coarse_bits, fine_bits) in [(1, 2), (1, 7), (1, 8), (3, 14), (5, 6), (9, 10)] {
+            let arrays = [coarse_bits, fine_bits].map(|bits| Array::allocate(bits).expect("memory for a few buckets"));
+            let [coarse, fine] = arrays;
+            let factor = fine.len() / coarse.len();
+            let mut next = 0;
+            for_each_step(
+                coarse,
+                fine,
+                coarse,
+                |_| true,
+                |step| {
+                    assert!(step.fines.len() <= STEP);
+                    assert!(std::ptr::eq(&raw const step.fines[0], &raw const fine.all()[next]));
+                    assert!(std::ptr::eq(step.head, &raw const coarse.all()[next / factor]));
+                    assert_eq!((step.first, step.group), (next, next / factor * factor));
+                    next += step.fines.len();
+                    assert_eq!(step.is_last, next.is_multiple_of(factor));
+                },
+            );
+            assert_eq!(next, fine.len());
+            // SAFETY: only this test knows the arrays.
+            arrays.into_iter().for_each(|array| unsafe { array.free() });
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! T5: growth does not wait for readers. In a process of its own, because read sections hold up what
+//! the whole process has deferred.
+#![cfg(not(any(relativist_loom, relativist_shuttle)))]
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use relativist::{HashMap, Resizing, Stats, read};
+
+const ENTRIES: u64 = 1 << 18;
+
+/// Tests take turns: the readers of one would hold up the other's cuts.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn take_turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Polls for at most a minute.
+fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !condition() {
+        if start.elapsed() > Duration::from_secs(60) {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// How many links a lookup that hits looks at on average.
+fn links_per_hit(stats: &Stats) -> f64 {
+    let links: usize = stats.chain_lengths.iter().enumerate().map(|(n, chains)| chains * n * (n + 1) / 2).sum();
+    links as f64 / stats.entries as f64
+}
+
+/// A thread that stays in a read section until it is told to leave.
+struct Reader {
+    leave: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Reader {
+    fn enter() -> Self {
+        let (entered, is_inside) = channel();
+        let (leave, may_leave): (_, Receiver<()>) = channel();
+        let thread = thread::spawn(move || {
+            let _guard = read();
+            entered.send(()).unwrap();
+            let _ = may_leave.recv();
+        });
+        is_inside.recv().unwrap();
+        Self { leave, thread }
+    }
+
+    fn leave(self) {
+        drop(self.leave);
+        self.thread.join().unwrap();
+    }
+}
+
+fn assert_holds(map: &HashMap<u64, u64>, keys: std::ops::Range<u64>) {
+    let pinned = map.pin();
+    assert!(keys.clone().all(|n| pinned.get(&n) == Some(&n)));
+    assert_eq!(pinned.get(&keys.end), None);
+    assert_eq!(pinned.len() as u64, keys.end - keys.start);
+    assert_eq!(pinned.iter().count() as u64, keys.end - keys.start);
+}
+
+/// The loop that users of other maps write: with one handle for all insertions, of this thread and of
+/// others.
+#[test]
+fn a_map_grows_under_the_handle_that_fills_it() {
+    let _turn = take_turn();
+    let map = HashMap::new();
+    let pinned = map.pin();
+    thread::scope(|scope| {
+        for half in 0..2 {
+            let map = &map;
+            scope.spawn(move || {
+                let pinned = map.pin();
+                (0..ENTRIES).filter(|n| n % 2 == half).for_each(|n| _ = pinned.insert(n, n));
+            });
+        }
+    });
+    let mut stats = map.stats();
+    let is_short = comes_true(|| {
+        stats = map.stats();
+        links_per_hit(&stats) <= 4.0
+    });
+    assert!(is_short, "{:.1} links per lookup, in {} buckets", links_per_hit(&stats), stats.buckets);
+    assert_holds(&map, 0..ENTRIES);
+    assert!(comes_true(|| map.buckets() as u64 >= ENTRIES / 2), "{} buckets", map.buckets());
+    assert!(map.is_resizing(), "chains were cut under a reader");
+    (0..ENTRIES / 2).for_each(|n| assert_eq!(pinned.remove(&n), Some(&n)));
+    assert_holds(&map, ENTRIES / 2..ENTRIES);
+    drop(pinned);
+    assert!(comes_true(|| !map.is_resizing()), "chains were not cut when the readers had left");
+    assert_holds(&map, ENTRIES / 2..ENTRIES);
+    map.resize_to(16).unwrap();
+    map.resize_to(1 << 16).unwrap();
+    assert_holds(&map, ENTRIES / 2..ENTRIES);
+}
+
+/// A reader that sleeps in its section delays the growth of no map: neither of one that has grown
+/// just before, nor of one that another thread resizes by hand, nor of any other.
+#[test]
+fn a_reader_that_stays_delays_no_growth() {
+    let _turn = take_turn();
+    let grown = HashMap::new();
+    (0..100).for_each(|n| _ = grown.pin().insert(n, n));
+    assert!(comes_true(|| !grown.is_resizing() && grown.buckets() >= 100));
+    let by_hand: HashMap<u64, u64> = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build().unwrap();
+    let fresh = HashMap::new();
+    let reader = Reader::enter();
+    thread::scope(|scope| {
+        let resized = scope.spawn(|| by_hand.resize_to(1024));
+        for map in [&grown, &fresh] {
+            for n in 0..ENTRIES {
+                map.pin().insert(n, n);
+            }
+            assert!(comes_true(|| map.buckets() as u64 >= ENTRIES / 2), "{} buckets", map.buckets());
+        }
+        assert!(comes_true(|| by_hand.buckets() == 1024), "the resize by hand has published nothing");
+        assert!(!resized.is_finished(), "a resize by hand returns when chains are cut");
+        reader.leave();
+        resized.join().unwrap().unwrap();
+    });
+    for map in [&grown, &fresh] {
+        assert!(comes_true(|| !map.is_resizing()), "chains were not cut when the reader had left");
+        assert_holds(map, 0..ENTRIES);
+    }
+}
+
+/// T1: readers that stay for a moment, one after the other, make growths stack up, and cuts and shrinks
+/// come whenever there is a gap. No lookup misses an entry that is there.
+#[test]
+fn residents_are_found_while_growths_stack_up() {
+    const RESIDENTS: u64 = 64;
+    const ROUNDS: u64 = 6;
+    let _turn = take_turn();
+    let map: HashMap<u64, u64> = HashMap::new();
+    (0..RESIDENTS).for_each(|n| _ = map.pin().insert(n, n));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                let _guard = read();
+                thread::sleep(Duration::from_millis(3));
+            }
+        });
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                let pinned = map.pin();
+                (0..RESIDENTS).for_each(|n| assert_eq!(pinned.get(&n), Some(&n), "a resident was missed"));
+            }
+        });
+        let updaters: Vec<_> = (0..2)
+            .map(|updater| {
+                let map = &map;
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let keys = (RESIDENTS..RESIDENTS + (1 << 14)).filter(|n| n % 2 == updater);
+                        let pinned = map.pin();
+                        keys.clone().for_each(|n| assert_eq!(pinned.insert(n, round), None));
+                        keys.for_each(|n| assert_eq!(pinned.remove(&n), Some(&round)));
+                    }
+                })
+            })
+            .collect();
+        let outcomes: Vec<_> = updaters.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        done.store(true, Relaxed);
+        outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+    });
+    assert_holds(&map, 0..RESIDENTS);
+    let stats = map.stats();
+    assert!(stats.grows > stats.grace_periods, "no growths shared a wait: {stats:?}");
+}
+
+/// A map that is dropped while its chains are uncut takes all entries and arrays with it.
+#[test]
+fn an_uncut_map_is_dropped_whole() {
+    let _turn = take_turn();
+    let token = Arc::new(());
+    let reader = Reader::enter();
+    let map = HashMap::new();
+    for n in 0..10_000 {
+        map.pin().insert(n, token.clone());
+    }
+    assert!(comes_true(|| map.is_resizing()));
+    drop(map);
+    assert!(comes_true(|| Arc::strong_count(&token) == 1), "entries are lost");
+    reader.leave();
+}

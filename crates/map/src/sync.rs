@@ -29,17 +29,70 @@ pub(crate) use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Makes an exchange before it a full barrier. It is one by itself on x86-64. (Models have no use for it: their exchanges are.)
+/// Makes an exchange before it a full barrier. It is one by itself on x86-64.
 #[inline(always)]
+#[cfg_attr(relativist_loom, allow(dead_code, reason = "models of the whole table wait without sleeping"))]
 pub(crate) fn fence_after_exchange() {
     #[cfg(not(any(target_arch = "x86_64", relativist_loom)))]
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    #[cfg(all(relativist_loom, not(relativist_shuttle)))]
+    loom::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 /// Keeps loads after it from being done before stores that come before it.
 #[cfg(not(relativist_loom))]
 pub(crate) fn full_fence() {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+#[cfg(all(test, relativist_loom, not(relativist_shuttle)))]
+pub(crate) fn full_fence() {
+    loom::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Sleeping until another thread unlocks something at an address.
+#[cfg(not(relativist_loom))]
+pub(crate) mod parking {
+    pub(crate) use std::sync::atomic::AtomicUsize as AtomicCount;
+
+    use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN};
+
+    /// Sleeps at `key`, an address that no other code parks at, unless `is_locked` says no. That must
+    /// neither panic nor park.
+    pub(crate) fn park(key: usize, is_locked: impl Fn() -> bool) {
+        // SAFETY: as the callers vouch; the other callbacks do nothing.
+        unsafe { parking_lot_core::park(key, is_locked, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
+    }
+
+    /// Wakes all that sleep at `key`.
+    #[cold]
+    pub(crate) fn unpark_all(key: usize) {
+        // SAFETY: an address that no other code parks at.
+        unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) };
+    }
+}
+
+/// The same for models, with one queue for all addresses.
+#[cfg(all(test, relativist_loom, not(relativist_shuttle)))]
+pub(crate) mod parking {
+    pub(crate) use loom::sync::atomic::AtomicUsize as AtomicCount;
+    use loom::sync::{Condvar, Mutex};
+
+    loom::lazy_static! {
+        static ref QUEUE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    }
+
+    pub(crate) fn park(_: usize, is_locked: impl Fn() -> bool) {
+        let queue = QUEUE.0.lock().unwrap();
+        if is_locked() {
+            drop(QUEUE.1.wait(queue).unwrap());
+        }
+    }
+
+    pub(crate) fn unpark_all(_: usize) {
+        let _queue = QUEUE.0.lock().unwrap();
+        QUEUE.1.notify_all();
+    }
 }
 
 /// Thread-local variables that are made at compile time and need no destructor, so that reading one costs a load.

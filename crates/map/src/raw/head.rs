@@ -18,10 +18,10 @@
 
 use super::Link;
 use super::hash::{Hash, Scale};
-use crate::mutation;
-use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release, fence_after_exchange};
 #[cfg(not(relativist_loom))]
-use crate::sync::{AtomicUsize, full_fence};
+use super::sleepers::Sleepers;
+use crate::mutation;
+use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release};
 use relativist_rcu::contention::Site;
 use relativist_rcu::prefetch::prefetch;
 
@@ -256,11 +256,11 @@ impl Head {
     /// Sets what the head holds from now on, and unlocks it.
     #[inline(always)]
     pub(super) fn unlock(&self, word: Word) {
-        // AcqRel: Release pairs with the Acquire in `load` and `try_lock`. A store would do for that, but it could still be in the
-        // processor's buffer when the update has returned and the thread's next lookup reads, so that of two threads that insert and
-        // then look for what the other inserted both could miss (T3). An exchange is a full barrier on x86-64.
+        // AcqRel: Release pairs with the Acquire in `load` and `try_lock`. A store would do for that, but
+        // it could still be in the processor's buffer when the update has returned and the thread's next
+        // lookup reads, so that of two threads that insert and then look for what the other inserted both
+        // could miss (T3). An exchange is a full barrier on x86-64; elsewhere `wake_waiters` has a fence.
         self.0.swap(word.without(Word::LOCKED).0, mutation::unless("relaxed-unlock", AcqRel));
-        fence_after_exchange();
         self.wake_waiters();
     }
 
@@ -272,14 +272,8 @@ impl Head {
     }
 }
 
-/// How many threads sleep, or are about to, until some head is unlocked. Updaters only read it, but where locks are contended.
 #[cfg(not(relativist_loom))]
-static SLEEPERS: Sleepers = Sleepers(AtomicUsize::new(0));
-
-/// A line to itself, two because processors fetch pairs.
-#[cfg(not(relativist_loom))]
-#[repr(align(128))]
-struct Sleepers(AtomicUsize);
+static SLEEPERS: Sleepers = Sleepers::new();
 
 #[cfg(not(relativist_loom))]
 impl Head {
@@ -298,35 +292,13 @@ impl Head {
 
     /// Sleeps while the head is locked.
     fn sleep(&self) {
-        // Relaxed: ordered by the fence.
-        SLEEPERS.0.fetch_add(1, Relaxed);
-        // Pairs with the exchange in `unlock`: either that thread sees that somebody sleeps, or
-        // `park` sees its unlocking. (In between, `park` and `unpark_all` take turns.)
-        full_fence();
-        let key = std::ptr::from_ref(self).addr();
-        let still = || self.load().is_locked();
-        let token = parking_lot_core::DEFAULT_PARK_TOKEN;
-        // SAFETY: the key is an address of ours that no other code parks at; `still` and the callbacks neither panic nor
-        // park.
-        unsafe { parking_lot_core::park(key, still, || {}, |_, _| {}, token, None) };
-        // Relaxed: a number too high wakes nobody in vain for long.
-        SLEEPERS.0.fetch_sub(1, Relaxed);
+        SLEEPERS.sleep(std::ptr::from_ref(self).addr(), || self.load().is_locked());
     }
 
-    /// Called after unlocking by an exchange.
+    /// Called after unlocking by an exchange, which this makes a full barrier.
     #[inline(always)]
     fn wake_waiters(&self) {
-        // Relaxed: comes after the exchange, which is a full barrier; pairs with the fence in `sleep`.
-        if SLEEPERS.0.load(Relaxed) != 0 {
-            self.wake_all();
-        }
-    }
-
-    #[cold]
-    fn wake_all(&self) {
-        let key = std::ptr::from_ref(self).addr();
-        // SAFETY: the key is an address of ours that no other code parks at.
-        unsafe { parking_lot_core::unpark_all(key, parking_lot_core::DEFAULT_UNPARK_TOKEN) };
+        SLEEPERS.wake(std::ptr::from_ref(self).addr());
     }
 }
 

@@ -30,6 +30,8 @@ mod multimap;
 mod occupancy;
 mod rename;
 mod resize;
+#[cfg(any(not(relativist_loom), all(test, not(relativist_shuttle))))]
+mod sleepers;
 mod table;
 mod update;
 

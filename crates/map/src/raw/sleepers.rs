@@ -1,0 +1,82 @@
+//! Threads that sleep until a bucket is unlocked, and how an unlocking thread learns of them at the
+//! price of one load.
+
+use crate::mutation;
+use crate::sync::parking::{AtomicCount, park, unpark_all};
+use crate::sync::{Relaxed, fence_after_exchange, full_fence};
+
+/// The number of threads that sleep, or are about to, until some head is unlocked. Updates only read
+/// it unless locks are contended.
+///
+/// It has a cache line to itself, or rather two, because processors fetch pairs.
+#[repr(align(128))]
+pub(super) struct Sleepers(AtomicCount);
+
+impl Sleepers {
+    #[cfg(not(relativist_loom))]
+    pub(super) const fn new() -> Self {
+        Self(AtomicCount::new(0))
+    }
+
+    #[cfg(relativist_loom)]
+    pub(super) fn new() -> Self {
+        Self(AtomicCount::new(0))
+    }
+
+    /// Sleeps at `key` while `is_locked`, which must neither panic nor park. May return early.
+    pub(super) fn sleep(&self, key: usize, is_locked: impl Fn() -> bool) {
+        // Relaxed: ordered by the fence.
+        self.0.fetch_add(1, Relaxed);
+        // Pairs with the fence in `wake`: either that thread sees that somebody sleeps, or `park` sees
+        // that the bucket is unlocked. (`park` and `unpark_all` exclude each other.)
+        if !mutation::is("sleep-without-fence") {
+            full_fence();
+        }
+        park(key, is_locked);
+        // Relaxed: while the number is too high, threads wake others in vain.
+        self.0.fetch_sub(1, Relaxed);
+    }
+
+    /// Makes an exchange that has unlocked the bucket a full barrier, and wakes those that sleep at
+    /// `key`.
+    #[inline(always)]
+    pub(super) fn wake(&self, key: usize) {
+        if !mutation::is("wake-without-fence") {
+            fence_after_exchange();
+        }
+        // Relaxed: ordered by the fence, which pairs with the one in `sleep`.
+        if self.0.load(Relaxed) != 0 && !mutation::is("wake-nobody") {
+            unpark_all(key);
+        }
+    }
+}
+
+#[cfg(all(test, relativist_loom, not(relativist_shuttle)))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::{AcqRel, Acquire};
+
+    /// T4: whoever waits for a bucket gets on when it is unlocked. Loom reports threads that sleep for
+    /// ever.
+    #[test]
+    fn no_sleeper_is_left_behind() {
+        loom::model(|| {
+            let shared = Arc::new((Sleepers::new(), AtomicBool::new(true)));
+            let waiter = Arc::clone(&shared);
+            let waiting = thread::spawn(move || {
+                let (sleepers, locked) = &*waiter;
+                while locked.load(Acquire) {
+                    sleepers.sleep(0, || locked.load(Acquire));
+                }
+            });
+            let (sleepers, locked) = &*shared;
+            locked.swap(false, AcqRel);
+            sleepers.wake(0);
+            waiting.join().unwrap();
+        });
+    }
+}

@@ -7,6 +7,7 @@
 //!
 //! Runs are found by best fit, and free neighbours are joined, in logarithmic time.
 
+use nix::libc;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -23,16 +24,29 @@ pub(super) struct Arena {
     /// What is not in use: where runs begin, and their bytes; and the other way round. No two touch each other.
     by_address: BTreeMap<usize, usize>,
     by_length: BTreeSet<(usize, usize)>,
+    /// Where regions begin, and their bytes.
+    regions: Vec<(NonNull<u8>, usize)>,
     /// Bytes of all regions.
     reserved: usize,
-    /// Whether the system may use huge pages, as it does by itself.
+    /// Whether the system may use huge pages, as it does by itself. Not once a run was given back:
+    /// in the background, the system would fill up the huge page that the run was a part of, and
+    /// memory in use would exceed the limit.
     allows_huge_pages: bool,
 }
+
+// SAFETY: an arena owns its address space, which no thread has a part in.
+unsafe impl Send for Arena {}
 
 impl Arena {
     /// An arena without regions. Huge pages must not be allowed where runs are used in part: they would make whole what is not.
     pub(super) fn new(allows_huge_pages: bool) -> Arena {
-        Arena { by_address: BTreeMap::new(), by_length: BTreeSet::new(), reserved: 0, allows_huge_pages }
+        Arena {
+            by_address: BTreeMap::new(),
+            by_length: BTreeSet::new(),
+            regions: Vec::new(),
+            reserved: 0,
+            allows_huge_pages,
+        }
     }
 
     /// Addresses for `bytes`, readable and writable, where nothing is yet; `None` if the system denies them.
@@ -51,6 +65,10 @@ impl Arena {
 
     /// Takes back what [`take`](Self::take) returned for so many `bytes`, discarded meanwhile.
     pub(super) fn give_back(&mut self, start: NonNull<u8>, bytes: usize) {
+        if self.allows_huge_pages {
+            self.allows_huge_pages = false;
+            self.regions.iter().for_each(|&(start, length)| forbid_huge_pages(start, length));
+        }
         let (mut start, mut length) = (start.addr().get(), bytes.next_multiple_of(SLOT));
         if let Some((&before, &size)) = self.by_address.range(..start).next_back()
             && before + size == start
@@ -81,9 +99,9 @@ impl Arena {
         let (start, length) =
             reserve(generous).map(|start| (start, generous)).or_else(|| Some((reserve(bytes)?, bytes)))?;
         if !self.allows_huge_pages {
-            // SAFETY: ours, and advice changes no contents. It fails where there are no huge pages.
-            let _ = unsafe { madvise(start.cast(), length, MmapAdvise::MADV_NOHUGEPAGE) };
+            forbid_huge_pages(start, length);
         }
+        self.regions.push((start, length));
         self.reserved += length;
         let start = start.expose_provenance().get();
         self.insert(start, length);
@@ -103,21 +121,43 @@ impl Drop for Arena {
     }
 }
 
-/// Lets the system have the pages of a run: who reads it again finds zeros.
+/// Lets the system have the pages of a run: whoever reads it again finds zeros.
 ///
 /// # Safety
 /// The run was taken from an arena, for so many bytes, and nobody uses it.
 pub(super) unsafe fn discard(start: NonNull<u8>, bytes: usize) {
+    // Locked memory (`-k`) needs advice of its own, which Linux knows since 5.18.
+    for advice in [libc::MADV_DONTNEED, DONTNEED_LOCKED] {
+        // SAFETY: the caller's promise.
+        if unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) } == 0 {
+            return;
+        }
+    }
     // SAFETY: the caller's promise.
-    if unsafe { madvise(start.cast(), bytes, MmapAdvise::MADV_DONTNEED) }.is_ok() {
-        return;
-    }
-    // Locked memory (`-k`) can't be discarded, but replaced.
+    unsafe { replace(start, bytes) };
+}
+
+/// `MADV_DONTNEED_LOCKED` of Linux. Elsewhere it is no advice at all, and fails.
+const DONTNEED_LOCKED: libc::c_int = if cfg!(target_os = "linux") { 24 } else { -1 };
+
+/// Maps fresh pages in the place of those of a run.
+///
+/// # Safety
+/// As for [`discard`].
+unsafe fn replace(start: NonNull<u8>, bytes: usize) {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
-    if let Some(length) = NonZeroUsize::new(bytes) {
-        // SAFETY: in place of a part of a mapping of ours, of which nobody uses anything. If it fails, the pages stay.
-        let _ = unsafe { mmap_anonymous(Some(start.addr()), length, READ_WRITE, flags) };
+    let Some(length) = NonZeroUsize::new(bytes) else { return };
+    // SAFETY: in place of a part of a mapping of ours, of which nobody uses anything. If it fails, the pages stay.
+    if unsafe { mmap_anonymous(Some(start.addr()), length, READ_WRITE, flags) }.is_ok() {
+        // Like its neighbours, which otherwise would be mappings of their own: the system allows only some thousands.
+        forbid_huge_pages(start, bytes);
     }
+}
+
+/// Has the system use no huge pages for a part of a mapping of ours.
+fn forbid_huge_pages(start: NonNull<u8>, length: usize) {
+    // SAFETY: advice changes no contents. It fails where there are no huge pages.
+    let _ = unsafe { madvise(start.cast(), length, MmapAdvise::MADV_NOHUGEPAGE) };
 }
 
 /// Gives up a run for good, with its addresses.
@@ -205,6 +245,97 @@ mod tests {
             start.write(8);
             assert_eq!(start.read(), 8);
         }
+    }
+
+    /// What the kernel says of the mappings that have a part in these bytes: their flags.
+    #[cfg(target_os = "linux")]
+    fn mappings(start: NonNull<u8>, bytes: usize) -> Vec<String> {
+        let (first, end) = (start.addr().get(), start.addr().get() + bytes);
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_ours = false;
+        let mut flags = Vec::new();
+        for line in text.lines() {
+            let word = line.split(' ').next().unwrap_or_default();
+            let bounds =
+                word.split_once('-').map(|(low, high)| [low, high].map(|text| usize::from_str_radix(text, 16)));
+            if let Some([Ok(low), Ok(high)]) = bounds {
+                is_ours = low < end && first < high;
+            } else if let Some(words) = line.strip_prefix("VmFlags:").filter(|_| is_ours) {
+                flags.push(words.trim().to_owned());
+            }
+        }
+        flags
+    }
+
+    /// Whether the kernel has huge pages, and says of a mapping that it may have none.
+    #[cfg(target_os = "linux")]
+    fn has_huge_pages() -> bool {
+        let has = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
+        if !has {
+            eprintln!("not tested: the kernel has no transparent huge pages");
+        }
+        has
+    }
+
+    /// The system limits the number of mappings, so those of a server with `-k` must not be split.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn discarding_locked_memory_splits_no_mapping() {
+        const SLOTS: usize = 32;
+        let mut arena = Arena::new(false);
+        let start = arena.take(SLOTS * SLOT).unwrap();
+        // SAFETY: the run is ours, as all of it below.
+        if let Err(error) = unsafe { mlock(start.cast(), SLOTS * SLOT) } {
+            return eprintln!("not tested: cannot lock 2 MiB of memory: {error}");
+        }
+        // SAFETY: as above.
+        if unsafe { libc::madvise(start.as_ptr().cast(), SLOT, DONTNEED_LOCKED) } != 0 {
+            return eprintln!("not tested: the kernel is older than 5.18");
+        }
+        let before = mappings(start, SLOTS * SLOT);
+        assert_eq!(before.len(), 1, "{before:?}");
+        for slot in (1..SLOTS).step_by(2) {
+            // SAFETY: as above.
+            unsafe { discard(start.add(slot * SLOT), SLOT) };
+        }
+        assert_eq!(mappings(start, SLOTS * SLOT), before);
+    }
+
+    /// On kernels that can't discard locked memory.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn replaced_memory_is_like_its_neighbours() {
+        if !has_huge_pages() {
+            return;
+        }
+        let mut arena = Arena::new(false);
+        let start = arena.take(3 * SLOT).unwrap();
+        let before = mappings(start, 3 * SLOT);
+        // SAFETY: the run is ours, and as long.
+        unsafe { replace(start.add(SLOT), SLOT) };
+        assert_eq!(mappings(start, 3 * SLOT), before, "one mapping, with the same flags");
+    }
+
+    /// Where huge pages are `always`, the kernel would fill up those that were discarded in part.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_was_discarded_becomes_no_huge_page_again() {
+        if !has_huge_pages() {
+            return;
+        }
+        let is_forbidden = |start, bytes| {
+            let all = mappings(start, bytes);
+            all.iter().all(|flags| flags.split(' ').any(|flag| flag == "nh"))
+        };
+        let mut arena = Arena::new(true);
+        let (one, other) = (arena.take(SLOT).unwrap(), arena.take(2 * FIRST_REGION).unwrap());
+        assert!(!is_forbidden(one, SLOT) && !is_forbidden(other, 2 * FIRST_REGION));
+        // SAFETY: the run is ours, and not used any more.
+        unsafe { discard(one, SLOT) };
+        arena.give_back(one, SLOT);
+        assert!(is_forbidden(one, SLOT) && is_forbidden(other, 2 * FIRST_REGION));
+        let later = arena.take(8 * FIRST_REGION).unwrap();
+        assert!(is_forbidden(later, 8 * FIRST_REGION), "regions to come");
     }
 
     #[test]

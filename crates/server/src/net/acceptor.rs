@@ -24,6 +24,10 @@ const EVENTS: usize = 64;
 /// Connections accepted from a listener before the clock, the other listeners and a stop get their turn.
 const ACCEPTS: usize = 64;
 
+/// Connections accepted from a listener when the server is drained: far more than the kernel lets wait (`-b`, and
+/// `net.core.somaxconn`, which is 4096).
+const MAX_WAITING: usize = 1 << 16;
+
 /// How soon to look whether a connection has left that makes room for one that waits, or was the last.
 const FULL: Duration = Duration::from_millis(10);
 
@@ -155,9 +159,9 @@ impl<E> Acceptor<E> {
     ) -> io::Result<()> {
         systemd::tell_stopping();
         if !self.stopper.has_come(Phase::Stopped) {
-            // Who is connected already, as far as it knows, would find itself cut off.
+            // As far as they know, the clients that wait are connected: closing the listener would cut them off.
             for listener in &self.listeners {
-                self.accept_some(listener, turn)?;
+                self.accept_waiting(listener, turn)?;
             }
         }
         // Closing them ends their registration, and whoever connects is refused from now on.
@@ -213,6 +217,22 @@ impl<E> Acceptor<E> {
             }
         }
         Ok(true)
+    }
+
+    /// Accepts all that wait at `listener`, unless the server is full or stopped. The number is
+    /// bounded, because new clients may come meanwhile.
+    fn accept_waiting<'w>(
+        &self,
+        listener: &Listener,
+        turn: &mut impl Iterator<Item = &'w WorkerHandle>,
+    ) -> io::Result<()> {
+        for _ in 0..MAX_WAITING / ACCEPTS {
+            let is_full = self.waits_when_full() && self.service.gate.pause_if_full();
+            if is_full || self.stopper.has_come(Phase::Stopped) || !self.accept_some(listener, turn)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn admit<'w>(

@@ -113,6 +113,7 @@ pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) 
         prepare(&socket, at)?;
         // Lets a restarted server take over the port while old connections linger.
         socket.set_reuse_address(true)?;
+        keep_alive(&socket)?;
         socket.bind(&at.into())?;
         socket.listen(options.listen_backlog)?;
         Ok(Listener { socket: ListeningSocket::Tcp(TcpListener::from_std(socket.into())), binding, security })
@@ -127,7 +128,10 @@ pub(crate) fn adopt(socket: Socket, options: &Options) -> io::Result<Listener> {
     }
     socket.set_nonblocking(true)?;
     let socket = match socket.domain()? {
-        Domain::IPV4 | Domain::IPV6 => ListeningSocket::Tcp(TcpListener::from_std(socket.into())),
+        Domain::IPV4 | Domain::IPV6 => {
+            keep_alive(&socket)?;
+            ListeningSocket::Tcp(TcpListener::from_std(socket.into()))
+        }
         Domain::UNIX => {
             let path = socket.local_addr()?.as_pathname().map_or("".into(), |path| path.to_string_lossy().into());
             ListeningSocket::Unix(UnixListener::from_std(OwnedFd::from(socket).into()), path)
@@ -136,6 +140,12 @@ pub(crate) fn adopt(socket: Socket, options: &Options) -> io::Result<Listener> {
     };
     let security = if matches!(socket, ListeningSocket::Tcp(_)) { options.security() } else { Security::Plain };
     Ok(Listener { socket, binding: options.binding_protocol(), security })
+}
+
+/// Has the kernel find out by itself which clients are gone; connections inherit it from their
+/// listener. Without it a client that lost its power or its path would hold a connection for ever.
+fn keep_alive(listener: &Socket) -> io::Result<()> {
+    listener.set_keepalive(true)
 }
 
 /// What all sockets for the network have in common.
@@ -187,4 +197,38 @@ pub(crate) fn write_port_file(path: &Path, tcp: &[SocketAddr], udp: &[SocketAddr
     let draft = PathBuf::from(draft);
     fs::write(&draft, lines)?;
     fs::rename(draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::SockRef;
+    use std::time::{Duration, Instant};
+
+    /// The connection that a client makes by TCP at a listener.
+    fn accepted(listener: &Listener) -> Stream {
+        let _client = std::net::TcpStream::connect(listener.tcp_address().unwrap()).unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => return stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
+                    std::thread::yield_now();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_finds_out_which_clients_are_gone() {
+        let options = Options::parse_from_args(["relativistd"]).unwrap();
+        let bound = bind_tcp(&"127.0.0.1".parse().unwrap(), 0, &options).unwrap().remove(0);
+        let activated = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let adopted = adopt(activated.into(), &options).unwrap();
+        for listener in [bound, adopted] {
+            let Stream::Tcp(stream) = accepted(&listener) else { panic!("not by TCP") };
+            assert!(SockRef::from(&stream).keepalive().unwrap(), "{listener:?}");
+        }
+    }
 }

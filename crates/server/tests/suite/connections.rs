@@ -1,6 +1,7 @@
 //! How bytes get in and out: splits, batches, slow readers, closes, limits.
 
-use crate::harness::{Client, Io, on_each_backend};
+use crate::harness::{Client, Io, connect_to, on_each_backend};
+use relativistd::{Options, Server};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -8,6 +9,7 @@ use std::thread;
 
 on_each_backend! {
     draining_lets_clients_finish_and_no_more_come
+    all_that_wait_when_it_drains_are_served
     a_drain_can_be_cut_short
     a_conversation_survives_any_split
     ten_thousand_commands_in_one_go_are_answered_in_order
@@ -44,6 +46,23 @@ fn draining_lets_clients_finish_and_no_more_come(io: Io) {
     assert_eq!(crate::admin::ask(&server, "GET /healthz HTTP/1.1\r\n\r\n"), (503, "stopping\n".into()));
     drop(client);
     server.wait().expect("it stops when the last client has left");
+}
+
+fn all_that_wait_when_it_drains_are_served(io: Io) {
+    const CLIENTS: usize = 300;
+    let line = format!("relativistd -p -1 -t 1 --drain 600 {}", io.flag());
+    let server = Server::bind(&Options::parse_from_args(line.split(' ')).unwrap()).unwrap();
+    // They are connected as far as they know: the kernel lets them wait until they are accepted.
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client(connect_to(server.addresses()[0]))).collect();
+    server.stopper().drain();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| server.run());
+        for client in &mut clients {
+            client.ask("mn\r\n", "MN\r\n");
+        }
+        drop(clients);
+        running.join().unwrap().expect("it stops when the last client has left");
+    });
 }
 
 fn a_drain_can_be_cut_short(io: Io) {

@@ -28,7 +28,7 @@ ascii\t'Text only'
 binary\t'Binary only'"
 complete -c relativistd -s I -l max-item-size -d 'Largest item, key included; k and m stand for KiB and MiB' -r
 complete -c relativistd -s Y -l auth-file -d 'Require a login by one of the users in this file, a line user:password each; text protocol only' -r -F
-complete -c relativistd -s e -l snapshot -d 'File to keep items in over a restart: read at the start, written at the end and on SIGUSR2' -r -F
+complete -c relativistd -s e -l snapshot -d 'File to keep items in over a restart: read and removed at the start, written at the end and on SIGUSR2' -r -F
 complete -c relativistd -s N -l napi-ids -d 'Receive queues of the network card to spread connections by; without effect' -r
 complete -c relativistd -s o -l extended -d 'More options, see below' -r
 complete -c relativistd -l generate -d 'Print what is made of these definitions for packages' -r -f -a "man\t'The page of the manual, for man(1)'
@@ -49,7 +49,8 @@ complete -c relativistd -s F -l disable-flush-all -d 'Refuse flush_all'
 complete -c relativistd -s X -l disable-dumping -d 'Refuse dumps of keys'
 complete -c relativistd -s W -l disable-watch -d 'Refuse watch'
 complete -c relativistd -s A -l enable-shutdown -d 'Offer the command shutdown'
+complete -c relativistd -l warm-after-crash -d 'Start with the last snapshot after a crash, too: what clients deleted or changed since is back as it was'
 complete -c relativistd -s Z -l enable-ssl -d 'Encrypt TCP connections (TLS), with the certificate that -o ssl_chain_cert names'
-complete -c relativistd -l debug-time -d 'Offer the command `debugtime`, by which tests move the clock'
+complete -c relativistd -l debug-time -d 'Offer the command `debugtime`, by which tests move the clock, and begin uniques at 1'
 complete -c relativistd -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c relativistd -s V -l version -d 'Print version'

@@ -16,7 +16,7 @@ mod report;
 use crate::engine::{Engine, TableStats, Usage};
 use crate::execute::Service;
 use crate::gate::{Gate, Pass};
-use crate::log::Level;
+use crate::log::{Level, Log};
 use crate::net::Stopper;
 use history::{History, Moment};
 use http::{Request, Response};
@@ -26,7 +26,7 @@ use report::Survey;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,9 @@ const STATUS_PAGE: &str = include_str!("admin/status.html");
 pub(crate) struct Admin(TcpListener);
 
 /// A running server of operators; dropping it stops it.
-pub(crate) struct AdminHandle {
+pub(crate) struct AdminHandle<E> {
+    address: Option<SocketAddr>,
+    panel: Weak<OnceLock<Panel<E>>>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -68,32 +70,48 @@ impl Admin {
         Ok(Admin(TcpListener::from_std(listener)))
     }
 
-    /// Where it listens.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.0.local_addr().ok()
-    }
-
-    /// Serves in a thread of its own. `stopper` says when the server is about to end.
-    pub(crate) fn start<E: Engine>(self, service: &Arc<Service<E>>, stopper: Stopper) -> io::Result<AdminHandle> {
+    /// Serves in a thread of its own. Until the handle is opened the answer is that the server starts.
+    pub(crate) fn start<E: Engine>(self) -> io::Result<AdminHandle<E>> {
         let (stop, stopped) = mpsc::channel();
-        let panel = Panel {
-            service: Arc::clone(service),
-            stopper,
-            started: Instant::now(),
-            history: Mutex::default(),
-            survey: Mutex::default(),
-        };
+        let address = self.0.local_addr().ok();
+        let panel = Arc::new(OnceLock::new());
+        // The thread is the only one that keeps it: what is in there goes when it ends.
+        let weak = Arc::downgrade(&panel);
         let poll = Poll::new()?;
         let thread = thread::Builder::new().name("admin".into()).spawn(move || {
-            if let Err(error) = serve(self.0, poll, &panel, &stopped) {
-                panel.service.log.say(Level::Warning, format_args!("--admin is out of service: {error}"));
+            let log = Log::new(0);
+            if let Err(error) = serve(self.0, poll, &panel, &log, &stopped) {
+                log.say(Level::Warning, format_args!("--admin is out of service: {error}"));
             }
         })?;
-        Ok(AdminHandle { stop: Some(stop), thread: Some(thread) })
+        Ok(AdminHandle { address, panel: weak, stop: Some(stop), thread: Some(thread) })
     }
 }
 
-impl Drop for AdminHandle {
+impl<E: Engine> AdminHandle<E> {
+    /// Answers about `service` from now on. `stopper` says when the server is about to end.
+    pub(crate) fn open(&self, service: &Arc<Service<E>>, stopper: Stopper) {
+        // If there is none the thread has failed, and has said so.
+        if let Some(panel) = self.panel.upgrade() {
+            panel.get_or_init(|| Panel {
+                service: Arc::clone(service),
+                stopper,
+                started: Instant::now(),
+                history: Mutex::default(),
+                survey: Mutex::default(),
+            });
+        }
+    }
+}
+
+impl<E> AdminHandle<E> {
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+}
+
+impl<E> Drop for AdminHandle<E> {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -107,7 +125,8 @@ impl Drop for AdminHandle {
 fn serve<E: Engine>(
     mut listener: TcpListener,
     mut poll: Poll,
-    panel: &Panel<E>,
+    panel: &OnceLock<Panel<E>>,
+    log: &Log,
     stopped: &Receiver<()>,
 ) -> io::Result<()> {
     let (gate, last_place) = (Gate::new(VISITORS), Gate::new(1));
@@ -117,21 +136,29 @@ fn serve<E: Engine>(
         while stopped.try_recv() != Err(TryRecvError::Disconnected) {
             match poll.poll(&mut events, Some(TICK)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => panel.tick(),
+                _ => panel.get().into_iter().for_each(Panel::tick),
             }
             // All who wait: their coming is told only once. Errors pass, as those do for lack of descriptors.
             while let Ok((stream, _)) = listener.accept() {
                 // Who finds no place is sent away without a word, as there may be many of them.
                 let place = gate.admit().map(|pass| (pass, http::PATIENCE));
                 let Some((pass, patience)) = place.or_else(|| Some((last_place.admit()?, HURRY))) else { continue };
-                let visitor = move || panel.receive(TcpStream::from(stream), patience, pass);
+                let visitor = move || receive(panel, TcpStream::from(stream), patience, pass);
                 if let Err(error) = thread::Builder::new().name("admin-visitor".into()).spawn_scoped(scope, visitor) {
-                    panel.service.log.say(Level::Warning, format_args!("--admin cannot answer: {error}"));
+                    log.say(Level::Warning, format_args!("--admin cannot answer: {error}"));
                 }
             }
         }
         Ok(())
     })
+}
+
+fn receive<E: Engine>(panel: &OnceLock<Panel<E>>, stream: TcpStream, patience: Duration, _pass: Pass) {
+    // Who does not ask or listen is not answered.
+    let _ = http::answer(stream, patience, |request| match panel.get() {
+        Some(panel) => panel.respond(request),
+        None => Response::unavailable("starting\n"),
+    });
 }
 
 impl<E: Engine> Panel<E> {
@@ -152,11 +179,6 @@ impl<E: Engine> Panel<E> {
 
     fn milliseconds(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
-    }
-
-    fn receive(&self, stream: TcpStream, patience: Duration, _pass: Pass) {
-        // Who does not ask or listen is not answered.
-        let _ = http::answer(stream, patience, |request| self.respond(request));
     }
 
     fn respond(&self, request: Request<'_>) -> Response {

@@ -458,9 +458,7 @@ impl From<OutOfMemory> for CountError {
 /// Where an engine stands in the order of its stores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sequence {
-    /// The last unique drawn.
-    pub last_unique: u64,
-    /// Where it was when everything was last flushed: everything up to it is gone.
+    /// The last unique drawn when everything was last flushed: everything up to it is gone.
     pub flushed: u64,
     /// The second of a flush that is still to come.
     pub pending_flush: Option<u32>,

@@ -4,10 +4,9 @@ mod allocator;
 
 use allocator::BySize;
 use relativistd::engine::{Engine, GlobalLock};
-use relativistd::log::Log;
 use relativistd::options::EngineKind;
 use relativistd::process::{PidFile, Readiness, Side, daemonize};
-use relativistd::tls::Tls;
+use relativistd::signals::Held;
 use relativistd::{Options, Server, StartError, log, options, signals, systemd};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -51,7 +50,7 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
     }
     options.check()?;
     if options.only_check {
-        return Tls::new(options, &Log::new(options.verbose)).map(|_| ExitCode::SUCCESS);
+        return Server::check(options).map(|()| ExitCode::SUCCESS);
     }
     let mut readiness = None;
     if options.daemon {
@@ -65,16 +64,22 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
             Side::Daemon(other) => readiness = Some(other),
         }
     }
+    let signals = signals::hold()?;
     match options.engine {
-        EngineKind::Relativistic => serve(Server::bind(options)?, options, readiness),
-        EngineKind::GlobalLock => serve(Server::bind_with(options, GlobalLock::new)?, options, readiness),
+        EngineKind::Relativistic => serve(Server::bind(options)?, options, signals, readiness),
+        EngineKind::GlobalLock => serve(Server::bind_with(options, GlobalLock::new)?, options, signals, readiness),
     }
     .map(|()| ExitCode::SUCCESS)
 }
 
-fn serve<E: Engine>(server: Server<E>, options: &Options, readiness: Option<Readiness>) -> Result<(), StartError> {
+fn serve<E: Engine>(
+    server: Server<E>,
+    options: &Options,
+    signals: Held,
+    readiness: Option<Readiness>,
+) -> Result<(), StartError> {
     let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
-    signals::obey(server.stopper(), server.reloader(), server.saver())?;
+    signals.obey(server.stopper(), server.reloader(), server.saver())?;
     systemd::tell_ready();
     if let Some(readiness) = readiness {
         readiness.announce(options.verbose > 0);

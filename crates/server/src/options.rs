@@ -223,9 +223,13 @@ pub struct Options {
     #[arg(short = 'Y', long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
 
-    /// File to keep items in over a restart: read at the start, written at the end and on SIGUSR2
+    /// File to keep items in over a restart: read and removed at the start, written at the end and on SIGUSR2
     #[arg(short = 'e', long, alias = "memory-file", value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
+
+    /// Start with the last snapshot after a crash, too: what clients deleted or changed since is back as it was
+    #[arg(long)]
+    pub warm_after_crash: bool,
 
     /// Encrypt TCP connections (TLS), with the certificate that -o ssl_chain_cert names
     #[arg(short = 'Z', long)]
@@ -243,7 +247,7 @@ pub struct Options {
     #[arg(skip)]
     pub extended: Extended,
 
-    /// Offer the command `debugtime`, by which tests move the clock
+    /// Offer the command `debugtime`, by which tests move the clock, and begin uniques at 1
     #[arg(long, hide = true)]
     pub debug_time: bool,
 
@@ -371,7 +375,7 @@ impl Options {
             _ if self.enable_ssl && self.extended.ssl.key.is_none() => {
                 "TLS (-Z) needs the certificate's key (-o ssl_key=FILE)"
             }
-            _ if self.enable_ssl && self.asks_for_certificates() && self.extended.ssl.ca_cert.is_none() => {
+            _ if self.enable_ssl && asks_for_certificate(self.security()) && self.extended.ssl.ca_cert.is_none() => {
                 "certificates of clients need an authority (-o ssl_ca_cert=FILE)"
             }
             _ if self.auth_file.is_some() && self.enable_sasl => {
@@ -479,10 +483,10 @@ impl Options {
         if self.enable_ssl { Security::Tls(self.extended.ssl.client_certificate()) } else { Security::Plain }
     }
 
-    /// Whether clients may or must show certificates anywhere.
-    fn asks_for_certificates(&self) -> bool {
-        let asks = |security| !matches!(security, Security::Plain | Security::Tls(ClientCertificate::Unasked));
-        asks(self.security()) || self.listen.iter().filter_map(|address| address.security).any(asks)
+    /// Whether clients of some address must show certificates, and there is no authority to verify them.
+    pub fn refuses_all_certificates(&self) -> bool {
+        let asks = |address: &Address| address.security.is_some_and(asks_for_certificate);
+        self.extended.ssl.ca_cert.is_none() && self.listen.iter().any(asks)
     }
 
     /// The addresses to listen on.
@@ -498,6 +502,11 @@ impl Options {
         let texts: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
         (!texts.is_empty()).then(|| texts.join(","))
     }
+}
+
+/// Whether clients may or must show certificates.
+fn asks_for_certificate(security: Security) -> bool {
+    !matches!(security, Security::Plain | Security::Tls(ClientCertificate::Unasked))
 }
 
 /// A port of the command line: 0 is none, -1 one of the kernel's choice.
@@ -640,7 +649,6 @@ mod tests {
             "r -Z -o ssl_chain_cert=/c",
             "r -Z -o ssl_key=/k",
             "r -Z -o ssl_chain_cert=/c,ssl_key=/k,ssl_verify_mode=1",
-            "r -Z -o ssl_chain_cert=/c,ssl_key=/k -l a,mtls:b",
             "r -l notls:a",
             "r -l btls:a",
             "r -o slab_chunk_max=7",
@@ -671,6 +679,8 @@ mod tests {
             "r -o temporary_ttl=61",
             "r -o read_buf_mem_limit=0",
             "r -o maxconns_fast,",
+            "r -Z -o ssl_chain_cert=/c,ssl_key=/k -l a,mtls:b",
+            "r -p 0",
         ] {
             parse(line).expect(line).check().expect(line);
         }

@@ -5,12 +5,11 @@ use crate::error::StartError;
 use crate::log::{Level, Log};
 use crate::options::Options;
 use nix::sys::mman::{MlockAllFlags, mlockall};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Uid, User, dup2_stderr, dup2_stdin, dup2_stdout, fork, setgid, setsid, setuid};
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
-use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,21 +37,49 @@ pub(crate) fn allow_connections(options: &Options, log: &Log) {
     }
 }
 
-/// Does what `-r` and `-k` ask for.
-pub(crate) fn set_limits(options: &Options, log: &Log) -> Result<(), StartError> {
+/// Raises the limits that `-r` and `-k` ask for, as far as this user may.
+pub(crate) fn raise_limits(options: &Options) -> Result<(), StartError> {
     if options.enable_coredumps {
         let (_, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap_or_default();
         setrlimit(Resource::RLIMIT_CORE, hard, hard)
             .map_err(|error| StartError::System("cannot allow core files (-r)".into(), error.into()))?;
     }
-    // What is used for the first time, not what is mapped: that is more than `-m` allows to be used.
-    let on_fault = MlockAllFlags::from_bits_retain(nix::libc::MCL_ONFAULT);
-    if options.lock_memory
-        && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault)
-    {
-        log.say(Level::Warning, format_args!("cannot keep memory out of swap (-k): {error}"));
+    if options.lock_memory && setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY).is_err() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_MEMLOCK).unwrap_or_default();
+        // If this fails, too, `lock_memory` says so.
+        let _ = setrlimit(Resource::RLIMIT_MEMLOCK, hard, hard);
     }
     Ok(())
+}
+
+/// Does what `-k` asks for. Call this when root is given up: the limit on locked memory, which root is
+/// exempt from, then holds for every mapping to come. Unless there is none, nothing is locked, because
+/// a thread or a block of items beyond the limit would be refused.
+pub(crate) fn lock_memory(options: &Options, log: &Log) {
+    if !options.lock_memory {
+        return;
+    }
+    // What is used for the first time, not what is mapped: that is more than `-m` allows to be used.
+    let on_fault = MlockAllFlags::from_bits_retain(nix::libc::MCL_ONFAULT);
+    let is_locked = if has_no_lock_limit() {
+        mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault).map_err(|error| error.to_string())
+    } else {
+        Err("the limit on locked memory has to be unlimited (ulimit -l, LimitMEMLOCK=infinity)".into())
+    };
+    if let Err(why) = is_locked {
+        log.say(Level::Warning, format_args!("cannot keep memory out of swap (-k): {why}"));
+    }
+}
+
+/// Whether this process may lock as much memory as it wants to.
+fn has_no_lock_limit() -> bool {
+    const CAP_IPC_LOCK: u64 = 1 << 14;
+    let is_exempt = || {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+        Some(u64::from_str_radix(capabilities.trim(), 16).ok()? & CAP_IPC_LOCK != 0)
+    };
+    getrlimit(Resource::RLIMIT_MEMLOCK).is_ok_and(|(soft, _)| soft == RLIM_INFINITY) || is_exempt() == Some(true)
 }
 
 /// Has a daemon leave the folder in which it was started, whose file system could not be unmounted as long as it serves. Core files (`-r`) are
@@ -151,11 +178,11 @@ impl Drop for PidFile {
     }
 }
 
-/// Stops being root: becomes the user of `-u`, to whom the Unix socket that was bound then belongs. Does nothing for who is not root.
+/// Stops being root: becomes the user of `-u`. Does nothing if the process is not root's.
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
-pub(crate) fn drop_privileges(options: &Options, unix_socket: Option<&Path>, log: &Log) -> Result<(), StartError> {
+pub(crate) fn drop_privileges(options: &Options, log: &Log) -> Result<(), StartError> {
     if !Uid::effective().is_root() {
         return Ok(());
     }
@@ -163,7 +190,7 @@ pub(crate) fn drop_privileges(options: &Options, unix_socket: Option<&Path>, log
         log.say(Level::Warning, format_args!("running as root; -u USER makes it somebody else after start-up"));
         return Ok(());
     };
-    let user = User::from_name(name).ok().flatten().ok_or_else(|| StartError::NoSuchUser(name.into()))?;
+    let user = user(name)?;
     let become_user = || {
         #[cfg(not(target_vendor = "apple"))]
         nix::unistd::initgroups(&std::ffi::CString::new(name).map_err(|_| nix::Error::EINVAL)?, user.gid)?;
@@ -173,10 +200,6 @@ pub(crate) fn drop_privileges(options: &Options, unix_socket: Option<&Path>, log
     if user.uid.is_root() {
         return Ok(());
     }
-    if let Some(path) = unix_socket {
-        chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
-            .map_err(|error| StartError::System(format!("cannot give {} to {name:?}", path.display()), error))?;
-    }
     become_user().map_err(|error| StartError::System(format!("cannot become user {name:?}"), error.into()))?;
     #[cfg(target_os = "linux")]
     if options.enable_coredumps {
@@ -184,4 +207,12 @@ pub(crate) fn drop_privileges(options: &Options, unix_socket: Option<&Path>, log
         let _ = nix::sys::prctl::set_dumpable(true);
     }
     Ok(())
+}
+
+/// The user of that name.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn user(name: &str) -> Result<User, StartError> {
+    User::from_name(name).ok().flatten().ok_or_else(|| StartError::NoSuchUser(name.into()))
 }

@@ -47,15 +47,24 @@ enum Extent {
 type Lack = String;
 
 /// Confines this thread, and all that it starts, to what a server with these options needs, which does its input and output by `io`, and reads
-/// these `files` again now and then.
+/// these `files` again now and then, and writes its ports to `port_file`.
 ///
 /// What the kernel does not offer is left out, and the log says so.
-pub(crate) fn enter<'f>(options: &Options, io: Io, files: impl IntoIterator<Item = &'f Path>, log: &Log) {
+pub(crate) fn enter<'f>(
+    options: &Options,
+    io: Io,
+    files: impl IntoIterator<Item = &'f Path>,
+    port_file: Option<&Path>,
+    log: &Log,
+) {
     let wanted = options.extended.drop_privileges;
     if wanted == Some(false) {
         return;
     }
-    let needs = Needs::of(options, files);
+    let mut needs = Needs::of(options, files);
+    if let Some(file) = port_file {
+        needs.grant(|needs| &mut needs.make, folder(file), "no ports are written there, use another folder");
+    }
     // Who has not asked for it need not care.
     let level = if wanted.is_some() { Level::Warning } else { Level::Trouble };
     let tell = |what: &str, outcome: Result<Extent, Lack>| match outcome {

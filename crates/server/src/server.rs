@@ -1,6 +1,15 @@
 //! A whole server: engine, execution and network put together.
+//!
+//! It starts in stages, each a type that the next one is made of, because their order matters:
+//!
+//! 1. [`Privileged`]: root's files are read and root's ports are bound. Nobody listens there.
+//! 2. [`Unprivileged`]: root is given up, then what root must not do for a user is done, and then all
+//!    that the process does not need is given up, too.
+//! 3. [`Loaded`]: the snapshot is read. It may be anything, and may take minutes, in which health checks
+//!    are answered that the server starts.
+//! 4. [`Server`]: clients can connect.
 
-use crate::admin::Admin;
+use crate::admin::{Admin, AdminHandle};
 use crate::auth::Users;
 use crate::budget::Budget;
 use crate::clock::Ticker;
@@ -10,12 +19,13 @@ use crate::execute::{Connections, Prefixes, Service, Tuning, Watch};
 use crate::gate::Gate;
 use crate::log::{Level, Log};
 use crate::net::{
-    Acceptor, Io, Listener, Stopper, UdpServer, WorkerHandle, adopt, bind_tcp, bind_udp, bind_unix, write_port_file,
+    Acceptor, Bound, Io, Listener, Stopper, UdpServer, WorkerHandle, adopt, bind_tcp, bind_udp, bind_unix, check_host,
+    discard_waiting, port_file, write_port_file,
 };
 use crate::options::{Address, Options};
 use crate::process;
 use crate::sandbox;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Occasion, Restored, Snapshot, folder};
 use crate::stats::Registry;
 use crate::systemd;
 use crate::tls::Tls;
@@ -31,9 +41,6 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Environment variable that names a file to write the ports to.
-const PORT_FILE_VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
-
 /// Environment variable that names the file with the users for SASL.
 const SASL_FILE_VARIABLE: &str = "MEMCACHED_SASL_PWDB";
 
@@ -43,78 +50,166 @@ const DEFAULT_DELIMITER: u8 = b':';
 /// How often the engine is maintained.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
-/// A server that is bound to its addresses.
+/// A server that listens on its addresses.
 pub struct Server<E> {
     service: Arc<Service<E>>,
     io: Io,
     acceptor: Acceptor<E>,
     udp: Vec<UdpSocket>,
-    admin: Option<Admin>,
+    admin: Option<AdminHandle<E>>,
     snapshot: Option<Arc<Snapshot>>,
 }
 
+/// What is done as long as the process may be root's.
+struct Privileged<'o> {
+    options: &'o Options,
+    log: Log,
+    tls: Option<Tls>,
+    sockets: Sockets,
+    admin: Option<Admin>,
+}
+
+/// The sockets for clients, at which nobody listens yet.
+struct Sockets {
+    listeners: Vec<Bound>,
+    udp: Vec<UdpSocket>,
+    /// Whether systemd has opened them.
+    are_adopted: bool,
+}
+
+/// A server that is about to start, as the user whose it is, and confined to what it needs.
+struct Unprivileged<'o> {
+    options: &'o Options,
+    log: Log,
+    tls: Option<Tls>,
+    sockets: Sockets,
+    admin: Option<Admin>,
+    io: Io,
+    users: Option<Users>,
+    snapshot: Option<Snapshot>,
+    port_file: Option<PathBuf>,
+}
+
+/// A server that has its items.
+struct Loaded<'o, E> {
+    start: Unprivileged<'o>,
+    admin: Option<AdminHandle<E>>,
+    ticker: Ticker,
+    engine: Relativistic,
+    restored: Option<Restored>,
+}
+
 impl Server<Relativistic> {
-    /// Binds the sockets that `options` ask for. Clients that connect from now on are served once the server runs.
+    /// Reads what `options` name, and then listens where they say. Clients that connect from now on are
+    /// served once the server runs.
     ///
     /// # Errors
     /// When an address cannot be listened on, the options contradict each other, or there is no such user to become.
     pub fn bind(options: &Options) -> Result<Server<Relativistic>, StartError> {
         Server::bind_with(options, |engine| engine)
     }
-}
 
-impl<E: Engine> Server<E> {
-    /// [`Server::bind`] with another engine, made of the relativistic one.
+    /// Looks for what would keep a server with these options from starting. Opens no port, and changes
+    /// nothing.
     ///
     /// # Errors
-    /// As there.
-    pub fn bind_with(options: &Options, wrap: impl FnOnce(Relativistic) -> E) -> Result<Server<E>, StartError> {
+    /// When the options contradict each other, or something that they name is not there or not what it
+    /// should be.
+    pub fn check(options: &Options) -> Result<(), StartError> {
+        options.check()?;
+        let log = Log::new(options.verbose);
+        Tls::new(options, &log)?;
+        users(options, &log)?;
+        snapshot(options)?;
+        options.user.as_deref().map(process::user).transpose()?;
+        for (path, flag) in [(&options.unix_socket, "-s"), (&options.pidfile, "-P")] {
+            if let Some(path) = path {
+                folder(path)
+                    .metadata()
+                    .map_err(|error| StartError::System(format!("cannot make {} ({flag})", path.display()), error))?;
+            }
+        }
+        for address in &options.listen {
+            check_host(address)
+                .map_err(|error| StartError::System(format!("cannot listen on {address} (-l)"), error))?;
+        }
+        Ok(())
+    }
+}
+
+impl<'o> Privileged<'o> {
+    fn new(options: &'o Options) -> Result<Privileged<'o>, StartError> {
         options.check()?;
         let log = Log::new(options.verbose);
         process::allow_connections(options, &log);
-        // Root may be the only one who can read the key, too.
+        // Root may be the only user that can read the key.
         let tls = Tls::new(options, &log)?;
         let adopted = systemd::sockets()?;
-        let (listeners, udp, unix_socket) = if adopted.is_empty() {
-            (listen(options)?, listen_udp(options)?, options.unix_socket.as_deref())
+        let sockets = if adopted.is_empty() {
+            Sockets { listeners: bind_ports(options)?, udp: bind_datagrams(options)?, are_adopted: false }
         } else {
-            (adopt_all(adopted, options)?, Vec::new(), None)
+            Sockets { listeners: adopt_all(adopted, options)?, udp: Vec::new(), are_adopted: true }
         };
         let admin = options.admin.map(|address| listen_admin(address, &log)).transpose()?;
-        // What only root may do comes before.
-        process::set_limits(options, &log)?;
-        process::drop_privileges(options, unix_socket, &log)?;
+        process::raise_limits(options)?;
+        Ok(Privileged { options, log, tls, sockets, admin })
+    }
+
+    fn drop_privileges(self) -> Result<Unprivileged<'o>, StartError> {
+        let Privileged { options, log, tls, mut sockets, admin } = self;
+        process::drop_privileges(options, &log)?;
+        process::lock_memory(options, &log);
+        if let Some(path) = options.unix_socket.as_deref().filter(|_| !sockets.are_adopted) {
+            let socket = bind_unix(path, options)
+                .map_err(|error| StartError::System(format!("cannot listen on {}", path.display()), error))?;
+            sockets.listeners.push(socket);
+        }
+        if sockets.listeners.is_empty() && sockets.udp.is_empty() {
+            log.say(Level::Warning, format_args!("no client can connect: -p 0 without -s or -U"));
+        }
         let io = Io::choose(options.io, &log)
             .map_err(|error| StartError::System("cannot use io_uring (--io uring)".into(), error))?;
-        let tcp_addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::tcp_address).collect();
-        if let Some(path) = std::env::var_os(PORT_FILE_VARIABLE) {
-            let udp_addresses: Vec<SocketAddr> = udp.iter().filter_map(|socket| socket.local_addr().ok()).collect();
-            write_port_file(path.as_ref(), &tcp_addresses, &udp_addresses)
-                .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))?;
-        }
-        let users = users(options, &log)?;
+        let (users, snapshot, port_file) = (users(options, &log)?, snapshot(options)?, port_file());
         if options.owns_process {
             process::leave_folder(options, &log);
-            // Before there are threads, which would be left out, and before a snapshot is read, which may be anything.
+            // Before there are threads, which would be left out.
             let files = users.iter().map(Users::file).chain(tls.iter().flat_map(Tls::files));
-            sandbox::enter(options, io, files, &log);
+            sandbox::enter(options, io, files, port_file.as_deref(), &log);
         }
+        Ok(Unprivileged { options, log, tls, sockets, admin, io, users, snapshot, port_file })
+    }
+}
+
+impl<'o> Unprivileged<'o> {
+    fn load<E: Engine>(mut self) -> Result<Loaded<'o, E>, StartError> {
+        let options = self.options;
+        let cannot_start = |error| StartError::System("cannot start the thread of --admin".into(), error);
+        let admin = self.admin.take().map(Admin::start).transpose().map_err(cannot_start)?;
         let ticker = Ticker::new();
         let empty = || {
             let clock = Arc::clone(ticker.clock());
             let engine = Relativistic::new(clock, options.memory_bytes(), options.max_key_and_value())?;
+            // Conversations that tests replay were recorded from a server whose uniques began at 1.
+            let engine = if options.debug_time { engine } else { engine.with_random_uniques() };
             Ok(if options.disable_evictions { engine.without_eviction() } else { engine })
         };
-        let snapshot = options.snapshot.as_ref().map(|path| snapshot_at(path)).transpose()?;
-        let engine = match &snapshot {
-            Some(snapshot) => snapshot.restore(empty, &log),
-            None => empty(),
+        let (engine, restored) = match &self.snapshot {
+            Some(snapshot) => snapshot.restore(empty, &self.log).map(|(engine, restored)| (engine, Some(restored))),
+            None => empty().map(|engine| (engine, None)),
         }
         .map_err(|_| StartError::NoMemory)?;
-        let watch = Arc::new(Watch::new(options.extended.watcher_logbuf_size as usize * 1024));
-        let engine = engine.with_witness(Arc::clone(&watch) as _);
-        let engine = wrap(engine);
-        let threads = usize::from(options.threads);
+        Ok(Loaded { start: self, admin, ticker, engine, restored })
+    }
+}
+
+impl<E: Engine> Loaded<'_, E> {
+    fn listen(self, wrap: impl FnOnce(Relativistic) -> E) -> Result<Server<E>, StartError> {
+        let Loaded { start, admin, ticker, engine, restored } = self;
+        let Unprivileged { options, log, tls, sockets, io, users, snapshot, port_file, .. } = start;
+        // It may be long ago that it was made.
+        ticker.tick();
+        let (listeners, udp) = sockets.listen()?;
+        let port = listeners.iter().find_map(Listener::tcp_address).map_or(0, |address| address.port());
         let connections = Connections::default();
         for listener in &listeners {
             let (id, address) = listener.describe();
@@ -125,8 +220,10 @@ impl<E: Engine> Server<E> {
                 connections.add_datagrams(socket.as_raw_fd(), address);
             }
         }
+        let threads = usize::from(options.threads);
+        let watch = Arc::new(Watch::new(options.extended.watcher_logbuf_size as usize * 1024));
         let service = Arc::new(Service {
-            engine,
+            engine: wrap(engine.with_witness(Arc::clone(&watch) as _)),
             started: ticker.clock().now(),
             ticker,
             // One more for the accepting thread, and one for datagrams.
@@ -134,7 +231,7 @@ impl<E: Engine> Server<E> {
             gate: Gate::new(options.conn_limit as usize),
             budget: Budget::new(options.buffer_bytes()),
             log,
-            port: tcp_addresses.first().map_or(0, SocketAddr::port),
+            port,
             tuning: Tuning::new(&options.extended),
             users,
             tls,
@@ -146,7 +243,34 @@ impl<E: Engine> Server<E> {
         });
         let acceptor = Acceptor::new(Arc::clone(&service), threads, listeners)
             .map_err(|error| StartError::System("cannot watch the listening sockets".into(), error))?;
+        admin.iter().for_each(|admin| admin.open(&service, acceptor.stopper()));
+        if let (Some(snapshot), Some(restored)) = (&snapshot, restored) {
+            retire(snapshot, restored)?;
+        }
+        // Whoever waits for it connects at once.
+        if let Some(path) = port_file {
+            write_ports(&path, acceptor.listeners(), &udp)?;
+        }
         Ok(Server { service, io, acceptor, udp, admin, snapshot: snapshot.map(Arc::new) })
+    }
+}
+
+impl Sockets {
+    /// Lets clients connect.
+    fn listen(self) -> Result<(Vec<Listener>, Vec<UdpSocket>), StartError> {
+        let listeners = self.listeners.into_iter().map(Bound::listen).collect::<io::Result<_>>();
+        self.udp.iter().for_each(discard_waiting);
+        Ok((listeners.map_err(|error| StartError::System("cannot listen".into(), error))?, self.udp))
+    }
+}
+
+impl<E: Engine> Server<E> {
+    /// [`Server::bind`] with another engine, made of the relativistic one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bind_with(options: &Options, wrap: impl FnOnce(Relativistic) -> E) -> Result<Server<E>, StartError> {
+        Privileged::new(options)?.drop_privileges()?.load()?.listen(wrap)
     }
 
     /// The TCP addresses that are listened on.
@@ -156,7 +280,7 @@ impl<E: Engine> Server<E> {
 
     /// Where metrics and the status page are, if they are offered.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().and_then(Admin::address)
+        self.admin.as_ref().and_then(AdminHandle::address)
     }
 
     /// A handle to stop the server with.
@@ -181,7 +305,7 @@ impl<E: Engine> Server<E> {
                 service.log.say(Level::Warning, format_args!("there is no snapshot to write: --snapshot names no file"))
             }
             Some(snapshot) => {
-                if let Err(error) = save(snapshot, &service) {
+                if let Err(error) = save(snapshot, &service, Occasion::Request) {
                     service.log.say(Level::Warning, format_args!("{error}"));
                 }
             }
@@ -211,8 +335,6 @@ impl<E: Engine> Server<E> {
         }
         let cannot_start = |error| StartError::System("cannot start a thread".into(), error);
         let keeper = Keeper::start(&service).map_err(cannot_start)?;
-        let admin = admin.map(|admin| admin.start(&service, acceptor.stopper()));
-        let admin = admin.transpose().map_err(cannot_start)?;
         service.log.say(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
@@ -223,7 +345,7 @@ impl<E: Engine> Server<E> {
         outcome = outcome.and(keeper.stop());
         drop(admin);
         if let (Some(snapshot), Ok(())) = (snapshot, &outcome) {
-            outcome = save(&snapshot, &service);
+            outcome = save(&snapshot, &service, Occasion::End);
         }
         drop(service);
         relativist_rcu::barrier();
@@ -251,10 +373,10 @@ impl Saver {
     }
 }
 
-fn save<E: Engine>(snapshot: &Snapshot, service: &Service<E>) -> Result<(), StartError> {
+fn save<E: Engine>(snapshot: &Snapshot, service: &Service<E>, occasion: Occasion) -> Result<(), StartError> {
     let path = snapshot.path().display();
     let items = snapshot
-        .write(&service.engine)
+        .write(&service.engine, occasion)
         .map_err(|error| StartError::System(format!("cannot write the snapshot {path}"), error))?;
     // Relaxed: a statistic, which stands for itself.
     service.snapshot_written.store(service.ticker.clock().now(), Ordering::Relaxed);
@@ -262,9 +384,26 @@ fn save<E: Engine>(snapshot: &Snapshot, service: &Service<E>) -> Result<(), Star
     Ok(())
 }
 
-fn snapshot_at(path: &Path) -> Result<Snapshot, StartError> {
-    Snapshot::new(path.to_owned())
-        .map_err(|error| StartError::System(format!("cannot keep a snapshot at {}", path.display()), error))
+fn snapshot(options: &Options) -> Result<Option<Snapshot>, StartError> {
+    let at = |path: &PathBuf| {
+        Snapshot::new(path.clone(), options.warm_after_crash)
+            .map_err(|error| StartError::System(format!("cannot keep a snapshot at {}", path.display()), error))
+    };
+    options.snapshot.as_ref().map(at).transpose()
+}
+
+fn retire(snapshot: &Snapshot, restored: Restored) -> Result<(), StartError> {
+    snapshot.retire(restored).map_err(|error| {
+        let path = snapshot.path().display();
+        StartError::System(format!("cannot remove {path}, which would be read again after a crash"), error)
+    })
+}
+
+fn write_ports(path: &Path, listeners: &[Listener], udp: &[UdpSocket]) -> Result<(), StartError> {
+    let tcp: Vec<SocketAddr> = listeners.iter().filter_map(Listener::tcp_address).collect();
+    let udp: Vec<SocketAddr> = udp.iter().filter_map(|socket| socket.local_addr().ok()).collect();
+    write_port_file(path, &tcp, &udp)
+        .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))
 }
 
 fn reload<E>(service: &Service<E>) {
@@ -346,8 +485,8 @@ fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
     }
 }
 
-/// Listeners on sockets that were opened for us, in place of those that the options name.
-fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Listener>, StartError> {
+/// Sockets that were opened for us, in place of those that the options name.
+fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Bound>, StartError> {
     // Silently without them would be open to all.
     if !sockets.is_empty() && options.listen.iter().any(|address| address.security.is_some()) {
         let problem =
@@ -359,19 +498,15 @@ fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Listener>, S
     sockets.into_iter().map(adopt).collect::<io::Result<_>>().map_err(cannot)
 }
 
-fn listen(options: &Options) -> Result<Vec<Listener>, StartError> {
-    if let Some(path) = &options.unix_socket {
-        let listener = bind_unix(path, options)
-            .map_err(|error| StartError::System(format!("cannot listen on {}", path.display()), error))?;
-        return Ok(vec![listener]);
-    }
-    let Some(port) = options.tcp_port() else {
-        if options.udp_port().is_none() {
-            return Err(StartError::Usage("there is nothing to listen on: -p 0 without -s or -U".into()));
+/// Sockets at the TCP ports that the options name. None if they name a Unix socket, which takes their
+/// place.
+fn bind_ports(options: &Options) -> Result<Vec<Bound>, StartError> {
+    match options.tcp_port() {
+        Some(port) if options.unix_socket.is_none() => {
+            bind_all(options, port, |address| bind_tcp(address, port, options))
         }
-        return Ok(Vec::new());
-    };
-    bind_all(options, port, |address| bind_tcp(address, port, options))
+        _ => Ok(Vec::new()),
+    }
 }
 
 fn listen_admin(address: SocketAddr, log: &Log) -> Result<Admin, StartError> {
@@ -383,7 +518,7 @@ fn listen_admin(address: SocketAddr, log: &Log) -> Result<Admin, StartError> {
     Ok(admin)
 }
 
-fn listen_udp(options: &Options) -> Result<Vec<UdpSocket>, StartError> {
+fn bind_datagrams(options: &Options) -> Result<Vec<UdpSocket>, StartError> {
     let Some(port) = options.udp_port() else { return Ok(Vec::new()) };
     bind_all(options, port, |address| bind_udp(address, port))
 }

@@ -6,35 +6,61 @@ use crate::net::Stopper;
 use crate::server::{Reloader, Saver};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use std::io;
 use std::thread;
 
-/// Lets SIGTERM and SIGUSR1 stop the server when it is drained, or at once the second time, as SIGINT does; SIGHUP make it read
-/// its users and certificates again; and SIGUSR2 write its snapshot. Two threads wait for signals until the process ends: one for what takes no time,
-/// one for the snapshot.
+/// What SIGHUP and SIGUSR2 ask for, which waits until there is a server. Without it these signals would
+/// end the process while it starts.
+pub struct Held {
+    reloads: Signals,
+    saves: Signals,
+}
+
+/// Has SIGHUP and SIGUSR2 wait.
 ///
 /// # Errors
 /// When the operating system does not let us.
-pub fn obey(stopper: Stopper, reloader: Reloader, saver: Saver) -> Result<(), StartError> {
-    let watch = |signals: &[i32]| {
-        Signals::new(signals).map_err(|error| StartError::System("cannot watch for signals".into(), error))
-    };
-    let mut signals = watch(&[SIGINT, SIGTERM, SIGUSR1, SIGHUP])?;
-    let mut requests = watch(&[SIGUSR2])?;
-    thread::spawn(move || requests.forever().for_each(|_| saver.save()));
-    thread::spawn(move || {
-        for signal in &mut signals {
-            match signal {
-                SIGHUP => reloader.reload(),
-                SIGINT => stopper.stop(),
-                _ if stopper.is_stopping() => stopper.stop(),
-                _ => {
-                    if signal == SIGUSR1 {
-                        log::notice(log::STOPPING);
+pub fn hold() -> Result<Held, StartError> {
+    let watch = |signal| Signals::new([signal]).map_err(cannot_watch);
+    Ok(Held { reloads: watch(SIGHUP)?, saves: watch(SIGUSR2)? })
+}
+
+impl Held {
+    /// Lets SIGTERM and SIGUSR1 stop the server when it is drained, or at once the second time, as
+    /// SIGINT does; SIGHUP make it read its users and certificates again; and SIGUSR2 write its
+    /// snapshot. Two threads wait for signals until the process ends: one for what takes no time, one
+    /// for the snapshot.
+    ///
+    /// # Errors
+    /// When the operating system does not let us.
+    pub fn obey(self, stopper: Stopper, reloader: Reloader, saver: Saver) -> Result<(), StartError> {
+        let Held { reloads: mut signals, mut saves } = self;
+        for signal in [SIGINT, SIGTERM, SIGUSR1] {
+            signals.add_signal(signal).map_err(cannot_watch)?;
+        }
+        start("saver", move || saves.forever().for_each(|_| saver.save()))?;
+        start("signals", move || {
+            for signal in &mut signals {
+                match signal {
+                    SIGHUP => reloader.reload(),
+                    SIGINT => stopper.stop(),
+                    _ if stopper.is_stopping() => stopper.stop(),
+                    _ => {
+                        if signal == SIGUSR1 {
+                            log::notice(log::STOPPING);
+                        }
+                        stopper.drain();
                     }
-                    stopper.drain();
                 }
             }
-        }
-    });
-    Ok(())
+        })
+    }
+}
+
+fn cannot_watch(error: io::Error) -> StartError {
+    StartError::System("cannot watch for signals".into(), error)
+}
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    thread::Builder::new().name(name.into()).spawn(run).map(drop).map_err(cannot_watch)
 }

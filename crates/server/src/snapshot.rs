@@ -4,15 +4,24 @@
 //! killed or the disk is full, there is the old one or the new one, whole. Reading trusts nothing: a file that is torn, foreign or
 //! changed is refused, and the cache starts empty.
 //!
-//! What is written while clients go on (SIGUSR2) has each item that was there all the time, as it was at some moment
-//! meanwhile, and none that was flushed meanwhile. Items keep value, flags, expiry, and what the meta protocol knows of them; their uniques are new, and larger than all that
-//! clients may remember, unless a client has given them.
+//! **After a crash the cache starts empty**, because a snapshot is older than the crash: what clients
+//! deleted or overwrote since would be back. So a file that was read is removed before clients are
+//! served, and one that was written while clients went on (SIGUSR2) is refused. Both are different
+//! with `--warm-after-crash`.
+//!
+//! What is written while clients go on has each item that was there all the time, as it was at some
+//! moment meanwhile, and none that was flushed meanwhile. Items keep value, flags, what is left of
+//! their life, and what the meta protocol knows of them. Their uniques are new ones that no client
+//! knows, unless a client has given them.
 
 mod format;
+mod moment;
 
 use crate::engine::{Engine, OutOfMemory, Relativistic};
 use crate::log::{Level, Log};
+pub(crate) use format::Occasion;
 use format::{Refusal, Summary};
+use moment::{BootId, Moment};
 use nix::unistd::{AccessFlags, access};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -26,6 +35,10 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Snapshot {
     path: PathBuf,
+    /// Whether the server starts with the last snapshot even if it is older than its end.
+    warm_after_crash: bool,
+    /// Read before the process gives up most files.
+    boot: Option<BootId>,
     /// Held by who writes.
     writing: Mutex<()>,
 }
@@ -35,13 +48,13 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the folder does not exist or may not be written: better known now than at the end.
-    pub fn new(path: PathBuf) -> io::Result<Snapshot> {
+    pub fn new(path: PathBuf, warm_after_crash: bool) -> io::Result<Snapshot> {
         access(folder(&path), AccessFlags::W_OK | AccessFlags::X_OK)?;
-        Ok(Snapshot { path, writing: Mutex::default() })
+        Ok(Snapshot { path, warm_after_crash, boot: moment::boot_id(), writing: Mutex::default() })
     }
 
-    /// An engine made by `make`, with the items of the file, if there is one. An engine without items if the file is refused;
-    /// the log says why.
+    /// An engine made by `make`, with the items of the file, if there is one; and whether there is. An
+    /// engine without items if the file is refused; the log says why.
     ///
     /// # Errors
     /// When there is no memory for an empty engine.
@@ -49,22 +62,41 @@ impl Snapshot {
         &self,
         make: impl Fn() -> Result<Relativistic, OutOfMemory>,
         log: &Log,
-    ) -> Result<Relativistic, OutOfMemory> {
+    ) -> Result<(Relativistic, Restored), OutOfMemory> {
         let (engine, start, path) = (make()?, Instant::now(), self.path.display());
         match self.read(&engine) {
-            Ok(None) => log.say(Level::Internal, format_args!("there is no snapshot {path} yet")),
-            Ok(Some(Summary { items, left_out })) => log.say(
-                Level::Trouble,
-                format_args!("{items} items from {path} in {:.1?}, {left_out} left out", start.elapsed()),
-            ),
+            Ok(None) => {
+                log.say(Level::Internal, format_args!("there is no snapshot {path} yet"));
+                Ok((engine, Restored { is_file_used: false }))
+            }
+            Ok(Some(Summary { items, left_out })) => {
+                log.say(
+                    Level::Trouble,
+                    format_args!("{items} items from {path} in {:.1?}, {left_out} left out", start.elapsed()),
+                );
+                Ok((engine, Restored { is_file_used: true }))
+            }
             Err(refusal) => {
                 log.say(Level::Warning, format_args!("the cache starts empty, because {path} is refused: {refusal}"));
                 // What was read before it was refused is not trusted either.
                 drop(engine);
-                return make();
+                Ok((make()?, Restored { is_file_used: false }))
             }
         }
-        Ok(engine)
+    }
+
+    /// Removes the file that was read, if it is not to be read again after a crash. To be called when
+    /// nothing else can fail at the start, and before clients are served.
+    ///
+    /// # Errors
+    /// When it cannot be removed, so that it would be read after a crash.
+    pub fn retire(&self, restored: Restored) -> io::Result<()> {
+        if restored.is_file_used && !self.warm_after_crash {
+            fs::remove_file(&self.path)?;
+            // Neither a crash of the system nor a loss of power may bring it back.
+            File::open(folder(&self.path))?.sync_all()?;
+        }
+        Ok(())
     }
 
     fn read(&self, engine: &Relativistic) -> Result<Option<Summary>, Refusal> {
@@ -73,22 +105,30 @@ impl Snapshot {
             other => other?,
         };
         let length = file.metadata()?.len();
-        format::read(io::BufReader::new(file), length, engine).map(Some)
+        let now = Moment::now(self.boot);
+        format::read(io::BufReader::new(file), length, engine, self.warm_after_crash, &now).map(Some)
     }
 
     /// Writes the items of `engine`, and returns how many they are. Who comes while another writes waits.
     ///
     /// # Errors
     /// When the file cannot be written. The snapshot that was there before still is.
-    pub fn write(&self, engine: &impl Engine) -> io::Result<u64> {
+    pub fn write(&self, engine: &impl Engine, occasion: Occasion) -> io::Result<u64> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        replace(&self.path, |file| format::write(file, engine))
+        replace(&self.path, |file| format::write(file, engine, occasion, &Moment::now(self.boot)))
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// What a server has started with.
+#[derive(Debug)]
+#[must_use]
+pub struct Restored {
+    is_file_used: bool,
 }
 
 /// Where the file at `path` is, or would be.
@@ -143,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_written_is_noticed_early() {
-        assert!(Snapshot::new("/nonexistent/snapshot".into()).is_err());
-        assert!(Snapshot::new("snapshot".into()).is_ok(), "here");
+        assert!(Snapshot::new("/nonexistent/snapshot".into(), false).is_err());
+        assert!(Snapshot::new("snapshot".into(), false).is_ok(), "here");
     }
 }

@@ -86,6 +86,15 @@ impl Tls {
         }
         let files = options.extended.ssl.clone();
         let contents = Contents::read(&files).map_err(StartError::Usage)?;
+        if options.refuses_all_certificates() {
+            log.say(
+                Level::Warning,
+                format_args!(
+                    "no client can connect to mtls: addresses (-l): without an authority (-o ssl_ca_cert=FILE) \
+                     no certificate can be verified"
+                ),
+            );
+        }
         let last = Reading { digest: Some(contents.digest()), outcome: Ok(()) };
         let terms = Terms::new(&files, contents, log).map_err(StartError::Usage)?;
         Ok(Some(Tls { files, terms: RwLock::new(terms), last: Mutex::new(last) }))

@@ -32,7 +32,7 @@ impl KeyHasher {
 }
 
 /// A number from the system's source of randomness, by way of the standard library's SipHash keys.
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -18,7 +18,7 @@
 use super::arrival::{Arrival, Outline};
 use super::expiry::Expiry;
 use super::flush::Flush;
-use super::hash::KeyHasher;
+use super::hash::{KeyHasher, random};
 use super::heap::{Asks, Heap, OutOfMemory, TableMemory};
 use super::item::{self, Draft, ItemRef, Layout, Recipe};
 use super::loan::Origin;
@@ -42,6 +42,11 @@ const FEWEST_BUCKETS: usize = 1 << 10;
 
 /// Uniques up to this are never drawn: 0 stands for none in the protocols, and 1 is what people try who want to be wrong.
 const NEVER_DRAWN: u64 = 1;
+
+/// Numbers of a server begin at random below this. So the uniques that clients remember of another engine, before a
+/// restart or a crash, mean nothing to this one: the chance that one fits by accident is 1 in 2^44.
+/// Numbers have 48 bits: what is left is enough for a million stores a second during eight years.
+const MAX_FIRST_NUMBER: u64 = 1 << 44;
 
 /// Items that one call of a scan shows, or some more: a bucket is never shown in part.
 const SCANNED_AT_ONCE: usize = 64;
@@ -104,17 +109,16 @@ impl Relativistic {
         })
     }
 
-    /// Goes on after an engine of which `last_unique` was told: what is stored from now on has larger uniques than all that it
-    /// gave, even if it gave some 69 thousand million more.
-    pub(crate) fn resume_after(&self, last_unique: u64) {
-        const MARGIN: u64 = 1 << 36;
-        // Relaxed: as in `next_number`.
-        self.last_unique.fetch_max(last_unique.saturating_add(MARGIN), Ordering::Relaxed);
-    }
-
     /// Flushes everything at `second`, which may be one that the protocol can't say.
     pub(crate) fn flush_at(&self, second: u32) {
         self.flush.at(second);
+    }
+
+    /// The same engine, whose uniques begin at random. To be called before anything is stored.
+    #[must_use]
+    pub fn with_random_uniques(self) -> Relativistic {
+        let last_unique = CachePadded::new(AtomicU64::new(NEVER_DRAWN + random() % MAX_FIRST_NUMBER));
+        Relativistic { last_unique, ..self }
     }
 
     /// The same engine, refusing new items instead of evicting others.
@@ -517,11 +521,8 @@ impl Engine for Relativistic {
 
     fn sequence(&self) -> Sequence {
         self.begin();
-        // First, that the line is not above the last number.
         let (flushed, pending_flush) = self.flush.state();
-        // Relaxed: as in `next_number`.
-        let last_unique = self.last_unique.load(Ordering::Relaxed);
-        Sequence { last_unique, flushed, pending_flush }
+        Sequence { flushed, pending_flush }
     }
 
     fn set_limit(&self, bytes: usize) -> bool {

@@ -14,6 +14,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use relativist_memcache::reply;
 use rustls::server::UnbufferedServerConnection;
 use std::cell::Cell;
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -206,11 +207,7 @@ impl<E> Acceptor<E> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if is_passing(&error) => (),
                 Err(error) => {
-                    // Whoever has no descriptors left hears of it, but not for each client that asks.
-                    let now = Some(self.service.ticker.clock().now());
-                    if self.warned.replace(now) != now {
-                        self.service.log.say(Level::Warning, format_args!("cannot accept a connection: {error}"));
-                    }
+                    self.warn(format_args!("cannot accept a connection: {error}"));
                     // There may be, but trying again at once would fail the same way.
                     return Ok(false);
                 }
@@ -235,6 +232,14 @@ impl<E> Acceptor<E> {
         Ok(())
     }
 
+    /// Says what an operator should know, but not for each client that asks.
+    fn warn(&self, message: fmt::Arguments<'_>) {
+        let now = Some(self.service.ticker.clock().now());
+        if self.warned.replace(now) != now {
+            self.service.log.say(Level::Warning, message);
+        }
+    }
+
     fn admit<'w>(
         &self,
         stream: Stream,
@@ -249,7 +254,7 @@ impl<E> Acceptor<E> {
         let tls = match self.secure(listener.security) {
             Ok(tls) => tls,
             Err(error) => {
-                self.service.log.say(Level::Warning, format_args!("cannot encrypt a connection: {error}"));
+                self.warn(format_args!("cannot encrypt a connection: {error}"));
                 return Ok(());
             }
         };

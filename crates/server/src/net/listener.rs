@@ -4,13 +4,15 @@ use super::stream::Stream;
 use crate::execute::Transport;
 use crate::options::{Address, Binding, Host, Options, Security};
 use mio::net::{TcpListener, UnixListener};
+use nix::libc::mode_t;
+use nix::sys::stat::{Mode, umask};
 use socket2::{Domain, Socket, Type};
 use std::fmt::Write as _;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,6 +30,33 @@ pub(crate) struct Listener {
 enum ListeningSocket {
     Tcp(TcpListener),
     Unix(UnixListener, Arc<str>),
+}
+
+/// A socket that is bound to its address. Nobody listens there yet, so clients that connect are refused.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    socket: Socket,
+    /// Of a Unix socket.
+    path: Option<Arc<str>>,
+    /// How many connections the kernel lets wait; none if somebody else has made it listen.
+    backlog: Option<i32>,
+    binding: Binding,
+    security: Security,
+}
+
+impl Bound {
+    /// Lets clients connect.
+    pub(crate) fn listen(self) -> io::Result<Listener> {
+        let Bound { socket, path, backlog, binding, security } = self;
+        if let Some(backlog) = backlog {
+            socket.listen(backlog)?;
+        }
+        let socket = match path {
+            None => ListeningSocket::Tcp(TcpListener::from_std(socket.into())),
+            Some(path) => ListeningSocket::Unix(UnixListener::from_std(OwnedFd::from(socket).into()), path),
+        };
+        Ok(Listener { socket, binding, security })
+    }
 }
 
 impl Listener {
@@ -104,8 +133,16 @@ pub(super) fn open_each<T>(
     Ok(opened)
 }
 
-/// Listens on `address`, at `default_port` if it names none. A host name can stand for several sockets.
-pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) -> io::Result<Vec<Listener>> {
+/// Whether `address` stands for anything.
+///
+/// # Errors
+/// When there is no such host.
+pub(crate) fn check_host(address: &Address) -> io::Result<()> {
+    resolve(address, 0).map(drop)
+}
+
+/// Sockets at `address`, at `default_port` if it names none. A host name can stand for several.
+pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) -> io::Result<Vec<Bound>> {
     let binding = address.binding.unwrap_or(options.binding_protocol());
     let security = address.security.unwrap_or(options.security());
     open_each(address, resolve(address, default_port)?, |at| {
@@ -115,31 +152,29 @@ pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) 
         socket.set_reuse_address(true)?;
         keep_alive(&socket)?;
         socket.bind(&at.into())?;
-        socket.listen(options.listen_backlog)?;
-        Ok(Listener { socket: ListeningSocket::Tcp(TcpListener::from_std(socket.into())), binding, security })
+        Ok(Bound { socket, path: None, backlog: Some(options.listen_backlog), binding, security })
     })
 }
 
-/// A listener on a socket that somebody else has opened and bound.
-pub(crate) fn adopt(socket: Socket, options: &Options) -> io::Result<Listener> {
+/// A socket that somebody else has opened, bound, and made to listen.
+pub(crate) fn adopt(socket: Socket, options: &Options) -> io::Result<Bound> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "not a TCP or Unix socket that listens");
     if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
         return Err(wrong());
     }
     socket.set_nonblocking(true)?;
-    let socket = match socket.domain()? {
+    let path = match socket.domain()? {
         Domain::IPV4 | Domain::IPV6 => {
             keep_alive(&socket)?;
-            ListeningSocket::Tcp(TcpListener::from_std(socket.into()))
+            None
         }
         Domain::UNIX => {
-            let path = socket.local_addr()?.as_pathname().map_or("".into(), |path| path.to_string_lossy().into());
-            ListeningSocket::Unix(UnixListener::from_std(OwnedFd::from(socket).into()), path)
+            Some(socket.local_addr()?.as_pathname().map_or("".into(), |path| path.to_string_lossy().into()))
         }
         _ => return Err(wrong()),
     };
-    let security = if matches!(socket, ListeningSocket::Tcp(_)) { options.security() } else { Security::Plain };
-    Ok(Listener { socket, binding: options.binding_protocol(), security })
+    let security = if path.is_none() { options.security() } else { Security::Plain };
+    Ok(Bound { socket, path, backlog: None, binding: options.binding_protocol(), security })
 }
 
 /// Has the kernel find out by itself which clients are gone; connections inherit it from their
@@ -165,21 +200,39 @@ fn is_missing_family(error: &io::Error) -> bool {
     )
 }
 
-/// Listens on a Unix socket at `path`. A socket left there by an earlier server is replaced. Ours stays behind in turn: on
-/// exit it might be a successor's already.
-pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Listener> {
+/// A Unix socket at `path`. A socket left there by an earlier server is replaced. Ours stays behind in
+/// turn: on exit it might be a successor's already.
+///
+/// Call this when root is given up: whoever may write to the folder can put a link or another file in
+/// the socket's place at any time. So nothing is done by its path after it is made, and the mode comes
+/// from the umask, which this changes for the whole process meanwhile.
+pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Bound> {
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
         fs::remove_file(path)?;
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    socket.bind(&socket2::SockAddr::unix(path)?)?;
-    // Before anybody can connect.
-    fs::set_permissions(path, Permissions::from_mode(options.unix_mask))?;
-    socket.listen(options.listen_backlog)?;
-    let listener = UnixListener::from_std(OwnedFd::from(socket).into());
-    let socket = ListeningSocket::Unix(listener, path.to_string_lossy().into());
-    Ok(Listener { socket, binding: options.binding_protocol(), security: Security::Plain })
+    let address = socket2::SockAddr::unix(path)?;
+    let before = umask(Mode::from_bits_truncate(!options.unix_mask as mode_t & 0o777));
+    let bound = socket.bind(&address);
+    umask(before);
+    bound?;
+    Ok(Bound {
+        socket,
+        path: Some(path.to_string_lossy().into()),
+        backlog: Some(options.listen_backlog),
+        binding: options.binding_protocol(),
+        security: Security::Plain,
+    })
+}
+
+/// Where to write the ports to, if anybody wants to know.
+pub(crate) fn port_file() -> Option<PathBuf> {
+    /// Names the file.
+    const VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
+    let path = PathBuf::from(std::env::var_os(VARIABLE)?);
+    // A daemon leaves its folder before it is written.
+    Some(std::path::absolute(&path).unwrap_or(path))
 }
 
 /// Writes the ports of the sockets to `path`, for whoever started us with a port of the kernel's choice. The file appears
@@ -226,7 +279,7 @@ mod tests {
         let bound = bind_tcp(&"127.0.0.1".parse().unwrap(), 0, &options).unwrap().remove(0);
         let activated = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let adopted = adopt(activated.into(), &options).unwrap();
-        for listener in [bound, adopted] {
+        for listener in [bound, adopted].map(|bound| bound.listen().unwrap()) {
             let Stream::Tcp(stream) = accepted(&listener) else { panic!("not by TCP") };
             assert!(SockRef::from(&stream).keepalive().unwrap(), "{listener:?}");
         }

@@ -50,6 +50,18 @@ pub(crate) fn bind_udp(address: &Address, default_port: u16) -> io::Result<Vec<U
     })
 }
 
+/// Drops what has come to `socket` while nobody answered: by now its senders have given up.
+pub(crate) fn discard_waiting(socket: &UdpSocket) {
+    /// More than the kernel keeps. Others may come meanwhile, but not for ever.
+    const MAX_WAITING: usize = 1 << 16;
+    for _ in 0..MAX_WAITING {
+        // "Would block" is the end. Other errors come again when the server runs.
+        if socket.recv(&mut [0]).is_err() {
+            break;
+        }
+    }
+}
+
 /// The sockets, and who answers what they receive.
 pub(crate) struct UdpServer<E> {
     poll: Poll,

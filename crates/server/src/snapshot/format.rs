@@ -2,23 +2,39 @@
 //!
 //! ```text
 //! file  = header (frame | flush)* end
-//! header = magic (8 bytes) | version u32 | last unique u64 | CRC-32 of all that u32
+//! header = magic (8 bytes) | version u32 | occasion u32 | the engine's second u32 | Unix second u64
+//!          | boot (16 bytes) | seconds since boot u64 | CRC-32 of all that u32
 //! frame = length u32, neither 0 nor FLUSH | CRC-32 of the payload u32 | payload: items
 //! flush = FLUSH u32: everything before this was flushed meanwhile
 //! item  = key length u8 | marks u8 | flags u32 | expiry u32, or 0 | given unique u64, if the marks say so | value length u32 | key | value
 //! end   = 0 u32 | CRC-32 of what follows u32 | number of items since the last flush u64 | second of a pending flush u32, or 0
 //! ```
 //!
+//! Expiry and flush are seconds of the engine's clock. The header says when it was written by that
+//! clock and by the system's, so that the reader knows what is left of each item's life.
+//!
 //! Frames are of about [`FRAME`] bytes or one larger item, so that neither side has to hold much more in memory.
 
+use super::moment::Moment;
 use crate::engine::{Engine, Expiry, Hit, MAX_KEY, Marks, New, Relativistic, Sequence, Value};
 use std::fmt;
 use std::io::{self, Read, Write};
 
 const MAGIC: [u8; 8] = *b"\x89RELSNAP";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+const HEADER: u32 = 56;
 const FRAME: usize = 64 << 10;
 const FLUSH: u32 = u32::MAX;
+
+/// What a snapshot is written for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
+pub(crate) enum Occasion {
+    /// The server has ended: no client can change anything any more.
+    End = 0,
+    /// Somebody asked for it, and clients go on.
+    Request = 1,
+}
 
 /// What was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,6 +58,8 @@ pub(super) enum Refusal {
     Torn,
     /// It is not what was written.
     Corrupt,
+    /// It was written while clients went on.
+    Outdated,
 }
 
 impl fmt::Display for Refusal {
@@ -52,6 +70,10 @@ impl fmt::Display for Refusal {
             Refusal::Version(version) => write!(f, "it has version {version} of the format, not {VERSION}"),
             Refusal::Torn => f.write_str("it is torn: its length is not what it was when it was written"),
             Refusal::Corrupt => f.write_str("it is damaged: a checksum is wrong"),
+            Refusal::Outdated => f.write_str(
+                "it was written on request (SIGUSR2), and what clients changed since would be back as it was; \
+                 --warm-after-crash accepts that",
+            ),
         }
     }
 }
@@ -65,14 +87,15 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Writes all items of `engine`, and returns how many they are.
-pub(super) fn write(out: &mut impl Write, engine: &impl Engine) -> io::Result<u64> {
+/// Writes all items of `engine`, and returns how many they are. `moment` is the present.
+pub(super) fn write(
+    out: &mut impl Write,
+    engine: &impl Engine,
+    occasion: Occasion,
+    moment: &Moment,
+) -> io::Result<u64> {
     let sequence = engine.sequence();
-    let mut header = MAGIC.to_vec();
-    header.extend_from_slice(&VERSION.to_le_bytes());
-    header.extend_from_slice(&sequence.last_unique.to_le_bytes());
-    header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
-    out.write_all(&header)?;
+    out.write_all(&header(occasion, engine.now(), moment))?;
 
     let mut writer = Writer { out, payload: Vec::new(), items: 0, flushed: sequence.flushed };
     let (mut large, mut cursor) = (Vec::new(), Some(0));
@@ -95,6 +118,20 @@ pub(super) fn write(out: &mut impl Write, engine: &impl Engine) -> io::Result<u6
     let sequence = engine.sequence();
     writer.follow(sequence)?;
     writer.end(sequence.pending_flush)
+}
+
+fn header(occasion: Occasion, now: u32, moment: &Moment) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    header.extend_from_slice(&VERSION.to_le_bytes());
+    header.extend_from_slice(&(occasion as u32).to_le_bytes());
+    header.extend_from_slice(&now.to_le_bytes());
+    header.extend_from_slice(&moment.wall.to_le_bytes());
+    // Zeros stand for an unknown boot.
+    let (boot, since_boot) = moment.boot.unwrap_or_default();
+    header.extend_from_slice(&boot);
+    header.extend_from_slice(&since_boot.to_le_bytes());
+    header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
+    header
 }
 
 struct Writer<'o, W> {
@@ -162,22 +199,71 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// Reads a file of `length` bytes into `engine`, which is empty. If it is refused, some of it may be in there.
-pub(super) fn read(source: impl Read, length: u64, engine: &Relativistic) -> Result<Summary, Refusal> {
-    let mut source = Source { source, left: length };
-    let header = source.bytes(24)?;
-    let (content, checksum) = header.split_at(20);
-    let mut fields = Fields(&content[MAGIC.len()..]);
-    let (version, last_unique) = (fields.u32()?, fields.u64()?);
-    match () {
-        () if !content.starts_with(&MAGIC) => return Err(Refusal::Foreign),
-        // What comes behind depends on it.
-        () if version != VERSION => return Err(Refusal::Version(version)),
-        () if crc32fast::hash(content).to_le_bytes() != checksum => return Err(Refusal::Corrupt),
-        () => (),
+/// What a header says.
+struct Header {
+    is_outdated: bool,
+    /// When it was written, by the clock of the engine that wrote it, and by the system's.
+    now: u32,
+    moment: Moment,
+}
+
+impl Header {
+    fn read(source: &mut Source<impl Read>) -> Result<Header, Refusal> {
+        let mut header = source.bytes(12)?;
+        let mut fields = Fields(&header);
+        match (fields.array()?, fields.u32()?) {
+            (MAGIC, VERSION) => (),
+            // What comes behind depends on it.
+            (MAGIC, version) => return Err(Refusal::Version(version)),
+            _ => return Err(Refusal::Foreign),
+        }
+        header.extend(source.bytes(HEADER - 12)?);
+        let (content, checksum) = header.split_at(HEADER as usize - 4);
+        if crc32fast::hash(content).to_le_bytes() != checksum {
+            return Err(Refusal::Corrupt);
+        }
+        let mut fields = Fields(&content[12..]);
+        let is_outdated = fields.u32()? != Occasion::End as u32;
+        let (now, wall) = (fields.u32()?, fields.u64()?);
+        let boot = (fields.array()?, fields.u64()?);
+        let boot = Some(boot).filter(|(id, _)| *id != [0; 16]);
+        Ok(Header { is_outdated, now, moment: Moment { wall, boot } })
     }
-    // Before there are items: they get uniques that no client knows.
-    engine.resume_after(last_unique);
+}
+
+/// From seconds of the clock of the engine that wrote a file to those of the engine that reads it, as
+/// much time from its present as it was from the writer's, less what has passed in between.
+struct Shift {
+    seconds: i64,
+}
+
+impl Shift {
+    fn of(&self, second: u32) -> u32 {
+        // Second zero stands for never, and so does the last one of a flush.
+        (i64::from(second) + self.seconds).clamp(1, u32::MAX as i64 - 1) as u32
+    }
+
+    fn of_expiry(&self, expiry: Expiry) -> Expiry {
+        if expiry == Expiry::NEVER { expiry } else { Expiry::from_bits(self.of(expiry.to_bits())) }
+    }
+}
+
+/// Reads a file of `length` bytes into `engine`, which is empty. If it is refused, some of it may be in
+/// there. `moment` is the present.
+pub(super) fn read(
+    source: impl Read,
+    length: u64,
+    engine: &Relativistic,
+    accepts_outdated: bool,
+    moment: &Moment,
+) -> Result<Summary, Refusal> {
+    let mut source = Source { source, left: length };
+    let header = Header::read(&mut source)?;
+    if header.is_outdated && !accepts_outdated {
+        return Err(Refusal::Outdated);
+    }
+    let passed = header.moment.until(moment);
+    let shift = Shift { seconds: i64::from(engine.now()) - i64::from(header.now) - i64::from(passed) };
     let (mut summary, mut since_flush) = (Summary { items: 0, left_out: 0 }, 0);
     loop {
         match Fields(&source.bytes(4)?).u32()? {
@@ -190,7 +276,10 @@ pub(super) fn read(source: impl Read, length: u64, engine: &Relativistic) -> Res
                 let payload = source.checked(length)?;
                 let mut fields = Fields(&payload);
                 while !fields.0.is_empty() {
-                    let is_in = fields.item(|key, new| put(engine, key, &new))?;
+                    let is_in = fields.item(|key, new| {
+                        let new = New { expiry: shift.of_expiry(new.expiry), ..new };
+                        put(engine, key, &new)
+                    })?;
                     *(if is_in { &mut summary.items } else { &mut summary.left_out }) += 1;
                     since_flush += 1;
                 }
@@ -206,10 +295,11 @@ pub(super) fn read(source: impl Read, length: u64, engine: &Relativistic) -> Res
     if source.left != 0 {
         return Err(Refusal::Torn);
     }
-    match flush {
-        0 => (),
-        second if second <= engine.now() => summary.flush(engine),
-        second => engine.flush_at(second),
+    if flush != 0 {
+        match shift.of(flush) {
+            second if second <= engine.now() => summary.flush(engine),
+            second => engine.flush_at(second),
+        }
     }
     Ok(summary)
 }
@@ -300,7 +390,7 @@ mod tests {
     const NOW: u32 = 1_800_000_000;
 
     fn engine(clock: &Arc<Clock>) -> Relativistic {
-        Relativistic::new(Arc::clone(clock), 16 << 20, 1 << 20).unwrap()
+        Relativistic::new(Arc::clone(clock), 16 << 20, 1 << 20).unwrap().with_random_uniques()
     }
 
     fn set(engine: &Relativistic, key: &[u8], flags: u32, exptime: i32, value: &[u8]) {
@@ -323,16 +413,30 @@ mod tests {
         engine
     }
 
+    /// The present, if the system's clock is right.
+    fn moment(engine: &Relativistic) -> Moment {
+        Moment { wall: engine.now().into(), boot: None }
+    }
+
     fn snapshot(engine: &Relativistic) -> Vec<u8> {
+        snapshot_at(engine, &moment(engine))
+    }
+
+    fn snapshot_at(engine: &Relativistic, moment: &Moment) -> Vec<u8> {
         let mut file = Vec::new();
-        let items = write(&mut file, engine).unwrap();
+        let items = write(&mut file, engine, Occasion::End, moment).unwrap();
         assert_eq!(items, contents(engine).len() as u64);
         file
     }
 
     fn restored(file: &[u8], clock: &Arc<Clock>) -> Result<(Relativistic, Summary), Refusal> {
+        let moment = Moment { wall: clock.now().into(), boot: None };
+        restored_at(file, clock, &moment)
+    }
+
+    fn restored_at(file: &[u8], clock: &Arc<Clock>, moment: &Moment) -> Result<(Relativistic, Summary), Refusal> {
         let engine = engine(clock);
-        let summary = read(file, file.len() as u64, &engine)?;
+        let summary = read(file, file.len() as u64, &engine, false, moment)?;
         Ok((engine, summary))
     }
 
@@ -363,7 +467,9 @@ mod tests {
         assert_eq!(contents(&after), contents(&before));
         assert_eq!(summary, Summary { items: 5, left_out: 0 });
         assert_eq!(unique(&after, b"\0given\xff"), u64::MAX);
-        assert!(unique(&after, b"plain") > before.sequence().last_unique, "no client knows it from before");
+        // Both begin at random, with 44 bits.
+        let [old, new] = [&before, &after].map(|engine| unique(engine, b"plain"));
+        assert!(old.abs_diff(new) > 1_000, "no client knows it from before: {old}, {new}");
     }
 
     #[test]
@@ -409,7 +515,7 @@ mod tests {
         let mut file = snapshot(&engine(&clock));
         file[8] = 9;
         let refusal = restored(&file, &clock).map(|(_, summary)| summary).unwrap_err();
-        assert_eq!(refusal.to_string(), "it has version 9 of the format, not 2");
+        assert_eq!(refusal.to_string(), "it has version 9 of the format, not 3");
     }
 
     #[test]
@@ -435,6 +541,66 @@ mod tests {
         clock.set(NOW + 50);
         assert_eq!(contents(&after).len(), 0, "it came in the new process");
         assert_eq!(restored(&file, &clock).unwrap().1, Summary { items: 0, left_out: 5 }, "or between the two");
+    }
+
+    /// The writer's clock was wrong when it started, which the system has found out since.
+    #[test]
+    fn what_is_left_of_a_life_does_not_depend_on_the_writers_clock() {
+        for wrong in [-1_000_000, -1, 0, 1, 1_000_000] {
+            let clock = Arc::new(Clock::new(NOW.saturating_add_signed(wrong)));
+            let before = varied(&clock);
+            before.flush(200);
+            let file = snapshot_at(&before, &Moment { wall: NOW.into(), boot: None });
+            let clock = Arc::new(Clock::new(NOW + 30));
+            let (after, summary) = restored(&file, &clock).unwrap();
+            assert_eq!(summary, Summary { items: 5, left_out: 0 }, "{wrong}");
+            clock.set(NOW + 99);
+            assert_eq!(contents(&after).len(), 5, "{wrong}");
+            clock.set(NOW + 100);
+            assert_eq!(contents(&after).len(), 4, "{wrong}");
+            clock.set(NOW + 199);
+            assert_eq!(contents(&after).len(), 4, "{wrong}");
+            clock.set(NOW + 200);
+            assert_eq!(contents(&after).len(), 0, "{wrong}");
+        }
+    }
+
+    /// As long as the system goes on, it knows how much time has passed.
+    #[test]
+    fn what_is_left_of_a_life_does_not_depend_on_the_wall_clock_within_a_boot() {
+        for (wall, passed, is_left) in [(NOW - 5_000, 99, true), (NOW + 5_000, 99, true), (NOW + 1, 100, false)] {
+            let clock = Arc::new(Clock::new(NOW));
+            let file = snapshot_at(&varied(&clock), &Moment { wall: NOW.into(), boot: Some(([1; 16], 70)) });
+            let clock = Arc::new(Clock::new(wall));
+            let now = Moment { wall: wall.into(), boot: Some(([1; 16], 70 + passed)) };
+            let (after, _) = restored_at(&file, &clock, &now).unwrap();
+            assert_eq!(contents(&after).contains_key(b"flags and expiry".as_slice()), is_left, "{wall}");
+        }
+    }
+
+    #[test]
+    fn what_was_written_while_clients_went_on_is_refused_unless_accepted() {
+        let clock = Arc::new(Clock::new(NOW));
+        let before = varied(&clock);
+        let (mut file, now) = (Vec::new(), moment(&before));
+        write(&mut file, &before, Occasion::Request, &now).unwrap();
+        assert!(matches!(restored(&file, &clock), Err(Refusal::Outdated)));
+        let after = engine(&clock);
+        assert_eq!(read(file.as_slice(), file.len() as u64, &after, true, &now).unwrap().items, 5);
+    }
+
+    /// Items keep 48 bits of their numbers. Restarts must not use them up.
+    #[test]
+    fn a_flush_after_thousands_of_restarts_takes_only_what_came_before() {
+        let clock = Arc::new(Clock::new(NOW));
+        let mut file = snapshot(&varied(&clock));
+        for _ in 0..4_200 {
+            file = snapshot(&restored(&file, &clock).unwrap().0);
+        }
+        let (engine, _) = restored(&file, &clock).unwrap();
+        engine.flush(0);
+        set(&engine, b"later", 0, 0, b"x");
+        assert_eq!(contents(&engine).into_keys().collect::<Vec<_>>(), [b"later"]);
     }
 
     /// Beyond what the protocol's signed times can say.
@@ -486,7 +652,7 @@ mod tests {
                 set(&before, b"later", 0, 0, b"");
             };
             let mut meddler = Meddler { file: Vec::new(), calls: 0, at, meddle };
-            let items = write(&mut meddler, &before).unwrap();
+            let items = write(&mut meddler, &before, Occasion::End, &moment(&before)).unwrap();
             let (after, summary) = restored(&meddler.file, &clock).unwrap();
             assert_eq!(summary.items, items);
             (contents(&after), meddler.calls, after, clock)
@@ -515,6 +681,7 @@ mod tests {
         set(&before, b"large", 0, 0, &[0; 5_000]);
         let file = snapshot(&before);
         let after = Relativistic::new(Arc::clone(&clock), 16 << 20, 4_000).unwrap();
-        assert_eq!(read(file.as_slice(), file.len() as u64, &after).unwrap(), Summary { items: 1, left_out: 1 });
+        let summary = read(file.as_slice(), file.len() as u64, &after, false, &moment(&before));
+        assert_eq!(summary.unwrap(), Summary { items: 1, left_out: 1 });
     }
 }

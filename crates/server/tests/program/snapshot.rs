@@ -1,6 +1,6 @@
 //! Restarts with `--snapshot`.
 
-use super::{Daemon, hears, poll, ports, program, run};
+use super::{Daemon, converse, hears, poll, ports, program, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -26,13 +26,11 @@ fn start(file: &Path, command: &mut Command) -> (Daemon, u16) {
     (daemon, port)
 }
 
-fn converse(port: u16, requests: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let mut answers = String::new();
-    stream.write_all(requests.as_bytes()).unwrap();
-    stream.write_all(b"quit\r\n").unwrap();
-    stream.read_to_string(&mut answers).unwrap();
-    answers
+/// The program, told to start with what it wrote on request, and again with what it has read.
+fn warm() -> Command {
+    let mut command = program();
+    command.arg("--warm-after-crash");
+    command
 }
 
 /// Stores this value under all keys.
@@ -65,9 +63,80 @@ fn every_orderly_end_keeps_the_items() {
         assert_eq!(status, Some(0), "{signal}: {stderr}");
         assert!(stderr.contains("1 items from ") && stderr.contains("1 items written to "), "{stderr}");
     }
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     let (_daemon, port) = start(&file, &mut program());
     assert_eq!(converse(port, "get a\r\n"), "VALUE a 7 2\r\n3 \r\nEND\r\n");
-    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn after_a_crash_the_cache_starts_cold() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("items");
+    let (daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "set a 0 0 3\r\nold\r\n"), "STORED\r\n");
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+    let (daemon, port) = start(&file, &mut program());
+    assert!(!file.exists(), "it would be older than the crash");
+    assert_eq!(converse(port, "get a\r\ndelete a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\nDELETED\r\n");
+    daemon.end(Signal::SIGKILL);
+    let (daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "get a\r\nset a 0 0 3\r\nold\r\n"), "END\r\nSTORED\r\n");
+
+    kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
+    poll("snapshot", || file.exists().then_some(()));
+    assert_eq!(converse(port, "delete a\r\n"), "DELETED\r\n");
+    daemon.end(Signal::SIGKILL);
+    let (daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "get a\r\n"), "END\r\n");
+    let (_, stderr) = daemon.end(Signal::SIGKILL);
+    assert!(stderr.contains("the cache starts empty") && stderr.contains("--warm-after-crash"), "{stderr}");
+
+    for _ in 0..2 {
+        let (daemon, port) = start(&file, &mut warm());
+        assert_eq!(converse(port, "get a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\n");
+        daemon.end(Signal::SIGKILL);
+    }
+}
+
+/// A server that does not come to serve anybody has changed nothing.
+#[test]
+fn a_start_that_fails_keeps_the_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("items");
+    let (daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "set a 0 0 3\r\nold\r\n"), "STORED\r\n");
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    assert_eq!(run(&format!("-p {port} -e {}", file.display())).status.code(), Some(71));
+    let (_daemon, port) = start(&file, &mut program());
+    assert_eq!(converse(port, "get a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\n");
+}
+
+/// A unique that a client has seen, before an orderly end or a crash, is never that of another value.
+#[test]
+fn uniques_do_not_repeat_after_a_crash() {
+    for command in [program, warm] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("items");
+        let (daemon, port) = start(&file, &mut command());
+        let mut known = Vec::new();
+        let unique = |port, value: &str| {
+            let answer = converse(port, &format!("set k 0 0 1\r\n{value}\r\nmg k c\r\n"));
+            answer.strip_prefix("STORED\r\nHD c").expect(&answer).trim().to_owned()
+        };
+        known.push(unique(port, "0"));
+        assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+        for life in 1..=3 {
+            let (daemon, port) = start(&file, &mut command());
+            let now = unique(port, &life.to_string());
+            for old in &known {
+                assert_eq!(converse(port, &format!("cas k 0 0 4 {old}\r\nlost\r\n")), "EXISTS\r\n", "{now}");
+            }
+            known.push(now);
+            daemon.end(Signal::SIGKILL);
+        }
+    }
 }
 
 #[test]
@@ -75,12 +144,12 @@ fn killing_the_writer_leaves_one_snapshot_or_the_other() {
     let folder = tempfile::tempdir().unwrap();
     let (file, draft) = (folder.path().join("items"), folder.path().join("items.new"));
     let text = |round: usize| format!("{round}").repeat(200);
-    let (daemon, port) = start(&file, &mut program());
+    let (daemon, port) = start(&file, &mut warm());
     fill(port, &text(0));
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
     let (length, mut last) = (fs::metadata(&file).unwrap().len(), 0);
     for round in 1..=7 {
-        let (daemon, port) = start(&file, &mut program());
+        let (daemon, port) = start(&file, &mut warm());
         assert_eq!(value(port), text(last));
         fill(port, &text(round));
         let before = fs::metadata(&file).unwrap().ino();
@@ -93,7 +162,7 @@ fn killing_the_writer_leaves_one_snapshot_or_the_other() {
             std::hint::spin_loop();
         }
         daemon.end(Signal::SIGKILL);
-        let (daemon, port) = start(&file, &mut program());
+        let (daemon, port) = start(&file, &mut warm());
         let now = value(port);
         last = if now == text(round) { round } else { last };
         assert_eq!(now, text(last));
@@ -105,14 +174,14 @@ fn killing_the_writer_leaves_one_snapshot_or_the_other() {
 fn a_full_disk_leaves_the_old_snapshot_and_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("items");
-    let (daemon, port) = start(&file, &mut program());
+    let (daemon, port) = start(&file, &mut warm());
     assert_eq!(converse(port, "set 0 0 0 3\r\nold\r\n"), "STORED\r\n");
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
 
     // A limit on the size of files looks like a full disk to who ignores the signal.
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_relativistd")]);
-    limited.stderr(std::process::Stdio::piped());
+    limited.arg("--warm-after-crash").stderr(std::process::Stdio::piped());
     let (daemon, port) = start(&file, &mut limited);
     fill(port, &"new".repeat(100));
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
@@ -121,7 +190,7 @@ fn a_full_disk_leaves_the_old_snapshot_and_is_told() {
     assert_eq!(status, Some(71), "{stderr}");
     assert!(stderr.contains("cannot write the snapshot"), "{stderr}");
 
-    let (_daemon, port) = start(&file, &mut program());
+    let (_daemon, port) = start(&file, &mut warm());
     assert_eq!(converse(port, "get 0 1\r\n"), "VALUE 0 0 3\r\nold\r\nEND\r\n");
     assert!(!file.with_extension("new").exists());
 }
@@ -130,7 +199,7 @@ fn a_full_disk_leaves_the_old_snapshot_and_is_told() {
 fn without_descriptors_the_old_snapshot_stays_and_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("items");
-    let (mut daemon, port) = start(&file, &mut program());
+    let (mut daemon, port) = start(&file, &mut warm());
     let id = daemon.0.id();
     let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
     let save = || kill(Pid::from_raw(id as i32), Signal::SIGUSR2).unwrap();
@@ -155,7 +224,7 @@ fn without_descriptors_the_old_snapshot_stays_and_is_told() {
     assert!(hears(&mut stderr, "cannot write the snapshot"));
     assert_eq!(daemon.0.wait().unwrap().code(), Some(71));
 
-    let (_daemon, port) = start(&file, &mut program());
+    let (_daemon, port) = start(&file, &mut warm());
     assert_eq!(converse(port, "get a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\n");
 }
 

@@ -24,7 +24,11 @@ fn the_committed_unit_and_configuration_are_good() {
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
     let (path, flags) = line.split_once(' ').unwrap();
     assert_eq!(path, "/usr/bin/relativistd");
-    let output = super::run(&format!("--check {}", flags.replace("/etc/", &format!("{documents}/"))));
+    // systemd makes the folder for the snapshot.
+    let folder = tempfile::tempdir().unwrap();
+    let flags =
+        flags.replace("/etc/", &format!("{documents}/")).replace("%S/relativistd", folder.path().to_str().unwrap());
+    let output = super::run(&format!("--check {flags}"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -131,7 +131,7 @@ fn every_store_takes_large_values(io: Io) {
     store(&mut client, &format!("prepend k 0 0 {SIZE}"), &values[6], "STORED\r\n");
     client.ask("get k\r\n", hit("k", &[&*values[6], &values[4], &values[5]].concat()));
     store(&mut client, &format!("ms k {SIZE} ME s"), &values[7], &format!("NS s{SIZE}\r\n"));
-    store(&mut client, &format!("ms k {SIZE} C999999 I"), &values[7], "EX\r\n");
+    store(&mut client, &format!("ms k {SIZE} C999999999999999999 I"), &values[7], "EX\r\n");
     store(&mut client, &format!("ms k {SIZE} C1 E1 I"), &values[2], "HD\r\n");
     client.ask("mg k s c\r\n", format!("HD s{SIZE} c1 X W\r\n"));
     store(&mut client, &format!("ms k {SIZE} MR q"), &values[7], "");

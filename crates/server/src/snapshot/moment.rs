@@ -1,0 +1,76 @@
+//! Moments that two lives of the server can compare, however wrong the clocks of either are.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A moment, by the system's clocks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Moment {
+    /// Seconds since the Unix epoch. Whoever sets the system's time changes it.
+    pub(super) wall: u64,
+    /// Which boot of the system this is, and seconds since then, if the system says so. Nobody can
+    /// change it.
+    pub(super) boot: Option<(BootId, u64)>,
+}
+
+/// The identity of a boot of the system.
+pub(super) type BootId = [u8; 16];
+
+impl Moment {
+    /// The present moment, of this boot.
+    pub(super) fn now(boot: Option<BootId>) -> Moment {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Moment { wall, boot: boot.zip(since_boot()) }
+    }
+
+    /// Seconds from this moment to a later one. None if the clock was set back in between.
+    pub(super) fn until(&self, later: &Moment) -> u32 {
+        let seconds = match (self.boot, later.boot) {
+            (Some((one, start)), Some((other, end))) if one == other => end.saturating_sub(start),
+            _ => later.wall.saturating_sub(self.wall),
+        };
+        u32::try_from(seconds).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn since_boot() -> Option<u64> {
+    use nix::time::{ClockId, clock_gettime};
+    // While the system is suspended, too.
+    u64::try_from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?.tv_sec()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Option<u64> {
+    None
+}
+
+/// The identity of this boot, if the system has one.
+pub(super) fn boot_id() -> Option<BootId> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits = text.trim().replace('-', "");
+    (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten().map(u128::to_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn within_a_boot_the_wall_clock_does_not_count() {
+        let moment = |wall, boot, second| Moment { wall, boot: Some(([boot; 16], second)) };
+        assert_eq!(moment(1_000, 1, 50).until(&moment(9_000, 1, 57)), 7, "it was set forward");
+        assert_eq!(moment(1_000, 1, 50).until(&moment(100, 1, 57)), 7, "it was set back");
+        assert_eq!(moment(1_000, 1, 50).until(&moment(1_300, 2, 7)), 300, "another boot");
+        assert_eq!(moment(1_000, 1, 50).until(&moment(900, 2, 7)), 0);
+        let unknown = Moment { wall: 1_300, boot: None };
+        assert_eq!(moment(1_000, 1, 50).until(&unknown), 300);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn linux_tells_boots_apart() {
+        let boot = boot_id();
+        assert!(boot.is_some() && boot == boot_id());
+        assert!(Moment::now(boot).boot.is_some());
+    }
+}

@@ -1,0 +1,225 @@
+//! How it starts: what it does as root, and what clients and operators see until it serves.
+
+use super::{Daemon, ask_version, converse, hears, poll, ports, program, run};
+use crate::certificates::Authority;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, Uid, User, chown, mkfifo};
+use rustls::{ClientConnection, Stream};
+use std::fs::{self, File, Permissions};
+use std::io::{BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The user `nobody`, if this process may become that.
+fn nobody() -> Option<User> {
+    let user = User::from_name("nobody").ok().flatten().filter(|_| Uid::effective().is_root());
+    if user.is_none() {
+        eprintln!("not tested: only root can become nobody");
+    }
+    user
+}
+
+/// An address of this test alone, and ports that are free there.
+fn free_ports<const N: usize>() -> (String, [u16; N]) {
+    let [high, low, ..] = (std::process::id() as u16).to_be_bytes();
+    let host = format!("127.77.{high}.{low}");
+    let sockets = [(); N].map(|()| TcpListener::bind((&*host, 0)).unwrap());
+    let ports = sockets.each_ref().map(|socket| socket.local_addr().unwrap().port());
+    (host, ports)
+}
+
+fn health(address: (&str, u16)) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer in time");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    Some(format!("{} {}", head.split(' ').nth(1).expect("a status"), body.trim()))
+}
+
+/// Whatever `-s` and `drop_privileges` say, there is a time when the snapshot is read.
+#[test]
+fn nobody_is_served_before_the_snapshot_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (items, port_file) = (folder.path().join("items"), folder.path().join("ports"));
+    // It is opened for reading until somebody opens it for writing.
+    mkfifo(&items, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let (host, [port, admin]) = free_ports();
+    let mut command = program();
+    command.args(["-t", "1", "-v", "-o", "drop_privileges", "-l", &host, "-p", &port.to_string()]);
+    command.args(["-U", &port.to_string(), "--admin", &format!("{host}:{admin}"), "-e"]).arg(&items);
+    let mut daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &port_file));
+    assert_eq!(poll("answer", || health((&host, admin))), "503 starting");
+
+    assert_eq!(TcpStream::connect((&*host, port)).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert!(!port_file.exists(), "whoever waits for it would connect");
+    let asker = UdpSocket::bind((&*host, 0)).unwrap();
+    asker.connect((&*host, port)).unwrap();
+    asker.send(b"\0\x01\0\0\0\x01\0\0set early 0 0 1\r\nx\r\n").unwrap();
+    for signal in [Signal::SIGHUP, Signal::SIGUSR2] {
+        kill(Pid::from_raw(daemon.0.id() as i32), signal).unwrap();
+    }
+    assert_eq!(health((&host, admin)).unwrap(), "503 starting");
+    assert_eq!(daemon.0.try_wait().unwrap(), None, "it has survived the signals");
+
+    // There is nothing in it.
+    drop(File::options().write(true).open(&items).unwrap());
+    poll("port file", || port_file.exists().then_some(()));
+    assert_eq!(health((&host, admin)).unwrap(), "200 ok");
+    ask_version(&mut TcpStream::connect((&*host, port)).unwrap());
+    asker.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    asker.send(b"\0\x02\0\0\0\x01\0\0mg early\r\n").unwrap();
+    let mut answer = [0; 100];
+    let count = asker.recv(&mut answer).unwrap();
+    assert_eq!(answer[..count].escape_ascii().to_string(), r"\x00\x02\x00\x00\x00\x01\x00\x00EN\r\n");
+    poll("snapshot that was asked for meanwhile", || fs::metadata(&items).ok()?.is_file().then_some(()));
+    let (status, stderr) = daemon.end(Signal::SIGTERM);
+    assert_eq!(status, Some(0), "{stderr}");
+}
+
+#[test]
+fn it_starts_without_ports() {
+    let mut daemon = Daemon::start(program().args(["-p", "0"]));
+    let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
+    assert!(hears(&mut stderr, "no client can connect"));
+    assert_eq!(daemon.0.try_wait().unwrap(), None);
+}
+
+/// They would have to show certificates, which nobody can verify.
+#[test]
+fn without_an_authority_an_address_for_certificates_refuses_all_clients() {
+    let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
+    authority.issue("client", |_| ());
+    let port_file = folder.path().join("ports");
+    let words = ["server.crt", "server.key"].map(|file| authority.path(file).display().to_string());
+    let mut command = program();
+    command.args(["-p", "-1", "-t", "1", "-l", "notls:127.0.0.1,mtls:127.0.0.2", "-Z", "-o"]);
+    command.arg(format!("ssl_chain_cert={},ssl_key={}", words[0], words[1]));
+    let daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &port_file));
+    let ports = ports(&port_file);
+    for config in [authority.client(), authority.client_as(&authority, "client")] {
+        let mut connection = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+        let mut socket = TcpStream::connect(("127.0.0.2", ports[1])).unwrap();
+        let mut stream = Stream::new(&mut connection, &mut socket);
+        assert!(stream.write_all(b"version\r\n").and_then(|()| stream.read_exact(&mut [0])).is_err());
+    }
+    ask_version(&mut TcpStream::connect(("127.0.0.1", ports[0])).unwrap());
+    let (status, stderr) = daemon.end(Signal::SIGTERM);
+    assert_eq!(status, Some(0));
+    assert!(stderr.contains("no client can connect to mtls: addresses"), "{stderr}");
+}
+
+/// A server that says why it locks no memory, or else has locked some.
+fn locks_memory(command: &mut Command, port_file: &Path) {
+    let daemon = Daemon::start(command.args(["-p", "-1", "-m", "64", "-k"]).env("MEMCACHED_PORT_FILENAME", port_file));
+    let port = ports(port_file)[0];
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.0.id())).unwrap();
+    assert_eq!(converse(port, "set a 0 0 1\r\nx\r\n"), "STORED\r\n");
+    let (code, stderr) = daemon.end(Signal::SIGTERM);
+    assert_eq!(code, Some(0), "{stderr}");
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).expect("a line");
+    let has_locked = locked.trim() != "0 kB";
+    assert_eq!(stderr.contains("cannot keep memory out of swap"), !has_locked, "{locked}: {stderr}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_is_locked_for_another_user_than_root_too() {
+    if nobody().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    for io in ["auto", "epoll"] {
+        locks_memory(program().args(["-u", "nobody", "--io", io]), &folder.path().join(io));
+    }
+}
+
+/// Mappings beyond the limit would fail when the server runs.
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_is_not_locked_below_a_limit() {
+    if nobody().is_none() {
+        return;
+    }
+    if !Command::new("sh").args(["-c", "ulimit -l 300000"]).status().unwrap().success() {
+        return eprintln!("not tested: the limit on locked memory cannot be raised");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let mut command = Command::new("sh");
+    let script = "ulimit -l 300000 && exec setpriv --reuid=65534 --clear-groups \"$0\" \"$@\"";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_relativistd")]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    locks_memory(&mut command, &folder.path().join("ports"));
+}
+
+/// Whoever owns the folder could put a link in the socket's place, and root would follow it.
+#[test]
+fn root_makes_no_unix_socket_for_another_user() {
+    if nobody().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let output = program().args(["-u", "nobody", "-s"]).arg(&path).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(71), "{stderr}");
+    assert!(stderr.contains("Permission denied") && !path.exists(), "{stderr}");
+}
+
+#[test]
+fn a_unix_socket_belongs_to_the_user_that_the_server_becomes() {
+    let Some(nobody) = nobody() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    chown(folder.path(), Some(nobody.uid), None).unwrap();
+    let path = folder.path().join("socket");
+    let _daemon = Daemon::start(program().args(["-u", "nobody", "-s"]).arg(&path));
+    ask_version(&mut poll("socket", || UnixStream::connect(&path).ok()));
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!((metadata.uid(), metadata.mode() & 0o777), (nobody.uid.as_raw(), 0o700));
+}
+
+/// Also if that is more than the umask allows.
+#[test]
+fn a_unix_socket_has_the_mode_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    for mode in [0o777, 0o660] {
+        let path = folder.path().join(format!("{mode:o}"));
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 077 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_relativistd")]);
+        let _daemon = Daemon::start(command.args(["-a", &format!("{mode:o}"), "-s"]).arg(&path));
+        ask_version(&mut poll("socket", || UnixStream::connect(&path).ok()));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, mode);
+    }
+}
+
+#[test]
+fn what_check_calls_good_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("users"), "ann:secret\n").unwrap();
+    let user = User::from_uid(Uid::current()).ok().flatten().map_or("root".into(), |user| user.name);
+    for (flags, status, message) in [
+        (format!("-Y {} -e {} -P {} -s {}", path("users"), path("items"), path("pid"), path("socket")), 0, ""),
+        (format!("-u {user} -l localhost,127.0.0.1:1"), 0, ""),
+        ("-Y /nonexistent/users".into(), 71, "/nonexistent/users"),
+        ("-e /nonexistent/items".into(), 71, "/nonexistent/items"),
+        ("-P /nonexistent/pid".into(), 71, "/nonexistent/pid"),
+        ("-s /nonexistent/socket".into(), 71, "/nonexistent/socket"),
+        ("-u nobody-of-this-name".into(), 67, "nobody-of-this-name"),
+        ("-l no.such.host.invalid".into(), 71, "no.such.host.invalid"),
+    ] {
+        let output = run(&format!("--check {flags}"));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{flags}: {stderr}");
+        assert!(stderr.contains(message), "{flags}: {stderr}");
+    }
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["users"], "nothing was made");
+}

@@ -260,7 +260,11 @@ impl Head {
         // it could still be in the processor's buffer when the update has returned and the thread's next
         // lookup reads, so that of two threads that insert and then look for what the other inserted both
         // could miss (T3). An exchange is a full barrier on x86-64; elsewhere `wake_waiters` has a fence.
-        self.0.swap(word.without(Word::LOCKED).0, mutation::unless("relaxed-unlock", AcqRel));
+        if mutation::is("plain-unlock") {
+            self.store(word.without(Word::LOCKED));
+        } else {
+            self.0.swap(word.without(Word::LOCKED).0, mutation::unless("relaxed-unlock", AcqRel));
+        }
         self.wake_waiters();
     }
 

@@ -1,41 +1,97 @@
 //! T3 in real time: when an update has returned, every lookup that begins finds it done, whatever its key and thread.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
+use relativist::raw::{Hash, Link, Table};
 use relativist::{HashMap, Resizing};
+use relativist_rcu::read;
 
 const ROUNDS: u64 = 20_000;
 
-/// Lets both threads through at the same time, as nearly as can be.
+/// Lets both threads through at the same time, as nearly as can be. They spin for long, so that they
+/// run at the same time at least now and then, however many others do.
 fn meet(arrived: &AtomicUsize, round: u64) {
     let both = 2 * (round as usize + 1);
     arrived.fetch_add(1, SeqCst);
     let mut looks = 0;
     while arrived.load(SeqCst) < both {
         looks += 1;
-        if looks % 256 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
+        if looks % 20_000 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
     }
 }
 
-/// Of two threads that insert a key each, and then look for the other's, at least one finds it.
-#[test]
-fn two_who_insert_and_look_for_each_other_meet() {
-    let map = HashMap::<u64, ()>::builder().capacity(2 * ROUNDS as usize).resizing(Resizing::Manual).build().unwrap();
+/// Keeps the calling thread on the first or second processor of the process, if it has two: two
+/// threads that share one see each other's stores at once.
+#[cfg(target_os = "linux")]
+fn stay_on_processor(nth: u64) {
+    // SAFETY: both sets are ours and of the size that is passed; zeros are an empty set.
+    unsafe {
+        let size = size_of::<libc::cpu_set_t>();
+        let (mut all, mut one): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
+        libc::sched_getaffinity(0, size, &mut all);
+        let mut processors = (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &all));
+        if let Some(cpu) = processors.nth(nth as usize) {
+            libc::CPU_SET(cpu, &mut one);
+            libc::sched_setaffinity(0, size, &one);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn stay_on_processor(_: u64) {}
+
+/// Lets two threads insert a key each and then look for the other's, round by round. At least one
+/// must find it.
+fn assert_meet(insert_and_look: impl Fn(u64, u64) -> bool + Sync) {
     let arrived = AtomicUsize::new(0);
-    let insert_and_look = |mine: u64| -> Vec<bool> {
-        let pinned = map.pin();
+    let run = |mine: u64| -> Vec<bool> {
+        stay_on_processor(mine);
         let round = |round| {
             meet(&arrived, round);
-            pinned.insert(2 * round + mine, ());
-            pinned.contains_key(&(2 * round + 1 - mine))
+            insert_and_look(2 * round + mine, 2 * round + 1 - mine)
         };
         (0..ROUNDS).map(round).collect()
     };
     let (one, two) = thread::scope(|scope| {
-        let one = scope.spawn(|| insert_and_look(0));
-        (insert_and_look(1), one.join().unwrap())
+        let (one, two) = (scope.spawn(|| run(0)), scope.spawn(|| run(1)));
+        (one.join().unwrap(), two.join().unwrap())
     });
     let missed = one.iter().zip(&two).filter(|&(one, two)| !one && !two).count();
     assert_eq!(missed, 0, "rounds in which both missed");
+}
+
+#[test]
+fn two_who_insert_and_look_for_each_other_meet() {
+    let map = HashMap::<u64, ()>::builder().capacity(2 * ROUNDS as usize).resizing(Resizing::Manual).build().unwrap();
+    assert_meet(|own, other| {
+        let pinned = map.pin();
+        pinned.insert(own, ());
+        pinned.contains_key(&other)
+    });
+}
+
+#[repr(C, align(128))]
+struct Object {
+    link: Link,
+    key: u64,
+}
+
+/// The same without an allocation and a hash in between, so that the lookup begins before a store
+/// without a barrier would have left the processor's buffer.
+#[test]
+fn two_who_link_and_look_for_each_other_meet() {
+    let object = |key| Object { link: Link::new(Hash::new(key)), key };
+    let objects: Vec<Object> = (0..2 * ROUNDS).map(object).collect();
+    // Dropped before the objects that it leads to.
+    let table = Table::new(1 << 17, Resizing::Manual, |_| ()).unwrap();
+    assert_meet(|own, other| {
+        // SAFETY: the table has links of such objects only, and they live longer than it is used.
+        let is_other = |link: NonNull<Link>| unsafe { link.cast::<Object>().as_ref() }.key == other;
+        let guard = read();
+        // SAFETY: in no table yet, and alive as long as this one is used.
+        unsafe { table.insert(NonNull::from(&objects[own as usize]).cast(), &guard) };
+        table.find(Hash::new(other), is_other, &guard).is_some()
+    });
 }

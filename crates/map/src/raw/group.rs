@@ -324,7 +324,8 @@ impl Level<'_> {
         let group = hash.bucket(base.scale()) << (self.array.bits() - base.bits());
         let heads = &self.array.all()[bucket.saturating_sub(FARTHEST).max(group)..bucket];
         // Heads that no longer follow were cut off from the chain.
-        let words = heads.iter().rev().map(Head::load).take_while(|word| word.follows());
+        let words =
+            heads.iter().rev().map(Head::load).take_while(|word| word.follows() || mutation::is("enter-behind-cut"));
         words.map(Word::first).find(|first| !first.is_null())
     }
 

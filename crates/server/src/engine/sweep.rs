@@ -11,6 +11,12 @@
 //! A visit marked on the old item after its heat was read is lost: a hint.
 //!
 //! Nobody holds a lock or is in a read section when he sweeps or waits.
+//!
+//! **What has expired** is found by an index of blocks, by the second in which it pays to sweep them:
+//! when a share of what is alive has expired, or some minutes after the first has (see `Schedule`).
+//! A sweep makes that second known anew. What changes it meanwhile, such as a touch, is noted in the
+//! block's header, and all headers are looked at within a minute. Each block is swept once a day in
+//! any case, so that times of accesses do not wrap (see [`super::status`]).
 
 use super::block::Block;
 use super::central::{Purpose, Victim};

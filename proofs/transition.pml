@@ -1,41 +1,71 @@
-/* One group of the table while it is resized: a coarse bucket and the fine buckets that it covers (crates/map/src/raw: group,
- * transition, update, lookup). Each access to what threads share is a step of its own, and the order of memory accesses is
- * sequentially consistent: what weaker orders do is for loom to find out.
+/* A table of a few buckets while it is resized (crates/map/src/raw: resize, group, lookup). Each
+ * access to shared memory is a step of its own. Memory is sequentially consistent: loom checks what
+ * weaker orders do.
  *
- *   -DGROW            coarse to fine
- *   -DSHRINK          fine to coarse
- *   -DGROW -DSHRINK   one after the other
- *   -DFACTOR=n        fine buckets per coarse one, 2 or 4
- *   -DSOLE            with two fine buckets, residents in one of them only: the summary of the coarse head may tell all that growing has to know
+ * The resizer grows the table -DGROWS=n times and shrinks it -DSHRINKS=n times, by the factor 2,
+ * in every order that is possible. It cuts the chains at any time after their grace period, or the
+ * table grows again before that. More switches:
  *
- * A fine bucket has two places, a place one key and two nodes (one to replace the other). Two places are occupied by residents,
- * which nobody removes; one of two others has an updater (with -DUPDATERS=2 both), which inserts if its key is absent, and
- * removes or replaces if it is there. A reader looks up a key, as often as -DLOOKS says.
+ *   -DSTART=n     the first array has 2^n buckets
+ *   -DBITS=n      the finest array has 2^n buckets, at most 8
+ *   -DSTEP=2      the factor is 4
+ *   -DCHUNK=n     a cut or a join keeps a lock for n heads of the finer array, not the whole group
+ *   -DSOLE        one resident only: summaries often show that all links go to one finer bucket
+ *   -DUPDATERS=2  one updater for each of two keys, not one updater for either of them
+ *   -DSAME_KEY    with two updaters: both update the same key, either of the two
+ *   -DLOOKS=n     the reader looks up a key n times; 0 for no reader
  *
- * Checked: residents are found (T1); what lookups of a key find is what some order of its updates explains (T3); nobody
- * waits for ever (T4); what is reclaimed is not looked at (T8); at the end the table has what it should, by any head.
+ * A place is a hash, and has one key. Residents are never removed. An updater inserts its key if it
+ * is absent, and removes or replaces it if it is there. Each update has a node of its own: no node
+ * is used again after it was freed.
  *
- * Each wait can be left out, and then one of these fails: SKIP_GROW_WAIT, SKIP_SHRINK_WAIT, SKIP_PREVIOUS_WAIT,
- * SKIP_RETIRE_WAIT, SKIP_NODE_WAIT. So can be other steps: OLDER_FIRST, MARK_UNSEEN, CUT_NOTHING, PARTIAL_SUMMARY, STALE_ENTRY.
+ * Checked:
+ *   - Lookups find residents (T1).
+ *   - Some order of a key's updates explains what lookups of the key return (T3).
+ *   - Nobody waits for ever, and an updater starts again only if the resizer has gone on (T4).
+ *   - Nobody accesses a node or an array that was freed (T8).
+ *   - A search under the lock finds what is there.
+ *   - At the end each bucket has exactly its nodes, and each head is settled.
+ *
+ * Each of these switches leaves out or misplaces one step, and in a run of runs.txt a check fails:
+ *
+ *   SKIP_CUT_WAIT        a cut does not wait for readers
+ *   CUT_AFTER_OLD_GRACE  a second growth does not restart the grace period of the cut
+ *   SKIP_RETIRE_WAIT     replaced arrays are freed at once
+ *   SKIP_NODE_WAIT       removed nodes are freed at once
+ *   RETIRE_FIRST         a replaced array is retired while the base array still leads to it
+ *   OLDER_FIRST          updates change older arrays before newer ones
+ *   FORGET_NEXT          updates do not keep the array right that is being filled
+ *   UNANNOUNCED          a link is reachable by another one before its summary bit is set
+ *   MARK_UNSEEN          a head is marked although it may have changed since it was read
+ *   CUT_NOTHING          a cut cuts no chain
+ *   PARTIAL_SUMMARY      a cut clears a summary before it makes it exact
+ *   REST_UNSET           a cut leaves the base head at the first chunk
+ *   STALE_TAIL           a join appends to what was the tail when the previous chunk was joined
+ *   STALE_ENTRY          searches start at finer heads while the table shrinks, too
+ *   CUT_ENTRY            searches start at heads that were cut off, too
+ *   BLIND_AFTER          searches end by the heads of the array that is being filled
+ *   UNCHECKED_FOLLOWER   no check, with the base head locked, that the head still follows it
+ *   UNCHECKED_OWNER      no check that the base head does not follow another one itself
+ *   IGNORE_MOVED         no check that the group was not cut
  */
-#ifndef FACTOR
-#define FACTOR 4
+#ifndef START
+#define START 0
 #endif
-#if FACTOR == 4
-#define RESIDENT_1 1
-#define RESIDENT_2 5
-#define UPDATED_1 2 /* alone in its fine bucket */
-#define UPDATED_2 4 /* first of its fine bucket */
-#elif defined(SOLE)
-#define RESIDENT_1 2
-#define RESIDENT_2 2
-#define UPDATED_1 0 /* in the other one */
-#define UPDATED_2 3 /* in the same */
-#else
-#define RESIDENT_1 1
-#define RESIDENT_2 3
-#define UPDATED_1 0
-#define UPDATED_2 2
+#ifndef BITS
+#define BITS 2
+#endif
+#ifndef GROWS
+#define GROWS 0
+#endif
+#ifndef SHRINKS
+#define SHRINKS 0
+#endif
+#ifndef STEP
+#define STEP 1
+#endif
+#ifndef CHUNK
+#define CHUNK 8
 #endif
 #ifndef UPDATERS
 #define UPDATERS 1
@@ -43,474 +73,749 @@
 #ifndef LOOKS
 #define LOOKS 2
 #endif
-#define PLACES (2 * FACTOR)
+
+#define PLACE_BITS 3
+#define PLACES 8
+/* Buckets of the finest array. */
+#if BITS == 1
+#define HEADS 2
+#elif BITS == 2
+#define HEADS 4
+#else
+#define HEADS 8
+#endif
+#define ARRAYS (1 + GROWS + SHRINKS)
 #define NIL 255
 
-#define PLACE(node) ((node) % PLACES)
-#define OTHER(node) (((node) + PLACES) % (2 * PLACES))
-#define BUCKET(place) ((place) / 2)
+#ifdef SAME_KEY
+#define UPDATES 2
+#define NODES 24
+#else
+#define UPDATES 1
+#define NODES 16
+#endif
 
-/* Heads: pointer, summary, lock and state are one word, which is read and written in one step. */
-typedef Word {
+/* Of 4 buckets, one has UPDATED_1 alone, and one has UPDATED_2 before RESIDENT_2. */
+#define UPDATED_1 2
+#define UPDATED_2 4
+#define RESIDENT_2 5
+#ifdef SOLE
+#define RESIDENT_1 RESIDENT_2
+#else
+#define RESIDENT_1 1
+#endif
+
+#define PLACE(node) ((node) % PLACES)
+
+/* A head is one word: each step reads or writes it as a whole. */
+typedef Head {
   byte first;
-  byte summary; /* of a coarse head, a bit per fine bucket; of a fine one, a bit per place */
+  byte summary; /* a bit for each value of the two hash bits that follow those of the bucket */
   bit locked;
-  bit transition;
-  bit moved
+  bit follows; /* not lockable: the head of the base array is the lock */
+  bit finer;   /* the finer heads that cover this bucket are filled, and are kept right */
+  bit moved    /* of a base head: its group was cut */
 }
-typedef Array { /* a coarse array's group has one head, a fine one's FACTOR */
-  Word head[FACTOR];
-  bit fine;
-  byte partner;
+typedef Array {
+  Head head[HEADS];
+  byte bits;
+  byte base;
+  byte finer;
+  byte awaited; /* once it is retired: the threads that its grace period waits for */
+  bit retired;
   bit freed
 }
-Array array[3];
+Array array[ARRAYS];
 byte published;
-byte next[2 * PLACES];
-bit freed[2 * PLACES];
+byte next[NODES];
+bit freed[NODES];
 
-#define INDEX(a, place) (array[a].fine * BUCKET(place))
-#define SHARES_BUCKET(a, p, q) (!array[a].fine || BUCKET(p) == BUCKET(q))
-#define SUMMARY_BIT(a, place) (1 << (array[a].fine -> (place) % 2 : BUCKET(place)))
-#define SHARES_SUMMARY(a, p, q) (array[a].fine -> (p) == (q) : BUCKET(p) == BUCKET(q))
-#define HEAD(a, place) array[a].head[INDEX(a, place)]
+#define BUCKET(a, place) ((place) >> (PLACE_BITS - array[a].bits))
+#define HEAD(a, place) array[a].head[BUCKET(a, place)]
+#define SHARES_BUCKET(a, p, q) (BUCKET(a, p) == BUCKET(a, q))
+#define KIND(a, place) ((((place) << array[a].bits) >> (PLACE_BITS - 2)) & 3)
+#define SUMMARY_BIT(a, place) (1 << KIND(a, place))
+#define SHARES_SUMMARY(a, p, q) (SHARES_BUCKET(a, p, q) && KIND(a, p) == KIND(a, q))
 
-inline copy(to, from) {
-  to.first = from.first; to.summary = from.summary; to.locked = from.locked;
-  to.transition = from.transition; to.moved = from.moved
-}
-inline store(target, value, held) { d_step { copy(target, value); target.locked = held } }
-inline acquire(target, value) { atomic { !target.locked -> d_step { copy(value, target); target.locked = 1 } } }
-
-/* Grace periods. A waiter waits for those who were inside when it began. */
+/* A grace period waits for the threads that were in a section when it began. What was retired is
+ * freed as soon as its grace period has passed: no later moment shows more faults. */
 #define READER 0
 #define UPDATER_1 1
 #define UPDATER_2 2
 byte inside;
-/* Waiters: the updaters, and who resizes, in the midst of a transition, before the next one, and before an array is freed. */
-byte awaited[5];
-#define RESIZE 2
-#define PREVIOUS 3
-#define RETIRE 4
+byte awaited_by_cut;
+byte retired_node[2], awaited_by_node[2];
+hidden byte i;
+
+inline free_awaited() {
+  i = 0;
+  do
+  :: i < ARRAYS -> array[i].freed = array[i].retired && array[i].awaited == 0; i++
+  :: else -> break
+  od;
+  i = 0;
+  do
+  :: i < 2 && retired_node[i] != NIL && awaited_by_node[i] == 0 -> freed[retired_node[i]] = 1; i++
+  :: i < 2 && !(retired_node[i] != NIL && awaited_by_node[i] == 0) -> i++
+  :: else -> break
+  od;
+  i = 0
+}
 
 inline enter(me) { inside = inside | 1 << me }
 inline leave(me) {
-  d_step {
-    inside = inside & ~(1 << me);
-    awaited[0] = awaited[0] & inside; awaited[1] = awaited[1] & inside; awaited[2] = awaited[2] & inside;
-    awaited[3] = awaited[3] & inside; awaited[4] = awaited[4] & inside
-  }
+  inside = inside & ~(1 << me);
+  awaited_by_cut = awaited_by_cut & inside;
+  awaited_by_node[0] = awaited_by_node[0] & inside;
+  awaited_by_node[1] = awaited_by_node[1] & inside;
+  i = 0;
+  do
+  :: i < ARRAYS -> array[i].awaited = array[i].awaited & inside; i++
+  :: else -> break
+  od;
+  free_awaited()
 }
-inline start_grace_period(w) { awaited[w] = inside }
-#define HAS_PASSED(w) (awaited[w] == 0)
 
-/* What a key may be found to have: the node before its update, and the one after; NIL for none. `known` says which of them a
- * lookup has to reckon with that begins now, `begun` whether the later one may be found already. */
-typedef History { byte node[2]; bit known; bit begun }
+inline retire_array(a) {
+  array[a].retired = 1;
+#ifndef SKIP_RETIRE_WAIT
+  array[a].awaited = inside;
+#endif
+  free_awaited()
+}
+
+inline retire_node(me, node) {
+  retired_node[me - 1] = node;
+#ifndef SKIP_NODE_WAIT
+  awaited_by_node[me - 1] = inside;
+#endif
+  free_awaited()
+}
+
+/* The nodes of a key: before its first update, and after each update; NIL for none. A lookup that
+ * begins now may find those from `known` to `begun`. */
+typedef History { byte node[3]; byte known; byte begun }
 History history[PLACES];
 
+/* A lookup that began when node number `from` was known has found `seen`. */
 inline explain(key, from, seen) {
-  if
-  :: seen == history[key].node[from] -> skip
-  :: else ->
-    assert(!from && history[key].begun && seen == history[key].node[1]);
-    history[key].known = 1
-  fi
+  do
+  :: from < history[key].begun && seen != history[key].node[from] -> from++
+  :: else -> break
+  od;
+  assert(seen == history[key].node[from]);
+  history[key].known = (from > history[key].known -> from : history[key].known)
 }
 
-/* Looks twice, in one section or in two: what the first lookup has seen the second may not deny. */
+/* Looks up a key several times, in one section or in several. A later lookup must not deny what an
+ * earlier one has found. */
 proctype reader(byte place) {
-  byte a, link, looks = 0;
-  bit since, arrived;
-  enter(READER);
+  byte a, link, looks, since;
 
 look:
-  skip;
-  d_step { since = history[place].known; a = published };
+  atomic { enter(READER); since = history[place].known; a = published };
   d_step { /* The head is loaded once. No bit in the summary, no walk. */
     assert(!array[a].freed);
     link = (HEAD(a, place).summary & SUMMARY_BIT(a, place) -> HEAD(a, place).first : NIL);
     a = 0
   };
   do
-  :: link == NIL -> break
-  :: else ->
-    d_step {
-      assert(!freed[link]);
-      if
-      :: PLACE(link) >= place -> arrived = 1
-      :: else -> link = next[link]
-      fi
-    };
-    if
-    :: arrived -> break
-    :: else
-    fi
+  :: atomic { link != NIL && PLACE(link) < place -> assert(!freed[link]); link = next[link] }
+  :: atomic {
+       link == NIL || PLACE(link) >= place ->
+       assert(link == NIL || !freed[link]);
+       link = (link != NIL && PLACE(link) == place -> link : NIL);
+       explain(place, since, link);
+       link = 0; since = 0;
+       looks++;
+       break
+     }
   od;
-  atomic {
-    link = (link != NIL && PLACE(link) == place -> link : NIL);
-    explain(place, since, link);
-    arrived = 0; link = 0; since = 0;
-    looks++
-  };
   if
   :: looks < LOOKS -> goto look
-  :: looks < LOOKS -> leave(READER); enter(READER); goto look
-  :: else -> leave(READER)
+  :: d_step { looks < LOOKS -> leave(READER) }; goto look
+  :: d_step { looks == LOOKS -> leave(READER) }
   fi
 }
 
-/* What a head of array `b` holds when the updater's link is entered at its place (Place::updated). */
-inline update(w, b) {
+/* Makes the head of array `a` right for the updater's link. (Place::updated) */
+inline update(a) {
+  assert(!array[a].freed);
   if
-  :: before == NIL || !SHARES_BUCKET(b, PLACE(before), place) ->
-    w.first = (link != NIL && SHARES_BUCKET(b, PLACE(link), place) -> link : NIL)
+  :: before == NIL || !SHARES_BUCKET(a, PLACE(before), place) ->
+    HEAD(a, place).first = (link != NIL && SHARES_BUCKET(a, PLACE(link), place) -> link : NIL)
   :: else
   fi;
   if
-  :: inserts -> w.summary = w.summary | SUMMARY_BIT(b, place)
-  :: !inserts && link == after && !(before != NIL && SHARES_SUMMARY(b, PLACE(before), place)) &&
-     !(after != NIL && SHARES_SUMMARY(b, PLACE(after), place)) ->
-    w.summary = w.summary & ~SUMMARY_BIT(b, place)
+  :: inserts -> HEAD(a, place).summary = HEAD(a, place).summary | SUMMARY_BIT(a, place)
+  :: !inserts && link == after && !(before != NIL && SHARES_SUMMARY(a, PLACE(before), place)) &&
+     !(after != NIL && SHARES_SUMMARY(a, PLACE(after), place)) ->
+    HEAD(a, place).summary = HEAD(a, place).summary & ~SUMMARY_BIT(a, place)
   :: else
   fi
 }
 
-inline set_next(node, to) {
+/* Sets the summary bit of a link that is about to be reachable by another one. */
+inline announce(a) {
   if
-  :: node != NIL -> assert(!freed[node]); next[node] = to
+  :: a != NIL && !(HEAD(a, place).summary & SUMMARY_BIT(a, place)) ->
+    d_step { assert(!array[a].freed); HEAD(a, place).summary = HEAD(a, place).summary | SUMMARY_BIT(a, place) }
   :: else
   fi
+}
+
+inline set_next() {
+  if
+  :: before != NIL -> d_step { assert(!freed[before]); next[before] = link }
+  :: else
+  fi
+}
+
+inline update_kept(a) {
+  if
+  :: a != NIL -> d_step { update(a) }
+  :: else
+  fi
+}
+
+#ifdef IGNORE_MOVED
+#define IS_MOVED(head) 0
+#else
+#define IS_MOVED(head) head.moved
+#endif
+#ifdef UNCHECKED_OWNER
+#define IS_FOLLOWER(head) 0
+#else
+#define IS_FOLLOWER(head) head.follows
+#endif
+#define IS_NO_OWNER (IS_MOVED(HEAD(base, place)) || IS_FOLLOWER(HEAD(base, place)))
+
+#ifdef UNCHECKED_FOLLOWER
+#define STILL_FOLLOWS 1
+#else
+#define STILL_FOLLOWS HEAD(a, place).follows
+#endif
+
+/* An updater that starts again finds something else than before. */
+#define LEADS_FURTHER (published != a || !HEAD(a, place).follows || array[a].base != base)
+
+#ifdef CUT_ENTRY
+#define IS_ENTRY(head) (head.first != NIL)
+#else
+#define IS_ENTRY(head) (head.first != NIL && head.follows)
+#endif
+
+#ifdef BLIND_AFTER
+#define AFTER (far != NIL -> far : near)
+#else
+#define AFTER near
+#endif
+
+/* Under the lock nobody else changes the chain, or which heads are kept right: one step.
+ * (Core::locked, Group::search) */
+inline search() {
+  near = NIL;
+  far = NIL;
+  grows = HEAD(base, place).finer;
+  if
+  :: grows ->
+    near = array[base].finer;
+    assert(!array[near].freed);
+    if
+#ifndef FORGET_NEXT
+    :: HEAD(near, place).finer -> far = array[near].finer
+#endif
+    :: else
+    fi
+  :: !grows && a != base -> near = a
+  :: else
+  fi;
+
+  before = NIL;
+  found = HEAD(base, place).first;
+  if
+#ifndef STALE_ENTRY
+  :: grows ->
+#else
+  :: near != NIL ->
+#endif
+    finest = (far != NIL -> far : near);
+    assert(!array[finest].freed);
+    entry = BUCKET(finest, place);
+    do
+    :: entry > BUCKET(base, place) << (array[finest].bits - array[base].bits) ->
+      entry--;
+      if
+      :: IS_ENTRY(array[finest].head[entry]) -> found = array[finest].head[entry].first; break
+      :: else
+      fi
+    :: else -> break
+    od
+  :: else
+  fi;
+  do
+  :: found != NIL && PLACE(found) < place -> assert(!freed[found]); before = found; found = next[found]
+  :: else -> break
+  od;
+  if
+  :: found == NIL || PLACE(found) > place -> after = found; found = NIL; inserts = 1
+  :: else -> assert(!freed[found]); after = next[found]; inserts = 0
+  fi;
+  link = place + PLACES * (history[place].begun + 1);
+  assert(found == history[place].node[history[place].begun]);
+  /* If no summary bit up to that of the place is set, the place is the first. (Word::is_after) */
+  assert(HEAD(base, place).summary & (2 * SUMMARY_BIT(base, place) - 1) || (before == NIL && found == NIL));
+  /* The heads alone may show what comes after the place. (Level::first_after) */
+  if
+  :: grows ->
+    finest = AFTER;
+    if
+    :: HEAD(finest, place).first == NIL ->
+      entry = BUCKET(finest, place) + 1;
+      do
+      :: entry % (1 << (array[finest].bits - array[base].bits)) != 0 && array[finest].head[entry].first == NIL -> entry++
+      :: else -> break
+      od;
+      assert(found == NIL &&
+        after == (entry % (1 << (array[finest].bits - array[base].bits)) != 0 -> array[finest].head[entry].first : NIL))
+    :: else ->
+      assert(HEAD(finest, place).summary & (2 * SUMMARY_BIT(finest, place) - 1) ||
+        (found == NIL && after == HEAD(finest, place).first))
+    fi
+  :: else
+  fi;
+  entry = 0;
+  finest = 0
 }
 
 proctype updater(byte me; byte place) {
-  byte a, partner, coarse, fine, entry, before, found, after, link;
-  bit inserts;
-  Word word, fine_word;
-  enter(me);
+  byte a; /* the array that was published when it was loaded */
+  byte base; /* the one whose head is the lock */
+  byte near, far; /* the finer arrays to keep right; `far` is the newer one */
+  byte finest, entry, before, found, after, link;
+  bit inserts, grows;
 
 look:
-  a = published;
-  assert(!array[a].freed);
-  fine = NIL;
+  atomic { enter(me); a = published };
   if
-  :: atomic { !HEAD(a, place).transition && !HEAD(a, place).locked ->
-       d_step { copy(word, HEAD(a, place)); HEAD(a, place).locked = 1; coarse = a } }
-  :: HEAD(a, place).transition ->
-    partner = array[a].partner;
-    if :: partner == NIL -> goto look :: else fi;
+  :: d_step { !HEAD(a, place).locked && !HEAD(a, place).follows ->
+       /* A cut waits for those that have loaded an older array. */
+       assert(!array[a].freed && !HEAD(a, place).moved);
+       HEAD(a, place).locked = 1; base = a }
+  :: HEAD(a, place).follows ->
     d_step {
-      assert(!array[partner].freed);
-      coarse = (array[a].fine -> partner : a);
-      fine = (array[a].fine -> a : partner)
+      assert(!array[a].freed);
+      base = array[a].base;
+      assert(base != NIL || LEADS_FURTHER)
     };
-    acquire(HEAD(coarse, place), word);
     if
-    :: word.moved -> HEAD(coarse, place).locked = 0; goto look
-    :: else
+    :: base == NIL -> goto look
+    :: d_step { base != NIL && !IS_NO_OWNER && !HEAD(base, place).locked && STILL_FOLLOWS ->
+         assert(!array[base].freed); HEAD(base, place).locked = 1 }
+    :: atomic { base != NIL && IS_NO_OWNER -> assert(LEADS_FURTHER); goto look }
+      /* Locked, and unlocked again. */
+    :: base != NIL && !IS_NO_OWNER && !HEAD(base, place).locked && !STILL_FOLLOWS -> goto look
     fi
   fi;
 
-  /* Under the lock nobody else changes the chain: one step. (Group::search) While the group grows, the fine heads are entries, too. */
-  d_step {
-    before = NIL;
-    found = word.first;
-    entry = (fine != NIL
-#ifndef STALE_ENTRY
-      && word.transition
-#endif
-      -> BUCKET(place) : 0);
-    do
-    :: entry > 0 && array[fine].head[entry - 1].first == NIL -> entry--
-    :: entry > 0 && array[fine].head[entry - 1].first != NIL -> found = array[fine].head[entry - 1].first; break
-    :: else -> break
-    od;
-    do
-    :: found != NIL && PLACE(found) < place -> assert(!freed[found]); before = found; found = next[found]
-    :: else -> break
-    od;
-    if
-    :: found == NIL || PLACE(found) > place -> after = found; found = NIL; inserts = 1; link = place
-    :: else -> assert(!freed[found]); after = next[found]; inserts = 0; link = OTHER(found)
-    fi;
-    assert(found == history[place].node[0]);
-    /* Where no bit is set up to the own one, the place is the first. */
-    assert(word.summary & (2 * SUMMARY_BIT(coarse, place) - 1) || (before == NIL && found == NIL));
-    entry = 0
-  };
+  d_step { search() };
   if
   :: !inserts -> link = after /* remove */
   :: skip /* insert or replace */
   fi;
   d_step {
+    history[place].begun++;
     if
-    :: link != after || inserts -> next[link] = after; history[place].node[1] = link
-    :: else -> history[place].node[1] = NIL
-    fi;
-    history[place].begun = 1
+    :: link != after -> next[link] = after; history[place].node[history[place].begun] = link
+    :: else -> history[place].node[history[place].begun] = NIL
+    fi
   };
 
+#ifndef UNANNOUNCED
   if
-  :: inserts && before != NIL ->
-    word.summary = word.summary | SUMMARY_BIT(coarse, place);
-    store(HEAD(coarse, place), word, 1);
+  :: inserts && before != NIL -> announce(base); announce(near); announce(far)
+  :: else
+  fi;
+#endif
+  if
+#ifdef OLDER_FIRST
+  :: near != NIL && !grows ->
+#else
+  :: near != NIL && grows ->
+#endif
+    update_kept(far);
+    update_kept(near);
+    set_next()
+  :: near == NIL -> set_next()
+  :: else ->
+    d_step { update(base) };
+    set_next();
+    update_kept(near);
+    update_kept(far)
+  fi;
+  d_step {
+    update(base);
+    HEAD(base, place).locked = 0;
+    history[place].known = history[place].begun;
+    leave(me);
     if
-    :: fine != NIL -> HEAD(fine, place).summary = HEAD(fine, place).summary | SUMMARY_BIT(fine, place)
+    :: found != NIL -> retire_node(me, found)
+    :: else
+    fi
+  }
+}
+
+inline new_array(a, size) {
+  array[a].bits = size;
+  array[a].base = NIL;
+  array[a].finer = NIL;
+  bucket = 0;
+  do
+  :: bucket < HEADS ->
+    array[a].head[bucket].first = NIL;
+    bucket++
+  :: else -> break
+  od;
+  bucket = 0
+}
+
+inline follow_all(a) {
+  do
+  :: bucket < 1 << array[a].bits -> array[a].head[bucket].follows = 1; bucket++
+  :: else -> break
+  od;
+  bucket = 0
+}
+
+/* The bucket of array `n` that all links of `bucket` go to, if the summary shows it, or else NIL.
+ * Any bucket if there are no links. (Word::sole_part) */
+#define PART_BITS (STEP == 1 -> 3 << (2 * part) : 1 << part)
+inline find_sole_part() {
+  part = 0;
+  do
+  :: part < 1 << STEP && bits & ~PART_BITS -> part++
+  :: else -> break
+  od;
+  part = (part == 1 << STEP -> NIL : bucket << STEP | part)
+}
+
+#ifdef MARK_UNSEEN
+#define IS_UNCHANGED(head) 1
+#else
+#define IS_UNCHANGED(head) (head.first == link && head.summary == bits)
+#endif
+
+/* Makes the heads of array `n` that cover `bucket` of array `p` entries into the chain. Nobody
+ * looks at them before the head of `p` is marked, so stores to them need no step of their own. */
+inline fill() {
+  part = NIL;
+  if
+  :: p == base ->
+    d_step {
+      link = array[p].head[bucket].first;
+      bits = array[p].head[bucket].summary;
+      find_sole_part();
+      part = (array[p].head[bucket].locked -> NIL : part);
+      if
+      :: part != NIL -> /* The places of the links are not known: all bits. */
+        array[n].head[part].first = link;
+        array[n].head[part].summary = (bits -> 15 : 0)
+      :: else
+      fi
+    };
+    if
+    :: part != NIL ->
+      d_step {
+        if
+        :: !array[p].head[bucket].locked && IS_UNCHANGED(array[p].head[bucket]) -> array[p].head[bucket].finer = 1
+        :: else ->
+          array[n].head[part].first = NIL;
+          array[n].head[part].summary = 0;
+          part = NIL
+        fi
+      }
     :: else
     fi
   :: else
   fi;
-  d_step {
-    if
-    :: fine != NIL -> copy(fine_word, HEAD(fine, place)); update(fine_word, fine)
-    :: else
-    fi;
-    update(word, coarse)
-  };
   if
-  :: fine == NIL -> set_next(before, link)
-  :: fine != NIL &&
-#ifdef OLDER_FIRST
-     !
-#endif
-     word.transition ->
-    assert(!array[fine].freed);
-    store(HEAD(fine, place), fine_word, 0);
-    set_next(before, link)
-  :: else ->
-    store(HEAD(coarse, place), word, 1);
-    set_next(before, link);
-    assert(!array[fine].freed);
-    store(HEAD(fine, place), fine_word, 0)
+  :: d_step { part == NIL && !array[base].head[bucket >> (array[p].bits - array[base].bits)].locked ->
+       link = array[p].head[bucket].first;
+       bits = array[p].head[bucket].summary;
+       find_sole_part();
+       if
+       :: p != base && part != NIL ->
+         array[n].head[part].first = link;
+         array[n].head[part].summary = (bits -> 15 : 0);
+         link = NIL
+       :: else
+       fi;
+       do
+       :: link != NIL && BUCKET(p, PLACE(link)) == bucket ->
+         if
+         :: HEAD(n, PLACE(link)).first == NIL -> HEAD(n, PLACE(link)).first = link
+         :: else
+         fi;
+         HEAD(n, PLACE(link)).summary = HEAD(n, PLACE(link)).summary | SUMMARY_BIT(n, PLACE(link));
+         link = next[link]
+       :: else -> break
+       od;
+       array[p].head[bucket].finer = 1
+     }
+  :: part != NIL
   fi;
-  assert(!array[coarse].freed);
-  store(HEAD(coarse, place), word, 0);
-  history[place].known = 1;
-  leave(me);
+  d_step { link = 0; bits = 0; part = 0 }
+}
+
+inline retire_replaced() {
   if
-  :: found != NIL ->
-#ifndef SKIP_NODE_WAIT
-    start_grace_period(me - 1);
-    HAS_PASSED(me - 1);
-#endif
-    freed[found] = 1
+  :: p != base && !array[p].retired -> retire_array(p)
   :: else
   fi
 }
 
-inline empty_all(f) {
-  bucket = 0;
+inline grow() {
+  d_step {
+    p = published;
+    n = used;
+    used++;
+    new_array(n, array[p].bits + STEP);
+    follow_all(n);
+    array[n].base = base;
+    array[p].finer = n
+  };
   do
-  :: bucket < FACTOR ->
-    array[f].head[bucket].first = NIL; array[f].head[bucket].summary = 0; array[f].head[bucket].transition = 1;
-    bucket++
-  :: else -> break
-  od
-}
-
-/* The fine bucket that all links go to, if the summary tells, or else NIL; any for no links. */
-inline find_sole_part() {
-  bucket = 0;
-  do
-  :: bucket < FACTOR && word.summary & ~(1 << bucket) -> bucket++
+  :: bucket < 1 << array[p].bits -> fill(); bucket++
   :: else -> break
   od;
-  bucket = (bucket == FACTOR -> NIL : bucket)
+  published = n;
+#ifdef RETIRE_FIRST
+  d_step { retire_replaced() };
+#endif
+  array[base].finer = n;
+  d_step {
+    retire_replaced();
+#ifdef CUT_AFTER_OLD_GRACE
+    if
+    :: p == base -> awaited_by_cut = inside
+    :: else
+    fi;
+#else
+    awaited_by_cut = inside;
+#endif
+    bucket = 0; p = 0; n = 0
+  }
 }
 
-/* Nobody looks at the fine heads before the coarse one is marked, so stores to them may be one step. */
-inline fill(c, f) {
-  d_step { empty_all(f) };
-  d_step { copy(word, array[c].head[0]); find_sole_part() };
+#define GROUP_BITS (array[n].bits - array[base].bits)
+#define GROUP_SIZE (1 << GROUP_BITS)
+#define BASE_HEAD array[base].head[bucket >> GROUP_BITS]
+#define CHUNK_END ((bucket / CHUNK + 1) * CHUNK)
+#define END (CHUNK < GROUP_SIZE -> CHUNK_END : (bucket / GROUP_SIZE + 1) * GROUP_SIZE)
+
+/* The summary shows that all links of the group are in one bucket: nothing has to be cut. */
+#define WITHIN(mask) !(BASE_HEAD.summary & ~(mask))
+#define NEEDS_NO_CUT (GROUP_BITS == 1 -> WITHIN(3) || WITHIN(12) : \
+  GROUP_BITS == 2 && (WITHIN(1) || WITHIN(2) || WITHIN(4) || WITHIN(8)))
+
+/* Cuts the chain behind the links of bucket `b`, and makes the summary exact by one store. `link`
+ * is the first link that was not cut off before. */
+inline cut_one(b) {
+  d_step {
+    last = NIL;
+    bits = 0;
+    do
+    :: link != NIL && BUCKET(n, PLACE(link)) == b ->
+      bits = bits | SUMMARY_BIT(n, PLACE(link));
+      last = link;
+      link = next[link]
+    :: else -> break
+    od
+  };
   if
-  :: bucket != NIL ->
-    d_step { /* The places of the links are not known: all bits. */
-      array[f].head[bucket].first = word.first;
-      array[f].head[bucket].summary = (word.summary -> 3 : 0)
-    };
-    d_step {
-      if
-#ifndef MARK_UNSEEN
-      :: !word.locked && !array[c].head[0].locked && word.first == array[c].head[0].first && word.summary == array[c].head[0].summary ->
-#else
-      :: !array[c].head[0].locked ->
+  :: last != NIL ->
+#ifndef CUT_NOTHING
+    next[last] = NIL;
 #endif
-        array[c].head[0].transition = 1
-      :: else -> bucket = NIL
-      fi
-    }
+#ifdef PARTIAL_SUMMARY
+    array[n].head[b].summary = 0;
+#endif
+    array[n].head[b].summary = bits
   :: else
-  fi;
+  fi
+}
+
+inline cut() {
+  n = published;
+  do
+  :: bucket < 1 << array[n].bits ->
+    d_step { !BASE_HEAD.locked -> BASE_HEAD.locked = 1; link = BASE_HEAD.first; end = END; part = bucket };
+    if
+    :: end - bucket == GROUP_SIZE && NEEDS_NO_CUT -> link = NIL
+    :: skip
+    fi;
+    do
+    :: part < end -> cut_one(part); part++
+    :: else -> break
+    od;
+    do
+    :: bucket < end -> array[n].head[bucket].follows = 0; bucket++
+    :: else -> break
+    od;
+    atomic { skip; d_step {
+      bucket--;
+#ifndef REST_UNSET
+      BASE_HEAD.first = link;
+#endif
+      if
+      :: end % GROUP_SIZE == 0 -> BASE_HEAD.moved = 1; BASE_HEAD.finer = 0; BASE_HEAD.first = NIL; BASE_HEAD.summary = 0
+      :: else
+      fi;
+      BASE_HEAD.locked = 0;
+      bucket++;
+      link = 0; last = 0; bits = 0; part = 0
+    } }
+  :: else -> break
+  od;
+  array[n].base = NIL;
+  d_step { retire_array(base); base = n; bucket = 0; end = 0; n = 0 }
+}
+
+/* Appends the chain of bucket `part` to what is joined already. */
+inline join_one() {
+  link = array[p].head[part].first;
   if
-  :: bucket == NIL ->
-    d_step { empty_all(f) };
-    acquire(array[c].head[0], word);
+  :: link != NIL ->
+    if
+    :: last == NIL -> array[n].head[part >> STEP].first = link
+    :: else -> next[last] = link
+    fi;
     d_step {
-      link = word.first;
       do
       :: link != NIL ->
-        bucket = BUCKET(PLACE(link));
-        if
-        :: array[f].head[bucket].first == NIL -> array[f].head[bucket].first = link
-        :: else
-        fi;
-        array[f].head[bucket].summary = array[f].head[bucket].summary | SUMMARY_BIT(f, PLACE(link));
+        array[n].head[part >> STEP].summary = array[n].head[part >> STEP].summary | SUMMARY_BIT(n, PLACE(link));
+        last = link;
         link = next[link]
       :: else -> break
       od;
-      word.transition = 1
-    };
-    store(array[c].head[0], word, 0)
+      link = 0
+    }
   :: else
   fi
 }
 
-/* Parts the chain, and makes the summaries exact, each by one store. */
-inline cut(f) {
-  link = word.first;
+/* The last link that is joined already. Updates keep the heads right until the new array is
+ * published. */
+inline find_tail() {
+  link = bucket;
   last = NIL;
-  bits = 0;
   do
-  :: link != NIL ->
-    if
-    :: last != NIL && BUCKET(PLACE(last)) != BUCKET(PLACE(link)) ->
-      next[last] = NIL;
-      array[f].head[BUCKET(PLACE(last))].summary = bits;
-      bits = 0
-    :: else
-    fi;
-    d_step { bits = bits | SUMMARY_BIT(f, PLACE(link)); last = link; link = next[link] };
-#ifdef PARTIAL_SUMMARY
-    array[f].head[BUCKET(PLACE(last))].summary = bits
-#endif
+  :: last == NIL && link > (bucket >> STEP) << STEP -> link--; last = array[p].head[link].first
   :: else -> break
   od;
-  if
-  :: last != NIL -> array[f].head[BUCKET(PLACE(last))].summary = bits
-  :: else
-  fi
-}
-
-inline grow(c, f) {
-  fill(c, f);
-  published = f;
-#ifndef SKIP_GROW_WAIT
-  start_grace_period(RESIZE);
-  HAS_PASSED(RESIZE);
-#endif
-  acquire(array[c].head[0], word);
-  d_step { find_sole_part() };
-  if
-#ifndef CUT_NOTHING
-  :: bucket != NIL -> skip /* in haste */
-#else
-  :: skip
-#endif
-  :: cut(f)
-  fi;
-  bucket = 0;
   do
-  :: bucket < FACTOR -> array[f].head[bucket].transition = 0; bucket++
+  :: last != NIL && next[last] != NIL -> last = next[last]
   :: else -> break
   od;
-  atomic { word.first = NIL; word.summary = 0; word.moved = 1; word.transition = 1 };
-  store(array[c].head[0], word, 0);
-  array[f].partner = NIL;
-  start_grace_period(PREVIOUS)
+  link = 0
 }
 
-inline shrink(f, c) {
-  d_step { word.first = NIL; word.summary = 0; word.transition = 0; word.moved = 0; last = NIL; bucket = 0 };
+inline shrink() {
+  d_step {
+    p = published;
+    n = used;
+    used++;
+    new_array(n, array[p].bits - STEP);
+    array[p].base = n;
+    last = NIL
+  };
   do
-  :: bucket < FACTOR ->
-    atomic { !array[f].head[bucket].locked -> array[f].head[bucket].locked = 1 };
-    link = array[f].head[bucket].first;
-    if
-    :: link != NIL ->
+  :: bucket < 1 << array[p].bits ->
+    d_step { !array[n].head[bucket >> STEP].locked -> array[n].head[bucket >> STEP].locked = 1;
+      end = (CHUNK < 1 << STEP -> CHUNK_END : ((bucket >> STEP) + 1) << STEP);
+      part = bucket };
+    do
+    :: atomic { part < end && !array[p].head[part].locked -> array[p].head[part].locked = 1; part++ }
+    :: part == end -> break
+    od;
+    atomic { skip; d_step {
+      part = bucket;
+#ifdef STALE_TAIL
       if
-      :: last == NIL -> word.first = link
-      :: else -> next[last] = link
-      fi;
-      do
-      :: link != NIL -> d_step { word.summary = word.summary | SUMMARY_BIT(c, PLACE(link)); last = link; link = next[link] }
-      :: else -> break
-      od
-    :: else
-    fi;
-    bucket++
-  :: else -> break
-  od;
-  store(array[c].head[0], word, 0);
-  bucket = 0;
-  do
-  :: bucket < FACTOR -> d_step { array[f].head[bucket].transition = 1; array[f].head[bucket].locked = 0 }; bucket++
-  :: else -> break
-  od;
-  published = c;
-#ifndef SKIP_SHRINK_WAIT
-  start_grace_period(RESIZE);
-  HAS_PASSED(RESIZE);
+      :: bucket % (1 << STEP) == 0 -> last = NIL
+      :: else
+      fi
+#else
+      find_tail()
 #endif
-  array[c].partner = NIL;
-  array[f].freed = 1
+    } };
+    do
+    :: part < end -> join_one(); part++
+    :: else -> break
+    od;
+    do
+    :: atomic { bucket < end -> array[p].head[bucket].follows = 1; array[p].head[bucket].locked = 0; bucket++ }
+    :: else -> break
+    od;
+    atomic { skip; d_step {
+      array[n].head[(bucket - 1) >> STEP].locked = 0;
+      part = 0; link = 0;
+#ifndef STALE_TAIL
+      last = 0
+#endif
+    } }
+  :: else -> break
+  od;
+  atomic { skip; d_step { published = n; retire_array(p); base = n; bucket = 0; end = 0; p = 0; n = 0; last = 0 } }
 }
 
-bit retired;
+#define MAY_GROW (grows < GROWS && array[published].bits + STEP <= BITS)
+#define MAY_SHRINK (shrinks < SHRINKS && base == published && array[published].bits >= STEP)
+#ifdef SKIP_CUT_WAIT
+#define MAY_CUT (base != published)
+#else
+#define MAY_CUT (base != published && awaited_by_cut == 0)
+#endif
 
 proctype resizer() {
-  byte link, last, bucket, bits;
-  Word word;
-#ifdef GROW
-  grow(0, 1);
-  retired = 1;
-#ifdef SHRINK
-#ifndef SKIP_PREVIOUS_WAIT
-  HAS_PASSED(PREVIOUS);
-#endif
-  array[1].partner = 2;
-  array[2].partner = 1;
-#endif
-#endif
-#ifdef SHRINK
-  shrink(1, 2)
-#endif
+  byte base, used = 1, grows, shrinks, p, n, bucket, part, end, link, last, bits;
+  do
+  :: MAY_GROW -> grows++; grow()
+  :: MAY_SHRINK -> shrinks++; shrink()
+  :: MAY_CUT -> cut()
+  :: base == published && !MAY_GROW && !MAY_SHRINK -> break
+  od
 }
 
-/* Frees the array that growing leaves behind. */
-proctype reclaimer() {
-  retired -> start_grace_period(RETIRE);
-#ifndef SKIP_RETIRE_WAIT
-  HAS_PASSED(RETIRE);
-#endif
-  array[0].freed = 1
-}
-
-#if UPDATERS == 2
+#if UPDATERS == 2 && UPDATES == 1
 #define IS_UPDATED(place) (place == UPDATED_1 || place == UPDATED_2)
 #else
 #define IS_UPDATED(place) (place == updated)
 #endif
 
-/* Puts the last node of a chain so far before `link`, and enters it into its head. */
-inline append(a, link) {
+/* Appends `link` to the chain of its bucket in the first array. */
+inline append(link) {
   if
-  :: HEAD(a, PLACE(link)).first == NIL -> HEAD(a, PLACE(link)).first = link
+  :: HEAD(0, PLACE(link)).first == NIL -> HEAD(0, PLACE(link)).first = link
   :: else -> next[last] = link
   fi;
-  HEAD(a, PLACE(link)).summary = HEAD(a, PLACE(link)).summary | SUMMARY_BIT(a, PLACE(link));
+  HEAD(0, PLACE(link)).summary = HEAD(0, PLACE(link)).summary | SUMMARY_BIT(0, PLACE(link));
   history[PLACE(link)].node[0] = link;
   last = link
 }
 
-/* At the end each place has what its history ends with, and no head leads to anything else. */
+/* At the end each place has what its history ends with, and no head leads to anything else. The
+ * arrays that were replaced are freed. (Those that were never made have `finer` 0.) */
 inline check(a) {
+  assert(!array[a].freed && array[a].base == NIL);
   place = 0;
   do
   :: place < PLACES ->
     if
-    :: place == 0 || (array[a].fine && place % 2 == 0) ->
+    :: place % (PLACES >> array[a].bits) == 0 ->
+      assert(place == 0 || link == NIL);
       link = HEAD(a, place).first;
-      assert(!HEAD(a, place).locked && !HEAD(a, place).transition)
+      assert(!HEAD(a, place).locked && !HEAD(a, place).follows && !HEAD(a, place).finer && !HEAD(a, place).moved)
     :: else
     fi;
     last = history[place].node[history[place].known];
@@ -520,66 +825,71 @@ inline check(a) {
       link = next[link]
     :: else
     fi;
-    assert(!(array[a].fine && place % 2 == 1) || link == NIL);
     place++
   :: else -> assert(link == NIL); break
+  od;
+  last = 0;
+  do
+  :: last < ARRAYS -> assert(last == a || array[last].freed || array[last].finer == 0); last++
+  :: else -> break
   od
 }
 
 init {
-  byte place, link, last, first, updated;
+  byte place, link, last, updated;
   d_step {
     place = 0;
     do
-    :: place < 2 * PLACES ->
+    :: place < NODES ->
       next[place] = NIL;
       if
-      :: place < PLACES -> history[place].node[0] = NIL; history[place].node[1] = NIL
+      :: place < PLACES -> history[place].node[0] = NIL; history[place].node[1] = NIL; history[place].node[2] = NIL
       :: else
       fi;
       place++
     :: else -> break
     od;
-    array[1].fine = 1;
     place = 0;
     do
-    :: place < FACTOR ->
-      array[0].head[place].first = NIL; array[1].head[place].first = NIL; array[2].head[place].first = NIL;
-      place++
+    :: place < HEADS -> array[0].head[place].first = NIL; place++
     :: else -> break
     od;
-#ifdef GROW
-    first = 0;
-    array[0].partner = 1; array[1].partner = 0
-#else
-    first = 1;
-    array[1].partner = 2; array[2].partner = 1
-#endif
-    ; published = first
+    array[0].bits = START;
+    array[0].base = NIL;
+    array[0].finer = NIL;
+    retired_node[0] = NIL;
+    retired_node[1] = NIL
   };
   atomic {
+#if UPDATERS == 1 || UPDATES == 2
     if :: updated = UPDATED_1 :: updated = UPDATED_2 fi;
+#endif
     place = 0;
     do
-    :: place == RESIDENT_1 || place == RESIDENT_2 || IS_UPDATED(place) -> append(first, place); place++
+    :: place == RESIDENT_1 || place == RESIDENT_2 || IS_UPDATED(place) -> append(place); place++
     :: place < PLACES && place != RESIDENT_1 && place != RESIDENT_2 -> place++
     :: place == PLACES -> break
     od;
     run resizer();
-#ifdef GROW
-    run reclaimer();
-#endif
-#if UPDATERS == 2
+#if UPDATERS == 2 && UPDATES == 1
     run updater(UPDATER_1, UPDATED_1);
     run updater(UPDATER_2, UPDATED_2);
 #else
     run updater(UPDATER_1, updated);
+#if UPDATES == 2
+    run updater(UPDATER_2, updated);
+#endif
 #endif
 #if LOOKS
     if
     :: run reader(RESIDENT_1)
     :: run reader(RESIDENT_2)
+#if UPDATERS == 2 && UPDATES == 1
+    :: run reader(UPDATED_1)
+    :: run reader(UPDATED_2)
+#else
     :: run reader(updated)
+#endif
     fi
 #endif
   };

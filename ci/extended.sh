@@ -21,6 +21,6 @@ step ci/pressure.sh 10 all
 # CI stores half as many items.
 step ci/scale.sh 2000000
 step ci/fuzz.sh 600
-step env RELATIVIST_TORTURE_SECONDS=600 cargo test --release --locked --package relativist-rcu --test torture_fence --test torture_membarrier
+step env RELATIVIST_TORTURE_SECONDS=600 RELATIVIST_TEST_SECONDS=7200 cargo test --release --locked --package relativist-rcu --test torture_fence --test torture_membarrier
 step "$target/release/relativist" soak --exec "$target/release/relativistd -m 64"
 [ "$mode" = --list ] || echo "=== all of ci/extended.sh passed in $SECONDS s"

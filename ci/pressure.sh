@@ -8,11 +8,11 @@ cd "$(dirname "$0")/.."
 rounds=${1:-10}
 programs='^(rcu|map|tables|testing) |^server (lib|engine|model|churn|memory_limit) '
 [ "${2:-}" != all ] || programs=.
-# Seconds for one program. Most take a few.
+# Seconds for one program. Most take a few. The watchdog of crates/testing comes first, and prints the stacks of all threads.
 limit=900
 
 # What `cargo test --workspace` builds. Lines of "crate program path"; the unit tests of a library are its program `lib`.
-list=$(cargo test --workspace --locked --no-run --message-format json 2>/dev/null |
+list=$(cargo test --workspace --locked --no-run --quiet --message-format json |
   sed -nE 's/.*"manifest_path":"[^"]*crates\/([a-z]+)\/Cargo.toml".*"kind":\["([a-z]+)"[^]]*\].*"name":"([^"]+)","src_path".*"profile":\{[^}]*"test":true\}.*"executable":"([^"]+)".*/\1 \2 \3 \4/p' |
   awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' | grep -E "$programs" | sort)
 [ "$(wc -l <<<"$list")" -ge 10 ] || { echo "pressure: too few test programs were built: $list" >&2; exit 1; }

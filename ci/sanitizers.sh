@@ -41,6 +41,8 @@ check() {
 export CARGO_PROFILE_DEV_OPT_LEVEL=1
 # Nothing here is slower than writing the traces of panics, which some tests provoke.
 export RUST_BACKTRACE=0
+# And all takes longer than the watchdog of crates/testing expects.
+export RELATIVIST_TEST_SECONDS=1800
 # The tests of fork go on using threads in the child.
 export TSAN_OPTIONS="die_after_fork=0"
 for sanitizer in thread address; do

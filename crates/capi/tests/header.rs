@@ -1,5 +1,7 @@
 //! The header that is checked in is the one that cbindgen makes of the source. With RELATIVIST_WRITE_HEADER set the test writes it.
 
+use relativist_testing as _;
+
 use std::path::Path;
 
 #[test]

@@ -94,6 +94,9 @@
 //! * `contention`: counts how contended the locks of buckets and resizers are, see [`relativist_rcu::contention`]. For measurements: it
 //!   makes updates slower.
 
+#[cfg(test)]
+use relativist_testing as _;
+
 mod access;
 mod atomic;
 mod builder;

@@ -5,6 +5,8 @@
 //! std's collections: they succeed, panic or abort, as their documentation says. That is seen from
 //! outside, in a child process.
 
+use relativist_testing as _;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr::null_mut;

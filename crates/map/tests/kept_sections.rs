@@ -2,6 +2,8 @@
 //! the whole process has deferred.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
+use relativist_testing as _;
+
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,6 +2,8 @@
 //! grace periods it ends.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
+use relativist_testing as _;
+
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

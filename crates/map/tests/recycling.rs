@@ -1,5 +1,7 @@
 //! What nodes take from the allocator, and give back. A binary of its own, because it replaces the global allocator.
 
+use relativist_testing as _;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;

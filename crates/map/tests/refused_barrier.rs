@@ -3,6 +3,8 @@
 //! the next resize breaks.
 #![cfg(all(target_os = "linux", not(relativist_loom), not(relativist_shuttle)))]
 
+use relativist_testing as _;
+
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;

@@ -3,6 +3,8 @@
 //!
 //! T1 to T10 are the guarantees of `relativist::design`.
 
+use relativist_testing as _;
+
 #[path = "support/beside.rs"]
 mod beside;
 #[path = "support/hashing.rs"]

@@ -2,6 +2,8 @@
 //! there is one resizer per process.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
+use relativist_testing as _;
+
 use std::cell::RefCell;
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

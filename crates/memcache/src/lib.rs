@@ -59,6 +59,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+use relativist_testing as _;
+
 pub mod binary;
 mod command;
 mod decode;

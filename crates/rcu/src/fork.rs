@@ -63,7 +63,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: always.
-            unsafe { libc::alarm(10) };
+            unsafe { libc::alarm(if cfg!(relativist_mutation) { 10 } else { 120 }) };
             wait_for_readers();
             // SAFETY: always.
             unsafe { libc::_exit(0) };

@@ -73,6 +73,9 @@
 //!
 //! The argument why a grace period is one, and the numbered guarantees that the tests cite, are in [`design`].
 
+#[cfg(test)]
+use relativist_testing as _;
+
 mod barrier;
 pub mod contention;
 mod defer;

@@ -2,6 +2,8 @@
 //! its own, because it replaces the allocator.
 #![cfg(not(relativist_loom))]
 
+use relativist_testing as _;
+
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -4,6 +4,8 @@
 //! `+` and `-` stand for `Send`, `Sync`, `UnwindSafe` and `RefUnwindSafe`.
 #![cfg(not(relativist_loom))]
 
+use relativist_testing as _;
+
 #[path = "support/auto_traits.rs"]
 #[macro_use]
 mod auto_traits;

@@ -1,6 +1,8 @@
 //! What piles up behind a stalled reader: guarantee R5 of `relativist_rcu::design`.
 #![cfg(not(relativist_loom))]
 
+use relativist_testing as _;
+
 mod support;
 
 use std::ptr::NonNull;

@@ -1,6 +1,8 @@
 //! Deferred functions: guarantees R1, R9 and R10 of `relativist_rcu::design`.
 #![cfg(not(relativist_loom))]
 
+use relativist_testing as _;
+
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

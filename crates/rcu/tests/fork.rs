@@ -1,6 +1,8 @@
 //! Children of `fork`: guarantee R8 of `relativist_rcu::design`.
 #![cfg(all(unix, not(relativist_loom)))]
 
+use relativist_testing as _;
+
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

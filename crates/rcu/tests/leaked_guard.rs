@@ -1,6 +1,8 @@
 //! What a leaked guard leaves behind: guarantee R7 of `relativist_rcu::design`. Alone in its process, whose grace periods it ends.
 #![cfg(not(relativist_loom))]
 
+use relativist_testing as _;
+
 mod support;
 
 use std::hint::black_box;

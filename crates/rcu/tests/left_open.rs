@@ -2,6 +2,8 @@
 //! wait for himself. In a process of its own, whose grace periods it holds up.
 #![cfg(not(relativist_loom))]
 
+use relativist_testing as _;
+
 mod support;
 
 use std::cell::RefCell;

@@ -6,6 +6,8 @@
 //! destructors and `Debug`. The list of operations covers what `lib.rs` exports.
 #![cfg(not(relativist_loom))]
 
+use relativist_testing as _;
+
 mod support;
 
 use std::collections::BTreeSet;

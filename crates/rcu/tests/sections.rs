@@ -12,7 +12,8 @@ use relativist_rcu::{
 };
 use support::{Reader, must_end};
 
-/// These tests hold up and count the grace periods of the process, so only one runs at a time.
+/// These tests hold up the grace periods of the process, so only one runs at a time. (Tests that
+/// rely on which grace period comes next run in processes of their own.)
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,14 +40,15 @@ fn readers_pass_while_a_writer_waits() {
 /// R3: a grace period that has begun ends without those who came after.
 #[test]
 fn later_sections_are_not_waited_for() {
-    let _alone = alone();
-    let before = Reader::enter();
-    let grace = GracePeriod::start();
-    assert!(!grace.has_passed(), "a section from before is open");
-    let after = Reader::enter();
-    before.leave();
-    must_end(move || grace.wait());
-    after.leave();
+    relativist_testing::alone(|| {
+        let before = Reader::enter();
+        let grace = GracePeriod::start();
+        assert!(!grace.has_passed(), "a section from before is open");
+        let after = Reader::enter();
+        before.leave();
+        must_end(move || grace.wait());
+        after.leave();
+    });
 }
 
 /// R3: nesting prolongs the section, and its last guard ends it, in whatever order they go.
@@ -82,17 +84,18 @@ fn renewing_begins_a_new_section() {
 /// R4: all who come while a grace period runs are answered by the next.
 #[test]
 fn waiters_share_a_grace_period() {
-    let _alone = alone();
-    let stalled = Reader::enter();
-    let before = grace_periods();
-    let running = GracePeriod::start();
-    assert!(!running.has_passed());
-    let waiters: Vec<_> =
-        (0..8).map(|_| GracePeriod::start()).map(|grace| std::thread::spawn(move || grace.wait())).collect();
-    stalled.leave();
-    must_end(|| waiters.into_iter().for_each(|waiter| waiter.join().unwrap()));
-    assert!(running.has_passed());
-    assert_eq!(grace_periods() - before, 2, "one was running, one answers all eight");
+    relativist_testing::alone(|| {
+        let stalled = Reader::enter();
+        let before = grace_periods();
+        let running = GracePeriod::start();
+        assert!(!running.has_passed());
+        let waiters: Vec<_> =
+            (0..8).map(|_| GracePeriod::start()).map(|grace| std::thread::spawn(move || grace.wait())).collect();
+        stalled.leave();
+        must_end(|| waiters.into_iter().for_each(|waiter| waiter.join().unwrap()));
+        assert!(running.has_passed());
+        assert_eq!(grace_periods() - before, 2, "one was running, one answers all eight");
+    });
 }
 
 /// R6: what would wait for itself panics and says why.

@@ -2,6 +2,8 @@
 //! `relativist_rcu::design`. (That slots are reused is tested beside the registry.)
 #![cfg(not(relativist_loom))]
 
+use relativist_testing as _;
+
 mod support;
 
 use std::cell::RefCell;

@@ -1,6 +1,8 @@
 //! The torture tests with [`Barrier::Fence`]; see their module.
 #![cfg(not(relativist_loom))]
 
+use relativist_testing as _;
+
 mod torture;
 
 use relativist_rcu::Barrier;

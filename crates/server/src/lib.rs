@@ -27,6 +27,9 @@
 //! Layers, each knowing only those below it: `net` moves bytes, [`execute`] turns commands into replies, [`engine`] stores.
 //! The wire format is the crate `relativist-memcache`, the table the crate `relativist`.
 
+#[cfg(test)]
+use relativist_testing as _;
+
 mod admin;
 pub mod auth;
 pub mod budget;

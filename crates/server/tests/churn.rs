@@ -1,6 +1,8 @@
 //! Churn with changing sizes: the resident set keeps to the limit, and no operation shows a wrong value. One test in a process of its
 //! own: the resident set is the process's.
 
+use relativist_testing as _;
+
 use relativistd::clock::Clock;
 use relativistd::engine::{Content, Direction, Engine, Lookup, Mode, Relativistic, Store};
 use std::collections::HashSet;

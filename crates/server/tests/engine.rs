@@ -1,5 +1,7 @@
 //! The engine, under a clock set by hand and under many threads.
 
+use relativist_testing as _;
+
 use relativistd::clock::Clock;
 use relativistd::engine::{
     Change, Content, CountError, Direction, Engine, Expiry, Hit, Lookup, MOST_AT_ONCE, Marks, Mode, New, Present,
@@ -431,7 +433,7 @@ fn readers_see_whole_and_resident_values_while_everything_changes() {
     assert!(hits.load(Ordering::Relaxed) > 0);
     // The last resize may be still to come.
     let is_small = |table: &TableStats| table.grows > 0 && table.shrinks > 0 && table.buckets <= 1 << 11;
-    let table = (0..10_000)
+    let table = (0..90_000)
         .map(|_| {
             thread::sleep(Duration::from_millis(1));
             engine.table()

@@ -1,5 +1,7 @@
 //! The memory limit, with eviction and without.
 
+use relativist_testing as _;
+
 use relativistd::clock::Clock;
 use relativistd::engine::{
     Change, Content, CountError, Direction, Engine, Expiry, Hit, ITEM_OVERHEAD, Lookup, Marks, Mode, New, Present,
@@ -439,7 +441,7 @@ fn what_is_touched_while_it_moves_expires_when_it_was_told() {
             make_scarce(&engine);
             scope.spawn(|| engine.maintain());
             // Time to make the copy, which then waits for the bucket.
-            (0..10_000).for_each(|_| thread::yield_now());
+            thread::sleep(std::time::Duration::from_millis(20));
             let expiry = Some(Expiry::from_protocol(20, present.now));
             (Change::Mark { expiry, add: Marks::NONE, is_access: false }, ())
         };

@@ -1,5 +1,7 @@
 //! Random commands against a model.
 
+use relativist_testing as _;
+
 use relativistd::engine::{Engine, GlobalLock, Relativistic};
 
 #[path = "support/model.rs"]

@@ -336,9 +336,9 @@ mod tests {
         }
     }
 
-    /// Looks at the table in a section that begins during the first wait of a resize, so that only the second wait is for it. `look`
-    /// has to call the function that it gets. This ends the first wait, and returns once the resizer waits for the section of `look`,
-    /// or has ended the resize.
+    /// Looks at the table in a section that begins during the first wait of a resize, so that only
+    /// the second wait is for it. `look` has to call the function that it gets. This ends the first
+    /// wait, and returns once the resizer waits for the section of `look`, or has ended the resize.
     ///
     /// It counts the process's grace periods, so it must be the only user of RCU in its process.
     fn look_after_first_wait<R>(table: &Tested, buckets: usize, look: impl FnOnce(&Guard, &dyn Fn()) -> R + Send) -> R

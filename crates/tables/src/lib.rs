@@ -38,6 +38,9 @@
 //! assert!(table.costs().waits >= 1);
 //! ```
 
+#[cfg(test)]
+use relativist_testing as _;
+
 mod array;
 mod chain;
 pub mod ddds;

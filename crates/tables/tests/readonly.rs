@@ -5,6 +5,8 @@
 
 #![cfg(target_os = "linux")]
 
+use relativist_testing as _;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;

@@ -4,12 +4,17 @@ use std::any::type_name;
 use std::env;
 use std::process::Command;
 
+#[cfg(target_os = "linux")]
+use crate::watchdog;
+
 /// Set in the process that runs one test.
 const VARIABLE: &str = "RELATIVIST_TEST_ALONE";
 
-/// Runs `body` in a process of its own: a test of process-wide state, which tests beside it would change.
+/// Runs `body` in a process of its own: a test of process-wide state, which tests beside it would
+/// change.
 ///
-/// `body` has to be a closure written in the test function itself. Its type names the test that the new process runs.
+/// `body` has to be a closure written in the test function itself. Its type names the test that the
+/// new process runs.
 ///
 /// # Panics
 ///
@@ -23,6 +28,9 @@ pub fn alone<F: FnOnce()>(body: F) {
     let program = env::current_exe().expect("a test knows its program");
     let mut command = Command::new(program);
     command.args(["--exact", &test, "--include-ignored", "--nocapture"]).env(VARIABLE, &test);
+    // Less than this process has left, or else its watchdog would leave the other process behind.
+    #[cfg(target_os = "linux")]
+    command.env(watchdog::VARIABLE, (watchdog::bound().as_secs() / 2).to_string());
     let output = command.output().expect("a test can start its program");
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{test} alone: {}\n{stdout}{stderr}", output.status);

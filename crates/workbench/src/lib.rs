@@ -17,6 +17,9 @@
 //! | [`machine`], [`report`], [`chart`], [`fonts`] | what was measured on, tables on stdout, samples in JSON, lines as pictures |
 //! | [`options`] | options shared by subcommands |
 
+#[cfg(test)]
+use relativist_testing as _;
+
 #[cfg(doctest)]
 mod book;
 pub mod chart;

@@ -2,6 +2,8 @@
 //! them.
 #![cfg(target_os = "linux")]
 
+use relativist_testing as _;
+
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

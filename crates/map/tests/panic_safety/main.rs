@@ -15,6 +15,8 @@
 //! Lists of operations cover the public interface (`coverage.rs` checks that). What happens without
 //! memory is in `exhaustion.rs`.
 
+use relativist_testing as _;
+
 mod coverage;
 mod operations;
 mod parts;

@@ -2,6 +2,8 @@
 //!
 //! T1 to T10 are the guarantees of `relativist::design`.
 
+use relativist_testing as _;
+
 #[path = "../support/auto_traits.rs"]
 #[macro_use]
 mod traits;

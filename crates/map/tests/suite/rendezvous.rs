@@ -1,14 +1,19 @@
 //! T3 in real time: when an update has returned, every lookup that begins finds it done, whatever its key and thread.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use relativist::raw::{Hash, Link, Table};
 use relativist::{HashMap, Resizing};
 use relativist_rcu::read;
 
 const ROUNDS: u64 = 20_000;
+
+/// Where both threads share a busy core, each round takes several of its time slices: there are
+/// fewer rounds then.
+const TIME: Duration = Duration::from_secs(10);
 
 /// Lets both threads through at the same time, as nearly as can be. They spin for long, so that they
 /// run at the same time at least now and then, however many others do.
@@ -45,19 +50,27 @@ fn stay_on_processor(_: u64) {}
 /// Lets two threads insert a key each and then look for the other's, round by round. At least one
 /// must find it.
 fn assert_meet(insert_and_look: impl Fn(u64, u64) -> bool + Sync) {
-    let arrived = AtomicUsize::new(0);
+    let (arrived, end, begin) = (AtomicUsize::new(0), AtomicU64::new(ROUNDS), Instant::now());
     let run = |mine: u64| -> Vec<bool> {
         stay_on_processor(mine);
         let round = |round| {
+            // One thread ends it for both, before they meet in the first round that is left out.
+            if mine == 0 && begin.elapsed() > TIME {
+                end.store(round, SeqCst);
+            }
             meet(&arrived, round);
-            insert_and_look(2 * round + mine, 2 * round + 1 - mine)
+            if round >= end.load(SeqCst) {
+                return None;
+            }
+            Some(insert_and_look(2 * round + mine, 2 * round + 1 - mine))
         };
-        (0..ROUNDS).map(round).collect()
+        (0..ROUNDS).map_while(round).collect()
     };
     let (one, two) = thread::scope(|scope| {
         let (one, two) = (scope.spawn(|| run(0)), scope.spawn(|| run(1)));
         (one.join().unwrap(), two.join().unwrap())
     });
+    assert_eq!(one.len(), two.len());
     let missed = one.iter().zip(&two).filter(|&(one, two)| !one && !two).count();
     assert_eq!(missed, 0, "rounds in which both missed");
 }

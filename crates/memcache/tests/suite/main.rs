@@ -1,5 +1,7 @@
 //! The decoder and the reply encoders, tested through the public interface alone.
 
+use relativist_testing as _;
+
 mod admin;
 mod binary;
 mod event;

@@ -686,9 +686,9 @@ mod tests {
             });
             has_entered.recv().expect("the reader has come");
             let dropping = scope.spawn(|| drop(heap));
-            // A drop that does not wait ends within that.
-            let has_ended = (0..100_000).any(|_| {
-                thread::yield_now();
+            // A drop that does not wait ends within 100 ms. (Yields would take minutes on a busy core.)
+            let has_ended = (0..100).any(|_| {
+                thread::sleep(std::time::Duration::from_millis(1));
                 dropping.is_finished()
             });
             drop(leave);

@@ -1,5 +1,7 @@
 //! The program: its command line, its signals, its exit statuses.
 
+use relativist_testing as _;
+
 #[path = "../support/certificates.rs"]
 #[allow(dead_code, reason = "the suite needs more of it")]
 mod certificates;
@@ -57,13 +59,13 @@ impl Drop for Daemon {
 
 /// Tries until it works.
 fn poll<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..3_000 {
+    for _ in 0..9_000 {
         if let Some(result) = attempt() {
             return result;
         }
         sleep(Duration::from_millis(10));
     }
-    panic!("no {what} after half a minute");
+    panic!("no {what} after a minute and a half");
 }
 
 /// The ports in the file that the server writes.

@@ -1,5 +1,7 @@
 //! Tests of whole servers, each in this process, over real sockets.
 
+use relativist_testing as _;
+
 mod admin;
 #[path = "../support/certificates.rs"]
 mod certificates;

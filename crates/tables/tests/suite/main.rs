@@ -1,5 +1,7 @@
 //! One suite for all tables: what std's map does, and that residents are found whatever resizers and updaters do meanwhile.
 
+use relativist_testing as _;
+
 #[path = "../../../rcu/tests/support/auto_traits.rs"]
 #[macro_use]
 #[allow(dead_code)]

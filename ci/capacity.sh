@@ -4,11 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v memcached >/dev/null; then
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-  $sudo apt-get update -qq
-  $sudo apt-get install -y -qq memcached >/dev/null
-fi
+source ci/debian.sh
+debian memcached memcached
 cargo build --release --locked
 source ci/server.sh
 start_server -m 64 -t 2

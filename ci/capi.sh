@@ -6,11 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(gcc liburcu-dev pkg-config valgrind)
-if ! dpkg-query -W "${packages[@]}" >/dev/null 2>&1; then
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-  $sudo apt-get update -qq
-  $sudo apt-get install -y -qq "${packages[@]}" >/dev/null
-fi
+source ci/debian.sh
+dpkg-query -W "${packages[@]}" >/dev/null 2>&1 || install_packages "${packages[@]}"
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 crates/capi/install.sh "$directory"

@@ -3,15 +3,7 @@
 clients=$(realpath -m "${CARGO_TARGET_DIR:-target}")/interop
 python=$clients/python/bin/python
 
-# debian COMMAND PACKAGE: makes sure that there is the command, or the file.
-debian() {
-  [ -e "$1" ] || command -v "$1" >/dev/null && return
-  local sudo
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-  $sudo apt-get update -qq
-  $sudo apt-get install -y -qq "$2" >/dev/null
-}
-
+source ci/debian.sh
 debian node nodejs
 debian npm npm
 debian go golang-go

@@ -4,11 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v nc >/dev/null || ! command -v openssl >/dev/null; then
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-  $sudo apt-get update -qq
-  $sudo apt-get install -y -qq netcat-openbsd openssl >/dev/null
-fi
+source ci/debian.sh
+debian nc netcat-openbsd
+debian openssl openssl
 # What `cargo test` builds, and nothing else: so this takes no time after it.
 cargo test --workspace --locked --no-run --quiet
 built=$(realpath "${CARGO_TARGET_DIR:-target}")/debug

@@ -5,16 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v chromium >/dev/null; then
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-  $sudo apt-get update -qq
-  $sudo apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
-fi
-if ! command -v npm >/dev/null; then
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-  $sudo apt-get update -qq
-  $sudo apt-get install -y -qq nodejs npm >/dev/null
-fi
+source ci/debian.sh
+debian chromium --no-install-recommends chromium fonts-dejavu-core
+debian npm nodejs npm
 modules=$(realpath -m "${CARGO_TARGET_DIR:-target}")/page
 tools=(playwright-core@1.65.1 axe-core@4.14.1)
 if [ "$(cat "$modules/tools" 2>/dev/null)" != "${tools[*]}" ]; then

@@ -4,11 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v spin >/dev/null || ! command -v gcc >/dev/null; then
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-  $sudo apt-get update -qq
-  $sudo apt-get install -y -qq spin gcc >/dev/null
-fi
+source ci/debian.sh
+debian spin spin
+debian gcc gcc
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 export proofs=$PWD/proofs directory

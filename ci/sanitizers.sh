@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer: ci/sanitizers.sh [rcu] [map] [tables] [server], all of these without
-# arguments. RCU's tests, the stress tests of the map and of the papers' tables, and the server's tests of its engine and over sockets, with both
+# Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer: ci/sanitizers.sh [thread | address] [rcu] [map] [tables] [server],
+# all of these without arguments. RCU's tests, the stress tests of the map and of the papers' tables, and the server's tests of its engine and over sockets, with both
 # backends. Needs a nightly toolchain with rust-src: ThreadSanitizer has to see the standard library's synchronisation, too, so that is built with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Both sanitizers may begin at a time, but rustup may not.
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+exec 9>"$target/nightly.lock"
+flock 9
 rustup run nightly rustc --version || rustup toolchain install nightly --profile minimal || {
   echo "sanitizers: no nightly toolchain: rustup toolchain install nightly" >&2
   exit 1
@@ -14,8 +19,8 @@ rustup run nightly rustc --version || rustup toolchain install nightly --profile
   echo "sanitizers: no source of the standard library: rustup component add --toolchain nightly rust-src" >&2
   exit 1
 }
+exec 9>&-
 host=$(rustc -vV | sed -n 's/^host: //p')
-target=${CARGO_TARGET_DIR:-target}
 
 run() { cargo +nightly test --locked "${build[@]}" "$@"; }
 
@@ -45,7 +50,9 @@ export RUST_BACKTRACE=0
 export RELATIVIST_TEST_SECONDS=1800
 # The tests of fork go on using threads in the child.
 export TSAN_OPTIONS="die_after_fork=0"
-for sanitizer in thread address; do
+sanitizers="thread address"
+case ${1:-} in thread | address) sanitizers=$1; shift ;; esac
+for sanitizer in $sanitizers; do
   # Memory that threads keep for their next nodes would hide accesses after it was freed.
   export RUSTFLAGS="-Zsanitizer=$sanitizer --cfg relativist_sanitizer=\"$sanitizer\" --cfg relativist_no_recycling"
   export CARGO_TARGET_DIR="$target/sanitizer-$sanitizer"

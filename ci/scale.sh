@@ -5,11 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! /usr/bin/python3 -c 'import pymemcache' 2>/dev/null; then
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-  $sudo apt-get update -qq
-  $sudo apt-get install -y -qq python3-pymemcache >/dev/null
-fi
+source ci/debian.sh
+/usr/bin/python3 -c 'import pymemcache' 2>/dev/null || install_packages python3-pymemcache
 cargo build --release --locked
 source ci/server.sh
 start_server -m 1024 -t 2

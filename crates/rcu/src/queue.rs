@@ -142,7 +142,8 @@ impl Queue {
         self.pushed_bytes.store(bytes.wrapping_add(deferred.bytes), Relaxed);
         // SAFETY: the producer's live chunk, and nobody reads this entry before `pushed` says so.
         unsafe { chunk.as_ref() }.entry(count).with_mut(|entry| unsafe { (*entry).write(deferred) });
-        // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes.
+        // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes. Loom does not notice Relaxed here or
+        // there: entries are pushed in a read section, whose end every drainer has seen by a grace period.
         self.pushed.store(count + 1, Release);
     }
 

@@ -147,7 +147,12 @@ impl Registry {
             slot.next.store(head, Relaxed);
             // AcqRel: Release publishes the slot to the Acquire in `iter`, and Acquire keeps publishing what other threads
             // pushed before.
-            match self.head.compare_exchange_weak(head, std::ptr::from_ref(slot).cast_mut(), AcqRel, Relaxed) {
+            match self.head.compare_exchange_weak(
+                head,
+                std::ptr::from_ref(slot).cast_mut(),
+                mutation::unless("relaxed-register", AcqRel),
+                Relaxed,
+            ) {
                 Ok(_) => return slot,
                 Err(now) => head = now,
             }
@@ -157,7 +162,7 @@ impl Registry {
     /// The slots that were in the list when the call was made.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Slot> {
         // Acquire: pairs with the AcqRel in `claim`; the slots behind the head were published before it.
-        let mut next = self.head.load(Acquire);
+        let mut next = self.head.load(mutation::unless("relaxed-slots", Acquire));
         std::iter::from_fn(move || {
             // SAFETY: the list holds null or slots leaked in `claim`, which live and stay put for ever.
             let slot: &'static Slot = unsafe { next.as_ref() }?;

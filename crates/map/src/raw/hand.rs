@@ -89,7 +89,7 @@ impl Hand {
     /// Replaces what `held` has returned, or removes it. The caller has held the lock since.
     pub(super) fn set_held(&self, link: *mut Link) {
         // Release: pairs with the Acquire in `Answer::to`: the link is seen as it was made.
-        self.before.link.store(link, Release);
+        self.before.link.store(link, mutation::unless("relaxed-held", Release));
     }
 
     /// Stage *before*. The caller holds the lock of this hash, and the link is still in its chain.
@@ -137,6 +137,7 @@ impl Answer {
 
     fn to(&self, hash: Hash) -> Option<NonNull<Link>> {
         // Relaxed: set before the stage was published. Acquire: pairs with the Release in `set_held`.
-        (self.hash.load(Relaxed) == hash.get()).then(|| NonNull::new(self.link.load(Acquire))).flatten()
+        let link = || NonNull::new(self.link.load(mutation::unless("relaxed-answer", Acquire)));
+        (self.hash.load(Relaxed) == hash.get()).then(link).flatten()
     }
 }

@@ -183,14 +183,14 @@ impl Head {
     pub(super) fn load(&self) -> Word {
         // Acquire: pairs with the Release of `store` and `unlock`: the first link is seen as it was published; and
         // whoever sees a mark sees what was prepared before it was set.
-        Word(self.0.load(Acquire))
+        Word(self.0.load(mutation::unless("relaxed-head", Acquire)))
     }
 
     /// Stores into a head that no other thread may write to: the caller holds its lock, or it isn't published yet, or it
     /// follows a coarser head whose lock the caller holds.
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
-        self.0.store(word.0, Release);
+        self.0.store(word.0, mutation::unless("relaxed-store", Release));
     }
 
     /// Locks a head that is unlocked and not part of a resize, and returns what it held; `None` when it is not, or
@@ -245,7 +245,8 @@ impl Head {
             return true;
         }
         // AcqRel, Relaxed: as in `try_lock`; an update that sees the mark sees the finer heads as they were filled.
-        !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, AcqRel, Relaxed).is_ok()
+        let order = mutation::unless("relaxed-mark", AcqRel);
+        !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, order, Relaxed).is_ok()
     }
 
     /// Replaces what a head holds whose lock the caller holds and keeps.
@@ -272,7 +273,8 @@ impl Head {
     fn try_lock(&self, word: Word) -> bool {
         // AcqRel: Acquire pairs with the Release in `unlock`; Release keeps publishing the chain to readers, who may find this
         // word. On failure the caller loads again, hence Relaxed.
-        self.0.compare_exchange(word.0, word.with(Word::LOCKED).0, AcqRel, Relaxed).is_ok()
+        let order = mutation::unless("relaxed-lock", AcqRel);
+        self.0.compare_exchange(word.0, word.with(Word::LOCKED).0, order, Relaxed).is_ok()
     }
 }
 

@@ -57,7 +57,7 @@ impl Link {
     #[inline(always)]
     pub(super) fn next(&self) -> *mut Link {
         // Acquire: pairs with the Release in `set_next`: the next link is seen as it was published.
-        self.next.load(Acquire)
+        self.next.load(mutation::unless("relaxed-next", Acquire))
     }
 
     /// Changes the successor under readers. The caller holds the lock of the link's bucket.

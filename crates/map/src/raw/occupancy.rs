@@ -205,7 +205,8 @@ impl Occupancy {
     fn set(&self, word: usize, bits: u64) {
         // Relaxed: whoever has to see it has a later store of ours for it, of a bit below or of the link.
         self.words[word / BITS].fetch_or(1 << (word % BITS), Relaxed);
-        // Release: pairs with the Acquire in `mark`.
+        // Release: pairs with the Acquire in `mark`. Loom does not notice Relaxed here or there: the
+        // bit above matters from the second word on, and its tables have one.
         self.buckets[word].fetch_or(bits, Release);
     }
 

@@ -234,6 +234,33 @@ fn replacement_under_the_old_name() {
     });
 }
 
+/// T3: a lookup that finds the replacement in hand sees it as it was made.
+#[test]
+fn lookups_of_a_replacement_in_hand() {
+    explore(1, || {
+        let scene = Scene::new(FINE, &[1, 4]);
+        let guard = read();
+        let renamer = beside(&scene, |scene| scene.rename(Moved, at(4), at(0)).unwrap());
+        // The link is in hand now, in most executions, and stays there as long as this section lasts.
+        let_wait();
+        let replacer = beside(&scene, |scene| {
+            let guard = read();
+            let Entry::Occupied(entry) = scene.table.entry(at(4), |link| is(link, at(4)), &guard) else {
+                return;
+            };
+            // SAFETY: a fresh node.
+            let old = unsafe { entry.replace(scene.node(at(4))) };
+            drop(guard);
+            reclaim(old);
+        });
+        assert!(scene.has(at(4), &guard) || scene.has(at(0), &guard), "under neither name");
+        drop(guard);
+        renamer.join().unwrap();
+        replacer.join().unwrap();
+        scene.assert_holds(&[0, 1]);
+    });
+}
+
 /// T3: when the new name is given to another one while the link is on the move, the link stays what it was.
 #[test]
 fn insertion_under_the_new_name() {

@@ -161,9 +161,10 @@ mod calls {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use std::fs::{self, File};
+    use std::fs::{self, File, Permissions};
     use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::fs::{PermissionsExt, chown};
     use std::process::Command;
     use std::thread;
 
@@ -223,6 +224,10 @@ mod tests {
                 fs::remove_file(made.path().join("new")).unwrap();
                 assert_denied(fs::read(made.path().join("old")));
                 assert_denied(fs::read_dir(made.path()));
+                // What SECURITY.md says Landlock cannot restrict.
+                fs::metadata(&secret).unwrap();
+                fs::set_permissions(&secret, Permissions::from_mode(0o640)).unwrap();
+                chown(&secret, None, None).unwrap();
                 // Threads that it starts are no freer.
                 thread::spawn(move || assert_denied(fs::read(&secret))).join().unwrap();
             },
@@ -256,6 +261,12 @@ mod tests {
                     libc::SYS_mount,
                     libc::SYS_bpf,
                     libc::SYS_io_uring_setup,
+                    // What Landlock can't restrict.
+                    libc::SYS_fchmodat,
+                    libc::SYS_fchownat,
+                    libc::SYS_utimensat,
+                    libc::SYS_setxattr,
+                    libc::SYS_chdir,
                 ] {
                     // SAFETY: were there such a call, it would find no sense in these arguments.
                     assert_eq!(unsafe { libc::syscall(call, -1, -1, -1, -1, -1) }, -1);

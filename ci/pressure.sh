@@ -26,6 +26,8 @@ for _ in $(seq 0 "$(nproc)"); do
 done
 # As many tests at a time as elsewhere: they put each other under pressure, too.
 export RUST_TEST_THREADS=4
+# The torture of RCU takes as long as it is given; ten rounds make up for it.
+export RELATIVIST_TORTURE_SECONDS=1
 log=$(mktemp)
 for round in $(seq "$rounds"); do
   start=$SECONDS

@@ -10,7 +10,8 @@
 //! filled with entries into the same chains, and the cut is made once, for the array that is published then. So a reader that
 //! stays in its section, even the one that fills the table, does not hold up growth.
 //!
-//! **Shrink:** join the chains of each group, and make the fine heads follow the coarse one; publish the coarse array.
+//! **Shrink:** join the chains of each group, the last one first, and make the fine heads follow the coarse one; publish the
+//! coarse array.
 //!
 //! Arrays that were replaced are freed when the readers of that time have left.
 //!
@@ -214,7 +215,9 @@ impl Core {
         let factor = fine.len() / base.len();
         let skips_exact_summaries = self.wants_more_than(fine.len());
         let walks = |word: Word| !skips_exact_summaries || word.sole_part(factor).is_none();
-        for_each_step(base, fine, base, walks, |step| cut(step, fine.scale(), skips_exact_summaries));
+        for_each_step((base, fine), base, Order::Ascending, walks, |step| {
+            cut(step, fine.scale(), skips_exact_summaries)
+        });
         fine.set_base(None);
         resizer.retire(base);
         // Relaxed: a statistic.
@@ -232,7 +235,9 @@ impl Core {
         if mutation::is("publish-before-join") {
             self.array.publish(coarse);
         }
-        for_each_step(coarse, fine, fine, |_| true, |step| join(step, fine, coarse.scale()));
+        // Descending: so a step links the chains of its own heads in front of what is joined, and looks at no others.
+        let order = Order::Descending;
+        for_each_step((coarse, fine), fine, order, |_| true, |step| join(&step, coarse.scale()));
         self.array.publish(coarse);
         resizer.retire(fine);
         resizer.bits = bits;
@@ -251,17 +256,24 @@ struct Step<'a> {
     first: usize,
     /// The first bucket of all that the head covers.
     group: usize,
-    /// No further step for this head follows.
+    /// They are the last of all that the head covers.
     is_last: bool,
 }
 
-/// Takes a step for each coarse head, or several where it covers many fine ones, in the order of the hashes. `chained` is the
-/// array whose heads lead to the links at present. The links of some groups are prefetched before any of these is locked, if
-/// the step is going to walk along them.
+/// In which order the steps for one head are taken.
+#[derive(Clone, Copy)]
+enum Order {
+    Ascending,
+    Descending,
+}
+
+/// Takes a step for each coarse head, or several where it covers many fine ones, in that order. `chained` is the array whose
+/// heads lead to the links at present. The links of some groups are prefetched before any of these is locked, if the step is
+/// going to walk along them.
 fn for_each_step(
-    coarse: Array<'_>,
-    fine: Array<'_>,
+    (coarse, fine): (Array<'_>, Array<'_>),
     chained: Array<'_>,
+    order: Order,
     walks: impl Fn(Word) -> bool,
     mut step: impl FnMut(Step<'_>),
 ) {
@@ -272,11 +284,22 @@ fn for_each_step(
         });
         return;
     }
-    for (first, fines) in (0..).step_by(STEP).zip(fine.all().chunks_exact(STEP)) {
+    let take_step = |first| {
         bring_near(fine, first..first + STEP, |_| true);
         let group = first / factor * factor;
         let is_last = first + STEP == group + factor;
-        step(Step { head: &coarse.all()[first / factor], fines, first, group, is_last });
+        step(Step {
+            head: &coarse.all()[first / factor],
+            fines: &fine.all()[first..first + STEP],
+            first,
+            group,
+            is_last,
+        });
+    };
+    let firsts = (0..fine.len()).step_by(STEP);
+    match order {
+        Order::Ascending => firsts.for_each(take_step),
+        Order::Descending => firsts.rev().for_each(take_step),
     }
 }
 
@@ -453,13 +476,14 @@ fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *
     null_mut()
 }
 
-/// The step of shrinking: appends the chains of fine heads to that of the coarse head, which the fine heads follow from then
-/// on. `fine` is their array.
-fn join(step: Step<'_>, fine: Array<'_>, scale: Scale) {
-    let Step { head, fines, first, group, .. } = step;
+/// The step of shrinking: links the chains of fine heads in front of that of the coarse head, which has the chains of later
+/// heads, and makes the fine heads follow it from then on.
+fn join(step: &Step<'_>, scale: Scale) {
+    let Step { head, fines, .. } = *step;
     // An update that still takes this array for the base of an earlier resize may hold the lock for a moment.
     let mut joined = if mutation::is("join-coarse-unlocked") { head.load() } else { head.lock() };
-    let mut last = last_link(&fine.all()[group..first]);
+    let later = joined.first();
+    let mut last: Option<NonNull<Link>> = None;
     for fine in fines {
         let word = if mutation::is("join-unlocked") { fine.load() } else { fine.lock() };
         match last {
@@ -474,19 +498,15 @@ fn join(step: Step<'_>, fine: Array<'_>, scale: Scale) {
             last = Some(link);
         }
     }
+    if let Some(last) = last.filter(|_| !later.is_null() && !mutation::is("forget-later")) {
+        // SAFETY: as above.
+        unsafe { last.as_ref() }.set_next(later);
+    }
     for fine in fines {
         let word = fine.load();
         fine.unlock(if mutation::is("unmarked-fine") { word } else { word.with_follows() });
     }
     head.unlock(joined);
-}
-
-/// The last link of a chain that was joined from those of these heads, whose lock is held. Updates keep the heads right until
-/// the coarse array is published.
-fn last_link(heads: &[Head]) -> Option<NonNull<Link>> {
-    let first = heads.iter().rev().map(|head| head.load().first()).find(|first| !first.is_null())?;
-    // SAFETY: the chain is locked.
-    unsafe { links_from(first) }.last().map(|(link, _)| link)
 }
 
 #[cfg(all(test, not(relativist_loom)))]
@@ -501,22 +521,23 @@ mod tests {
             let arrays = [coarse_bits, fine_bits].map(|bits| Array::allocate(bits).expect("memory for a few buckets"));
             let [coarse, fine] = arrays;
             let factor = fine.len() / coarse.len();
-            let mut next = 0;
-            for_each_step(
-                coarse,
-                fine,
-                coarse,
-                |_| true,
-                |step| {
+            for order in [Order::Ascending, Order::Descending] {
+                let mut steps = Vec::new();
+                let take_step = |step: Step<'_>| {
                     assert!(step.fines.len() <= STEP);
-                    assert!(std::ptr::eq(&raw const step.fines[0], &raw const fine.all()[next]));
-                    assert!(std::ptr::eq(step.head, &raw const coarse.all()[next / factor]));
-                    assert_eq!((step.first, step.group), (next, next / factor * factor));
-                    next += step.fines.len();
-                    assert_eq!(step.is_last, next.is_multiple_of(factor));
-                },
-            );
-            assert_eq!(next, fine.len());
+                    assert!(std::ptr::eq(&raw const step.fines[0], &raw const fine.all()[step.first]));
+                    assert!(std::ptr::eq(step.head, &raw const coarse.all()[step.first / factor]));
+                    assert_eq!(step.group, step.first / factor * factor);
+                    let end = step.first + step.fines.len();
+                    assert_eq!(step.is_last, end.is_multiple_of(factor));
+                    steps.push(step.first..end);
+                };
+                for_each_step((coarse, fine), coarse, order, |_| true, take_step);
+                if matches!(order, Order::Descending) && factor > STEP {
+                    steps.reverse();
+                }
+                assert!(steps.into_iter().flatten().eq(0..fine.len()));
+            }
             // SAFETY: only this test knows the arrays.
             arrays.into_iter().for_each(|array| unsafe { array.free() });
         }

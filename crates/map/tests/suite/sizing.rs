@@ -86,6 +86,20 @@ fn an_automatic_map_keeps_its_load_factor() {
     wait_for_buckets(&map, 128 / 6..=128 * 2);
 }
 
+/// Each step of a shrink looks at the heads that it joins, and at no others. If it looked at the empty heads before them, too,
+/// this would take the square of the number of buckets: not seconds, but hours.
+#[test]
+fn shrinking_takes_one_pass_over_empty_buckets() {
+    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build::<u64, u64>().unwrap();
+    map.resize_to(1 << 22).unwrap();
+    map.resize_to(2).unwrap();
+    map.resize_to(1 << 22).unwrap();
+    fill(&map, 10);
+    map.resize_to(2).unwrap();
+    assert!((0..10).all(|n| map.pin().get(&n) == Some(&n)));
+    assert_eq!((map.buckets(), map.pin().iter().count()), (2, 10));
+}
+
 #[test]
 fn a_manual_map_is_cloned_with_its_size() {
     let map: HashMap<u64, u64> = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build().unwrap();

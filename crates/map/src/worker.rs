@@ -34,11 +34,14 @@ mod background {
     }
 
     /// Asks the worker to look at a table soon. A table dropped meanwhile is passed over. Returns
-    /// false when there is no worker and no thread could be started: then the caller may ask again
-    /// later.
+    /// false when there is no memory for the request, or there is no worker and no thread could be
+    /// started: then the caller may ask again later.
     #[must_use]
     pub(crate) fn request(table: Weak<Core>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.tables.try_reserve(1).is_err() {
+            return false;
+        }
         if queue.worker != Some(std::process::id()) && !queue.start_worker() {
             return false;
         }

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use std::thread;
 
 use relativist::{ExhaustedError, HashMap, Resizing};
-use relativist_rcu::defer;
+use relativist_rcu::{barrier, defer};
 
 thread_local! {
     /// How many allocations the thread has left.
@@ -100,6 +100,24 @@ fn checked_insert_gives_key_and_value_back() {
     assert_eq!(pinned.len(), 100_000 - entries.len());
     assert_eq!(pinned.checked_insert(error.key, error.value).unwrap(), None);
     assert_eq!(pinned.checked_insert("there".into(), vec![1]).unwrap(), Some(&vec![0]));
+}
+
+/// T6: an insertion that makes an automatic map too small asks the background thread to resize it. That
+/// there is no memory for the request is no concern of the insertion.
+#[test]
+fn an_automatic_map_is_not_resized_without_memory() {
+    // The background thread exists from now on, and this thread has free nodes.
+    let warm = Map::new();
+    (0..1000).for_each(|n: u64| _ = warm.pin().insert(n.to_string(), vec![]));
+    warm.pin().clear();
+    barrier();
+    let map = Map::new();
+    let mut entries: Vec<_> = (0..2000).map(|n: u64| (n.to_string(), vec![n])).collect();
+    without_memory(|| insert_until_exhausted(&map, &mut entries));
+    let inserted = map.len();
+    assert!(inserted > 2, "{inserted} entries need no resize");
+    (0..1000).for_each(|n: u64| _ = map.pin().insert(format!("{n} more"), vec![n]));
+    assert_eq!(map.len(), inserted + 1000);
 }
 
 /// T6: if the new array can't be allocated, the table goes on with the old one.

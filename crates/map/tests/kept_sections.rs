@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use relativist::{HashMap, Resizing, Stats, read};
 
-const ENTRIES: u64 = 1 << 18;
+const ENTRIES: u64 = 1 << 17;
 
 /// Tests take turns: the readers of one would hold up the other's cuts.
 static TURN: Mutex<()> = Mutex::new(());
@@ -21,11 +21,11 @@ fn take_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Polls for at most a minute.
+/// Polls for at most two minutes.
 fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
-        if start.elapsed() > Duration::from_secs(60) {
+        if start.elapsed() > Duration::from_secs(120) {
             return false;
         }
         thread::sleep(Duration::from_millis(1));

@@ -41,7 +41,7 @@
  *   CUT_NOTHING          a cut cuts no chain
  *   PARTIAL_SUMMARY      a cut clears a summary before it makes it exact
  *   REST_UNSET           a cut leaves the base head at the first chunk
- *   STALE_TAIL           a join appends to what was the tail when the previous chunk was joined
+ *   FORGET_LATER         a join does not link a chunk to those that were joined before it
  *   STALE_ENTRY          searches start at finer heads while the table shrinks, too
  *   CUT_ENTRY            searches start at heads that were cut off, too
  *   BLIND_AFTER          searches end by the heads of the array that is being filled
@@ -681,7 +681,7 @@ inline cut() {
   d_step { retire_array(base); base = n; bucket = 0; end = 0; n = 0 }
 }
 
-/* Appends the chain of bucket `part` to what is joined already. */
+/* Appends the chain of bucket `part` to those of the chunk that are joined already. */
 inline join_one() {
   link = array[p].head[part].first;
   if
@@ -704,22 +704,9 @@ inline join_one() {
   fi
 }
 
-/* The last link that is joined already. Updates keep the heads right until the new array is
- * published. */
-inline find_tail() {
-  link = bucket;
-  last = NIL;
-  do
-  :: last == NIL && link > (bucket >> STEP) << STEP -> link--; last = array[p].head[link].first
-  :: else -> break
-  od;
-  do
-  :: last != NIL && next[last] != NIL -> last = next[last]
-  :: else -> break
-  od;
-  link = 0
-}
+#define JOIN_CHUNK (CHUNK < 1 << STEP -> CHUNK : 1 << STEP)
 
+/* Chunk by chunk, the last one first: a chunk is linked in front of what is joined already. */
 inline shrink() {
   d_step {
     p = published;
@@ -727,46 +714,40 @@ inline shrink() {
     used++;
     new_array(n, array[p].bits - STEP);
     array[p].base = n;
-    last = NIL
+    bucket = 1 << array[p].bits
   };
   do
-  :: bucket < 1 << array[p].bits ->
-    d_step { !array[n].head[bucket >> STEP].locked -> array[n].head[bucket >> STEP].locked = 1;
-      end = (CHUNK < 1 << STEP -> CHUNK_END : ((bucket >> STEP) + 1) << STEP);
+  :: bucket > 0 ->
+    d_step { !array[n].head[(bucket - 1) >> STEP].locked -> array[n].head[(bucket - 1) >> STEP].locked = 1;
+      end = bucket;
+      bucket = bucket - JOIN_CHUNK;
       part = bucket };
     do
     :: atomic { part < end && !array[p].head[part].locked -> array[p].head[part].locked = 1; part++ }
     :: part == end -> break
     od;
-    atomic { skip; d_step {
-      part = bucket;
-#ifdef STALE_TAIL
-      if
-      :: bucket % (1 << STEP) == 0 -> last = NIL
-      :: else
-      fi
-#else
-      find_tail()
-#endif
-    } };
+    atomic { skip; d_step { part = bucket; last = NIL; bits = array[n].head[bucket >> STEP].first } };
     do
     :: part < end -> join_one(); part++
     :: else -> break
     od;
+    if
+#ifndef FORGET_LATER
+    :: last != NIL && bits != NIL -> next[last] = bits
+    :: else
+#else
+    :: skip
+#endif
+    fi;
+    part = bucket;
     do
-    :: atomic { bucket < end -> array[p].head[bucket].follows = 1; array[p].head[bucket].locked = 0; bucket++ }
+    :: atomic { part < end -> array[p].head[part].follows = 1; array[p].head[part].locked = 0; part++ }
     :: else -> break
     od;
-    atomic { skip; d_step {
-      array[n].head[(bucket - 1) >> STEP].locked = 0;
-      part = 0; link = 0;
-#ifndef STALE_TAIL
-      last = 0
-#endif
-    } }
+    atomic { skip; d_step { array[n].head[bucket >> STEP].locked = 0; part = 0; link = 0; last = 0; bits = 0 } }
   :: else -> break
   od;
-  atomic { skip; d_step { published = n; retire_array(p); base = n; bucket = 0; end = 0; p = 0; n = 0; last = 0 } }
+  atomic { skip; d_step { published = n; retire_array(p); base = n; end = 0; p = 0; n = 0 } }
 }
 
 #define MAY_GROW (grows < GROWS && array[published].bits + STEP <= BITS)

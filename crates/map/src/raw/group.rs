@@ -318,11 +318,13 @@ impl Level<'_> {
     /// are far.
     #[cold]
     fn entry_before(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
-        /// In buckets. Heads lie side by side, so looking at many costs less than a walk along a few links.
-        const FARTHEST: usize = 1024;
         let bucket = hash.bucket(self.array.scale());
-        let group = hash.bucket(base.scale()) << (self.array.bits() - base.bits());
-        let heads = &self.array.all()[bucket.saturating_sub(FARTHEST).max(group)..bucket];
+        let factor_bits = self.array.bits() - base.bits();
+        let group = hash.bucket(base.scale()) << factor_bits;
+        // In buckets. Heads lie side by side, so looking at many costs less than a walk along a few links. In a sparse table
+        // the walk from the start of a group of n heads stays within some sqrt(n) links that way.
+        let farthest = 1024.max(16 << (factor_bits / 2));
+        let heads = &self.array.all()[bucket.saturating_sub(farthest).max(group)..bucket];
         // Heads that no longer follow were cut off from the chain.
         let words =
             heads.iter().rev().map(Head::load).take_while(|word| word.follows() || mutation::is("enter-behind-cut"));

@@ -380,6 +380,8 @@ impl Core {
             } else {
                 // Shrinking can wait, and what readers hold up stays bounded that way.
                 if resizer.is_waiting() {
+                    // Updates need not ask: the worker looks again anyway. Relaxed: a hint.
+                    self.requested.store(true, Relaxed);
                     break true;
                 }
                 self.shrink(wanted, &mut resizer)

@@ -28,7 +28,8 @@ done
 
 # Tests of the whole workspace have built it.
 [ -x "${program%/*}/relativistd" ] || cargo build --locked --package relativistd
-output=$("$program" serving --quick --threads 1 --work get50,set 2>/dev/null)
+# This build is not optimised, and may miss the targets: then the exit status is 1.
+output=$("$program" serving --quick --threads 1 --work get50,set 2>/dev/null) || [ $? -eq 1 ]
 for over in memcached echo; do
   grep "^| get50 .* $over " <<<"$output" >/dev/null || { echo "rivals: get50 was not compared with $over" >&2; exit 1; }
 done

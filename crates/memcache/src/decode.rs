@@ -387,7 +387,7 @@ impl Decoder {
         self.state = State::Skip { remaining: length + LINE_END.len(), rejection };
     }
 
-    /// Whether what comes next belongs to the value of a store.
+    /// Whether the next bytes belong to the value of a store.
     pub fn is_receiving(&self) -> bool {
         matches!(self.state, State::Value(_) | State::MetaValue { .. })
     }

@@ -68,8 +68,8 @@ pub struct MetaFlags {
     pub delta: u64,
     /// `J`: where to begin counting.
     pub initial: u64,
-    /// Whether the token of `O` is too long. Only for `ms`, which stores all the same; the other
-    /// commands are refused.
+    /// Whether the token of `O` is too long. Only `ms` sets this, because it stores nevertheless;
+    /// other commands with such a token are refused.
     pub is_opaque_too_long: bool,
     /// `M`: the mode of `ms` and `ma`, in capitals: `S`, `E`, `A`, `P` or `R`, and `I` or `D`.
     pub mode: u8,
@@ -136,7 +136,7 @@ impl<'b> Meta<'b> {
         // Only now: what is wrong with any letter comes before what is wrong with these two.
         for word in self.words() {
             match word[0] {
-                // memcached notices it when it writes the answer to a `ms`, and has stored by then.
+                // memcached notices this when it writes the reply to a `ms`, after it has stored.
                 b'O' if word.len() > MAX_OPAQUE && self.verb == MetaVerb::Set => flags.is_opaque_too_long = true,
                 b'O' if word.len() > MAX_OPAQUE => return Err(RequestError::OpaqueTooLong),
                 b'M' => self.take_mode(&word[1..], &mut flags)?,

@@ -3,10 +3,10 @@
 //!
 //! It is for a browser and a few scrapers, so it is plain: a thread that accepts, a few others
 //! ([`VISITORS`]) that answer one request each and close, all within [`http::PATIENCE`]. Requests
-//! are bounded, nothing can be changed by them, and no key or value is ever told. Ten times a
-//! second the accepting thread also looks at the size of the table, because resizes are over in
-//! milliseconds. What takes a look at every bucket is found out piece by piece
-//! ([`report::Survey`]), so that no request waits for more than one piece.
+//! are bounded and change nothing, and answers contain no key or value. Ten times a second the
+//! accepting thread also notes the size of the table, because resizes are over in milliseconds.
+//! Statistics that need a look at every bucket are gathered piece by piece ([`report::Survey`]), so
+//! no request waits for more than one piece.
 
 mod history;
 mod http;
@@ -70,12 +70,12 @@ impl Admin {
         Ok(Admin(TcpListener::from_std(listener)))
     }
 
-    /// Serves in a thread of its own. Until the handle is opened the answer is that the server starts.
+    /// Serves in a thread of its own. Until the handle is opened it answers that the server starts.
     pub(crate) fn start<E: Engine>(self) -> io::Result<AdminHandle<E>> {
         let (stop, stopped) = mpsc::channel();
         let address = self.0.local_addr().ok();
         let panel = Arc::new(OnceLock::new());
-        // The thread is the only one that keeps it: what is in there goes when it ends.
+        // Only the thread owns the panel, so the panel is dropped when the thread ends.
         let weak = Arc::downgrade(&panel);
         let poll = Poll::new()?;
         let thread = thread::Builder::new().name("admin".into()).spawn(move || {
@@ -91,7 +91,7 @@ impl Admin {
 impl<E: Engine> AdminHandle<E> {
     /// Answers about `service` from now on. `stopper` says when the server is about to end.
     pub(crate) fn open(&self, service: &Arc<Service<E>>, stopper: Stopper) {
-        // If there is none the thread has failed, and has said so.
+        // Without a panel the thread has failed, and has logged that.
         if let Some(panel) = self.panel.upgrade() {
             panel.get_or_init(|| Panel {
                 service: Arc::clone(service),
@@ -154,7 +154,7 @@ fn serve<E: Engine>(
 }
 
 fn receive<E: Engine>(panel: &OnceLock<Panel<E>>, stream: TcpStream, patience: Duration, _pass: Pass) {
-    // Who does not ask or listen is not answered.
+    // A client that sends no request, or reads no answer, gets none.
     let _ = http::answer(stream, patience, |request| match panel.get() {
         Some(panel) => panel.respond(request),
         None => Response::unavailable("starting\n"),
@@ -162,7 +162,8 @@ fn receive<E: Engine>(panel: &OnceLock<Panel<E>>, stream: TcpStream, patience: D
 }
 
 impl<E: Engine> Panel<E> {
-    /// What is done every [`TICK`], or sooner.
+    /// Notes the size of the table and goes on with a survey that has begun: every [`TICK`], or
+    /// sooner.
     fn tick(&self) {
         self.note_size();
         let mut survey = self.survey();
@@ -192,8 +193,7 @@ impl<E: Engine> Panel<E> {
         }
     }
 
-    /// What there is to know of the table's buckets, and how old that is. Looks at a limited number
-    /// of them.
+    /// Statistics of the table's buckets, and their age. Looks at a limited number of buckets.
     fn look(&self) -> (TableStats, Duration) {
         let mut survey = self.survey();
         survey.refresh(|stats, cursor| self.service.engine.survey(stats, cursor));

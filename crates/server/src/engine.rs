@@ -91,11 +91,11 @@ pub trait Engine: Send + Sync + 'static {
     /// evict and wait as [`put`](Engine::put) does.
     fn expect(&self, outline: &Outline) -> Option<Arrival>;
 
-    /// Changes the item under `key` as `decide` says, who sees what is there; then shows the item
-    /// that is there now, if there is one. Marks and idle time of one that was
-    /// [marked](Change::Mark) are shown as they were at that moment before: lookups, which have no
-    /// lock, may have come after `decide`. The key is locked while `decide` runs, which must not
-    /// call the engine; it may be asked again, and only the last answer counts.
+    /// Shows `decide` the item under `key`, makes the change that it returns, and then shows the
+    /// item that is there now, if any. If the change is a [mark](Change::Mark), the item is shown
+    /// with the marks and the idle time that it had just before: they may differ from what `decide`
+    /// saw, because lookups take no lock. The key is locked while `decide` runs, so it must not
+    /// call the engine. It may be called again; only its last answer counts.
     ///
     /// # Errors
     /// When there is no room for what was to be put. Nothing was changed then.
@@ -272,8 +272,8 @@ pub struct Hit<'a> {
     pub value: &'a [u8],
     /// When it ends.
     pub expiry: Expiry,
-    /// Seconds since it was stored or last fetched, to the minute; to 17 minutes if that was more
-    /// than 18 hours ago.
+    /// Seconds since it was stored or last fetched: exact to a minute, or to 17 minutes if that was
+    /// more than 18 hours ago.
     pub idle: u32,
     /// What has happened to it.
     pub marks: Marks,
@@ -281,7 +281,7 @@ pub struct Hit<'a> {
     pub size: usize,
     /// The second in which it is looked at.
     pub now: u32,
-    /// The number drawn for it, which no other item has. (A copy that moves on keeps it.)
+    /// Its number, which no other item has. A copy that a sweep moves keeps it.
     pub(crate) number: u64,
     /// Where it lies, if its value may be kept there.
     pub(crate) origin: Option<Origin<'a>>,
@@ -458,7 +458,7 @@ impl From<OutOfMemory> for CountError {
 /// Where an engine stands in the order of its stores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sequence {
-    /// The last unique drawn when everything was last flushed: everything up to it is gone.
+    /// The last unique drawn before the last flush: items with uniques up to it are flushed.
     pub flushed: u64,
     /// The second of a flush that is still to come.
     pub pending_flush: Option<u32>,
@@ -502,8 +502,8 @@ pub struct Sweeps {
     pub evicted_nonzero: u64,
     /// Seconds since the last access to one of the last evicted, as [`Hit::idle`].
     pub evicted_time: u32,
-    /// Items that had expired or were flushed, found when room was needed, or in whose place others
-    /// were stored.
+    /// Expired or flushed items that were freed because a store needed room, or that a store
+    /// replaced.
     pub reclaimed: u64,
     /// The same, found in the background.
     pub crawler_reclaimed: u64,
@@ -511,12 +511,12 @@ pub struct Sweeps {
     pub expired_unfetched: u64,
     /// Items looked at in the background.
     pub crawled: u64,
-    /// Passes of the background that have looked at some.
+    /// Passes of the background that looked at items.
     pub passes: u64,
 }
 
 impl Sweeps {
-    /// What was added since `earlier`.
+    /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Sweeps) -> Sweeps {
         let evictions = self.evictions.saturating_sub(earlier.evictions);

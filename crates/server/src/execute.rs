@@ -82,7 +82,7 @@ pub struct Service<E> {
     pub prefixes: Prefixes,
     /// Who is connected.
     pub connections: Connections,
-    /// The second in which the last snapshot was written; 0 if none was since the start.
+    /// The second in which the last snapshot was written; 0 before the first one.
     pub snapshot_written: AtomicU32,
 }
 
@@ -220,12 +220,12 @@ impl<'s, E: Engine> Executor<'s, E> {
         self.service.ticker.clock().now()
     }
 
-    /// Requests of a connection after which others may go first (`-R`).
+    /// Requests of a connection in a row, after which others may go first (`-R`).
     pub fn requests_until_yield(&self) -> u32 {
         self.service.options.max_reqs_per_event
     }
 
-    /// Counts that a connection has had as many requests executed as `-R` says, and has more.
+    /// Counts that a connection has more requests after `-R` of them in a row.
     pub fn count_yield(&self) {
         self.counters.conn_yields.bump();
     }

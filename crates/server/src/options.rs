@@ -483,7 +483,7 @@ impl Options {
         if self.enable_ssl { Security::Tls(self.extended.ssl.client_certificate()) } else { Security::Plain }
     }
 
-    /// Whether clients of some address must show certificates, and there is no authority to verify them.
+    /// Whether clients of some address must show certificates that no authority can verify.
     pub fn refuses_all_certificates(&self) -> bool {
         let asks = |address: &Address| address.security.is_some_and(asks_for_certificate);
         self.extended.ssl.ca_cert.is_none() && self.listen.iter().any(asks)

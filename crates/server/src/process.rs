@@ -46,20 +46,20 @@ pub(crate) fn raise_limits(options: &Options) -> Result<(), StartError> {
     }
     if options.lock_memory && setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY).is_err() {
         let (_, hard) = getrlimit(Resource::RLIMIT_MEMLOCK).unwrap_or_default();
-        // If this fails, too, `lock_memory` says so.
+        // If this fails, too, `lock_memory` logs a warning.
         let _ = setrlimit(Resource::RLIMIT_MEMLOCK, hard, hard);
     }
     Ok(())
 }
 
-/// Does what `-k` asks for. Call this when root is given up: the limit on locked memory, which root is
-/// exempt from, then holds for every mapping to come. Unless there is none, nothing is locked, because
-/// a thread or a block of items beyond the limit would be refused.
+/// Locks memory for `-k`. Call this after root is given up: from then on the limit on locked
+/// memory, from which root is exempt, holds for every new mapping. With a limit this locks nothing,
+/// because the kernel would refuse threads and blocks of items beyond it.
 pub(crate) fn lock_memory(options: &Options, log: &Log) {
     if !options.lock_memory {
         return;
     }
-    // What is used for the first time, not what is mapped: that is more than `-m` allows to be used.
+    // Pages are locked when they are used first: the server maps more than `-m` allows it to use.
     let on_fault = MlockAllFlags::from_bits_retain(nix::libc::MCL_ONFAULT);
     let is_locked = if has_no_lock_limit() {
         mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault).map_err(|error| error.to_string())
@@ -71,7 +71,7 @@ pub(crate) fn lock_memory(options: &Options, log: &Log) {
     }
 }
 
-/// Whether this process may lock as much memory as it wants to.
+/// Whether this process may lock any amount of memory.
 fn has_no_lock_limit() -> bool {
     const CAP_IPC_LOCK: u64 = 1 << 14;
     let is_exempt = || {
@@ -178,7 +178,7 @@ impl Drop for PidFile {
     }
 }
 
-/// Stops being root: becomes the user of `-u`. Does nothing if the process is not root's.
+/// Gives up root: becomes the user of `-u`. Does nothing if the process is not root's.
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.

@@ -46,10 +46,11 @@ enum Extent {
 /// Why it does not hold.
 type Lack = String;
 
-/// Confines this thread, and all that it starts, to what a server with these options needs, which does its input and output by `io`, and reads
-/// these `files` again now and then, and writes its ports to `port_file`.
+/// Confines this thread, and all that it starts, to what a server with these options needs. The
+/// server does its input and output by `io`, reads these `files` again on SIGHUP, and writes its
+/// ports to `port_file`.
 ///
-/// What the kernel does not offer is left out, and the log says so.
+/// What the kernel does not offer is left out, and logged.
 pub(crate) fn enter<'f>(
     options: &Options,
     io: Io,

@@ -1,13 +1,14 @@
 //! A whole server: engine, execution and network put together.
 //!
-//! It starts in stages, each a type that the next one is made of, because their order matters:
+//! It starts in stages, because their order matters. Each is a type made of the one before:
 //!
-//! 1. [`Privileged`]: root's files are read and root's ports are bound. Nobody listens there.
-//! 2. [`Unprivileged`]: root is given up, then what root must not do for a user is done, and then all
-//!    that the process does not need is given up, too.
-//! 3. [`Loaded`]: the snapshot is read. It may be anything, and may take minutes, in which health checks
-//!    are answered that the server starts.
-//! 4. [`Server`]: clients can connect.
+//! 1. [`Privileged`]: the process reads files that root may have to read, and binds ports that root
+//!    may have to bind. They do not listen yet.
+//! 2. [`Unprivileged`]: it gives up root, does what root must not do in a user's folders, and
+//!    enters the sandbox.
+//! 3. [`Loaded`]: it reads the snapshot, which is not trusted. That may take minutes, in which
+//!    health checks are answered with "starting".
+//! 4. [`Server`]: its ports listen.
 
 use crate::admin::{Admin, AdminHandle};
 use crate::auth::Users;
@@ -60,7 +61,7 @@ pub struct Server<E> {
     snapshot: Option<Arc<Snapshot>>,
 }
 
-/// What is done as long as the process may be root's.
+/// A server whose process may still be root's.
 struct Privileged<'o> {
     options: &'o Options,
     log: Log,
@@ -69,7 +70,7 @@ struct Privileged<'o> {
     admin: Option<Admin>,
 }
 
-/// The sockets for clients, at which nobody listens yet.
+/// The sockets for clients. They do not listen yet.
 struct Sockets {
     listeners: Vec<Bound>,
     udp: Vec<UdpSocket>,
@@ -77,7 +78,7 @@ struct Sockets {
     are_adopted: bool,
 }
 
-/// A server that is about to start, as the user whose it is, and confined to what it needs.
+/// A server whose process has given up root, and is confined to what it needs.
 struct Unprivileged<'o> {
     options: &'o Options,
     log: Log,
@@ -90,7 +91,7 @@ struct Unprivileged<'o> {
     port_file: Option<PathBuf>,
 }
 
-/// A server that has its items.
+/// A server that has read its items.
 struct Loaded<'o, E> {
     start: Unprivileged<'o>,
     admin: Option<AdminHandle<E>>,
@@ -100,8 +101,8 @@ struct Loaded<'o, E> {
 }
 
 impl Server<Relativistic> {
-    /// Reads what `options` name, and then listens where they say. Clients that connect from now on are
-    /// served once the server runs.
+    /// Reads the files that `options` name, and then listens on their addresses. Clients that
+    /// connect from now on are served once the server runs.
     ///
     /// # Errors
     /// When an address cannot be listened on, the options contradict each other, or there is no such user to become.
@@ -109,12 +110,10 @@ impl Server<Relativistic> {
         Server::bind_with(options, |engine| engine)
     }
 
-    /// Looks for what would keep a server with these options from starting. Opens no port, and changes
-    /// nothing.
+    /// Checks that a server with these options can start. Opens no port, and changes nothing.
     ///
     /// # Errors
-    /// When the options contradict each other, or something that they name is not there or not what it
-    /// should be.
+    /// When the options contradict each other, or name something that is missing or wrong.
     pub fn check(options: &Options) -> Result<(), StartError> {
         options.check()?;
         let log = Log::new(options.verbose);
@@ -172,7 +171,7 @@ impl<'o> Privileged<'o> {
         let (users, snapshot, port_file) = (users(options, &log)?, snapshot(options)?, port_file());
         if options.owns_process {
             process::leave_folder(options, &log);
-            // Before there are threads, which would be left out.
+            // Before there are other threads, which would not be confined.
             let files = users.iter().map(Users::file).chain(tls.iter().flat_map(Tls::files));
             sandbox::enter(options, io, files, port_file.as_deref(), &log);
         }
@@ -189,7 +188,7 @@ impl<'o> Unprivileged<'o> {
         let empty = || {
             let clock = Arc::clone(ticker.clock());
             let engine = Relativistic::new(clock, options.memory_bytes(), options.max_key_and_value())?;
-            // Conversations that tests replay were recorded from a server whose uniques began at 1.
+            // Tests replay transcripts of a server whose uniques began at 1.
             let engine = if options.debug_time { engine } else { engine.with_random_uniques() };
             Ok(if options.disable_evictions { engine.without_eviction() } else { engine })
         };
@@ -206,7 +205,7 @@ impl<E: Engine> Loaded<'_, E> {
     fn listen(self, wrap: impl FnOnce(Relativistic) -> E) -> Result<Server<E>, StartError> {
         let Loaded { start, admin, ticker, engine, restored } = self;
         let Unprivileged { options, log, tls, sockets, io, users, snapshot, port_file, .. } = start;
-        // It may be long ago that it was made.
+        // Reading the snapshot may have taken long.
         ticker.tick();
         let (listeners, udp) = sockets.listen()?;
         let port = listeners.iter().find_map(Listener::tcp_address).map_or(0, |address| address.port());
@@ -247,7 +246,7 @@ impl<E: Engine> Loaded<'_, E> {
         if let (Some(snapshot), Some(restored)) = (&snapshot, restored) {
             retire(snapshot, restored)?;
         }
-        // Whoever waits for it connects at once.
+        // Programs that wait for this file connect at once.
         if let Some(path) = port_file {
             write_ports(&path, acceptor.listeners(), &udp)?;
         }
@@ -378,7 +377,7 @@ fn save<E: Engine>(snapshot: &Snapshot, service: &Service<E>, occasion: Occasion
     let items = snapshot
         .write(&service.engine, occasion)
         .map_err(|error| StartError::System(format!("cannot write the snapshot {path}"), error))?;
-    // Relaxed: a statistic, which stands for itself.
+    // Relaxed: a statistic, on which no other data depends.
     service.snapshot_written.store(service.ticker.clock().now(), Ordering::Relaxed);
     service.log.say(Level::Trouble, format_args!("{items} items written to {path}"));
     Ok(())
@@ -485,7 +484,7 @@ fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
     }
 }
 
-/// Sockets that were opened for us, in place of those that the options name.
+/// Sockets that systemd opened, in place of those that the options name.
 fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Bound>, StartError> {
     // Silently without them would be open to all.
     if !sockets.is_empty() && options.listen.iter().any(|address| address.security.is_some()) {
@@ -498,7 +497,7 @@ fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Bound>, Star
     sockets.into_iter().map(adopt).collect::<io::Result<_>>().map_err(cannot)
 }
 
-/// Sockets at the TCP ports that the options name. None if they name a Unix socket, which takes their
+/// Binds the TCP ports that the options name. None if they name a Unix socket, which takes their
 /// place.
 fn bind_ports(options: &Options) -> Result<Vec<Bound>, StartError> {
     match options.tcp_port() {

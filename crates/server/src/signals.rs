@@ -9,14 +9,14 @@ use signal_hook::iterator::Signals;
 use std::io;
 use std::thread;
 
-/// What SIGHUP and SIGUSR2 ask for, which waits until there is a server. Without it these signals would
-/// end the process while it starts.
+/// SIGHUP and SIGUSR2 on hold until there is a server. By default these signals would end the
+/// process while it starts.
 pub struct Held {
     reloads: Signals,
     saves: Signals,
 }
 
-/// Has SIGHUP and SIGUSR2 wait.
+/// Makes SIGHUP and SIGUSR2 wait.
 ///
 /// # Errors
 /// When the operating system does not let us.
@@ -26,10 +26,10 @@ pub fn hold() -> Result<Held, StartError> {
 }
 
 impl Held {
-    /// Lets SIGTERM and SIGUSR1 stop the server when it is drained, or at once the second time, as
-    /// SIGINT does; SIGHUP make it read its users and certificates again; and SIGUSR2 write its
-    /// snapshot. Two threads wait for signals until the process ends: one for what takes no time, one
-    /// for the snapshot.
+    /// Obeys signals from now on. SIGTERM and SIGUSR1 stop the server after its drain, or at once
+    /// the second time. SIGINT stops it at once. SIGHUP makes it read its users and certificates
+    /// again. SIGUSR2 makes it write its snapshot. Two threads wait for signals until the process
+    /// ends: one for SIGUSR2, which may take long, and one for the others.
     ///
     /// # Errors
     /// When the operating system does not let us.

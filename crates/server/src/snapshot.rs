@@ -4,15 +4,15 @@
 //! killed or the disk is full, there is the old one or the new one, whole. Reading trusts nothing: a file that is torn, foreign or
 //! changed is refused, and the cache starts empty.
 //!
-//! **After a crash the cache starts empty**, because a snapshot is older than the crash: what clients
-//! deleted or overwrote since would be back. So a file that was read is removed before clients are
-//! served, and one that was written while clients went on (SIGUSR2) is refused. Both are different
-//! with `--warm-after-crash`.
+//! **After a crash the cache starts empty**, because every snapshot is older than the crash: items
+//! that clients deleted or overwrote since would come back. So the server removes a file that it
+//! has read before it serves clients, and refuses a file that was written while clients went on
+//! (SIGUSR2). With `--warm-after-crash` it does neither.
 //!
-//! What is written while clients go on has each item that was there all the time, as it was at some
-//! moment meanwhile, and none that was flushed meanwhile. Items keep value, flags, what is left of
-//! their life, and what the meta protocol knows of them. Their uniques are new ones that no client
-//! knows, unless a client has given them.
+//! A file written while clients go on has each item that was there all the time, as it was at some
+//! moment meanwhile, and no item that was flushed meanwhile. Items keep their values, flags,
+//! remaining time to live, marks of the meta protocol, and uniques that clients have given. Other
+//! uniques are new, and unknown to clients.
 
 mod format;
 mod moment;
@@ -35,9 +35,9 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Snapshot {
     path: PathBuf,
-    /// Whether the server starts with the last snapshot even if it is older than its end.
+    /// Whether the server starts with the last snapshot even after a crash.
     warm_after_crash: bool,
-    /// Read before the process gives up most files.
+    /// Read before the process is confined.
     boot: Option<BootId>,
     /// Held by who writes.
     writing: Mutex<()>,
@@ -53,8 +53,8 @@ impl Snapshot {
         Ok(Snapshot { path, warm_after_crash, boot: moment::boot_id(), writing: Mutex::default() })
     }
 
-    /// An engine made by `make`, with the items of the file, if there is one; and whether there is. An
-    /// engine without items if the file is refused; the log says why.
+    /// An engine made by `make` with the items of the file, and whether the file was used. Without
+    /// a file, or if the file is refused, the engine is empty; the log says why.
     ///
     /// # Errors
     /// When there is no memory for an empty engine.
@@ -85,15 +85,15 @@ impl Snapshot {
         }
     }
 
-    /// Removes the file that was read, if it is not to be read again after a crash. To be called when
-    /// nothing else can fail at the start, and before clients are served.
+    /// Removes the file that was read, unless it may be read again after a crash. Call this when
+    /// little else can fail at the start, and before clients are served.
     ///
     /// # Errors
     /// When it cannot be removed, so that it would be read after a crash.
     pub fn retire(&self, restored: Restored) -> io::Result<()> {
         if restored.is_file_used && !self.warm_after_crash {
             fs::remove_file(&self.path)?;
-            // Neither a crash of the system nor a loss of power may bring it back.
+            // Otherwise the file might be back after a crash of the system or a loss of power.
             File::open(folder(&self.path))?.sync_all()?;
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Snapshot {
     }
 }
 
-/// What a server has started with.
+/// Whether a server has started with the items of its snapshot.
 #[derive(Debug)]
 #[must_use]
 pub struct Restored {

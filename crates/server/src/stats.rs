@@ -1,9 +1,9 @@
 //! What the server counts, without a memory line that two threads write.
 //!
 //! Every worker has a [`Counters`] of its own. Reading adds them up; that is rare and may be slow.
-//! `stats reset` must not write counters of other threads either: it remembers the sums of that
-//! moment, and `stats` reports later ones relative to it. Metrics are not reset: they are sums
-//! since the start, as Prometheus expects.
+//! `stats reset` must not write counters of other threads either: it remembers the current sums,
+//! and `stats` reports the difference to them. Metrics are never reset: they are sums since the
+//! start, as Prometheus expects.
 
 use crate::engine::Sweeps;
 use crate::latency::{Distribution, Kind, Latencies};
@@ -133,7 +133,7 @@ counters! {
     bytes_read,
     /// Bytes to clients.
     bytes_written,
-    /// Times that a connection had more to say after `-R` requests.
+    /// Times that a connection had more requests after `-R` of them.
     conn_yields,
     /// Items stored.
     total_items,
@@ -176,12 +176,12 @@ impl Registry {
         totals
     }
 
-    /// What of the engine's `sweeps` since the start has happened since the last reset.
+    /// The part of the engine's `sweeps` since the last reset.
     pub fn sweeps(&self, sweeps: &Sweeps) -> Sweeps {
         sweeps.since(&self.baseline().sweeps)
     }
 
-    /// Lets the sums start from zero; the engine's sweeps are at `sweeps`.
+    /// Resets the sums to zero. `sweeps` are the engine's at this moment.
     pub fn reset(&self, sweeps: Sweeps) {
         *self.baseline() = Baseline { totals: self.since_start(), sweeps };
     }

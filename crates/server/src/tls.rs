@@ -67,7 +67,7 @@ struct Reading {
 #[derive(Debug)]
 struct Terms {
     read: Instant,
-    /// When the first certificate of the chain expires.
+    /// The earliest expiry of the chain's certificates, in Unix seconds.
     expiry: Option<u64>,
     unasked: Arc<ServerConfig>,
     /// For clients that may show certificates, and those that must; none without authorities.
@@ -90,8 +90,8 @@ impl Tls {
             log.say(
                 Level::Warning,
                 format_args!(
-                    "no client can connect to mtls: addresses (-l): without an authority (-o ssl_ca_cert=FILE) \
-                     no certificate can be verified"
+                    "no client can connect to mtls: addresses (-l), because without an authority \
+                     (-o ssl_ca_cert=FILE) no certificate can be verified"
                 ),
             );
         }
@@ -133,7 +133,7 @@ impl Tls {
         self.terms.read().unwrap_or_else(PoisonError::into_inner).read.elapsed()
     }
 
-    /// The first second, of Unix time, in which a certificate of the chain is not valid any more.
+    /// The earliest expiry of the chain's certificates, in Unix seconds.
     pub fn expiry(&self) -> Option<u64> {
         self.terms.read().unwrap_or_else(PoisonError::into_inner).expiry
     }
@@ -345,7 +345,7 @@ fn untimely(certificate: &CertificateDer<'_>) -> Option<String> {
 
 /// When a certificate expires.
 fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
-    // rustls says it of a certificate that has expired, as all have at the end of time.
+    // rustls reports the expiry of a certificate that has expired. At the end of time, all have.
     let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
     match problem_at(certificate, end_of_time)? {
         CertificateError::ExpiredContext { not_after, .. } => Some(not_after.as_secs()),
@@ -356,8 +356,7 @@ fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
 /// What is wrong with a certificate at `time`.
 fn problem_at(certificate: &CertificateDer<'_>, time: UnixTime) -> Option<CertificateError> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
-    // No authority is trusted, so the verification fails in any case, but because of the time
-    // first.
+    // No authority is trusted, so the verification fails in any case. It checks the time first.
     match verify_server_cert_signed_by_trust_anchor(&parsed, &RootCertStore::empty(), &[], time, &[]) {
         Err(Error::InvalidCertificate(problem)) => Some(problem),
         _ => None,

@@ -600,18 +600,18 @@ fn blocks_that_are_hardly_filled_are_put_together() {
     assert!(usage.items >= 10_000, "{usage:?}");
 }
 
-/// What the background reads of an idle heap, in which something expires in every second, is in
-/// proportion to what expires, and to time by the minutes.
+/// If items of an idle heap expire in every second, the background reads in proportion to what
+/// expires and to the minutes that pass.
 #[test]
 fn idle_items_of_mixed_times_are_not_read_again_and_again() {
     const ITEMS: usize = 20_000;
     const HOUR: u32 = 3600;
     let (engine, clock) = engine(64 << 20);
-    // From a minute to a day, as many between one and two minutes as between one and two hours.
+    // From a minute to a day: as many between one and two minutes as between one and two hours.
     let ends: Vec<u32> = (0..ITEMS).map(|index| (60.0 * 1440f64.powf(index as f64 / ITEMS as f64)) as u32).collect();
     let later_than = |second: u32| ITEMS - ends.partition_point(|&end| end <= second);
     for index in 0..ITEMS {
-        // In an order in which those of one end are far apart.
+        // Items that expire in the same second are stored far apart.
         let index = index * 7919 % ITEMS;
         set_until(&engine, &key(index), &[b'v'; 100], ends[index] as i32);
     }
@@ -631,7 +631,7 @@ fn idle_items_of_mixed_times_are_not_read_again_and_again() {
     assert!(sweeps.passes > 0 && sweeps.passes <= u64::from(HOUR));
 }
 
-/// What nobody has told the index of the background is found by and by.
+/// The background finds in its rounds what its index does not have.
 #[test]
 fn what_is_to_expire_earlier_than_it_was_is_freed_within_a_minute() {
     let (engine, clock) = engine(64 << 20);
@@ -668,7 +668,7 @@ fn stores_in_the_place_of_dead_items_count_as_reclaiming() {
     assert_eq!(counts(&engine), (3, 1, 0), "flushed, not expired");
 }
 
-/// In a block with others, and alone in one.
+/// For an item in a block with others, and for one alone in its block.
 #[test]
 fn idle_times_do_not_wrap() {
     let (engine, clock) = engine(8 << 20);

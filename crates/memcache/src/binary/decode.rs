@@ -209,8 +209,8 @@ impl Decoder {
         })
     }
 
-    /// Whether `input`, of which [`decode`](Self::decode) has said that it is incomplete, ends
-    /// within the value of a request.
+    /// Whether `input` ends within the value of a request. Only for input that
+    /// [`decode`](Self::decode) has found incomplete.
     pub fn is_receiving(&self, input: &[u8]) -> bool {
         let front = input.first_chunk().map(|header| parse_header(header).1.value_start());
         self.skipping.is_none() && front.is_some_and(|front| input.len() >= front)

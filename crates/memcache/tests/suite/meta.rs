@@ -38,7 +38,7 @@ fn defaults() {
     assert_eq!((flags.delta, flags.initial, flags.mode, flags.exptime), (1, 0, b'I', None));
 }
 
-/// A `ms` stores, and is answered by an error then.
+/// A `ms` stores first, and is answered by an error after that.
 #[test]
 fn a_set_with_a_long_opaque_is_a_command() {
     for (length, is_too_long) in [(31, false), (32, true)] {

@@ -64,24 +64,28 @@ fn process<E: Engine>(panel: &Panel<E>, text: &mut Text) {
         text.counter("cpu_system_seconds_total", "CPU time in the kernel.", seconds(usage.system_time()));
     }
     if let Some(bytes) = resident_bytes() {
-        text.gauge("resident_memory_bytes", "Memory of the process that is resident.", bytes);
+        text.gauge("resident_memory_bytes", "Resident memory of the process.", bytes);
     }
     if let Some(tls) = &service.tls {
-        text.gauge("certificate_age_seconds", "Since the certificates were read.", tls.age().as_secs());
+        text.gauge("certificate_age_seconds", "Seconds since the certificates were read.", tls.age().as_secs());
         if let Some(expiry) = tls.expiry() {
-            text.gauge("certificate_expiry_seconds", "When the first certificate expires, in Unix seconds.", expiry);
+            text.gauge(
+                "certificate_expiry_seconds",
+                "When a certificate of the chain expires first, in Unix seconds.",
+                expiry,
+            );
         }
     }
-    // Relaxed: a number that stands for itself.
+    // Relaxed: no other data depends on this number.
     let written = service.snapshot_written.load(Ordering::Relaxed);
     if written > 0 {
         text.gauge("snapshot_written_seconds", "When the last snapshot was written, in Unix seconds.", written);
         let age = service.ticker.clock().now().saturating_sub(written);
-        text.gauge("snapshot_age_seconds", "Since the last snapshot was written.", age);
+        text.gauge("snapshot_age_seconds", "Seconds since the last snapshot was written.", age);
     }
 }
 
-/// What the system sees of this process, where it says so.
+/// The resident memory of this process, where the system reports it.
 fn resident_bytes() -> Option<u64> {
     let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
     let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
@@ -94,12 +98,16 @@ fn connections<E: Engine>(panel: &Panel<E>, text: &mut Text) {
     text.gauge("connections", "Open connections.", gate.inside());
     text.gauge("connections_limit", "Connections that may be open.", gate.limit());
     text.gauge("accepting_connections", "0 while clients have to wait because of -c.", u8::from(!gate.is_paused()));
-    text.counter("listen_disabled_num_total", "How often they had to wait.", gate.pauses());
-    text.counter("listen_disabled_seconds_total", "For how long they had to wait.", gate.paused_for().as_secs_f64());
+    text.counter("listen_disabled_num_total", "How often clients had to wait because of -c.", gate.pauses());
+    text.counter(
+        "listen_disabled_seconds_total",
+        "For how long clients had to wait because of -c.",
+        gate.paused_for().as_secs_f64(),
+    );
     let buffers = service.budget.held();
-    text.gauge("buffers_in_bytes", "Buffers of requests.", buffers.inputs);
-    text.gauge("buffers_out_bytes", "Buffers of answers.", buffers.outputs);
-    let help = "Connections closed because the buffers of all held too much.";
+    text.gauge("buffers_in_bytes", "Bytes of buffers of requests.", buffers.inputs);
+    text.gauge("buffers_out_bytes", "Bytes of buffers of answers.", buffers.outputs);
+    let help = "Connections closed because all buffers together were too large.";
     text.counter("read_buf_oom_total", help, service.budget.closed());
     let (watchers, sent, skipped) = service.watch.counts();
     text.gauge("log_watchers", "Clients that watch.", watchers);
@@ -119,18 +127,34 @@ fn memory<E: Engine>(panel: &Panel<E>, text: &mut Text) {
     text.gauge("table_is_resizing", "1 while the hash table is resized.", u8::from(usage.is_resizing));
     let sweeps = usage.sweeps;
     text.counter("evictions_total", "Items evicted.", sweeps.evictions);
-    text.counter("evicted_unfetched_total", "Of these, never fetched.", sweeps.evicted_unfetched);
-    text.counter("evicted_active_total", "Of these, fetched since they were looked at before.", sweeps.evicted_active);
-    text.counter("evicted_nonzero_total", "Of these, with an expiry.", sweeps.evicted_nonzero);
-    text.gauge("evicted_age_seconds", "Since the last access to the item evicted last.", sweeps.evicted_time);
-    text.counter("reclaimed_total", "Expired or flushed items whose memory a store needed.", sweeps.reclaimed);
-    text.counter("crawler_reclaimed_total", "The same, found in the background.", sweeps.crawler_reclaimed);
-    text.counter("expired_unfetched_total", "Of both, expired and never fetched.", sweeps.expired_unfetched);
+    text.counter("evicted_unfetched_total", "Evicted items that were never fetched.", sweeps.evicted_unfetched);
+    text.counter(
+        "evicted_active_total",
+        "Evicted items that were fetched since the last sweep.",
+        sweeps.evicted_active,
+    );
+    text.counter("evicted_nonzero_total", "Evicted items that had an expiry.", sweeps.evicted_nonzero);
+    text.gauge(
+        "evicted_age_seconds",
+        "Seconds from its last access to the eviction of the item evicted last.",
+        sweeps.evicted_time,
+    );
+    text.counter("reclaimed_total", "Expired or flushed items that a store freed or replaced.", sweeps.reclaimed);
+    text.counter(
+        "crawler_reclaimed_total",
+        "Expired or flushed items freed in the background.",
+        sweeps.crawler_reclaimed,
+    );
+    text.counter(
+        "expired_unfetched_total",
+        "Reclaimed items that had expired and were never fetched.",
+        sweeps.expired_unfetched,
+    );
     text.counter("lru_crawler_starts_total", "Passes of the background that looked at items.", sweeps.passes);
     text.counter("crawler_items_checked_total", "Items looked at in the background.", sweeps.crawled);
 }
 
-/// Without a look at more than a few buckets: what takes one at all is as old as the last survey.
+/// Looks at a few buckets only. What needs a look at all of them is as old as the last survey.
 fn resizes<E: Engine>(panel: &Panel<E>, text: &mut Text) {
     let mut now = TableStats::default();
     panel.service.engine.survey(&mut now, 0);

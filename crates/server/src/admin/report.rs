@@ -8,31 +8,32 @@ use std::mem;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Pieces of the table that are looked at in one go, each of some buckets: one or two milliseconds
-/// of work.
+/// Pieces of the table that one call surveys. A piece is some buckets; a call takes one or two
+/// milliseconds.
 const PIECES: usize = 1024;
 
-/// A survey is begun when the one before is that old.
+/// A new survey begins when the result of the last one is this old.
 const LEAST_AGE: Duration = Duration::from_secs(1);
 
-/// A look at every bucket of the table, which goes on with each request and each tick, and what the
-/// last one has found.
+/// A survey of all buckets of the table, which goes on with each request and each tick, and the
+/// result of the last one.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// What was found so far, and where to go on.
+    /// The result so far.
     stats: TableStats,
+    /// Where to go on; none between surveys.
     cursor: Option<u64>,
     last: Option<(TableStats, Instant)>,
 }
 
 impl Survey {
-    /// Whether one was begun and not ended.
+    /// Whether a survey has begun and not ended.
     pub(super) fn is_under_way(&self) -> bool {
         self.cursor.is_some()
     }
 
-    /// Goes on, or begins if the last result is old, by calls of `piece`, of which there are at
-    /// most [`PIECES`].
+    /// Goes on with a survey, or begins one if the last result is old. Calls `piece` at most
+    /// [`PIECES`] times.
     pub(super) fn refresh(&mut self, piece: impl FnMut(&mut TableStats, u64) -> Option<u64>) {
         let is_fresh = self.last.as_ref().is_some_and(|(_, taken)| taken.elapsed() < LEAST_AGE);
         if self.is_under_way() || !is_fresh {
@@ -40,7 +41,7 @@ impl Survey {
         }
     }
 
-    /// The same, whether or not the last result is old.
+    /// Like [`refresh`](Self::refresh), but begins a survey even if the last result is fresh.
     pub(super) fn go_on(&mut self, mut piece: impl FnMut(&mut TableStats, u64) -> Option<u64>) {
         let mut cursor = self.cursor.unwrap_or(0);
         for _ in 0..PIECES {
@@ -56,8 +57,7 @@ impl Survey {
         self.cursor = Some(cursor);
     }
 
-    /// What the last survey has found, or before it has ended the first has found so far, and how
-    /// old that is.
+    /// The result of the last survey and its age. While the first one goes on: its result so far.
     pub(super) fn result(&self) -> (TableStats, Duration) {
         match &self.last {
             Some((stats, taken)) => (stats.clone(), taken.elapsed()),

@@ -24,17 +24,17 @@ pub(super) struct Arena {
     /// What is not in use: where runs begin, and their bytes; and the other way round. No two touch each other.
     by_address: BTreeMap<usize, usize>,
     by_length: BTreeSet<(usize, usize)>,
-    /// Where regions begin, and their bytes.
+    /// The start of each region, and its bytes.
     regions: Vec<(NonNull<u8>, usize)>,
     /// Bytes of all regions.
     reserved: usize,
-    /// Whether the system may use huge pages, as it does by itself. Not once a run was given back:
-    /// in the background, the system would fill up the huge page that the run was a part of, and
-    /// memory in use would exceed the limit.
+    /// Whether the system may use huge pages. False as soon as a run was given back: in the
+    /// background, the system would fill up the huge page that the run was a part of, and memory in
+    /// use would exceed the limit.
     allows_huge_pages: bool,
 }
 
-// SAFETY: an arena owns its address space, which no thread has a part in.
+// SAFETY: an arena owns its address space, and no part of it belongs to a thread.
 unsafe impl Send for Arena {}
 
 impl Arena {
@@ -126,7 +126,7 @@ impl Drop for Arena {
 /// # Safety
 /// The run was taken from an arena, for so many bytes, and nobody uses it.
 pub(super) unsafe fn discard(start: NonNull<u8>, bytes: usize) {
-    // Locked memory (`-k`) needs advice of its own, which Linux knows since 5.18.
+    // Locked memory (`-k`) needs an advice of its own, which Linux has since 5.18.
     for advice in [libc::MADV_DONTNEED, DONTNEED_LOCKED] {
         // SAFETY: the caller's promise.
         if unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) } == 0 {
@@ -137,10 +137,10 @@ pub(super) unsafe fn discard(start: NonNull<u8>, bytes: usize) {
     unsafe { replace(start, bytes) };
 }
 
-/// `MADV_DONTNEED_LOCKED` of Linux. Elsewhere it is no advice at all, and fails.
+/// `MADV_DONTNEED_LOCKED` of Linux. Other systems refuse -1.
 const DONTNEED_LOCKED: libc::c_int = if cfg!(target_os = "linux") { 24 } else { -1 };
 
-/// Maps fresh pages in the place of those of a run.
+/// Replaces the pages of a run by fresh ones.
 ///
 /// # Safety
 /// As for [`discard`].
@@ -149,12 +149,13 @@ unsafe fn replace(start: NonNull<u8>, bytes: usize) {
     let Some(length) = NonZeroUsize::new(bytes) else { return };
     // SAFETY: in place of a part of a mapping of ours, of which nobody uses anything. If it fails, the pages stay.
     if unsafe { mmap_anonymous(Some(start.addr()), length, READ_WRITE, flags) }.is_ok() {
-        // Like its neighbours, which otherwise would be mappings of their own: the system allows only some thousands.
+        // Like its neighbours: otherwise it would be a mapping of its own, and the system allows
+        // only some thousands.
         forbid_huge_pages(start, bytes);
     }
 }
 
-/// Has the system use no huge pages for a part of a mapping of ours.
+/// Forbids huge pages for a part of a mapping of ours.
 fn forbid_huge_pages(start: NonNull<u8>, length: usize) {
     // SAFETY: advice changes no contents. It fails where there are no huge pages.
     let _ = unsafe { madvise(start.cast(), length, MmapAdvise::MADV_NOHUGEPAGE) };
@@ -247,7 +248,7 @@ mod tests {
         }
     }
 
-    /// What the kernel says of the mappings that have a part in these bytes: their flags.
+    /// The flags of the mappings that overlap these bytes, as the kernel reports them.
     #[cfg(target_os = "linux")]
     fn mappings(start: NonNull<u8>, bytes: usize) -> Vec<String> {
         let (first, end) = (start.addr().get(), start.addr().get() + bytes);
@@ -267,7 +268,7 @@ mod tests {
         flags
     }
 
-    /// Whether the kernel has huge pages, and says of a mapping that it may have none.
+    /// Whether the kernel has huge pages, and so reports where they are forbidden.
     #[cfg(target_os = "linux")]
     fn has_huge_pages() -> bool {
         let has = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
@@ -277,7 +278,7 @@ mod tests {
         has
     }
 
-    /// The system limits the number of mappings, so those of a server with `-k` must not be split.
+    /// The system limits the number of mappings, so a server with `-k` must not split them.
     #[test]
     #[cfg(target_os = "linux")]
     fn discarding_locked_memory_splits_no_mapping() {
@@ -316,7 +317,8 @@ mod tests {
         assert_eq!(mappings(start, 3 * SLOT), before, "one mapping, with the same flags");
     }
 
-    /// Where huge pages are `always`, the kernel would fill up those that were discarded in part.
+    /// Where huge pages are set to `always`, the kernel would fill up those that were discarded in
+    /// part.
     #[test]
     #[cfg(target_os = "linux")]
     fn what_was_discarded_becomes_no_huge_page_again() {

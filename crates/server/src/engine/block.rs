@@ -43,7 +43,8 @@ pub(super) const NEVER: u32 = u32::MAX;
 struct Header {
     /// In pages.
     capacity: u32,
-    /// By which second it stands in the index of what is due. Written under the lock of the queues.
+    /// Its second in the index of due blocks; `NEVER` if it is not there. Written under the lock of
+    /// the queues.
     indexed: AtomicU32,
     /// Bytes taken, this header included. Written under the stripe's lock.
     used: AtomicUsize,
@@ -472,7 +473,7 @@ impl Block {
         }
     }
 
-    /// It should be swept at `second`, or earlier.
+    /// Notes that it should be swept at `second` or earlier.
     pub(super) fn note_due(self, second: u32) {
         let due = &self.header().due;
         // SeqCst: see `forget`.
@@ -481,9 +482,9 @@ impl Block {
         }
     }
 
-    /// When it should be swept, as far as is known.
+    /// The second in which it should be swept, as far as known.
     pub(super) fn due(self) -> u32 {
-        // Relaxed: a hint. Who sees a change late looks again.
+        // Relaxed: a hint. A thread that misses a change finds it in the next round.
         self.header().due.load(Ordering::Relaxed)
     }
 
@@ -497,7 +498,7 @@ impl Block {
             || header.owed.load(Ordering::Relaxed) == CLAIM
     }
 
-    /// By which second it stands in the index of what is due.
+    /// Its second in the index of due blocks.
     pub(super) fn indexed(self) -> u32 {
         // Relaxed, here and below: under the lock of the queues.
         self.header().indexed.load(Ordering::Relaxed)
@@ -511,9 +512,9 @@ impl Block {
     pub(super) fn forget(self) {
         // Relaxed: numbers don't change, so nobody else notes any.
         self.header().first_number.store(u64::MAX, Ordering::Relaxed);
-        // SeqCst, with the load in `note_due`, and the store and load of an item's expiry around
-        // them: who changes an expiry finds that this was forgotten, and notes it; or else it was
-        // changed before this, and who walks over the items finds that.
+        // SeqCst: pairs with the load in `note_due`; an item's expiry is stored before that load,
+        // and read by the sweep after this store. So a thread that changes an expiry either finds
+        // this value and notes its own, or the sweep finds the changed expiry.
         self.header().due.store(NEVER, Ordering::SeqCst);
     }
 

@@ -25,12 +25,12 @@ pub(super) struct Central {
     queues: [BTreeMap<u64, Block>; CLASSES],
     /// Blocks of which much is dead.
     sparse: BTreeMap<u64, Block>,
-    /// All of these in which something expires, by the second in which they should be swept, as
-    /// known when they were queued, and by number.
+    /// The queued and sparse blocks in which something expires, by the second in which they should
+    /// be swept (as known when they were queued), and by number.
     due: BTreeMap<(u32, u64), Block>,
-    /// Where the next round of the background goes on: the queue, and the number from which on.
+    /// Where the background goes on to look at headers: a queue, and a block number.
     round: (usize, u64),
-    /// The line of the last flush of which the background has swept what it covers.
+    /// The line of the last flush whose items the background has swept.
     swept_line: u64,
     /// Swept, in the order of their grace periods, and the bytes that will be free then.
     waiting: VecDeque<Waiting>,
@@ -390,7 +390,7 @@ impl Central {
         }
     }
 
-    /// Takes a block that leaves its queue out of the index, too.
+    /// Removes a block that leaves its queue from the index, too.
     fn forget_due(&mut self, block: Block) {
         if block.indexed() != NEVER {
             self.due.remove(&(block.indexed(), block.number()));
@@ -485,15 +485,16 @@ impl Central {
     /// Queues, of blocks that are sparse and that are not.
     pub(super) const QUEUES: usize = CLASSES + 1;
 
-    /// Takes a block that should be swept by `now` for what has expired in it.
+    /// Takes a block that is due at `now`, to sweep the expired items in it.
     pub(super) fn next_due(&mut self, now: u32) -> Option<Victim> {
         let block = self.due.range(..=(now, u64::MAX)).map(|(_, &block)| block).find(|block| !block.has_drafts())?;
         Some(self.take(block, Purpose::Expire))
     }
 
-    /// How many blocks the background is to look at in this second. What it looks for is known by
-    /// the index for most blocks; some have become due since they were queued, and are found within
-    /// [`Central::ROUND`] seconds. All are looked at when a flush has drawn a new `line`.
+    /// The number of blocks whose headers the background looks at in this second. The index has
+    /// most blocks that are due. Others have become due since they were queued, and the background
+    /// finds them within [`Central::ROUND`] seconds. After a flush, which draws a new `line`, it
+    /// looks at all blocks.
     pub(super) fn begin_round(&mut self, line: u64) -> usize {
         let all = self.queues.iter().chain([&self.sparse]).map(BTreeMap::len).sum();
         if mem::replace(&mut self.swept_line, line) == line { usize::div_ceil(all, Central::ROUND) } else { all }
@@ -502,7 +503,7 @@ impl Central {
     /// Seconds within which the background looks at the header of every block.
     const ROUND: usize = 60;
 
-    /// Looks at some of the `left` blocks, and takes the first that `is_due` says yes to.
+    /// Looks at some of the `left` blocks, and takes the first one that `is_due`.
     pub(super) fn look_around(&mut self, left: &mut usize, is_due: impl Fn(Block) -> bool) -> Option<Victim> {
         const AT_ONCE: usize = 64;
         let mut most = AT_ONCE.min(*left);

@@ -90,7 +90,8 @@ impl Flush {
         self.draw_line_around(last_unique, || ());
     }
 
-    /// The same, with something for tests to do when the line is drawn and the flush still due.
+    /// Like [`draw_line`](Self::draw_line). Runs `between` for tests, when the line is drawn and
+    /// the flush is still due.
     #[inline(always)]
     fn draw_line_around(&self, last_unique: &AtomicU64, between: impl FnOnce()) {
         // Relaxed: a number drawn before this flush by another thread is ordered before it by whatever told that thread's
@@ -180,8 +181,8 @@ mod tests {
         });
     }
 
-    /// A flush that is not due any more has drawn its line: a command that finds none due, in the
-    /// middle of it, would find what is flushed otherwise.
+    /// A flush draws its line before it stops being due. Otherwise a command that comes in between
+    /// would find flushed items.
     #[test]
     fn a_flush_is_due_until_its_line_is_drawn() {
         let (flush, last) = (Flush::new(), AtomicU64::new(7));

@@ -79,8 +79,8 @@ struct Stripe {
     open: Mutex<[Option<Block>; CLASSES]>,
     /// Bytes of items linked by these threads, less those of items unlinked by them.
     linked: AtomicIsize,
-    /// Dead items in whose place these threads have stored others; of them, how many had expired
-    /// and were never fetched.
+    /// Dead items that these threads replaced by others, and how many of those had expired and were
+    /// never fetched.
     reclaimed: AtomicU64,
     expired_unfetched: AtomicU64,
 }
@@ -218,7 +218,7 @@ impl Heap {
         &self.loans
     }
 
-    /// What sweeps have done, and stores in the place of what is dead.
+    /// Counts of what sweeps have freed, and of dead items that stores have replaced.
     pub(super) fn sweeps(&self) -> Sweeps {
         let mut sweeps = self.central().sweeps;
         for stripe in &self.stripes {
@@ -229,7 +229,7 @@ impl Heap {
         sweeps
     }
 
-    /// Counts a dead item in whose place another was stored.
+    /// Counts a dead item that a store has replaced.
     pub(super) fn count_reclaimed(&self, is_expired_unfetched: bool, guard: &Guard) {
         let stripe = self.stripe(guard);
         // Relaxed, both: plain sums.
@@ -613,7 +613,7 @@ impl Heap {
         self.central().look_around(left, is_due)
     }
 
-    /// A pass of the background has looked at items.
+    /// Counts a pass of the background that looked at items.
     pub(super) fn count_pass(&self) {
         self.central().sweeps.passes += 1;
     }
@@ -653,7 +653,7 @@ mod tests {
         assert!(matches!(remedy(false), Remedy::Hopeless));
     }
 
-    /// What who has a claim may take, others may not, though it is free.
+    /// Claimed memory is refused to other threads, though it is free.
     #[test]
     fn what_is_claimed_is_for_nobody_else() {
         let heap = Heap::new(1 << 20);
@@ -668,10 +668,10 @@ mod tests {
 
         let heap = Heap::new(1 << 20);
         let _claim = heap.claim(claimed);
-        assert!(heap.allocate(other, Asks::Unlocked, || 0).is_ok(), "who has the claim may have all");
+        assert!(heap.allocate(other, Asks::Unlocked, || 0).is_ok(), "the thread with the claim may have all");
     }
 
-    /// Readers may still look at items that are gone when the heap is.
+    /// When a heap is dropped, readers may still look at items that are gone.
     #[test]
     fn a_heap_that_is_dropped_waits_for_readers() {
         let heap = Heap::new(1 << 20);

@@ -189,7 +189,7 @@ impl<'a> ItemRef<'a> {
         self.block().note_expiry(expiry);
     }
 
-    /// When it expires, as who sweeps its block finds it after [`Block::forget`].
+    /// Its expiry, for the sweep of its block after [`Block::forget`].
     pub(super) fn expiry_when_swept(self) -> Expiry {
         // SeqCst: see `Block::forget`.
         Expiry::from_bits(self.header().expiry.load(Ordering::SeqCst))
@@ -250,7 +250,7 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// The recipe of a copy that is made at `now`.
+    /// The recipe of a copy, made at `now`.
     fn recipe(self, now: u32) -> Recipe<'a> {
         let layout = self.layout();
         Recipe {

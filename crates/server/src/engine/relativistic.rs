@@ -43,9 +43,9 @@ const FEWEST_BUCKETS: usize = 1 << 10;
 /// Uniques up to this are never drawn: 0 stands for none in the protocols, and 1 is what people try who want to be wrong.
 const NEVER_DRAWN: u64 = 1;
 
-/// Numbers of a server begin at random below this. So the uniques that clients remember of another engine, before a
-/// restart or a crash, mean nothing to this one: the chance that one fits by accident is 1 in 2^44.
-/// Numbers have 48 bits: what is left is enough for a million stores a second during eight years.
+/// A server's numbers begin at random below this. So uniques that clients remember from before a
+/// restart or a crash mean nothing: the chance that one fits by accident is 1 in 2^44. Numbers have
+/// 48 bits, so those above this last for a million stores per second during eight years.
 const MAX_FIRST_NUMBER: u64 = 1 << 44;
 
 /// Items that one call of a scan shows, or some more: a bucket is never shown in part.
@@ -114,7 +114,7 @@ impl Relativistic {
         self.flush.at(second);
     }
 
-    /// The same engine, whose uniques begin at random. To be called before anything is stored.
+    /// The same engine, with uniques that begin at random. Call this before anything is stored.
     #[must_use]
     pub fn with_random_uniques(self) -> Relativistic {
         let last_unique = CachePadded::new(AtomicU64::new(NEVER_DRAWN + random() % MAX_FIRST_NUMBER));
@@ -209,7 +209,7 @@ impl Relativistic {
         }
     }
 
-    /// Counts a dead item, of this state, that a store takes the place of.
+    /// Counts a dead item that a store replaces. `state` says what it died of.
     #[cold]
     fn count_reclaimed(&self, item: ItemRef<'_>, state: Lookup, guard: &Guard) {
         let is_unfetched = !item.status().load().marks().has(Marks::FETCHED);
@@ -245,8 +245,8 @@ impl Relativistic {
         Draft::around(&recipe, arrival, &self.heap)
     }
 
-    /// Executes `change` on `item` as far as it concerns that alone; notes in `before` what status
-    /// it had, if it is marked. The bucket is locked.
+    /// Executes `change` on `item` as far as it concerns that alone. If it marks the item, sets
+    /// `before` to the status that the item had. The bucket is locked.
     fn step(
         &self,
         hash: Hash,
@@ -585,7 +585,7 @@ mod tests {
 
     const KEY: &[u8] = b"key";
 
-    /// Others are faster again and again to take the room that was made: then it is claimed.
+    /// If other threads take the room that was made again and again, the next room is claimed.
     #[test]
     fn who_fails_often_gets_a_claim() {
         let engine = Relativistic::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();

@@ -5,9 +5,10 @@
 //! | accessed | coarse | marks | visits | passed on | long | flags | gone | visited |
 //! ```
 //!
-//! `accessed` is the second of the last access modulo 2^18, three days; or, if that is coarse, the
-//! same in units of 1024 seconds, modulo eight years. Sweeps make it coarse for items that nobody
-//! has accessed for long ([`AtomicStatus::age`]), and visit each item once a day, so neither wraps.
+//! `accessed` is the time of the last access, modulo 2^18: in seconds, or with `coarse` in units of
+//! 1024 seconds. Seconds wrap after three days, coarse time after eight years. Sweeps make the time
+//! coarse if the last access was long ago ([`AtomicStatus::age`]). They visit each item once a day,
+//! so seconds never wrap.
 //!
 //! **An item that takes the place of another** may have its marks and the time of its last access. What updates change, they change under the
 //! bucket's lock, where this happens, too. Lookups have no lock: so who makes the new item first says that the old one's status has
@@ -75,10 +76,10 @@ impl BitAnd for Marks {
 
 /// The time of the last access, in seconds or coarse.
 const ACCESSED: u32 = (1 << 18) - 1;
-/// Whether that is in units of 2^`COARSE_UNIT` seconds.
+/// Whether `ACCESSED` is in units of 2^`COARSE_UNIT` seconds.
 const IS_COARSE: u32 = 1 << 18;
 const COARSE_UNIT: u32 = 10;
-/// Where the marks begin, and those that there are.
+/// Where the marks begin, and all marks.
 const MARKS: u32 = 19;
 const ALL_MARKS: u8 = (1 << 5) - 1;
 /// Where the visits to the item's credit begin, see [`policy`](super::policy).
@@ -104,11 +105,11 @@ const ACCESS_RESOLUTION: u32 = 60;
 /// Seconds by which a command that has begun before may take the present for earlier than the others do.
 const CLOCK_LAG: u32 = 8;
 
-/// An access that long ago is told by coarse time: 18 hours, in seconds.
+/// Sweeps make the time of an access coarse if it is older than this: 18 hours, in seconds.
 const LONG_AGO: u32 = 1 << 16;
 
-/// A sweep has to visit each item that often, in seconds, so that the time of its last access is
-/// coarse before it wraps. A block may be late by as much again, and by the hours of [`LONG_AGO`].
+/// Each item has to be swept once in this many seconds, so that the time of its last access becomes
+/// coarse before it wraps. A sweep may be late by the same time again, and by [`LONG_AGO`].
 pub(super) const VISIT_INTERVAL: u32 = 24 * 60 * 60;
 
 const _: () = assert!(LONG_AGO + 2 * VISIT_INTERVAL < ACCESSED);
@@ -142,8 +143,8 @@ impl Status {
         Marks((self.0 >> MARKS) as u8 & ALL_MARKS)
     }
 
-    /// Seconds since the last access, up to [`ACCESS_RESOLUTION`] more than that; more by up to 17
-    /// minutes if it was long ago.
+    /// Seconds since the last access: up to [`ACCESS_RESOLUTION`] too many, or up to 17 minutes if
+    /// the time is coarse.
     pub(super) fn idle(self, now: u32) -> u32 {
         if self.has(IS_COARSE) {
             const RANGE: u32 = (ACCESSED << COARSE_UNIT) | ((1 << COARSE_UNIT) - 1);
@@ -154,7 +155,8 @@ impl Status {
         if idle > ACCESSED - CLOCK_LAG { 0 } else { idle }
     }
 
-    /// The same with a coarse time of the last access, if that is long ago and not coarse.
+    /// The same status with a coarse time of the last access. None if that is coarse already, or
+    /// not long ago.
     fn aged(self, now: u32) -> Option<Status> {
         let idle = self.idle(now);
         let accessed = (now.wrapping_sub(idle) >> COARSE_UNIT) & ACCESSED;
@@ -223,8 +225,8 @@ impl AtomicStatus {
         self.update(|status| (!status.has(PASSED_ON)).then(|| status.with_marks(Marks::FETCHED).with_access(now)))
     }
 
-    /// Adds `marks`, and notes an access if there is one. Returns the status before. The bucket
-    /// lock is held, or nobody else knows the item.
+    /// Adds `marks`, and notes an access if there is one. Returns the previous status. The bucket
+    /// lock is held, or no other thread knows the item.
     pub(super) fn mark(&self, marks: Marks, access: Option<u32>) -> Status {
         let marked = |status: Status| access.into_iter().fold(status.with_marks(marks), Status::with_access);
         let mut before = self.load();
@@ -242,8 +244,8 @@ impl AtomicStatus {
         Status(self.0.fetch_or(PASSED_ON, Ordering::Relaxed))
     }
 
-    /// Takes over, at `now`, the status of an item of which this one's is a copy, with so many
-    /// `visits`. Nobody else knows this item.
+    /// Takes over, at `now`, the status of an item of which this one is a copy, and sets its
+    /// `visits`. No other thread knows this item.
     pub(super) fn take_over(&self, status: Status, visits: u8, now: u32) {
         debug_assert!(!status.has(PASSED_ON) && !status.has(GONE), "an item is copied once, and before it goes");
         let status = status.aged(now).unwrap_or(status).with_visits(visits);
@@ -251,8 +253,8 @@ impl AtomicStatus {
         self.0.store(status.0, Ordering::Relaxed);
     }
 
-    /// Makes the time of the last access coarse if that was long before `now`. By who sweeps its
-    /// block.
+    /// Makes the time of the last access coarse if that was long before `now`. Call this in a sweep
+    /// of its block.
     pub(super) fn age(&self, now: u32) {
         if self.load().aged(now).is_some() {
             self.update(|status| if status.has(PASSED_ON) { None } else { status.aged(now) });
@@ -362,14 +364,14 @@ mod tests {
             last = idle;
             status.age(now);
         }
-        assert_eq!(facts(&status, begin).0, Marks::ENCODED_KEY, "that is another matter");
+        assert_eq!(facts(&status, begin).0, Marks::ENCODED_KEY, "marks do not change");
         let now = begin + 6 * 365 * 24 * HOUR;
         let copy = self::status(0);
         copy.take_over(status.load(), 0, now);
         assert_eq!(facts(&copy, now), facts(&status, now));
         copy.access(now);
         assert_eq!(facts(&copy, now + 7).1, 7, "to the second again");
-        // One that has not been visited for long is, when it moves on.
+        // A copy makes the time coarse if no sweep has.
         let (old, copy) = (self::status(begin), self::status(0));
         copy.take_over(old.pass_on(), 0, begin + 30 * HOUR);
         assert!((80 * HOUR..80 * HOUR + 1024).contains(&facts(&copy, begin + 80 * HOUR).1));

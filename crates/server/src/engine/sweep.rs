@@ -12,11 +12,12 @@
 //!
 //! Nobody holds a lock or is in a read section when he sweeps or waits.
 //!
-//! **What has expired** is found by an index of blocks, by the second in which it pays to sweep them:
-//! when a share of what is alive has expired, or some minutes after the first has (see `Schedule`).
-//! A sweep makes that second known anew. What changes it meanwhile, such as a touch, is noted in the
-//! block's header, and all headers are looked at within a minute. Each block is swept once a day in
-//! any case, so that times of accesses do not wrap (see [`super::status`]).
+//! **Expired items** are found by an index of blocks, sorted by the second in which it pays to
+//! sweep them: when a share of the live bytes has expired, or some minutes after the first item has
+//! (see `Schedule`). Each sweep of a block computes that second again. A command that changes it
+//! between sweeps, such as a touch, notes that in the block's header, and the background looks at
+//! all headers once a minute. It sweeps each block at least once a day, so that times of accesses
+//! do not wrap (see [`super::status`]).
 
 use super::block::Block;
 use super::central::{Purpose, Victim};
@@ -29,13 +30,13 @@ use super::status::VISIT_INTERVAL;
 use super::{Lookup, Marks, Sweeps};
 use relativist::raw::Entry;
 
-/// A block is not swept more often for what has expired in it: seconds.
+/// Least seconds between two sweeps of a block for expired items.
 const LEAST_INTERVAL: u32 = 5;
 
-/// A block is swept when this share of what is alive in it has expired ..
+/// A block is swept when one in this many of its live bytes has expired.
 const SHARE: usize = 16;
 
-/// .. or when something has been dead in it for that long: seconds.
+/// A block is swept at the latest this many seconds after its first item has expired.
 const MOST_PATIENCE: u32 = 300;
 
 /// What became of an item whose block was swept.
@@ -59,14 +60,14 @@ struct Sweep<'e> {
     schedule: Schedule,
 }
 
-/// What is to become of an item, as decided without a lock.
+/// What a sweep will do with an item, as decided without a lock.
 struct Outlook {
     state: Lookup,
     /// The visits to its credit if it moves on.
     visits: Option<u8>,
 }
 
-/// When a block is to be swept again, by the items that stay in it.
+/// Computes when to sweep a block again, from the items that stay in it.
 #[derive(Default)]
 struct Schedule {
     /// The seconds in which items expire, and their sizes.
@@ -86,10 +87,10 @@ impl Schedule {
         }
     }
 
-    /// The second in which it pays to sweep the block again, which is swept at `now`; none if
-    /// nothing expires. A sweep reads all of the block. So each frees a share of what is alive, or
-    /// comes long after the last one: what all sweeps of an idle heap read is bounded by its size
-    /// and by time, however many seconds there are in which something expires.
+    /// The second in which it pays to sweep the block again after a sweep at `now`; none if nothing
+    /// expires. A sweep reads the whole block. So each sweep either frees a share of the live
+    /// bytes, or comes long after the one before. This bounds what sweeps of an idle heap read by
+    /// its size and by time, even if items expire in every second.
     fn next(mut self, now: u32) -> Option<u32> {
         self.ends.sort_unstable();
         let &(first, _) = self.ends.first()?;
@@ -155,8 +156,8 @@ impl Relativistic {
         !stays
     }
 
-    /// Frees what has expired or was flushed, and blocks in which nothing is left alive. What it misses because somebody else has it in hand,
-    /// a later call finds: blocks know what they have.
+    /// Frees what has expired or was flushed, and blocks in which nothing is left alive. A later
+    /// call finds what this one misses because another thread sweeps it: blocks note what is due.
     pub(super) fn sweep_expired(&self, now: u32) {
         let line = self.flush.line();
         let is_due = |block: Block| block.is_due(now, line);
@@ -188,7 +189,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// What is to become of `item`, or what has, if nothing is to be done.
+    /// Decides what to do with `item`. An error is the fate of an item with which nothing is to be
+    /// done.
     fn look(&mut self, item: ItemRef<'_>) -> Result<Outlook, Fate> {
         let &mut Sweep { engine, purpose, now, .. } = self;
         if item.status().is_gone() {
@@ -219,7 +221,8 @@ impl Sweep<'_> {
         Ok(Outlook { state, visits })
     }
 
-    /// Does that under the lock of the item's bucket. Others may have been faster.
+    /// Carries out that decision under the lock of the item's bucket. Another thread may have been
+    /// faster.
     fn carry_out(&mut self, item: ItemRef<'_>, &Outlook { state, visits }: &Outlook) -> Fate {
         let &mut Sweep { engine, now, .. } = self;
         let (heap, is_alive) = (&engine.heap, state == Lookup::Hit);
@@ -291,7 +294,7 @@ mod tests {
     use crate::engine::{Content, Engine, Mode};
     use std::sync::Arc;
 
-    /// Items of 10 bytes that expire in these seconds, and others of so many bytes that don't.
+    /// Items of 10 bytes that expire in these seconds, and `others` bytes of items that don't.
     fn next(ends: &[u32], others: usize, now: u32) -> Option<u32> {
         let alive = 10 * ends.len() + others;
         Schedule { ends: ends.iter().map(|&second| (second, 10)).collect(), alive }.next(now)
@@ -308,7 +311,7 @@ mod tests {
         assert_eq!(next(&[200, 9000, 9001], 290, 100), Some(200 + MOST_PATIENCE), "the share is late");
     }
 
-    /// Who began in the second before may still touch an item that a sweep has found expired.
+    /// A command that began in the second before may touch an item that a sweep has found expired.
     #[test]
     fn an_item_touched_when_a_sweep_has_found_it_expired_stays() {
         let clock = Arc::new(Clock::new(1000));

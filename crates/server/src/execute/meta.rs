@@ -23,7 +23,7 @@ struct Request<'m, 'b> {
     key: &'m [u8],
 }
 
-/// What a first look, which took no lock, has found.
+/// What the first lookup, which takes no lock, has found.
 struct Seen {
     number: u64,
     idle: u32,
@@ -145,8 +145,8 @@ impl<E: Engine> Executor<'_, E> {
         }
     }
 
-    /// An `mg` that sets the expiry, creates the item, or claims to renew it. What it tells is of
-    /// the one item that it finds under the lock, whatever was there when it looked first.
+    /// An `mg` that sets the expiry, creates the item, or claims to renew it. It reports the item
+    /// that it finds under the lock, even if the first lookup has found another one.
     fn get_and_change(
         &self,
         request: &Request<'_, '_>,
@@ -185,7 +185,7 @@ impl<E: Engine> Executor<'_, E> {
                 let created = Hit { marks: hit.marks & Marks::ENCODED_KEY, ..hit };
                 return self.append_found(request, &created, &hit, true, out);
             };
-            // The look before was an access, but only of this item.
+            // The first lookup was an access if it has found this item.
             let seen = seen.as_ref().filter(|seen| seen.number == hit.number);
             let (idle, fetched) = seen.map_or((hit.idle, hit.marks), |seen| (seen.idle, seen.marks));
             let decided = Marks::STALE | Marks::WON | Marks::ENCODED_KEY;
@@ -486,8 +486,8 @@ fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
     Change::Put(New {
         flags: if empties { flags.client_flags.unwrap_or(0) } else { item.flags },
         expiry: flags.exptime.map_or(kept, |exptime| Expiry::from_protocol(exptime, item.now)),
-        // Clients that compare must see that an item was invalidated. What is only emptied keeps
-        // its unique, as in memcached.
+        // Clients that compare uniques must notice an invalidation. An item that is only emptied
+        // keeps its unique, as in memcached.
         unique: request.unique().or((!invalidates).then_some(item.unique)),
         marks: if invalidates { Marks::STALE } else { Marks::NONE },
         ..new

@@ -20,8 +20,8 @@ use std::fmt::Display;
 /// Size of a page of memcached's, in which `stats slabs` tells memory.
 const PAGE: usize = 1 << 20;
 
-/// Items that are looked at for the age of the oldest: those of the lowest hashes, which are no
-/// others than any.
+/// The sample in which `items:1:age` looks for the longest unused item: those with the lowest
+/// hashes, which is as good as drawing at random.
 const AGE_SAMPLE: usize = 1024;
 
 /// Where statistics go.

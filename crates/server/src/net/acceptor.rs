@@ -25,8 +25,8 @@ const EVENTS: usize = 64;
 /// Connections accepted from a listener before the clock, the other listeners and a stop get their turn.
 const ACCEPTS: usize = 64;
 
-/// Connections accepted from a listener when the server is drained: far more than the kernel lets wait (`-b`, and
-/// `net.core.somaxconn`, which is 4096).
+/// Most connections accepted from a listener when the server begins to drain: far more than the
+/// kernel lets wait (`-b`, and `net.core.somaxconn`, 4096 by default).
 const MAX_WAITING: usize = 1 << 16;
 
 /// How soon to look whether a connection has left that makes room for one that waits, or was the last.
@@ -160,7 +160,8 @@ impl<E> Acceptor<E> {
     ) -> io::Result<()> {
         systemd::tell_stopping();
         if !self.stopper.has_come(Phase::Stopped) {
-            // As far as they know, the clients that wait are connected: closing the listener would cut them off.
+            // Waiting clients believe that they are connected: closing the listener would reset
+            // them.
             for listener in &self.listeners {
                 self.accept_waiting(listener, turn)?;
             }
@@ -232,7 +233,7 @@ impl<E> Acceptor<E> {
         Ok(())
     }
 
-    /// Says what an operator should know, but not for each client that asks.
+    /// Logs a warning, at most one per second: clients could provoke any number.
     fn warn(&self, message: fmt::Arguments<'_>) {
         let now = Some(self.service.ticker.clock().now());
         if self.warned.replace(now) != now {

@@ -61,7 +61,7 @@ pub(super) struct Connection {
     at_end: bool,
     /// Whether the connection is to be closed once all answers are sent.
     is_closing: bool,
-    /// Whether that is because the client breaks the protocol, or is not let in.
+    /// Whether that is because the client broke the protocol or failed to log in.
     is_at_fault: bool,
     /// Whether the client wants the server to end.
     is_shutdown: bool,
@@ -106,7 +106,7 @@ pub(super) enum Turn {
     Again,
     /// To be woken when there is something that it watches.
     Watch,
-    /// To be closed: because the client wants that, or because it is at fault.
+    /// To be closed, because the client wants that or because it is at fault.
     Close { is_at_fault: bool },
     /// The server to end.
     Shutdown,
@@ -301,7 +301,7 @@ impl Connection {
                 // What all decoders would say, too, but later.
                 break;
             } else if left == 0 || until_yield <= most - left {
-                // Counted as in memcached, also where nobody waits and the connection goes on.
+                // Counted as in memcached, even if no other connection waits and this one goes on.
                 executor.count_yield();
                 until_yield = until_yield.saturating_add(executor.requests_until_yield());
                 self.is_paused = left == 0;
@@ -563,7 +563,7 @@ enum Then {
     Pause(Pending),
     /// To close the connection, as the client wishes.
     Close,
-    /// To close the connection of a client that breaks the protocol, or is not let in.
+    /// To close the connection of a client that broke the protocol or failed to log in.
     Refuse,
     Watch(Arc<Subscription>),
     Shutdown,

@@ -32,13 +32,13 @@ enum ListeningSocket {
     Unix(UnixListener, Arc<str>),
 }
 
-/// A socket that is bound to its address. Nobody listens there yet, so clients that connect are refused.
+/// A socket that is bound to its address and does not listen yet: clients that connect are refused.
 #[derive(Debug)]
 pub(crate) struct Bound {
     socket: Socket,
     /// Of a Unix socket.
     path: Option<Arc<str>>,
-    /// How many connections the kernel lets wait; none if somebody else has made it listen.
+    /// How many connections the kernel lets wait; none if the socket was adopted, and listens.
     backlog: Option<i32>,
     binding: Binding,
     security: Security,
@@ -133,7 +133,7 @@ pub(super) fn open_each<T>(
     Ok(opened)
 }
 
-/// Whether `address` stands for anything.
+/// Looks up the host of `address`.
 ///
 /// # Errors
 /// When there is no such host.
@@ -156,7 +156,7 @@ pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) 
     })
 }
 
-/// A socket that somebody else has opened, bound, and made to listen.
+/// A socket that another process opened and bound, and that listens.
 pub(crate) fn adopt(socket: Socket, options: &Options) -> io::Result<Bound> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "not a TCP or Unix socket that listens");
     if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
@@ -177,8 +177,8 @@ pub(crate) fn adopt(socket: Socket, options: &Options) -> io::Result<Bound> {
     Ok(Bound { socket, path, backlog: None, binding: options.binding_protocol(), security })
 }
 
-/// Has the kernel find out by itself which clients are gone; connections inherit it from their
-/// listener. Without it a client that lost its power or its path would hold a connection for ever.
+/// Lets the kernel close connections of clients that are gone; connections inherit this from their
+/// listener. Otherwise a client that lost power or network would hold a connection for ever.
 fn keep_alive(listener: &Socket) -> io::Result<()> {
     listener.set_keepalive(true)
 }
@@ -200,12 +200,12 @@ fn is_missing_family(error: &io::Error) -> bool {
     )
 }
 
-/// A Unix socket at `path`. A socket left there by an earlier server is replaced. Ours stays behind in
-/// turn: on exit it might be a successor's already.
+/// Makes a Unix socket at `path`, in the place of one that an earlier server left there. The socket
+/// is not removed at the end, because it might belong to the next server by then.
 ///
-/// Call this when root is given up: whoever may write to the folder can put a link or another file in
-/// the socket's place at any time. So nothing is done by its path after it is made, and the mode comes
-/// from the umask, which this changes for the whole process meanwhile.
+/// Call this after root is given up: whoever may write to the folder can replace the socket by a
+/// link or another file at any time. So this does nothing by the socket's path after it is made,
+/// and sets its mode by the umask, which it changes for the whole process meanwhile.
 pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Bound> {
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
         fs::remove_file(path)?;
@@ -226,12 +226,11 @@ pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Bound> {
     })
 }
 
-/// Where to write the ports to, if anybody wants to know.
+/// The file to write the ports to, if the environment names one.
 pub(crate) fn port_file() -> Option<PathBuf> {
-    /// Names the file.
     const VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
     let path = PathBuf::from(std::env::var_os(VARIABLE)?);
-    // A daemon leaves its folder before it is written.
+    // A daemon leaves its working directory before it writes the file.
     Some(std::path::absolute(&path).unwrap_or(path))
 }
 

@@ -50,9 +50,9 @@ pub(crate) fn bind_udp(address: &Address, default_port: u16) -> io::Result<Vec<U
     })
 }
 
-/// Drops what has come to `socket` while nobody answered: by now its senders have given up.
+/// Drops the datagrams that came while the server started: their senders have given up by now.
 pub(crate) fn discard_waiting(socket: &UdpSocket) {
-    /// More than the kernel keeps. Others may come meanwhile, but not for ever.
+    /// More than the kernel keeps. The number is bounded because new ones may come meanwhile.
     const MAX_WAITING: usize = 1 << 16;
     for _ in 0..MAX_WAITING {
         // "Would block" is the end. Other errors come again when the server runs.

@@ -27,7 +27,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_nanosleep, libc::SYS_clock_nanosleep,
     // Signals.
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
-    // Sockets. Those that are bound listen when a snapshot was read; others can't be opened (see below).
+    // Sockets. Bound ones listen after a snapshot was read; others can't be opened (see below).
     libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_sendto,
     libc::SYS_sendmsg, libc::SYS_shutdown, libc::SYS_getsockopt, libc::SYS_setsockopt, libc::SYS_getsockname,
     libc::SYS_getpeername,

@@ -10,8 +10,9 @@
 //! end   = 0 u32 | CRC-32 of what follows u32 | number of items since the last flush u64 | second of a pending flush u32, or 0
 //! ```
 //!
-//! Expiry and flush are seconds of the engine's clock. The header says when it was written by that
-//! clock and by the system's, so that the reader knows what is left of each item's life.
+//! Expiry and flush are seconds of the engine's clock. The header has the time at which the file
+//! was written, by that clock and by the system's: from them the reader computes remaining times to
+//! live.
 //!
 //! Frames are of about [`FRAME`] bytes or one larger item, so that neither side has to hold much more in memory.
 
@@ -26,13 +27,13 @@ const HEADER: u32 = 56;
 const FRAME: usize = 64 << 10;
 const FLUSH: u32 = u32::MAX;
 
-/// What a snapshot is written for.
+/// Why a snapshot is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub(crate) enum Occasion {
-    /// The server has ended: no client can change anything any more.
+    /// The server has ended: no client can change items any more.
     End = 0,
-    /// Somebody asked for it, and clients go on.
+    /// The operator asked for it (SIGUSR2), and clients go on.
     Request = 1,
 }
 
@@ -71,7 +72,7 @@ impl fmt::Display for Refusal {
             Refusal::Torn => f.write_str("it is torn: its length is not what it was when it was written"),
             Refusal::Corrupt => f.write_str("it is damaged: a checksum is wrong"),
             Refusal::Outdated => f.write_str(
-                "it was written on request (SIGUSR2), and what clients changed since would be back as it was; \
+                "it was written on SIGUSR2, and items that clients changed or deleted since would come back; \
                  --warm-after-crash accepts that",
             ),
         }
@@ -87,7 +88,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Writes all items of `engine`, and returns how many they are. `moment` is the present.
+/// Writes all items of `engine`, and returns their number. `moment` is the present.
 pub(super) fn write(
     out: &mut impl Write,
     engine: &impl Engine,
@@ -126,7 +127,7 @@ fn header(occasion: Occasion, now: u32, moment: &Moment) -> Vec<u8> {
     header.extend_from_slice(&(occasion as u32).to_le_bytes());
     header.extend_from_slice(&now.to_le_bytes());
     header.extend_from_slice(&moment.wall.to_le_bytes());
-    // Zeros stand for an unknown boot.
+    // Zeros mean that the boot is unknown.
     let (boot, since_boot) = moment.boot.unwrap_or_default();
     header.extend_from_slice(&boot);
     header.extend_from_slice(&since_boot.to_le_bytes());
@@ -199,10 +200,10 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// What a header says.
+/// A header that was read.
 struct Header {
     is_outdated: bool,
-    /// When it was written, by the clock of the engine that wrote it, and by the system's.
+    /// When the file was written, by the clock of the engine that wrote it and by the system's.
     now: u32,
     moment: Moment,
 }
@@ -213,7 +214,7 @@ impl Header {
         let mut fields = Fields(&header);
         match (fields.array()?, fields.u32()?) {
             (MAGIC, VERSION) => (),
-            // What comes behind depends on it.
+            // The rest of the layout depends on the version.
             (MAGIC, version) => return Err(Refusal::Version(version)),
             _ => return Err(Refusal::Foreign),
         }
@@ -231,15 +232,15 @@ impl Header {
     }
 }
 
-/// From seconds of the clock of the engine that wrote a file to those of the engine that reads it, as
-/// much time from its present as it was from the writer's, less what has passed in between.
+/// Converts seconds of the clock of the engine that wrote a file to the reader's clock: a second in
+/// the writer's future is as far in the reader's future, less the time that has passed in between.
 struct Shift {
     seconds: i64,
 }
 
 impl Shift {
     fn of(&self, second: u32) -> u32 {
-        // Second zero stands for never, and so does the last one of a flush.
+        // Second 0 means never; for a flush, so does the last one.
         (i64::from(second) + self.seconds).clamp(1, u32::MAX as i64 - 1) as u32
     }
 
@@ -248,8 +249,8 @@ impl Shift {
     }
 }
 
-/// Reads a file of `length` bytes into `engine`, which is empty. If it is refused, some of it may be in
-/// there. `moment` is the present.
+/// Reads a file of `length` bytes into `engine`, which is empty. If the file is refused, the engine
+/// may have some of its items. `moment` is the present.
 pub(super) fn read(
     source: impl Read,
     length: u64,

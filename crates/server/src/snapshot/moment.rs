@@ -1,14 +1,14 @@
-//! Moments that two lives of the server can compare, however wrong the clocks of either are.
+//! Moments that a server can compare with those of its predecessor, even if a clock was wrong.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment, by the system's clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Moment {
-    /// Seconds since the Unix epoch. Whoever sets the system's time changes it.
+    /// Seconds since the Unix epoch. Setting the system's time changes it.
     pub(super) wall: u64,
-    /// Which boot of the system this is, and seconds since then, if the system says so. Nobody can
-    /// change it.
+    /// The boot of the system and the seconds since then, if the system reports them. Setting the
+    /// time does not change these.
     pub(super) boot: Option<(BootId, u64)>,
 }
 
@@ -22,7 +22,7 @@ impl Moment {
         Moment { wall, boot: boot.zip(since_boot()) }
     }
 
-    /// Seconds from this moment to a later one. None if the clock was set back in between.
+    /// Seconds from this moment to a later one; 0 if the clock was set back in between.
     pub(super) fn until(&self, later: &Moment) -> u32 {
         let seconds = match (self.boot, later.boot) {
             (Some((one, start)), Some((other, end))) if one == other => end.saturating_sub(start),
@@ -35,7 +35,7 @@ impl Moment {
 #[cfg(target_os = "linux")]
 fn since_boot() -> Option<u64> {
     use nix::time::{ClockId, clock_gettime};
-    // While the system is suspended, too.
+    // This clock also counts the time in which the system is suspended.
     u64::try_from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?.tv_sec()).ok()
 }
 
@@ -44,7 +44,7 @@ fn since_boot() -> Option<u64> {
     None
 }
 
-/// The identity of this boot, if the system has one.
+/// The identity of this boot, if the system reports one.
 pub(super) fn boot_id() -> Option<BootId> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits = text.trim().replace('-', "");

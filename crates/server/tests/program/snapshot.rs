@@ -26,7 +26,7 @@ fn start(file: &Path, command: &mut Command) -> (Daemon, u16) {
     (daemon, port)
 }
 
-/// The program, told to start with what it wrote on request, and again with what it has read.
+/// The program with an option to keep the snapshot, and to accept one that was written on SIGUSR2.
 fn warm() -> Command {
     let mut command = program();
     command.arg("--warm-after-crash");
@@ -98,7 +98,7 @@ fn after_a_crash_the_cache_starts_cold() {
     }
 }
 
-/// A server that does not come to serve anybody has changed nothing.
+/// A server that fails to start has changed nothing.
 #[test]
 fn a_start_that_fails_keeps_the_snapshot() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ fn a_start_that_fails_keeps_the_snapshot() {
     assert_eq!(converse(port, "get a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\n");
 }
 
-/// A unique that a client has seen, before an orderly end or a crash, is never that of another value.
+/// A unique from before an orderly end or a crash never belongs to another value after it.
 #[test]
 fn uniques_do_not_repeat_after_a_crash() {
     for command in [program, warm] {

@@ -1,4 +1,5 @@
-//! How it starts: what it does as root, and what clients and operators see until it serves.
+//! The start of the server: what it does as root, and what clients and operators see until it
+//! serves.
 
 use super::{Daemon, ask_version, converse, hears, poll, ports, program, run};
 use crate::certificates::Authority;
@@ -24,7 +25,7 @@ fn nobody() -> Option<User> {
     user
 }
 
-/// An address of this test alone, and ports that are free there.
+/// An address that only this test uses, and ports that are free there.
 fn free_ports<const N: usize>() -> (String, [u16; N]) {
     let [high, low, ..] = (std::process::id() as u16).to_be_bytes();
     let host = format!("127.77.{high}.{low}");
@@ -43,12 +44,12 @@ fn health(address: (&str, u16)) -> Option<String> {
     Some(format!("{} {}", head.split(' ').nth(1).expect("a status"), body.trim()))
 }
 
-/// Whatever `-s` and `drop_privileges` say, there is a time when the snapshot is read.
+/// The snapshot is a pipe, so that reading it takes as long as the test wants.
 #[test]
 fn nobody_is_served_before_the_snapshot_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let (items, port_file) = (folder.path().join("items"), folder.path().join("ports"));
-    // It is opened for reading until somebody opens it for writing.
+    // The server waits in opening the pipe until the test opens it for writing.
     mkfifo(&items, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
     let (host, [port, admin]) = free_ports();
     let mut command = program();
@@ -68,7 +69,7 @@ fn nobody_is_served_before_the_snapshot_is_read() {
     assert_eq!(health((&host, admin)).unwrap(), "503 starting");
     assert_eq!(daemon.0.try_wait().unwrap(), None, "it has survived the signals");
 
-    // There is nothing in it.
+    // The pipe ends without contents.
     drop(File::options().write(true).open(&items).unwrap());
     poll("port file", || port_file.exists().then_some(()));
     assert_eq!(health((&host, admin)).unwrap(), "200 ok");
@@ -91,7 +92,7 @@ fn it_starts_without_ports() {
     assert_eq!(daemon.0.try_wait().unwrap(), None);
 }
 
-/// They would have to show certificates, which nobody can verify.
+/// Clients there would have to show certificates, which the server cannot verify.
 #[test]
 fn without_an_authority_an_address_for_certificates_refuses_all_clients() {
     let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
@@ -115,7 +116,7 @@ fn without_an_authority_an_address_for_certificates_refuses_all_clients() {
     assert!(stderr.contains("no client can connect to mtls: addresses"), "{stderr}");
 }
 
-/// A server that says why it locks no memory, or else has locked some.
+/// Starts a server and asserts that it has locked memory, or else has logged why not.
 fn locks_memory(command: &mut Command, port_file: &Path) {
     let daemon = Daemon::start(command.args(["-p", "-1", "-m", "64", "-k"]).env("MEMCACHED_PORT_FILENAME", port_file));
     let port = ports(port_file)[0];
@@ -159,7 +160,7 @@ fn memory_is_not_locked_below_a_limit() {
     locks_memory(&mut command, &folder.path().join("ports"));
 }
 
-/// Whoever owns the folder could put a link in the socket's place, and root would follow it.
+/// The owner of the folder could put a link in the socket's place, and root would follow it.
 #[test]
 fn root_makes_no_unix_socket_for_another_user() {
     if nobody().is_none() {
@@ -169,7 +170,7 @@ fn root_makes_no_unix_socket_for_another_user() {
     let path = folder.path().join("socket");
     let mut daemon = Daemon::start(program().args(["-u", "nobody", "-s"]).arg(&path));
     let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
-    // It would serve if it could make the socket.
+    // The server would serve if it could make the socket.
     let status = poll("end or socket", || match daemon.0.try_wait().unwrap() {
         Some(status) => Some(status.code()),
         None => path.exists().then_some(None),
@@ -190,7 +191,7 @@ fn a_unix_socket_belongs_to_the_user_that_the_server_becomes() {
     assert_eq!((metadata.uid(), metadata.mode() & 0o777), (nobody.uid.as_raw(), 0o700));
 }
 
-/// Also if that is more than the umask allows.
+/// Even if the mode allows more than the umask.
 #[test]
 fn a_unix_socket_has_the_mode_that_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();

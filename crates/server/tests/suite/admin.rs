@@ -156,8 +156,8 @@ fn stats(client: &mut Client<impl Read + Write>) -> Vec<(String, String)> {
     lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Metrics of another name than the statistic's with `_total` behind, and without `total_` in
-/// front.
+/// Statistics whose metric is not named like them, with `_total` appended and a leading `total_`
+/// removed.
 const RENAMED: [(&str, &str); 21] = [
     ("uptime", "start_time_seconds"),
     ("rusage_user", "cpu_user_seconds_total"),
@@ -182,8 +182,8 @@ const RENAMED: [(&str, &str); 21] = [
     ("version", "info"),
 ];
 
-/// Statistics that no metric has: of the process and the program, and such as count what is not
-/// there and are always 0.
+/// Statistics without a metric: constants of the process and the program, and those that are always
+/// 0 because what they count does not exist.
 const WITHOUT_METRIC: [&str; 31] = [
     "pid",
     "time",
@@ -278,7 +278,7 @@ fn a_reset_of_the_statistics_lowers_no_metric() {
     }
 }
 
-/// A table of so many pieces that no request could look at all of them.
+/// A table with more pieces than any request could look at.
 struct Endless {
     pieces: AtomicU64,
 }
@@ -303,7 +303,7 @@ fn a_request_looks_at_some_buckets_only() {
     for path in ["/metrics", "/stats.json"] {
         let before = seen.pieces.load(Ordering::SeqCst);
         get(&server, path);
-        // Ticks of the background look at as many in between, ten times a second.
+        // In between, the ticks look at as many, ten times a second.
         let looked = seen.pieces.load(Ordering::SeqCst) - before;
         assert!(looked < Endless::PIECES / 4, "{path} has looked at {looked} pieces");
     }

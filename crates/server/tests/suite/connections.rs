@@ -52,7 +52,7 @@ fn all_that_wait_when_it_drains_are_served(io: Io) {
     const CLIENTS: usize = 300;
     let line = format!("relativistd -p -1 -t 1 --drain 600 {}", io.flag());
     let server = Server::bind(&Options::parse_from_args(line.split(' ')).unwrap()).unwrap();
-    // They are connected as far as they know: the kernel lets them wait until they are accepted.
+    // To the clients they look connected: the kernel lets them wait until they are accepted.
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client(connect_to(server.addresses()[0]))).collect();
     server.stopper().drain();
     thread::scope(|scope| {

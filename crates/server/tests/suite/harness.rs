@@ -85,7 +85,7 @@ impl Running {
         Running::start_with(flags, |engine| engine)
     }
 
-    /// The same with another engine.
+    /// Like [`start`](Self::start), with another engine.
     pub fn start_with<E: Engine>(flags: &str, wrap: impl FnOnce(Relativistic) -> E) -> Running {
         let line = format!("relativistd -p -1 {flags}");
         let options = Options::parse_from_args(line.split_whitespace()).expect("good flags");
@@ -100,7 +100,7 @@ impl Running {
         Client(connect_to(self.address))
     }
 
-    /// Has the snapshot written.
+    /// Makes the server write its snapshot.
     pub fn save(&self) {
         self.saver.lock().unwrap().save();
     }

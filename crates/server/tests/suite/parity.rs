@@ -1,5 +1,4 @@
-//! What users of memcached would notice if it were otherwise, and the recorded conversations don't
-//! show.
+//! Behaviour of memcached on which its users rely, and which the recorded transcripts don't show.
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
 use crate::wrapped::{Between, Wrapped};
@@ -35,13 +34,12 @@ fn emptying_keeps_the_unique_and_invalidating_does_not() {
     let second = unique(&mut client, "a");
     client.ask("md a I x\r\n", "HD\r\n");
     assert!(unique(&mut client, "a") > second);
-    // What was emptied is as young as any other store: a flush that follows takes it, one before it
-    // does not.
+    // An emptied item counts as stored when it was emptied: only a flush after that takes it.
     client.ask("flush_all\r\nset a 0 0 1\r\nx\r\nmd a x\r\nmg a v\r\n", "OK\r\nSTORED\r\nHD\r\nVA 0\r\n\r\n");
     client.ask("flush_all\r\nmg a v\r\n", "OK\r\nEN\r\n");
 }
 
-/// An opaque that is too long is noticed when the answer is written, whatever that would have been.
+/// The server notices an opaque that is too long when it writes the reply, whatever that would be.
 #[test]
 fn a_set_with_a_long_opaque_stores_and_is_answered_by_an_error() {
     let server = Running::start("-t 1");
@@ -70,8 +68,7 @@ fn requests_beyond_the_turn_count_as_yields(io: Io) {
         client.ask("mn\r\n", "MN\r\n");
     }
     assert_eq!(stat(&mut client, "conn_yields"), 0, "one request at a time");
-    // All of it arrives before the first is executed only if the kernel delivers it so: there may
-    // be as many turns as requests.
+    // The kernel may deliver the requests one by one, in as many turns. Then there is no yield.
     let mut yields = 0;
     for _ in 0..1000 {
         client.ask("mn\r\n".repeat(100), "MN\r\n".repeat(100));
@@ -90,7 +87,7 @@ fn a_client_that_breaks_the_protocol_is_closed_as_an_error(io: Io) {
     let mut reason = |bytes: &[u8]| {
         let mut client = server.connect();
         client.send(bytes);
-        // What is left unread makes the kernel break the connection.
+        // If data is left unread, the kernel resets the connection.
         let _ = client.0.read_to_end(&mut Vec::new());
         let line = loop {
             let line = String::from_utf8(watcher.read_until(b"\n")).unwrap();
@@ -101,7 +98,7 @@ fn a_client_that_breaks_the_protocol_is_closed_as_an_error(io: Io) {
         line.split_whitespace().find_map(|word| word.strip_prefix("reason=")).expect(&line).to_owned()
     };
     let endless = [b'x'; 3000];
-    // A packet of another magic behind a good one, and one whose key is longer than its body.
+    // A packet with a wrong magic after a good one, and a packet whose key is longer than its body.
     let noop = [&[0x80, 0x0a][..], &[0; 22]].concat();
     let bad_magic = [&noop[..], &[0x20; 24]].concat();
     let bad_lengths = [&[0x80, 0x00, 0x00, 0x05][..], &[0; 25]].concat();
@@ -118,7 +115,7 @@ fn conns_tells_of_values_on_their_way(io: Io) {
     let mut state_of = |client: &Client, wanted: &str| {
         let address = format!(":addr tcp:{}\r", client.0.local_addr().unwrap());
         let mut last = String::new();
-        // Until the server has read what was sent.
+        // Poll until the server has read what was sent.
         for _ in 0..100_000 {
             observer.send("stats conns\r\n");
             let text = String::from_utf8(observer.read_until(b"END\r\n")).unwrap();
@@ -156,7 +153,7 @@ fn conns_tells_of_values_on_their_way(io: Io) {
     binary.ask("ue", [&[0x81, 0x01][..], &[0; 6]].concat());
 }
 
-/// Replaces an item when a first look has found it.
+/// Replaces an item after the first lookup has found it.
 struct Replacing {
     is_armed: AtomicBool,
     is_fetched: AtomicBool,
@@ -176,8 +173,7 @@ impl Between for Replacing {
     }
 }
 
-/// What an `mg` decides and tells is of one item, whatever is put in the place of the one at which
-/// it looked first.
+/// An `mg` decides on and reports one item, even if the item of its first lookup is replaced.
 #[test]
 fn a_claim_to_renew_tells_of_the_item_that_is_claimed() {
     let (is_armed, is_fetched) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -195,10 +191,10 @@ fn a_claim_to_renew_tells_of_the_item_that_is_claimed() {
         client.ask(format!("mg k {flags}\r\n"), answer);
         client.ask(format!("mg k {flags}\r\n"), "VA 3 h1 l0 f7 t600 Z\r\nnew\r\n");
     }
-    // Nothing comes in between: the first look is the access, and not told as one.
+    // Nothing comes in between: the first lookup is the access, and is not reported as one.
     client.ask("set k 0 500 3\r\nold\r\ndebugtime 100\r\n", "STORED\r\nOK\r\n");
     client.ask(format!("mg k {flags}\r\n"), "VA 3 h0 l100 f0 t400 W\r\nold\r\n");
-    // A miss, and then an item: it is not created, and there is nothing to win.
+    // The first lookup misses, and then there is an item: `mg` neither creates nor claims it.
     client.ask("delete k\r\n", "DELETED\r\n");
     replacing.is_armed.store(true, Ordering::SeqCst);
     client.ask("mg k N30 h l f t v\r\n", "VA 3 h1 l0 f7 t600\r\nnew\r\n");

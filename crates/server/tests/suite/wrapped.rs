@@ -1,16 +1,16 @@
-//! An engine around the relativistic one, by which tests come in between.
+//! An engine around the relativistic one, with which tests run code between its steps.
 
 use relativistd::engine::{
     Arrival, Change, Engine, Hit, Lookup, New, OutOfMemory, Outline, Present, Relativistic, Sequence, TableStats, Usage,
 };
 use std::sync::Arc;
 
-/// What is done in between.
+/// What a test runs in between.
 pub trait Between: Send + Sync + 'static {
-    /// After a lookup of one key has shown what it has found.
+    /// Runs after a lookup of one key.
     fn after_get(&self, _engine: &Relativistic, _key: &[u8]) {}
 
-    /// In the place of a look at some buckets.
+    /// Replaces the survey of some buckets.
     fn survey(&self, engine: &Relativistic, stats: &mut TableStats, cursor: u64) -> Option<u64> {
         engine.survey(stats, cursor)
     }

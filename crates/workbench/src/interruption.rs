@@ -1,5 +1,5 @@
-//! SIGINT (Ctrl-C) and SIGTERM: a run that heeds them ends early, and reports what it has measured
-//! so far.
+//! SIGINT (Ctrl-C) and SIGTERM: a run that handles them ends early, and reports what it has
+//! measured so far.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,26 +13,25 @@ const SIGINT: i32 = 2;
 /// The first signal; zero before that.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// How a run ended that reported something.
+/// How a run ended that printed its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It did all that it was asked for.
+    /// It measured everything.
     Complete,
-    /// It did all that it was asked for, and a target was missed.
+    /// It measured everything, and a target was missed.
     Missed,
-    /// A signal ended it early: the report is of a part.
+    /// A signal ended it early: the report covers a part.
     Interrupted,
 }
 
 impl Ending {
-    /// Interrupted where a signal has arrived and something is missing.
+    /// Interrupted if a signal has arrived and something is missing.
     #[must_use]
     pub fn of(is_complete: bool) -> Self {
         if is_complete || !is_wanted() { Self::Complete } else { Self::Interrupted }
     }
 
-    /// The exit status: 0, 1, or 128 and the number of the signal, as shells report the end by a
-    /// signal.
+    /// The exit status: 0, 1, or 128 plus the number of the signal, as in shells.
     #[must_use]
     pub fn code(self) -> ExitCode {
         match self {
@@ -47,15 +46,15 @@ fn status_after(signal: i32) -> i32 {
     128 + signal
 }
 
-/// Whether a signal has arrived: no more is to be measured.
+/// Whether a signal has arrived, so that the run should end.
 #[must_use]
 pub fn is_wanted() -> bool {
-    // Relaxed, here and elsewhere: a signal only.
+    // Relaxed, here and elsewhere: no other data depends on this.
     SIGNAL.load(Relaxed) != 0
 }
 
-/// Lets SIGINT and SIGTERM end the run early from now on. A message says that the report comes
-/// `after` something. The second signal ends the process at once, without a report.
+/// Makes SIGINT and SIGTERM end the run early from now on. A message announces the report `after`
+/// something. A second signal ends the process at once, without a report.
 ///
 /// # Errors
 /// When signals can't be handled.
@@ -64,8 +63,8 @@ pub fn heed(after: &'static str) -> Result<()> {
         if SIGNAL.swap(signal, Relaxed) != 0 {
             std::process::exit(status_after(signal));
         }
-        // The terminal may be gone.
-        let message = format!("interrupted; the report comes after {after}; once more ends it at once");
+        // The terminal may be gone, so a failure to write is ignored.
+        let message = format!("interrupted; the report comes after {after}; a second signal ends the run at once");
         drop(writeln!(std::io::stderr(), "relativist: {message}"));
     };
     watch(note).context("cannot handle signals")

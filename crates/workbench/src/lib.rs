@@ -65,9 +65,9 @@ use crate::interruption::Ending;
 /// rounds in a changing order; medians are over rounds, ratios are taken within a round. Tables on stdout are Markdown;
 /// --json keeps every sample with the command line, the versions and the machine. Progress and warnings go to stderr.
 ///
-/// Ctrl-C and SIGTERM end figures, load, serving and soak after the measurement under way, and they
-/// report what they have; a second signal ends them at once. Of an option that takes one value and
-/// is given twice, the last counts.
+/// On Ctrl-C or SIGTERM, figures, load, serving and soak finish the measurement under way, report
+/// what they have, and exit. A second signal ends them at once. If an option that takes one value
+/// is given twice, the last one counts.
 ///
 /// For numbers worth keeping: build with --release, leave the machine alone, and keep threads at or below the number of
 /// cores. Threads are pinned, thread i to the i-th allowed CPU, as long as there are enough CPUs. scc asks for AVX2 on
@@ -81,11 +81,11 @@ pub struct Cli {
 
 const EXIT_STATUS: &str = "\
 Exit status:
-  0    all was done as asked for
-  1    an error or a wrong answer, or serving found a target missed
+  0    the run is complete
+  1    an error or a wrong answer, or serving is complete and a target was missed
   2    wrong options
-  130  ended early by SIGINT (Ctrl-C); figures, load, serving and soak report what they have
-  143  likewise by SIGTERM";
+  130  SIGINT (Ctrl-C) ended the run early; figures, load, serving and soak report what they have
+  143  SIGTERM did";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -148,7 +148,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
     Ok(Ending::Complete)
 }
 
-/// Reports the outcome on stderr where it is an error, and turns it into the exit status.
+/// Converts the outcome to the exit status. Writes an error to stderr.
 #[must_use]
 pub fn conclude(outcome: anyhow::Result<Ending>) -> ExitCode {
     match outcome {

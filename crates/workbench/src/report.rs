@@ -122,7 +122,7 @@ impl Report {
         &self.warnings
     }
 
-    /// Writes the JSON document, and prints `text`: to stderr where the document goes to stdout.
+    /// Writes the JSON document, and prints `text`, to stderr if the document goes to stdout.
     ///
     /// # Errors
     /// When stdout or the file can't be written.

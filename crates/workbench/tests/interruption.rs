@@ -48,7 +48,7 @@ impl Run {
         wait_for(|| self.child.try_wait().unwrap()).expect("it ends within half a minute")
     }
 
-    /// All processes that descend from it, with their arguments. Those that have ended have none.
+    /// All its descendants, with their arguments. Those that have ended have none.
     fn processes(&self) -> Vec<(i32, String)> {
         let marker = format!("{MARKER}={}\0", self.folder.path().display());
         let find = |pid: i32| {
@@ -61,8 +61,7 @@ impl Run {
         pids.filter_map(find).collect()
     }
 
-    /// Waits until it has started a server: one that is told where to listen, by itself or behind a
-    /// script.
+    /// Waits until it has started a server, by itself or through a script.
     fn wait_for_server(&self) -> i32 {
         let is_server = |arguments: &str| arguments.contains("\0echo\0") && !arguments.contains("\0supervise\0");
         let server =
@@ -79,7 +78,7 @@ impl Run {
     }
 }
 
-/// What is left belongs to a test that has failed.
+/// Only a test that has failed leaves something.
 impl Drop for Run {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -141,7 +140,7 @@ fn script(folder: &Path, text: &str) -> String {
     path.display().to_string()
 }
 
-/// The server may be started by the workbench, by a script, in a session of its own, or as a
+/// The workbench starts the server by itself, through a script, in a session of its own, or as a
 /// daemon, which is an orphan.
 #[test]
 fn no_server_outlives_the_run() {
@@ -158,7 +157,7 @@ fn no_server_outlives_the_run() {
             let (&last, first) = signals.split_last().unwrap();
             for &signal in first {
                 run.signal(signal);
-                wait_for(|| run.read("stderr").contains("once more ends it at once").then_some(()))
+                wait_for(|| run.read("stderr").contains("a second signal ends the run at once").then_some(()))
                     .expect("it notes a signal");
             }
             run.signal(last);
@@ -169,7 +168,7 @@ fn no_server_outlives_the_run() {
     }
 }
 
-/// A server that is a descendant of the command ends with the run that is complete, too.
+/// A complete run, too, ends the servers that are descendants of its command.
 #[test]
 fn no_daemon_outlives_a_complete_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +179,7 @@ fn no_daemon_outlives_a_complete_run() {
     assert_eq!(run.processes(), []);
 }
 
-/// The supervisor, too, takes the server with it.
+/// The server ends with its supervisor, too.
 #[test]
 fn no_server_outlives_its_supervisor() {
     let mut run = Run::begin("load --exec 'relativist echo' --no-preload --unchecked --rounds 20 --seconds 3");

@@ -7,7 +7,7 @@
 //! | [`client`], [`generator`] | connections, and the threads that drive them |
 //! | [`schedule`] | when requests of an open loop are due |
 //! | [`tally`], [`recurring`] | what is counted, latencies, and which of them come again |
-//! | [`server`], [`supervisor`], [`cores`] | processes, what they take of the machine, how they are ended, and where they run |
+//! | [`server`], [`supervisor`], [`cores`] | processes: what they use of the machine, how they end, and where they run |
 //! | [`measure`], [`screen`] | servers in turns, and what is printed of them |
 
 pub mod client;

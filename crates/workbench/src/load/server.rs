@@ -28,10 +28,10 @@ use super::supervisor::{Supervised, tie};
 /// How long a server may take to listen, or to answer `stats`.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long to wait before a server that does not listen yet is asked again.
+/// How long to wait between two attempts to reach a server that does not listen yet.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// How long the report of a server's end may take.
+/// How long the supervisor may take to report a server's end.
 const NOTICE: Duration = Duration::from_secs(1);
 
 /// How long a server may take to accept a connection at one of the several addresses of its name.
@@ -320,8 +320,8 @@ impl Server {
         // One that was running before may be started anew by whoever started it.
         let usage = self.process.and_then(|process| Usage::of(process).ok());
         if let Some(started) = &mut self.started {
-            // One that has just ended has no usage any more, and its supervisor needs a moment to
-            // report it.
+            // A server that has just ended has no usage any more, and its supervisor needs a moment
+            // to report the end.
             let patience = if usage.is_some() { Duration::ZERO } else { NOTICE };
             if let Some(status) = started.supervised.ended(patience)? {
                 bail!("the server ended: {status}");
@@ -373,7 +373,7 @@ impl ServerCommand {
     #[must_use]
     pub fn version(&self) -> Option<String> {
         let mut command = Command::new(&self.program);
-        // A command that serves instead of answering must not stay.
+        // A command that serves instead of printing its version must not keep running.
         tie(&mut command);
         let output = command.arg("-V").stdin(Stdio::null()).output().ok()?;
         let line = String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned();

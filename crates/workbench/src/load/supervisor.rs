@@ -1,16 +1,16 @@
 //! The supervisor: a process between this program and a server, which ends the server whenever this
 //! program ends.
 //!
-//! Each server that is started has a supervisor of its own: this program again, as `relativist
-//! supervise`. It holds the read end of a pipe of which the workbench has the only write end.
-//! However the workbench ends, even by SIGKILL, the kernel closes that end, and the supervisor
-//! kills its descendants. It is a *subreaper*: a descendant whose parent has ended becomes its
-//! child, also behind scripts, in sessions of its own (`setsid`), or when it has made itself a
-//! daemon. So no descendant can leave.
+//! Each server has a supervisor of its own: this program again, as `relativist supervise`. The
+//! supervisor holds the read end of a pipe, and the workbench has the only write end. However the
+//! workbench ends, even by SIGKILL, the kernel closes the write end, and the supervisor kills its
+//! descendants. It is a *subreaper*: a descendant whose parent has ended becomes its child, also
+//! behind scripts, in sessions of its own (`setsid`), or as a daemon. So no descendant can leave.
 //!
-//! It cannot end what is no descendant: what a command asks another process to start
-//! (`systemd-run`, `docker run`, `ssh`), or what it may not signal (behind `sudo`). A supervisor
-//! that is killed by SIGKILL takes with it what it started itself, but not what that has started.
+//! The supervisor cannot end two kinds of processes: those that a command asks another process to
+//! start (`systemd-run`, `docker run`, `ssh`), and those that it may not signal (behind `sudo`). If
+//! the supervisor is killed by SIGKILL, the process that it started ends with it, but not the
+//! descendants of that process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -29,9 +29,9 @@ use rustix::process::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Asks the kernel to kill a process when the thread that starts it ends, and puts it into a
-/// process group of its own: Ctrl-C reaches only the workbench. The thread has to outlive the
-/// process.
+/// Asks the kernel to kill a process when the thread that starts it ends. So the thread has to
+/// outlive the process. Also puts the process into a process group of its own, so that Ctrl-C
+/// reaches only the workbench.
 pub(crate) fn tie(command: &mut Command) {
     let parent = id();
     let end_with_parent = move || {
@@ -41,16 +41,17 @@ pub(crate) fn tie(command: &mut Command) {
         if is_alive { Ok(()) } else { Err(Errno::INTR.into()) }
     };
     command.process_group(0);
-    // SAFETY: the closure makes two system calls, which may be done between fork and exec, and
+    // SAFETY: between fork and exec, the closure makes two system calls that are allowed there, and
     // allocates nothing.
     unsafe { command.pre_exec(end_with_parent) };
 }
 
-/// A server under its supervisor. Dropping it ends both, and all that the server has started.
+/// A server under its supervisor. Dropping this ends both, and all processes that the server
+/// started.
 #[derive(Debug)]
 pub(super) struct Supervised {
     supervisor: Child,
-    /// What the supervisor reports: a line with the server's process, and one with its exit status.
+    /// The supervisor's reports: a line with the server's process id, and one with its exit status.
     reports: BufReader<ChildStdout>,
     /// The server's process.
     pub(super) process: u32,
@@ -58,7 +59,7 @@ pub(super) struct Supervised {
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        // This closes the pipe first. The supervisor ends after its last descendant.
+        // `wait` closes the pipe first. The supervisor ends after its last descendant.
         let _ = self.supervisor.wait();
     }
 }
@@ -120,8 +121,8 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let own = Pid::from_raw(id() as i32).context("a process has a number")?;
     set_child_subreaper(Some(own)).context("cannot become the parent of orphans")?;
-    // Signals that would end this process end what it supervises, too. They are as usual again in
-    // the server.
+    // Signals that would end this process make it end its descendants first. `exec` resets their
+    // handlers, so the server gets them as usual.
     let (signalled, signal) = std::io::pipe()?;
     for number in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
@@ -129,7 +130,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).stdin(Stdio::null()).stdout(Stdio::null());
     tie(&mut command);
-    // Whether the workbench is there to read a report does not matter, here and below.
+    // A report that cannot be written is ignored: the workbench may be gone.
     let report = |text: String| drop(writeln!(std::io::stdout(), "{text}"));
     let mut server = match command.spawn() {
         Ok(server) => server,
@@ -150,7 +151,7 @@ pub fn run(args: &Args) -> Result<()> {
     end_descendants()
 }
 
-/// Kills children until there are none: those of a child that has ended are children of this
+/// Kills children until there are none. When a child ends, its own children become children of this
 /// process.
 fn end_descendants() -> Result<()> {
     loop {

@@ -29,14 +29,14 @@ const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
 
 /// Measure relativistd against memcached, on the works that it has targets for
 ///
-/// Each work is done to both servers in turns, in a changing order, as by `relativist load`: with
-/// one server thread, on the first CPU that may be used, and one thread of clients on the second;
-/// then with two of each, which share both. --server-cores and --client-cores name others. The exit
-/// status is 1 if a target was missed. A verdict is void, and counts as missed, if a server did not
-/// do all that it was asked for. Where one request is outstanding per client, and where latencies
-/// are compared, the bare echo server takes part, too: what it takes is the machine's. Ratios are
-/// those of the server's CPU time per request, taken pair by pair (in the last work: of the latency
-/// of GETs). To the commands, -t and -m are added, and where to listen.
+/// Each workload runs on both servers in turns, in a changing order, as with `relativist load`:
+/// with one server thread on the first CPU that may be used and one client thread on the second,
+/// then with two of each, which share both CPUs. --server-cores and --client-cores name other CPUs.
+/// The exit status is 1 if a target was missed. If a server did not do all that it was asked for,
+/// the verdict is void, and counts as missed. Where each client has one request outstanding, and
+/// where latencies are compared, the bare echo server runs, too: it shows what the machine itself
+/// costs. Ratios are of the server's CPU time per request, pair by pair (in the last workload: of
+/// the latency of GETs). -t, -m and the address to listen on are added to the commands.
 ///
 /// memcached 1.6.18 answers each of several GETs that arrive together by a write of its own, which later versions (such as 1.6.45) do not: to
 /// see what that work is worth, look at the version.
@@ -198,7 +198,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     Ok(ending)
 }
 
-/// How a run of so many works ended that has come to these outcomes.
+/// How a run of this many `works` ended, by its outcomes.
 fn ending(args: &Args, outcomes: &[Outcome], works: usize) -> Ending {
     let is_whole = |outcome: &Outcome| outcome.servers[0].samples.len() == args.rounds_of(outcome.row) as usize;
     let is_missed = outcomes.iter().flat_map(|outcome| &outcome.judged).any(|judged| !judged.verdict.met);
@@ -321,7 +321,7 @@ mod tests {
         }
     }
 
-    /// Scripts see a missed target by the exit status.
+    /// The exit status shows scripts that a target was missed.
     #[test]
     fn a_missed_target_is_an_ending_of_its_own() {
         #[derive(clap::Parser)]

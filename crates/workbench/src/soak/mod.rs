@@ -187,7 +187,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     let stopped = (!args.beside).then(|| Stopped::start(&plan, &address, args.seconds)).transpose()?;
     let measured = args.exec.is_some().then_some(&mut server);
     let summary = soak(&plan, &address, measured, stopped)?;
-    // Without a signal it has gone on as long as it should.
+    // Without a signal the run has lasted as long as it should.
     let ending = Ending::of(false);
     if ending == Ending::Interrupted {
         eprintln!("relativist: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);

@@ -116,8 +116,8 @@ where
     /// [`HashMap::insert`] that reports exhaustion of memory instead of aborting.
     ///
     /// It reports the lack of memory for the entry. Without memory for more buckets the map goes on
-    /// with those it has. What remains may abort: some 6 KiB for every 255 old entries that await
-    /// reclamation, where a key is replaced; what a thread needs for its first read section; and
+    /// with those it has. The other allocations may abort: 6 KiB for every 255 old entries that await
+    /// reclamation, if a key is replaced; what a thread allocates for its first read section; and
     /// the background thread of automatic maps, when the first of them grows.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ where
     pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
         let hash = self.hash(&key);
         if let Some(node) = self.find_hashed(hash, &key, guard) {
-            // Before the result is made, which would be leaked if the destructor panicked on the way out.
+            // First: if this destructor panicked later, the result would be leaked.
             drop(key);
             return Err(OccupiedError { current: &node.value, value });
         }

@@ -194,7 +194,7 @@ where
             let decision = match decide(old) {
                 Ok(decision) => decision,
                 Err(error) => {
-                    // Before the error is returned, which would be leaked if the destructor panicked on the way out.
+                    // First: if this destructor panicked later, the error would be leaked.
                     drop(key);
                     return Err(error);
                 }

@@ -104,7 +104,7 @@ impl<S> Builder<S> {
 
     /// Makes a map.
     ///
-    /// Aborts without memory for the map itself, up to 10 KiB beside the buckets.
+    /// Aborts without memory for the map itself: up to 10 KiB in addition to the buckets.
     ///
     /// # Errors
     ///

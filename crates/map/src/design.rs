@@ -2,25 +2,26 @@
 //!
 //! # Order
 //!
-//! A table of 2^k buckets takes the bucket from the k high bits of the (mixed) hash, and keeps each chain sorted by hash. So
-//! the buckets, one after the other, are *all entries in the order of their hashes*, and a bucket is a range of them,
-//! whatever the size of the table. Shrinking joins ranges that are neighbours, growing parts them, and nothing has to be
-//! reordered. A lookup stops at the first larger hash, so it doesn't matter to it whether its chain ends with its bucket or runs on
-//! into the next (ATC 2011, section 4, calls such chains imprecise).
+//! A table of 2^k buckets takes the bucket from the k high bits of the (mixed) hash, and keeps each
+//! chain sorted by hash. So the buckets, one after the other, are *all entries in the order of their
+//! hashes*, and a bucket is a range of hashes, whatever the size of the table. Shrinking joins
+//! neighbouring ranges, growing splits them, and nothing is reordered. A lookup stops at the first
+//! larger hash. So it finds the same entries whether its chain ends with its bucket or continues into
+//! the next one (ATC 2011, section 4, calls such chains imprecise).
 //!
-//! The authors sketched this in section 4.3 of their paper; the version that they published keeps chains unsorted, and
-//! unzips them with a wait for readers per pass.
+//! The authors sketched this in section 4.3 of their paper. The algorithm that they published keeps
+//! chains unsorted, and unzips them with a wait for readers per pass.
 //!
 //! # Head words
 //!
-//! A bucket's head is one word: pointer, lock, state, and a *summary*: for the next four bits of the hash after the bucket's
-//! own, which of the 16 values occur in the chain. At half an entry per bucket that answers 31 of 32 misses without touching an
-//! entry.
+//! A bucket's head is one word: pointer, lock, state, and a *summary*. The summary says which of the
+//! 16 values of the next four hash bits, after those of the bucket, occur in the chain. At half an
+//! entry per bucket it answers 31 of 32 misses without touching an entry.
 //!
 //! # Resizing
 //!
-//! A coarse bucket and the fine buckets that it covers form a *group*. During a resize, a group has one merged chain, of which
-//! the coarse head and the fine heads are all entries:
+//! A coarse bucket and the fine buckets that it covers form a *group*. During a resize, a group has one
+//! merged chain, which lookups may enter by the coarse head or by a fine one:
 //!
 //! ```text
 //!   coarse array    [ C ]
@@ -30,142 +31,162 @@
 //!   fine array           [ F0 ] [ F1 ][ F2 ][ F3 ]        (F1 is empty)
 //! ```
 //!
-//! *Grow:* give each group of the coarse array its fine heads; publish the fine array. *Cut* the chains between fine buckets when
-//! the readers from before have left. A lookup that came by a fine head never looks beyond its own fine bucket, so cuts don't
-//! concern it; those that came by a coarse head have left.
+//! *Grow:* fill the fine heads of each group; publish the fine array. *Cut* the chains between fine
+//! buckets when the readers from before have left. A lookup that entered by a fine head needs no link
+//! between two fine buckets, so cuts do not affect it. Lookups that entered by a coarse head have left.
 //!
-//! *Shrink:* join the chains of each group; publish the coarse array. A lookup that came by a fine head finds its bucket's entries
-//! where they always were.
+//! *Shrink:* join the chains of each group; publish the coarse array. A lookup that entered by a fine
+//! head finds its bucket's entries where they were before.
 //!
-//! Neither waits for readers: only the cut does, and a table may grow again before it. The next array is filled with entries into
-//! the same merged chains, the wait begins anew, and one cut serves all growths since the last:
+//! Only the cut has to come after a grace period, and a table may grow again before the cut. Then the
+//! next array is filled with heads that lead into the same merged chains, a new grace period begins,
+//! and one cut serves all growths since the last one:
 //!
 //! ```text
 //!   base array      [ C                          ]     has the locks
 //!   merged chain      +--> 1 --> 3 --> 4 --> 6 --> 7
 //!   replaced array  [ F0          ][ F1          ]     freed when its readers have left
 //!   published       [ G0 ][ G1   ][ G2 ][ G3     ]     kept right by updates
-//!   being filled    [    ]..                           kept right where it is filled
+//!   being filled    [    ]..                           kept right where it is filled already
 //! ```
 //!
-//! So a thread that fills a map under one handle, or a reader that sleeps in its section, holds up cuts and the reclamation of
-//! arrays, but no growth. Until chains are cut, updates take the locks of the base array, of which there are fewer, and link
-//! behind entries of other buckets: they take up to twice as long. Lookups notice nothing. Shrinking may wait: the background
-//! worker begins it when nothing of the last resize is left. So what readers hold up is at most one growth's arrays, which get
-//! smaller by a factor each.
+//! So a thread that fills a map under one handle, or a reader that sleeps in its section, delays cuts
+//! and the reclamation of arrays, but no growth. A lookup that reaches the end of its bucket looks
+//! at one more link before the cut, and is not affected otherwise. Updates share the locks of the base
+//! array, which has fewer buckets, and search merged chains: they take up to twice as long.
+//!
+//! Shrinking may be delayed: the background worker shrinks a table when its chains are cut and all
+//! arrays of earlier resizes are freed. This bounds the arrays that readers keep from being freed:
+//! that of one shrink, and those of growths, each at most half as large as the next.
 //!
 //! # Updates during a resize
 //!
-//! An update locks the head of its bucket, unless that *follows* a head of the base array: then the base head is the lock of the
-//! whole group. The mark and the lock are in one word, so a head that follows can't be locked: there is no moment at which two
-//! updates hold different locks for the same chain.
+//! An update locks the head of its bucket, unless that head *follows* a head of the base array: then
+//! the base head is the lock of the whole group. One bit of the head's word is the lock, another says
+//! that the head follows. A head that follows can't be locked. So two updates never hold different
+//! locks for the same chain.
 //!
 //! | what the update finds | what it does |
 //! |---|---|
-//! | a head that does not follow | locks it: the chain is its own; if the head has finer ones, keeps these right, too |
-//! | a head that follows | locks the base head, looks whether the head still follows, and keeps right what is published |
-//! | a head of a group that was cut | looks again: a finer array is published |
+//! | a head that does not follow | locks it; if finer heads are filled, keeps these right as well |
+//! | a head that follows | locks the base head; checks that the head still follows, or else starts again; keeps right the finer heads that are in use |
+//! | a head of a group that was cut | starts again: a finer array is published |
 //!
-//! What an update has found may be from the last resize or the one before, since no resize waits for updates to leave. That is
-//! why it looks again when it has the lock. Arrays stay allocated as long as any update can know them.
+//! No resize waits for updates to leave, so what an update has found may be of an earlier resize. That
+//! is why it checks again under the lock. Arrays stay allocated as long as an update may use them,
+//! because updates run in read sections.
 //!
-//! Arrays older than the published one are not kept right. Lookups that entered by one began before the newer array was
-//! published, so they overlap with the update and may count as having come before it. They still find every entry that stays in
-//! the table: a removed entry goes on leading to those that came after it at that time, which lead on in turn.
+//! Updates do not keep arrays right that are older than the published one. A lookup that entered by
+//! such an array began before the newer one was published. So it overlaps with the update, and may
+//! count as having come before it. It still finds every entry that stays in the table: a removed entry
+//! goes on leading to the entry that came after it at that time, and so on.
 //!
 //! # Renaming
 //!
-//! To rename an entry is to change two places at once: out of the chain of the old key, into that of the new one. That can't be one
-//! store. So a third place decides, the *hand* (`raw/hand.rs`): a lookup that has come to the end of its chain in vain looks whether
-//! some rename has in hand what it is looking for. Hits never look there, nor do misses that the head's summary answers.
+//! A rename changes two places at once: it takes an entry out of the chain of the old key and puts it
+//! into that of the new one. No single store can do that. So a third place decides, the *hand*
+//! (`raw/hand.rs`). A lookup that has missed in its chain looks whether a rename has the entry in hand.
+//! Hits never look there, nor do misses that the head's summary answers.
 //!
 //! ```text
 //!   hand:    empty | before: the old key is answered | after: the new key is | again: walk once more | empty
 //!   chains:    old : unlink old .. wait for readers  :  .. link new ..       :  wait for readers     :
 //! ```
 //!
-//! *Before* is entered while the link is still in its chain, *after* when it is in none, *again* when it is in the new one. So at every
-//! instant one of chain and hand answers, for exactly one of the keys, and the entry changes its name by the store in the midst.
+//! The stage is *before* while the link is still in its chain, *after* once it is in none, and *again*
+//! once it is in the new chain. So at every instant chain or hand answers, for exactly one of the keys.
+//! The store that begins *after* gives the entry its new key.
 //!
-//! * Lookups get as far as the hand only if the summaries send them there: that of the new hash is set before *after*, that of the old
-//!   one is not cleared before. While anything is in hand, removals leave summaries as they are.
-//! * In *again* the hand has no answer: the link may be removed or replaced by now. Who has missed walks a second time, and what that
-//!   finds counts. Once is enough, because the next rename waits for this reader.
-//! * The first wait is there because the link is not copied: who stands on it must get to the end of the old chain. A link
-//!   that takes another one's place needs no such wait.
-//! * The second wait is for those who looked into the new chain too early: only when they have left, *again* may end.
-//! * No lock is held during the waits, since a reader may be waiting for it. Between the two, an update of the old key finds
-//!   the link in hand, and may replace or remove it there.
-//! * If the new key turns out to be taken, or something panics, the link goes back to where it was: *before*, *again*, *empty*.
+//! * A lookup reaches the hand only if the summary of its bucket lets it pass. So the bit of the new hash
+//!   is set before *after*, and that of the old hash is not cleared before. While a link is in hand,
+//!   removals leave summaries as they are.
+//! * In *again* the hand has no answer: the link may be removed or replaced by now. A lookup that has
+//!   missed walks a second time, and what that finds counts. Once is enough, because the next rename
+//!   waits for this reader.
+//! * The first wait is needed because the link is not copied: a lookup that stands on it must get to the
+//!   end of the old chain. If another link takes its place, this wait is left out.
+//! * The second wait is for lookups that walked the new chain before the link was in it: *again* may end
+//!   only when they have left.
+//! * No lock is held during the waits, since a reader may be waiting for it. Between the two, an update
+//!   of the old key finds the link in hand, and may replace or remove it there.
+//! * If the new key is taken, or a function of the caller panics, the link goes back to where it was:
+//!   *before*, *again*, *empty*.
 //!
-//! Renames hold the mutex of the resizer, and have chains cut first. There is one at a time, then, and no resize meanwhile:
-//! neither has to know of the other's intermediate states, and a lookup has only one hand to look at.
+//! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename at a
+//! time, and no resize meanwhile: neither has to handle the other's intermediate states, and a lookup
+//! has only one hand to look at.
 //!
 //! # Sparse tables
 //!
-//! Iteration goes from bucket to bucket, and most of them may be empty. Iterations over a sparse table therefore leave a
-//! bitmap of the buckets that may have links, for those that come after (Mosberger, "Map Library Design Notes", 1996, section
-//! 2.4). It is installed empty, filled when a grace period has passed, because all updates know of it then and keep it up, and
-//! never cleared, but thrown away when it has become stale. Dense tables have none, and lookups never look at it; see
-//! `raw/occupancy.rs`.
+//! Iteration goes from bucket to bucket, and most of them may be empty. So an iteration over a sparse
+//! table leaves a bitmap of the buckets that may have links, for later iterations (Mosberger, "Map
+//! Library Design Notes", 1996, section 2.4). It is installed empty. It is filled when a grace period
+//! has passed, because from then on all updates know of it and set its bits. Bits are never cleared:
+//! a bitmap that has become stale is thrown away. Dense tables have none, and lookups never look at it;
+//! see `raw/occupancy.rs`.
 //!
 //! # Types
 //!
-//! What other threads may have, and how types vary with those of keys and values.
-//! `tests/suite/auto_traits.rs` checks the first, doctests that must not compile the second
-//! (`variance.rs`). Maps are filled with `Send + Sync + 'static` keys and values only: those that
-//! are removed are dropped later, on any thread.
+//! Which types can be sent to other threads or shared with them, and how they vary with the types of
+//! keys and values. `tests/suite/auto_traits.rs` checks the first, doctests that must not compile check
+//! the second (`variance.rs`). A map can be filled only if its keys and values are
+//! `Send + Sync + 'static`, because removed entries are dropped later, on any thread.
 //!
 //! | type | `Send` if | `Sync` if | variance in keys and values |
 //! |---|---|---|---|
 //! | [`HashMap`](crate::HashMap), [`HashSet`](crate::HashSet), [`IntoIter`](crate::IntoIter) | keys and values are `Send + Sync`, the hasher `Send` | they are `Send + Sync`, the hasher `Sync` | invariant: `insert` takes `&self` |
-//! | [`Pinned`](crate::Pinned), [`PinnedSet`](crate::PinnedSet), [`Cached`](crate::Cached), [`ExtractIf`](crate::ExtractIf), [`Drain`](crate::Drain) | never: the guard is its thread's | never | invariant: they have the map |
-//! | [`Iter`](crate::Iter), [`Keys`](crate::Keys), [`Values`](crate::Values) | never | never | covariant: they only hand out |
+//! | [`Pinned`](crate::Pinned), [`PinnedSet`](crate::PinnedSet), [`Cached`](crate::Cached), [`ExtractIf`](crate::ExtractIf), [`Drain`](crate::Drain) | never: the guard is its thread's | never | invariant: they borrow the map |
+//! | [`Iter`](crate::Iter), [`Keys`](crate::Keys), [`Values`](crate::Values) | never | never | covariant: they only return references |
 //! | `ParIter` | keys and values are `Sync`: threads enter sections of their own | the same | covariant |
 //! | errors, [`Change`](crate::Change), [`Builder`](crate::Builder) | what is in them is | what is in them is | covariant |
-//! | [`raw::Table`](crate::raw::Table), [`raw::Link`](crate::raw::Link) | always: who inserts vouches for the objects | always | |
+//! | [`raw::Table`](crate::raw::Table), [`raw::Link`](crate::raw::Link) | always: the caller of `insert` vouches for the objects | always | |
 //! | [`raw::Entry`](crate::raw::Entry), [`raw::Iter`](crate::raw::Iter), [`raw::FindAll`](crate::raw::FindAll) | never: locks and guards are their thread's | never | |
 //!
 //! All are `UnwindSafe` and `RefUnwindSafe` if keys, values and hasher are (T9).
 //!
-//! A reference to a key or a value lives no longer than the guard and the map. The guard keeps
-//! alive what is removed, the map what is not. Nothing relies on a destructor that a handle, an
-//! iterator or a guard has: leaking a [`Drain`](crate::Drain) leaves entries in the map, leaking a
-//! guard keeps its section open. Nor on `Hash`, `Eq` and `Equivalent` to tell the truth: entries
-//! may be missed then, and be there twice. A `raw::Entry` that is leaked keeps its bucket locked.
+//! A reference to a key or a value lives no longer than the guard and the map. The guard keeps removed
+//! entries alive, the map all others. Memory safety does not rely on the destructors of handles,
+//! iterators and guards: a leaked [`Drain`](crate::Drain) leaves entries in the map, and a leaked guard
+//! keeps its section open. Nor does it rely on correct `Hash`, `Eq` and `Equivalent`: if they are
+//! wrong, lookups may miss entries, and a key may be in the map twice. A leaked `raw::Entry` keeps its
+//! bucket locked.
 //!
 //! # Guarantees
 //!
 //! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates and resizes happen meanwhile.
-//! * **T2** Lookups are wait-free: they never wait and never retry, and the number of steps is
-//!   bounded by the length of the chain, plus the links that other threads insert ahead of it while
-//!   it walks. It passes those whose hash is at most the one it looks for. (During a rename, those
-//!   that miss may walk the chain twice.)
-//! * **T3** Operations on a key are linearizable. (During a resize an update changes the newest array first, see
-//!   `raw/group.rs`: a lookup that came by an older one began before the newer was published, and may count as having come before.) That
-//!   includes real time: when an update has returned, every lookup that begins finds it done, as unlocking is a full barrier.
-//! * **T4** An update waits for updates of its bucket or group, and for the resizer's and a rename's steps on it: never for
-//!   readers, but for the bound on deferred work. A step of the resizer covers the chain of one bucket, or at most 64 heads with
-//!   their chains, whatever the sizes. (A rename waits for readers, and for other renames and resizes by hand.)
-//! * **T5** Neither growing nor shrinking by any power of two waits for readers before lookups profit from it. A growth's chains
-//!   are cut after one grace period, which several growths may share. So no reader, however long it stays, delays the growth of
-//!   any automatic map. An array left behind is freed after a grace period. (A resize by hand returns when all chains are cut.)
+//! * **T2** Lookups are wait-free: they never wait and never retry. A lookup passes links whose hash is
+//!   at most its own. Their number is bounded by the length of the chain, plus the links that other
+//!   threads insert ahead of the lookup while it walks. (During a rename, a lookup that misses may walk
+//!   the chain twice.)
+//! * **T3** Operations on a key are linearizable. That includes real time: unlocking is a full barrier, so
+//!   a lookup that begins after an update has returned sees the update. (During a resize an update
+//!   changes the newest array first, see `raw/group.rs`.)
+//! * **T4** An update waits for updates of its bucket or group, and for a step of the resizer or of a
+//!   rename on it. It never waits for readers, except by the bound on deferred work. A step of the
+//!   resizer covers the chain of one bucket, or at most 64 heads with their chains, whatever the sizes.
+//!   (A rename waits for readers, and for other renames and resizes by hand.)
+//! * **T5** Neither growing nor shrinking by any power of two waits for readers before lookups use the
+//!   new array. Chains are cut after one grace period, which several growths may share. So no reader,
+//!   however long it stays, delays the automatic growth of any map. A replaced array is freed after a
+//!   grace period. (A resize by hand returns when all chains are cut. While it or a rename waits for
+//!   readers, the automatic growth of the same map waits, too.)
 //! * **T6** If the new array can't be allocated, the table goes on with the old one.
-//! * **T7** Iteration sees an entry that is there throughout exactly once, and none twice that was not removed and inserted again.
-//!   So do the calls of a scan, taken together. (An entry that is renamed meanwhile comes or goes: it may be seen or not. One that
-//!   was replaced by the rename may be seen under both keys.)
+//! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry twice
+//!   that was not removed and inserted again. The same holds for the calls of one scan, taken together.
+//!   (An entry that is renamed meanwhile may be seen or not. One that the rename replaced may be seen
+//!   under both keys.)
 //! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.
 //! * **T9** A panic in a key's `Eq` or `Hash`, in a destructor or in a closure leaves no lock held,
-//!   each entry as before the operation or as after it, and nothing leaked. If `Eq`,
-//!   which runs under a bucket's lock, updates the map that asked, then it panics, too, instead of
-//!   waiting for itself. A panic in a destructor that the background resizer happens to run doesn't
-//!   end the resizer. A wait for readers that fails aborts the process, so no panic leaves a table
-//!   halfway through a transition.
+//!   each entry as before the operation or as after it, and nothing leaked. If `Eq`, which runs under a
+//!   bucket's lock, updates the map that called it, the update panics instead of waiting for itself. A
+//!   panic in a destructor that runs on the background resizer's thread does not end the resizer. A
+//!   wait for readers that fails aborts the process, so no panic leaves a table halfway through a
+//!   resize.
+//! * **T10** At every instant an entry that is being renamed is found under exactly one of its two keys.
+//!   Within a read section at most one rename of the table takes effect. So of three lookups in a
+//!   section, of one key, of the other, and of the first again, at least one finds the entry and at
+//!   least one does not.
 //!
-//! * **T10** At every instant an entry that is being renamed is found under exactly one of its two keys. Within a read section at
-//!   most one rename of the table takes effect: of three lookups, of the one key, the other, and the one again, one at least finds the
-//!   entry, and one at least doesn't.
-//!
-//! The resize and the rename are model-checked: the algorithms in Promela (`proofs/`), the code with loom and shuttle; so is
-//! iteration, with loom. Each of their waits, marks, locks and publications can be left out by a test-only switch, and some test then
-//! fails (`ci/mutation.sh`).
+//! The resize and the rename are model-checked: the algorithms in Promela (`proofs/`), the code with
+//! loom and shuttle. Iteration is checked with loom. A test-only switch can leave out each of their
+//! waits, marks, locks and publications, and a test then fails (`ci/mutation.sh`).

@@ -3,7 +3,8 @@
 //! The algorithm is that of *relativistic* hash tables (Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent
 //! Hash Tables via Relativistic Programming", USENIX ATC 2011), with chains sorted by hash: a lookup takes no lock, executes no
 //! atomic read-modify-write and no fence, looks at one table, never retries, and never misses an entry that is there,
-//! while the table is resized by any power of two with a single wait for readers. [`design`] explains it.
+//! while the table is resized by any power of two. Growing takes a single wait for readers, which delays neither lookups
+//! nor further growth. [`design`] explains it.
 //!
 //! # Is it for you?
 //!

@@ -67,9 +67,9 @@ use crate::stats::Stats;
 /// ```
 ///
 /// Keys and values can be inserted through a shared reference. The types of keys and values are
-/// therefore *invariant*, as in `Mutex<T>`: the compiler does not take a map of a subtype for a map
-/// of its supertype. Otherwise a function that wants a `&'static str` could be put where others
-/// expect one that takes any `&str`:
+/// therefore *invariant*, as in `Mutex<T>`: the compiler does not convert a map of a subtype to a map
+/// of its supertype. Otherwise a function that needs a `&'static str` could be inserted where other
+/// code expects one that takes any `&str`:
 ///
 /// ```compile_fail,E0308
 /// # use relativist::HashMap;
@@ -121,12 +121,12 @@ use crate::stats::Stats;
 /// guard for long while updating: nothing that the thread removes is dropped before it lets go.
 ///
 /// **Large values.** The bound is [`MAX_DEFERRED`](relativist_rcu::MAX_DEFERRED) entries or
-/// [`MAX_DEFERRED_BYTES`](relativist_rcu::MAX_DEFERRED_BYTES) per thread, and counts the entries
-/// themselves: link, key and value. It does not count what keys and values own on the heap. If each
-/// value is a `Vec` of 1 MiB, 256 GiB may wait behind a reader that stays inside, and without such
-/// a reader a thread still collects about 1024 removed entries (1 GiB) before it reclaims them.
-/// Where that is too much, call [`relativist_rcu::barrier`] outside of handles and guards, each
-/// time the thread has replaced or removed as much as may wait.
+/// [`MAX_DEFERRED_BYTES`](relativist_rcu::MAX_DEFERRED_BYTES) per thread. The bytes are those of the
+/// entries themselves: link, key and value. What keys and values own on the heap does not count. If
+/// each value is a `Vec` of 1 MiB, then 256 GiB may wait for a reader that stays in its section. Even
+/// without such a reader a thread collects about 1024 removed entries (1 GiB) before it reclaims them.
+/// If that is too much, call [`relativist_rcu::barrier`] outside of handles and guards, each time the
+/// thread has replaced or removed as many bytes as you can afford.
 ///
 /// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and others, and update others; an
 /// update of the same map would wait for itself, and panics. (Two maps whose keys update each other's map can wait for each other,
@@ -135,27 +135,26 @@ use crate::stats::Stats;
 ///
 /// # Fork and allocators
 ///
-/// Maps are not fork-safe. In the child of a `fork`, locks that another thread of the parent held
-/// stay locked: of buckets, of the resizer of each map, of the background thread's queue. Lookups
-/// and iterations take none, so they go on in the child. An update, a resize or a rename there may
-/// wait for ever, unless the parent had one thread when it forked. (An automatic map that was ever
-/// resized has made a second one, which resizes.) A child that needs more than lookups should call
-/// `exec` first.
+/// Maps are not fork-safe. Locks that another thread of the parent held stay locked in the child of a
+/// `fork`: those of buckets, of resizers, and of the background thread's queue. Lookups and iterations
+/// take no locks, so they work in the child. An update, a resize or a rename there may wait for ever,
+/// unless the parent had only one thread when it forked. (Resizing an automatic map starts a second
+/// thread.) A child that needs more than lookups should call `exec` first.
 ///
-/// A global allocator must not update maps: updates allocate, some of it under locks.
+/// A global allocator must not update maps: updates allocate, partly under locks.
 ///
 /// # Dropping
 ///
-/// Dropping the map drops what is in it, at once, or, if a background resize is just under way, on the background thread when that is
-/// done.
+/// Dropping the map drops its entries at once. If the background thread is resizing the map at that
+/// moment, it drops the entries when it is done.
 ///
 /// # Panics in keys, values and closures
 ///
 /// The map survives them: each entry is as before the operation or as after it, no lock is held, and
-/// nothing is leaked. Where an operation is one atomic step, it was done or it was not.
+/// nothing is leaked. An operation that is one atomic step was done as a whole or not at all.
 ///
-/// The destructors of removed and replaced entries run after the operation. A panic there is
-/// reported by the panic hook and goes no further. If a destructor panics while the map is dropped,
+/// The destructors of removed and replaced entries run after the operation. The panic hook reports a
+/// panic there, and it goes no further. If a destructor panics while the map is dropped,
 /// the other entries are dropped before the panic goes on; a second panic meanwhile aborts the
 /// process, as with std's collections.
 pub struct HashMap<K, V, S = RandomState> {
@@ -164,9 +163,8 @@ pub struct HashMap<K, V, S = RandomState> {
     _owns: PhantomData<Owned<K, V>>,
 }
 
-/// What the map owns, for the compiler: keys and values. The function makes the map invariant in
-/// their types, because they are put in by a shared reference. It holds nothing, so it changes
-/// nothing about `UnwindSafe`.
+/// What the map owns: keys and values. The function type makes the map invariant in their types,
+/// because they are inserted through a shared reference. It does not affect `UnwindSafe`.
 type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
 
 // SAFETY: the map owns its keys and values, hands out shared references to them on any thread that has a `&HashMap`, and takes and
@@ -245,8 +243,8 @@ impl<K, V, S> HashMap<K, V, S> {
     /// Enters a read section and returns a handle with all operations on entries.
     ///
     /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept for
-    /// many: the map grows meanwhile, as does every other map. Until it is dropped, nothing that any
-    /// thread removes is reclaimed, and after the map has grown, updates take up to twice as long.
+    /// many operations: this map and all others grow meanwhile. Until the handle is dropped, nothing that
+    /// any thread removes is reclaimed, and updates of a map that has grown take up to twice as long.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned::new(self, read())

@@ -24,8 +24,8 @@ pub struct Stats {
     pub grows: u64,
     /// Resizes to fewer buckets since the table was made.
     pub shrinks: u64,
-    /// How often chains were cut after growth: a grace period each time. Growths that follow each other
-    /// closely share one.
+    /// How often chains were cut after growth, each time after a grace period. Growths that follow each
+    /// other closely share one.
     pub grace_periods: u64,
 }
 

@@ -29,7 +29,7 @@ pub(crate) use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Makes an exchange before it a full barrier. It is one by itself on x86-64.
+/// Makes an exchange before it a full barrier. On x86-64 the exchange is one already.
 #[inline(always)]
 #[cfg_attr(relativist_loom, allow(dead_code, reason = "models of the whole table wait without sleeping"))]
 pub(crate) fn fence_after_exchange() {
@@ -57,14 +57,14 @@ pub(crate) mod parking {
 
     use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN};
 
-    /// Sleeps at `key`, an address that no other code parks at, unless `is_locked` says no. That must
-    /// neither panic nor park.
+    /// Sleeps at `key`, an address that no other code parks at, unless `is_locked` returns false.
+    /// `is_locked` must neither panic nor park.
     pub(crate) fn park(key: usize, is_locked: impl Fn() -> bool) {
         // SAFETY: as the callers vouch; the other callbacks do nothing.
         unsafe { parking_lot_core::park(key, is_locked, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
     }
 
-    /// Wakes all that sleep at `key`.
+    /// Wakes all threads that sleep at `key`.
     #[cold]
     pub(crate) fn unpark_all(key: usize) {
         // SAFETY: an address that no other code parks at.

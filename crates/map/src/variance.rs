@@ -1,12 +1,12 @@
-//! Types that take keys or values by a shared reference are invariant in them. Here is a program
-//! for each that must not compile, and its twin that does. (Documentation only.)
+//! Types into which keys or values are inserted through a shared reference are invariant in them. For
+//! each such type there is a program that must not compile, and a twin that does. (Documentation only.)
 //!
-//! `for<'a> fn(&'a str)` is a subtype of `fn(&'static str)`: whoever takes any `&str` takes a
-//! `&'static str`. Both are `'static`, so the bounds of updates don't keep them apart.
+//! `for<'a> fn(&'a str)` is a subtype of `fn(&'static str)`: a function that takes any `&str` also takes
+//! a `&'static str`. Both are `'static`, so the bounds of updates allow both.
 //!
 //! # The attack
 //!
-//! It would read freed memory:
+//! If the map were covariant, this would read freed memory:
 //!
 //! ```compile_fail,E0308
 //! use relativist::HashMap;

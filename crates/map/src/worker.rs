@@ -33,9 +33,9 @@ mod background {
         worker: Option<u32>,
     }
 
-    /// Asks the worker to look at a table soon. A table dropped meanwhile is passed over. Returns
-    /// false when there is no memory for the request, or there is no worker and no thread could be
-    /// started: then the caller may ask again later.
+    /// Asks the worker to look at a table soon. The worker skips a table that was dropped meanwhile.
+    /// Returns false when there is no memory for the request, or no worker and no thread could be
+    /// started. Then the caller may ask again later.
     #[must_use]
     pub(crate) fn request(table: Weak<Core>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,18 +71,19 @@ mod background {
         while !is_reading() {
             let requested = requested_tables(&mut waiting, &pause);
             pause = if requested { Pause::default() } else { pause.next() };
-            waiting.retain(|_, table| is_to_be_called_again(table));
+            waiting.retain(|_, table| still_waits(table));
         }
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
         queue.tables.extend(waiting.into_values());
         queue.start_worker();
     }
 
-    /// Goes on with the resize of a table, never waiting for readers, so that no table holds up another one.
-    fn is_to_be_called_again(table: &Weak<Core>) -> bool {
+    /// Goes on with the resize of a table, without waiting for readers, so that no table delays another.
+    /// Returns whether the table still waits for readers.
+    fn still_waits(table: &Weak<Core>) -> bool {
         let mut again = false;
-        // If the map was dropped meanwhile, then this is the last owner, and the destructors of keys and values run here. A
-        // panic in one of them must not end the worker.
+        // If the map was dropped meanwhile, then this is the last owner, and the destructors of keys and
+        // values run here. A panic in one of them must not end the worker.
         contain(|| {
             if let Some(table) = table.upgrade() {
                 again = table.advance_resize();
@@ -91,7 +92,7 @@ mod background {
         again
     }
 
-    /// How long to wait until readers are looked at again: longer from time to time.
+    /// How long to wait before the next attempt: longer after each one.
     #[derive(Default)]
     struct Pause(u32);
 
@@ -103,14 +104,14 @@ mod background {
             Self((self.0 + 1).min(Self::YIELDS + Self::DOUBLINGS))
         }
 
-        /// `None` for not at all, as most readers leave soon; 20 ms at most.
+        /// `None` for the first attempts, because most readers leave soon; 20 ms at most.
         fn duration(&self) -> Option<Duration> {
             self.0.checked_sub(Self::YIELDS).map(|doublings| Duration::from_micros(20 << doublings))
         }
     }
 
-    /// Adds the tables that were requested to those that wait, and reports whether there are any. If none has been, waits for
-    /// one: for so long as the pause, or for ever if no table waits.
+    /// Adds the requested tables to those that wait, and returns whether there were any. If there are
+    /// none, waits for a request: as long as the pause, or without limit if no table waits.
     fn requested_tables(waiting: &mut Waiting, pause: &Pause) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
         while queue.tables.is_empty() && waiting.is_empty() {

@@ -37,9 +37,10 @@ impl std::error::Error for AllocError {}
 #[repr(C, align(64))]
 struct Header {
     scale: Scale,
-    /// The coarser array whose heads are the locks of heads here that follow; null when none does.
+    /// The coarser array whose heads are the locks of those heads here that follow; null when none does.
     base: AtomicPtr<Header>,
-    /// The newest finer array of which heads are kept right by updates that hold a lock here; null before the table grows.
+    /// The newest finer array whose heads are kept right by updates that hold a lock here; null before
+    /// the table grows.
     finer: AtomicPtr<Header>,
     /// Which buckets may have links, if iterations have asked for it; null otherwise. See `occupancy.rs`.
     summary: AtomicPtr<Occupancy>,
@@ -93,7 +94,8 @@ impl AtomicArray {
 /// An [`Array`] that only the holder of the resizer's mutex frees.
 pub(super) struct DetachedArray(NonNull<Header>);
 
-// SAFETY: a pointer that is used under `Array`'s own rules. What it leads to is atomic.
+// SAFETY: it is only used by `get`, whose callers vouch for the array. All that the array holds is
+// atomic.
 unsafe impl Send for DetachedArray {}
 
 impl DetachedArray {
@@ -300,8 +302,8 @@ impl<'a> Array<'a> {
     #[cfg(relativist_loom)]
     pub(super) unsafe fn bring_near(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
-    /// The array whose heads are the locks of those heads here that follow. Alive for a caller that has found, in its read
-    /// section, such a head.
+    /// The array whose heads are the locks of those heads here that follow. It stays alive for a caller
+    /// that has found such a head in its read section.
     pub(super) fn base(self) -> Option<Self> {
         Self::load(&self.header().base)
     }

@@ -8,21 +8,21 @@ use super::{Hash, Link};
 
 /// Disposes of all links of an array, then frees it.
 ///
-/// If `dispose` panics, the panic goes on when the other links have been disposed of and the array
-/// is free. A second panic meanwhile aborts, as in the destructors of std's collections.
+/// If `dispose` panics, the other links are disposed of and the array is freed before the panic
+/// goes on. A second panic meanwhile aborts, as in the destructors of std's collections.
 ///
 /// # Safety
 ///
-/// Nobody else uses the array or its links, and `dispose` may be called for each of them.
+/// No other thread uses the array or its links, and `dispose` may be called for each of them.
 pub(super) unsafe fn dispose_of_all(array: Array<'_>, dispose: unsafe fn(NonNull<Link>)) {
     let buckets = array.all().iter().enumerate();
     let links = buckets.flat_map(|(bucket, head)| {
         if bucket % Array::BATCH == 0 {
-            // SAFETY: nobody else is left.
+            // SAFETY: no other thread uses the links.
             unsafe { array.bring_near(bucket..array.len().min(bucket + Array::BATCH), |_| true) };
         }
         let here = move |hash: Hash| hash.bucket(array.scale()) == bucket;
-        // SAFETY: ours alone.
+        // SAFETY: as above.
         let links = unsafe { links_from(head.load().first()) };
         links.take_while(move |&(_, hash)| here(hash)).map(|(link, _)| link)
     });
@@ -31,7 +31,7 @@ pub(super) unsafe fn dispose_of_all(array: Array<'_>, dispose: unsafe fn(NonNull
 }
 
 struct Contents<'a, I: Iterator<Item = NonNull<Link>>> {
-    /// What has not been disposed of.
+    /// The links that are left.
     links: I,
     array: Array<'a>,
     dispose: unsafe fn(NonNull<Link>),

@@ -1,20 +1,24 @@
 //! A locked bucket, or a locked group of buckets while the table is resized, and how updates change it.
 //!
-//! A bucket of the *base* array and the finer buckets that it covers form a *group*. While the table is resized, the links of
-//! a group form one chain, which starts at the head in the base array; heads of finer arrays are entries into that chain. The
-//! base head is the lock of the group. An update that holds it keeps right what leads to the link: the predecessor or the
-//! base head, and in each array that the update has to keep right, the head of the bucket if the link is its first.
+//! A bucket of the *base* array and the finer buckets that it covers form a *group*. While the table is
+//! resized, the links of a group form one chain, which starts at the head in the base array. Heads of
+//! finer arrays lead into that chain. The base head is the lock of the group. An update that holds it
+//! changes everything that leads to the link: the predecessor or the base head, and in each array that
+//! it has to keep right, the head of the bucket if the link is its first.
 //!
-//! Which arrays are kept right? While the table grows: the array that is published, and the one that is being filled to
-//! succeed it. While it shrinks: the one by which the update came. Older arrays are not: each lookup that entered by one began
-//! before the newer array was published, so it overlaps with the update and may count as having come before it. It still
-//! finds every link that is in the table throughout, because a removed link goes on leading to the links that came after it.
+//! Which arrays are kept right? While the table grows: the published array, and the one that is being
+//! filled to replace it. While it shrinks: the one by which the update entered. Older arrays are not. A
+//! lookup that entered by an older array began before the newer one was published, so it overlaps with
+//! the update and may count as having come before it. It still finds every link that is in the table
+//! throughout, because a removed link goes on leading to the links that came after it.
 //!
-//! Lookups that run at the same time may enter by different arrays. So that no lookup by an older array sees a change which a
-//! lookup that begins *afterwards*, by a newer one, does not see yet, changes reach the newest array first.
+//! Lookups that run at the same time may enter by different arrays. A lookup by an older array must not
+//! see a change that a lookup which begins *afterwards*, by a newer array, does not see. Therefore
+//! changes reach the newest array first.
 //!
-//! A lookup may be guided by an old head word, too, into links that are new. So that it finds none which a later lookup misses
-//! because of the summary alone, summaries announce a link before its predecessor leads to it.
+//! A lookup that has loaded an old head word may reach new links. It must find no link that a later
+//! lookup misses because of the summary. Therefore summaries announce a link before its predecessor
+//! leads to it.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -64,7 +68,7 @@ pub(super) enum Change {
     Insert,
     Replace,
     Remove,
-    /// Takes a link out of the chain that lookups are to find all the same: the summary goes on announcing it.
+    /// Takes a link out of the chain while lookups must still find it in hand: its summary bit stays.
     Unlink,
 }
 
@@ -113,11 +117,11 @@ impl Core {
                     }
                 }
             }
-            // The resizer has gone on in between, and what is published now leads further.
+            // The resizer has gone on in between: start again from the array that is published now.
         }
     }
 
-    /// Locks the head that counts for a hash whose head in `array` follows. `None` if that is no longer so.
+    /// Locks the base head for a hash whose head in `array` follows it. `None` if it no longer does.
     fn try_lock_base<'g>(&'g self, array: Array<'g>, hash: Hash) -> Option<Group<'g>> {
         let base = array.base()?;
         // Most likely the predecessor. The exchange below waits for all that comes before it.
@@ -126,8 +130,9 @@ impl Core {
         }
         let head = base.head(hash);
         let word = if mutation::is("ignore-moved") { head.lock() } else { head.lock_owner().ok()? };
-        // Only the holder of this lock changes it, as long as `base` is the base. If it was so for another base, before
-        // that one's groups were cut, or is not so yet, this lock is not the one that counts.
+        // As long as `base` is the base, only the holder of this lock changes whether the head follows.
+        // If it does not, then it followed the base of an earlier resize, whose groups were cut, and does
+        // not follow this one yet: this lock is not that of the chain.
         if !array.head(hash).load().follows() && !mutation::is("unchecked-follower") {
             head.unlock(word);
             return None;
@@ -135,7 +140,8 @@ impl Core {
         Some(self.locked(base, head, word, hash, Some(array)))
     }
 
-    /// A group whose head is locked. `entered` is the array by which the update came, if it is another one.
+    /// A group whose head is locked. `entered` is the array by which the update entered, if that is
+    /// another one.
     #[cold]
     fn locked<'g>(
         &'g self,
@@ -168,15 +174,16 @@ impl Group<'_> {
         }
     }
 
-    /// While the table grows, each update keeps the finer heads right, and they are entries into the chain. While it shrinks,
-    /// updates that came by the coarse array don't, and a finer head may lead to a link that was removed.
+    /// While the table grows, each update keeps the finer heads right, so a search may start at one of
+    /// them. While it shrinks, updates that entered by the coarse array do not, so a finer head may lead
+    /// to a link that was removed.
     #[cold]
     fn search_in_resize(&self, level: &Level<'_>, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
         if !self.word.has_finer() && !mutation::is("stale-entry") {
             return walk(self.word.first(), hash, is_match);
         }
         let entry = level.entry_before(hash, self.array).unwrap_or_else(|| self.word.first());
-        // In an array that is being filled, later heads may not be filled yet: ask the published one.
+        // In an array that is being filled, later heads may not be filled yet: look in the published one.
         let after = self.levels[0].as_ref().and_then(|level| level.first_after(hash, self.array));
         match after {
             Some(after) => walk_to(entry, after),
@@ -225,7 +232,7 @@ impl Group<'_> {
         }
     }
 
-    /// The newest array that is kept right besides that of the lock.
+    /// The head in the newest array that is kept right, if that is not the locked one.
     #[inline(always)]
     fn finest(&self) -> Option<&Level<'_>> {
         match &self.levels {
@@ -234,7 +241,7 @@ impl Group<'_> {
         }
     }
 
-    /// Tells iterations of the buckets that are empty and about to have a link: see `occupancy.rs`.
+    /// Marks the buckets that are empty and about to have a link, for iterations: see `occupancy.rs`.
     #[inline(always)]
     fn mark_occupied(&self, hash: Hash) {
         if self.word.first().is_null() {
@@ -264,7 +271,7 @@ impl Group<'_> {
         place.link(to);
     }
 
-    /// Unlinks the whole chain and unlocks. Returns the first link, and the scale that tells how large the bucket was. `None`
+    /// Unlinks the whole chain and unlocks. Returns the first link, and the scale of the bucket. `None`
     /// during a resize, when the chain is longer than the bucket.
     pub(super) fn unlink_all(self) -> Option<(*mut Link, Scale)> {
         if self.finest().is_some() {
@@ -313,26 +320,26 @@ impl Group<'_> {
 }
 
 impl Level<'_> {
-    /// While the table grows: a link before the place of this hash, from which the rest of the way is short. It is the first of
-    /// the nearest bucket before that has links, within the bucket of `base`. `None` if all links of the group come later, or
-    /// are far.
+    /// While the table grows: a link shortly before the place of this hash. It is the first link of the
+    /// nearest earlier bucket that has links, within the bucket of `base`. `None` if there is none
+    /// near by.
     #[cold]
     fn entry_before(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
         let bucket = hash.bucket(self.array.scale());
         let factor_bits = self.array.bits() - base.bits();
         let group = hash.bucket(base.scale()) << factor_bits;
-        // In buckets. Heads lie side by side, so looking at many costs less than a walk along a few links. In a sparse table
-        // the walk from the start of a group of n heads stays within some sqrt(n) links that way.
+        // In buckets. Heads lie side by side, so reading many costs less than a walk along a few links. In
+        // a sparse table, the walk from the start of a group of n heads takes about sqrt(n) links at most.
         let farthest = 1024.max(16 << (factor_bits / 2));
         let heads = &self.array.all()[bucket.saturating_sub(farthest).max(group)..bucket];
-        // Heads that no longer follow were cut off from the chain.
+        // The chains of heads that no longer follow were cut off.
         let words =
             heads.iter().rev().map(Head::load).take_while(|word| word.follows() || mutation::is("enter-behind-cut"));
         words.map(Word::first).find(|first| !first.is_null())
     }
 
-    /// While the table grows: the link that comes after the place of this hash, if heads alone show that no link of its bucket
-    /// comes before or has the same hash. Null for the end of the chain.
+    /// While the table grows: the link that comes after the place of this hash, if heads alone show that
+    /// no link of its bucket comes before it or has the same hash. Null for the end of the chain.
     #[cold]
     fn first_after(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
         /// In buckets. Farther on, looking at the links costs less.
@@ -396,7 +403,8 @@ impl Place {
         }
     }
 
-    /// Whether the neighbours would set other bits in the summary. (The chain is sorted, so they are who counts.)
+    /// Whether the neighbours would set other bits in the summary. (The chain is sorted, so no other links
+    /// matter.)
     #[inline(always)]
     fn is_last_of_its_kind(&self, hash: Hash, scale: Scale) -> bool {
         let is_kin = |link: NonNull<Link>| {
@@ -408,7 +416,7 @@ impl Place {
     }
 }
 
-/// Finds a link, or the place for it, from a link on before which all are of smaller hash.
+/// Finds a link, or the place for it, starting at `next`. All links before `next` have smaller hashes.
 #[inline(always)]
 fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
     let mut before = None;
@@ -429,7 +437,7 @@ fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>)
     Place { before, found: None, after: next }
 }
 
-/// The place in front of `after`, from a link on that is not behind it. Doesn't look at `after`.
+/// The place in front of `after`, starting at `next`, which is not behind it. Does not read `after`.
 fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
     let mut before = None;
     while next != after
@@ -445,7 +453,7 @@ fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
 /// Makes a link ready to be reached.
 #[inline(always)]
 pub(super) fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
-    // SAFETY: who links it in vouches that it is valid.
+    // SAFETY: the caller vouches that it is valid.
     let new = unsafe { new.as_ref() };
     assert!(new.hash() == hash, "the link's hash is {:?}, the entry's {hash:?}", new.hash());
     // Behind another link it need not fit into a head yet, but it may be the first later.

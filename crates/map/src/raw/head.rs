@@ -8,10 +8,10 @@
 //! ```
 //!
 //! * *summary:* bit *n* is set when some link of the bucket has *n* in the four hash bits that follow those of the bucket.
-//!   A bit may be set without need, never clear against it.
+//!   A bit may be set needlessly, but is never clear while the bucket has such a link.
 //! * *follows:* the head can't be locked. The head in a coarser array, the *base*, is the lock of its chain. If the link bits
 //!   are all ones, the head itself was the base of a group that was cut, and a finer array is published.
-//! * *finer:* the heads of a finer array that cover this bucket are filled. An update keeps them right as well.
+//! * *finer:* the heads of a finer array that this bucket covers are filled. An update keeps them right as well.
 //! * *locked:* one update is at work. Readers ignore the lock. Until it is released, no other thread writes to the head.
 //!
 //! Locking and unlocking take one atomic read-modify-write each.
@@ -110,7 +110,7 @@ impl Word {
         self.0.addr() & Self::FOLLOWS != 0
     }
 
-    /// Whether the heads of a finer array that cover this bucket are filled, and have to be kept right.
+    /// Whether the heads of a finer array that this bucket covers are filled, and have to be kept right.
     pub(super) fn has_finer(self) -> bool {
         self.0.addr() & Self::FINER != 0
     }
@@ -181,20 +181,20 @@ impl Head {
 
     #[inline(always)]
     pub(super) fn load(&self) -> Word {
-        // Acquire: pairs with the Release of `store` and `unlock`: the first link is seen as it was published; and
-        // whoever sees a mark sees what was prepared before it was set.
+        // Acquire: pairs with the Release of `store` and `unlock`: the first link is seen as it was
+        // published, and a thread that sees a mark sees what was prepared before the mark was set.
         Word(self.0.load(mutation::unless("relaxed-head", Acquire)))
     }
 
-    /// Stores into a head that no other thread may write to: the caller holds its lock, or it isn't published yet, or it
-    /// follows a coarser head whose lock the caller holds.
+    /// Stores into a head that no other thread may write to: the caller holds its lock, or it is not
+    /// published yet, or it follows a coarser head whose lock the caller holds.
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
         self.0.store(word.0, mutation::unless("relaxed-store", Release));
     }
 
-    /// Locks a head that is unlocked and not part of a resize, and returns what it held; `None` when it is not, or
-    /// another thread is faster.
+    /// Locks a head that is unlocked and not part of a resize, and returns what it held. `None` if it is
+    /// locked or part of a resize, or another thread is faster.
     #[inline(always)]
     pub(super) fn try_lock_if_settled(&self) -> Option<Word> {
         let word = self.load();
@@ -207,8 +207,8 @@ impl Head {
         is_locked.then_some(word)
     }
 
-    /// Locks a head and returns what it held, unless it follows a coarser one or its group was cut: then the error is what
-    /// it holds.
+    /// Locks a head and returns what it held. If the head follows a coarser one, or its group was cut,
+    /// returns what it holds as the error.
     pub(super) fn lock_owner(&self) -> Result<Word, Word> {
         self.lock_unless(Word::follows)
     }
@@ -238,7 +238,8 @@ impl Head {
         }
     }
 
-    /// Sets the mark that finer heads are filled, if the head is not locked and still holds `word`. Reports whether it did.
+    /// Sets the mark that finer heads are filled, if the head is not locked and still holds `word`.
+    /// Returns whether it did.
     pub(super) fn try_mark_finer(&self, word: Word) -> bool {
         if mutation::is("mark-unseen") {
             self.store(word.with_finer());
@@ -257,10 +258,11 @@ impl Head {
     /// Sets what the head holds from now on, and unlocks it.
     #[inline(always)]
     pub(super) fn unlock(&self, word: Word) {
-        // AcqRel: Release pairs with the Acquire in `load` and `try_lock`. A store would do for that, but
-        // it could still be in the processor's buffer when the update has returned and the thread's next
-        // lookup reads, so that of two threads that insert and then look for what the other inserted both
-        // could miss (T3). An exchange is a full barrier on x86-64; elsewhere `wake_waiters` has a fence.
+        // AcqRel: Release pairs with the Acquire in `load` and `try_lock`. A Release store would do for
+        // that. But the store could still be in the processor's buffer when the update has returned and
+        // the thread's next lookup reads. If two threads insert, and then each looks for what the other
+        // inserted, both could miss (T3). An exchange is a full barrier on x86-64; elsewhere
+        // `wake_waiters` has a fence.
         if mutation::is("plain-unlock") {
             self.store(word.without(Word::LOCKED));
         } else {
@@ -271,8 +273,8 @@ impl Head {
 
     #[inline(always)]
     fn try_lock(&self, word: Word) -> bool {
-        // AcqRel: Acquire pairs with the Release in `unlock`; Release keeps publishing the chain to readers, who may find this
-        // word. On failure the caller loads again, hence Relaxed.
+        // AcqRel: Acquire pairs with the Release in `unlock`; Release keeps publishing the chain to
+        // readers, which may load this word. On failure the caller loads again, hence Relaxed.
         let order = mutation::unless("relaxed-lock", AcqRel);
         self.0.compare_exchange(word.0, word.with(Word::LOCKED).0, order, Relaxed).is_ok()
     }
@@ -301,7 +303,7 @@ impl Head {
         SLEEPERS.sleep(std::ptr::from_ref(self).addr(), || self.load().is_locked());
     }
 
-    /// Called after unlocking by an exchange, which this makes a full barrier.
+    /// Called after the exchange that unlocks, which this makes a full barrier.
     #[inline(always)]
     fn wake_waiters(&self) {
         SLEEPERS.wake(std::ptr::from_ref(self).addr());

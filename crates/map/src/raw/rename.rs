@@ -10,9 +10,10 @@
 //!
 //! If another link takes its place, nobody stands on that, and the first wait is not needed.
 //!
-//! Renames hold the resizer's mutex. So there is one at a time, and none during a resize: chains are cut first. A bucket is a bucket then,
-//! summaries can be kept in two places, and a lookup has one hand to look at. They wait for readers anyway. Nobody but they and the resizer holds two
-//! locks at a time, so they may take them in any order.
+//! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename at a
+//! time, and no resize meanwhile: each bucket has its own lock and chain, and a lookup has one hand to
+//! look at. Only renames and the resizer hold two bucket locks at a time, so a rename may take them in
+//! any order.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -111,10 +112,10 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself. And
-    /// when one of the functions panics: the link stays where it was, then. And when one of the
-    /// functions leaves a read section open on this thread, by leaking the guard or storing it in a
-    /// thread-local variable: the link may have been renamed or not.
+    /// * Inside a read section (a `Guard` of this thread is alive): it would wait for itself.
+    /// * When one of the functions panics. Then the link stays where it was.
+    /// * When one of the functions leaves a read section open on this thread, by leaking the guard or
+    ///   storing it in a thread-local variable. Then the link may have been renamed or not.
     pub fn rename(
         &self,
         (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
@@ -205,8 +206,8 @@ impl Table {
         rename.unlink(&mut pair, place, link);
         rename.finish(pair, other);
         drop(guard);
-        // One of the caller's functions may have left a section open. Then nobody waits for
-        // readers, and the link must not be given back.
+        // If one of the caller's functions has left a section open, then this rename has not waited for
+        // readers, and the old link must not be returned.
         assert_outside_sections("renaming");
         Ok(link)
     }
@@ -218,7 +219,7 @@ impl Table {
         core.settle(&mut resizer);
         let rename = Rename { core, old, new, _turn: resizer };
         if !core.hand.is_empty() {
-            // The last rename could not wait.
+            // The last rename could not wait, because it ran in a read section.
             wait_for_readers();
             core.hand.clear();
         }
@@ -303,9 +304,8 @@ impl Drop for Rename<'_> {
         if self.core.hand.is_taken() && !mutation::is("drop-from-hand") {
             self.put_back();
         }
-        // A function of the caller's, such as a key's `Eq`, may have left a section open on this
-        // thread: we would wait for ourselves. Lookups that miss go on walking twice then, until
-        // the next rename has waited.
+        // A function of the caller, such as a key's `Eq`, may have left a section open on this thread,
+        // which would wait for itself. Until the next rename has waited, lookups that miss walk twice.
         if is_reading() {
             return;
         }

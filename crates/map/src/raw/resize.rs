@@ -1,27 +1,31 @@
-//! How a table grows and shrinks, by any power of two, during lookups and updates, and without waiting for readers.
+//! How a table grows and shrinks, by any power of two, during lookups and updates, and without waiting
+//! for readers.
 //!
-//! Chains are sorted by hash and buckets are ranges of hashes, so joining buckets means linking ends to beginnings, and
-//! splitting a bucket means cutting (ATC 2011, section 4.3). In between the buckets of a group have one merged chain with
-//! entries from both arrays (see `group.rs`). Only the cut needs a wait for readers: a lookup that entered by a coarse head
-//! needs the links between the finer buckets, one that entered by a fine head never looks beyond its own bucket.
+//! Chains are sorted by hash and buckets are ranges of hashes. So joining buckets means linking ends to
+//! beginnings, and splitting a bucket means cutting its chain (ATC 2011, section 4.3). Between the two,
+//! the buckets of a group share one merged chain, into which the heads of both arrays lead (see
+//! `group.rs`). Only the cut needs a wait for readers: a lookup that entered by a coarse head needs the
+//! links between the finer buckets, and one that entered by a fine head does not.
 //!
-//! **Grow:** fill the fine heads, bucket by bucket; publish the fine array. Lookups are correct and short from here on. When
-//! all readers from before have left: cut, group by group. A table need not wait for the cut to grow again: the next array is
-//! filled with entries into the same chains, and the cut is made once, for the array that is published then. So a reader that
-//! stays in its section, even the one that fills the table, does not hold up growth.
+//! **Grow:** fill the fine heads, bucket by bucket; publish the fine array. From here on lookups have
+//! short chains. When all readers from before have left: cut, group by group. A table need not wait for
+//! the cut to grow again: the heads of the next array are filled from the same chains, and one cut is
+//! made, for the array that is published then. So a reader that stays in its section, even the thread
+//! that fills the table, does not delay growth.
 //!
-//! **Shrink:** join the chains of each group, the last one first, and make the fine heads follow the coarse one; publish the
-//! coarse array.
+//! **Shrink:** join the chains of each group, and make the fine heads follow the coarse one; publish the
+//! coarse array. If a group takes several steps, the last heads come first.
 //!
-//! Arrays that were replaced are freed when the readers of that time have left.
+//! Replaced arrays are freed after a grace period.
 //!
-//! Updates go on meanwhile. Each waits at most for one *step*, during which the resizer holds locks: a step covers the chain
-//! of one bucket, or [`STEP`] heads.
+//! Updates go on meanwhile. Each waits for at most one *step*, during which the resizer holds locks: a
+//! step covers the chain of one bucket, or [`STEP`] heads.
 //!
-//! **What it costs:** links lie anywhere in memory, so the resizer prefetches those of many chains at once, and looks at them
-//! only where it must: the summary of a head shows where its links go as long as they go to one place, which is the case for
-//! most short chains. Such summaries are less exact, and the cut makes them exact again; but not where nothing is to be cut
-//! in a table that the background worker has to grow again at once.
+//! **Cost:** links lie anywhere in memory, so the resizer prefetches the links of many chains at once,
+//! and reads them only where it must. If all links of a bucket go to the same finer bucket, the summary
+//! of the head shows it, and the chain is not walked; this holds for most short chains. The finer
+//! summary is less exact then. The cut makes summaries exact again, except where nothing has to be cut
+//! in a table that the background worker is about to grow again.
 
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
@@ -44,7 +48,7 @@ use crate::sync::Relaxed;
 /// The most heads of the finer array that the resizer changes under one lock.
 const STEP: usize = if cfg!(relativist_loom) { 2 } else { 64 };
 
-/// The right to resize and to rename, and what has begun and not ended.
+/// The state of resizes. Its mutex is held to resize and to rename.
 pub(super) struct Resizer {
     /// The binary logarithm of the size of the published array.
     pub(super) bits: u32,
@@ -56,8 +60,9 @@ pub(super) struct Resizer {
 /// A table that has grown, and whose chains are those of a coarser array.
 struct Uncut {
     base: DetachedArray,
-    /// Has passed when no lookup is left that entered by an array older than the published one.
+    /// Once it has passed, no lookup is left that entered by an array older than the published one.
     readers: GracePeriod,
+    /// When the published array was published.
     since: Instant,
 }
 
@@ -76,14 +81,14 @@ impl Resizer {
         self.uncut.is_some() || !self.retired.is_empty()
     }
 
-    /// Whether chains wait to be cut, and may soon be.
+    /// Whether the last growth is so recent that its chains can probably be cut soon.
     pub(super) fn is_recently_uncut(&self) -> bool {
-        /// Most read sections are shorter. Until it is cut, updates of a table take longer.
+        /// Most read sections are shorter. Updates of a table take longer until its chains are cut.
         const WORTH_WAITING: Duration = Duration::from_micros(500);
         self.uncut.as_ref().is_some_and(|uncut| uncut.since.elapsed() < WORTH_WAITING)
     }
 
-    /// Makes room to [`retire`](Self::retire) so many arrays, as a resize that has begun has to end.
+    /// Makes room to [`retire`](Self::retire) this many arrays: a resize that has begun must not fail.
     fn reserve(&mut self, arrays: usize, bits: u32) -> Result<(), AllocError> {
         self.retired.try_reserve(arrays).map_err(|_| AllocError::of_bits(bits))
     }
@@ -104,7 +109,8 @@ impl Resizer {
         });
     }
 
-    /// Hands the retired arrays to the caller, who has to [`free_later`] when the lock on the resizer is released.
+    /// Returns the retired arrays. The caller must pass them to [`free_later`] after unlocking the
+    /// resizer.
     pub(super) fn take_retired(&mut self) -> impl Iterator<Item = DetachedArray> + use<> {
         std::mem::take(&mut self.retired).into_iter().map(|retired| retired.array)
     }
@@ -113,7 +119,7 @@ impl Resizer {
     ///
     /// # Safety
     ///
-    /// Nobody uses the table any more.
+    /// No thread uses the table any more.
     pub(super) unsafe fn free_all(&mut self) {
         let base = self.uncut.take().map(|uncut| uncut.base);
         // SAFETY: the caller's promise.
@@ -121,8 +127,9 @@ impl Resizer {
     }
 }
 
-/// Frees an array after a grace period. To be called without the lock on the resizer: it may run deferred destructors of
-/// values, which may resize, and it waits for readers if the array is larger than what may be deferred.
+/// Frees an array after a grace period. Call it without holding the resizer's mutex: it may run
+/// deferred destructors of values, which may resize the table. It waits for readers if the array is
+/// larger than the bound on deferred bytes.
 pub(super) fn free_later(array: DetachedArray) {
     // SAFETY: the resizer has replaced it, so it lives until it is freed here.
     let array: Array<'_> = unsafe { array.get() };
@@ -136,7 +143,8 @@ pub(super) fn free_later(array: DetachedArray) {
 }
 
 impl Core {
-    /// Resizes to 2^`bits` buckets, and waits for what readers hold up. The caller is outside of read sections.
+    /// Resizes to 2^`bits` buckets, and waits until chains are cut. The caller is outside of read
+    /// sections.
     pub(super) fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
         self.settle(resizer);
         if bits > resizer.bits {
@@ -148,7 +156,7 @@ impl Core {
         Ok(())
     }
 
-    /// Waits until chains can be cut, if any have to be, and cuts them. The caller is outside of read sections.
+    /// If chains are uncut, waits for readers and cuts them. The caller is outside of read sections.
     pub(super) fn settle(&self, resizer: &mut Resizer) {
         if let Some(uncut) = &resizer.uncut
             && !mutation::is("skip-cut-wait")
@@ -160,7 +168,7 @@ impl Core {
         }
     }
 
-    /// Cuts the chains that can be cut without waiting.
+    /// Cuts chains if that takes no wait.
     pub(super) fn cut_if_unused(&self, resizer: &mut Resizer) {
         if let Some(uncut) = resizer.uncut.take_if(|uncut| uncut.readers.has_passed()) {
             self.cut(&uncut.base, resizer);
@@ -173,7 +181,7 @@ impl Core {
         let coarse = unsafe { self.array.load() };
         // SAFETY: as above.
         let base = resizer.uncut.as_ref().map_or(coarse, |uncut| unsafe { uncut.base.get() });
-        // The coarse array, and the base when chains are cut.
+        // Room for the coarse array now, and for the base when chains are cut.
         resizer.reserve(2, bits)?;
         let fine = Array::allocate(bits)?;
         fine.set_base(Some(base));
@@ -191,7 +199,8 @@ impl Core {
         }
         self.array.publish(fine);
         if base != coarse {
-            // After the publication: whoever doesn't keep the coarse heads right any more sees that they are replaced.
+            // After the publication: an update that sees this no longer keeps the coarse heads right,
+            // which are replaced by now.
             base.set_finer(Some(fine));
             resizer.retire(coarse);
         }
@@ -207,8 +216,8 @@ impl Core {
         Ok(())
     }
 
-    /// The last part of growing: cuts the chains of `base` between the buckets of the published array. No lookup is left
-    /// that entered by an older array.
+    /// The last part of growing: cuts the chains of `base` between the buckets of the published array.
+    /// No lookup may be left that entered by an older array.
     fn cut(&self, base: &DetachedArray, resizer: &mut Resizer) {
         // SAFETY: as in `grow`.
         let (base, fine) = unsafe { (base.get(), self.array.load()) };
@@ -235,7 +244,8 @@ impl Core {
         if mutation::is("publish-before-join") {
             self.array.publish(coarse);
         }
-        // Descending: so a step links the chains of its own heads in front of what is joined, and looks at no others.
+        // Descending: a step links the chains of its heads in front of those that are joined already. So
+        // it looks at no other heads.
         let order = Order::Descending;
         for_each_step((coarse, fine), fine, order, |_| true, |step| join(&step, coarse.scale()));
         self.array.publish(coarse);
@@ -248,28 +258,29 @@ impl Core {
     }
 }
 
-/// A head, and the heads that it covers in a finer array; or at most [`STEP`] of these.
+/// A head, and the heads that it covers in a finer array, or [`STEP`] of them if it covers more.
 struct Step<'a> {
     head: &'a Head,
     fines: &'a [Head],
-    /// The bucket of the first of them.
+    /// The bucket of the first of `fines`.
     first: usize,
-    /// The first bucket of all that the head covers.
+    /// The first bucket that the head covers.
     group: usize,
-    /// They are the last of all that the head covers.
+    /// Whether they are the last ones that the head covers.
     is_last: bool,
 }
 
-/// In which order the steps for one head are taken.
+/// The order of the steps for one head.
 #[derive(Clone, Copy)]
 enum Order {
     Ascending,
     Descending,
 }
 
-/// Takes a step for each coarse head, or several where it covers many fine ones, in that order. `chained` is the array whose
-/// heads lead to the links at present. The links of some groups are prefetched before any of these is locked, if the step is
-/// going to walk along them.
+/// Calls `step` once for each coarse head, or several times, in this order, if the head covers more
+/// than [`STEP`] fine ones. `chained` is the array whose heads lead to the links at present. `walks`
+/// says, by the word of such a head, whether the step will walk its chain. Then the chain is
+/// prefetched, together with those of other groups, before any of them is locked.
 fn for_each_step(
     (coarse, fine): (Array<'_>, Array<'_>),
     chained: Array<'_>,
@@ -318,7 +329,7 @@ fn for_each_group(
     for (coarse, fine) in coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor)) {
         let first = group / factor * per_group;
         bring_near(chained, first..first + coarse.len() * per_group, &walks);
-        // They are written soon, all of them.
+        // All of them are written soon.
         for heads in [coarse, fine] {
             heads.iter().take(STEP * Array::BATCH).step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head));
         }
@@ -345,7 +356,8 @@ fn store_all(heads: &[Head], word: Word) {
     heads.iter().for_each(|head| head.store(word));
 }
 
-/// First part of growing a table whose chains are those of its buckets: makes the fine heads entries into the coarse chains.
+/// The first part of growing a table whose chains are cut: makes each fine head lead to the first link
+/// of its bucket.
 fn fill_settled(coarse: Array<'_>, fine: Array<'_>) {
     let factor = fine.len() / coarse.len();
     let walks = |word: Word| word.sole_part(factor).is_none();
@@ -353,10 +365,11 @@ fn fill_settled(coarse: Array<'_>, fine: Array<'_>) {
 }
 
 fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
-    // Nobody looks at the fine heads before the coarse one is marked.
+    // No other thread looks at the fine heads before the coarse one is marked.
     store_all(fines, Word::EMPTY_FOLLOWER);
-    // If the head shows where all links go, the chain need be neither locked nor looked at. If links came and went until the
-    // mark is set, and the head is as it was, it shows the same.
+    // If the head shows that all links go to one bucket, the chain need be neither locked nor read.
+    // Updates may change the chain before the mark is set. If the head then still has the same value, it
+    // shows the same.
     let word = coarse.load();
     if let Some(part) = word.sole_part(fines.len()) {
         fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
@@ -368,11 +381,12 @@ fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
     let word = if mutation::is("fill-unlocked") { coarse.load() } else { coarse.lock() };
     // SAFETY: the chain is locked.
     fill_by_chain(unsafe { links_from(word.first()) }, fines, scale);
-    // The mark makes updates keep the fine heads right.
+    // From here on updates keep the fine heads right.
     coarse.unlock(if mutation::is("unmarked-coarse") { word } else { word.with_finer() });
 }
 
-/// The same for a table whose chains are those of a coarser array, `base`, which has the locks.
+/// The same for a table whose chains are uncut: they are those of a coarser array, `base`, which has
+/// the locks.
 fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
     let factor = fine.len() / coarse.len();
     let step = STEP.min(coarse.len() / base.len());
@@ -391,7 +405,7 @@ fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
     }
 }
 
-/// The lock of the group is held.
+/// Fills the heads that `head` covers. The lock of the group is held.
 fn fill_follower(head: &Head, bucket: usize, head_scale: Scale, fines: &[Head], scale: Scale) {
     let word = head.load();
     if let Some(part) = word.sole_part(fines.len()) {
@@ -404,6 +418,7 @@ fn fill_follower(head: &Head, bucket: usize, head_scale: Scale, fines: &[Head], 
     head.store(word.with_finer());
 }
 
+/// Makes each fine head lead to the first of these links that is in its bucket.
 fn fill_by_chain(links: impl Iterator<Item = (NonNull<Link>, Hash)>, fines: &[Head], scale: Scale) {
     let mut last = None;
     for (link, hash) in links {
@@ -414,8 +429,9 @@ fn fill_by_chain(links: impl Iterator<Item = (NonNull<Link>, Hash)>, fines: &[He
     }
 }
 
-/// The last step of growing: cuts the chain between fine buckets, and makes the fine heads lockable. Where nothing has to be
-/// cut, and the table is about to grow again, the chain is not looked at; otherwise summaries are made exact.
+/// A step of the last part of growing: cuts the chain between fine buckets, makes summaries exact, and
+/// makes the fine heads lockable. If nothing has to be cut, and the table is about to grow again, the
+/// chain is not walked.
 fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     let Step { head, fines, first, is_last, .. } = step;
     let free_all = || fines.iter().for_each(|fine| fine.store(fine.load().without_follows()));
@@ -428,7 +444,7 @@ fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     if !(is_whole && skips_exact_summaries && word.sole_part(fines.len()).is_some()) {
         rest = cut_chain(word.first(), fines, first, scale);
     }
-    // All cuts come before the first head is free: from then on the fine bucket's own lock counts.
+    // All cuts come before the first head is lockable: from then on the fine bucket's own lock counts.
     if !mutation::is("clear-before-cut") {
         free_all();
     }
@@ -436,12 +452,13 @@ fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     head.unlock(if is_last { Word::moved() } else { word });
 }
 
-/// Cuts the chain into those of the fine heads, and returns the first link that belongs to none of them. `bucket` is that of
-/// the first of the heads, and the chain begins there or later.
+/// Cuts the chain into those of the fine heads, and returns the first link that belongs to none of
+/// them. `bucket` is the bucket of the first of these heads. No link of the chain belongs to an earlier
+/// bucket.
 fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *mut Link {
     let mut last: Option<(NonNull<Link>, Hash, Word)> = None;
     let fine_of = |hash: Hash| fines.get(hash.bucket(scale) - bucket);
-    // A summary is stored when it is complete: lookups go by it.
+    // A summary is stored only when it is complete, because lookups rely on it.
     let finish = |hash: Hash, word| fine_of(hash).expect("one of these heads").store(word);
     let finish_chain = |(link, hash, word): (NonNull<Link>, Hash, Word), is_end: bool| {
         if !is_end {
@@ -476,11 +493,12 @@ fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *
     null_mut()
 }
 
-/// The step of shrinking: links the chains of fine heads in front of that of the coarse head, which has the chains of later
-/// heads, and makes the fine heads follow it from then on.
+/// A step of shrinking: links the chains of the fine heads in front of that of the coarse head, which
+/// has the chains of later heads, and makes the fine heads follow it.
 fn join(step: &Step<'_>, scale: Scale) {
     let Step { head, fines, .. } = *step;
-    // An update that still takes this array for the base of an earlier resize may hold the lock for a moment.
+    // An update that found its fine head following in an earlier resize may now take this head for the
+    // base, and hold its lock until it sees that the fine head does not follow.
     let mut joined = if mutation::is("join-coarse-unlocked") { head.load() } else { head.lock() };
     let later = joined.first();
     let mut last: Option<NonNull<Link>> = None;
@@ -513,8 +531,8 @@ fn join(step: &Step<'_>, scale: Scale) {
 mod tests {
     use super::*;
 
-    /// T4: steps cover each fine head once, in order, with the coarse head that is its lock, and no more
-    /// than [`STEP`] at a time, however large the factor.
+    /// T4: steps cover each fine head once, in order, with the coarse head that is its lock. A step covers
+    /// at most [`STEP`] of them, however large the factor.
     #[test]
     fn steps_are_bounded() {
         for (coarse_bits, fine_bits) in [(1, 2), (1, 7), (1, 8), (3, 14), (5, 6), (9, 10)] {
@@ -538,7 +556,7 @@ mod tests {
                 }
                 assert!(steps.into_iter().flatten().eq(0..fine.len()));
             }
-            // SAFETY: only this test knows the arrays.
+            // SAFETY: no other code has the arrays.
             arrays.into_iter().for_each(|array| unsafe { array.free() });
         }
     }

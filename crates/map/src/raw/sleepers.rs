@@ -1,14 +1,14 @@
-//! Threads that sleep until a bucket is unlocked, and how an unlocking thread learns of them at the
-//! price of one load.
+//! Threads that sleep until a bucket is unlocked. A thread that unlocks finds out about them by one
+//! load.
 
 use crate::mutation;
 use crate::sync::parking::{AtomicCount, park, unpark_all};
 use crate::sync::{Relaxed, fence_after_exchange, full_fence};
 
-/// The number of threads that sleep, or are about to, until some head is unlocked. Updates only read
-/// it unless locks are contended.
+/// The number of threads that sleep, or are about to, until some head is unlocked. Without contention
+/// for locks, updates only read it.
 ///
-/// It has a cache line to itself, or rather two, because processors fetch pairs.
+/// It has two cache lines to itself, because processors fetch lines in pairs.
 #[repr(align(128))]
 pub(super) struct Sleepers(AtomicCount);
 
@@ -27,18 +27,18 @@ impl Sleepers {
     pub(super) fn sleep(&self, key: usize, is_locked: impl Fn() -> bool) {
         // Relaxed: ordered by the fence.
         self.0.fetch_add(1, Relaxed);
-        // Pairs with the fence in `wake`: either that thread sees that somebody sleeps, or `park` sees
-        // that the bucket is unlocked. (`park` and `unpark_all` exclude each other.)
+        // Pairs with the fence in `wake`: either that thread sees the new number, or `park` sees that the
+        // bucket is unlocked. (`park` and `unpark_all` exclude each other.)
         if !mutation::is("sleep-without-fence") {
             full_fence();
         }
         park(key, is_locked);
-        // Relaxed: while the number is too high, threads wake others in vain.
+        // Relaxed: while the number is too high, unlocking threads call `unpark_all` needlessly.
         self.0.fetch_sub(1, Relaxed);
     }
 
-    /// Makes an exchange that has unlocked the bucket a full barrier, and wakes those that sleep at
-    /// `key`.
+    /// Called after the exchange that has unlocked the bucket at `key`. Makes that exchange a full
+    /// barrier, and wakes the threads that sleep at `key`.
     #[inline(always)]
     pub(super) fn wake(&self, key: usize) {
         if !mutation::is("wake-without-fence") {
@@ -60,8 +60,8 @@ mod loom_tests {
     use super::*;
     use crate::sync::{AcqRel, Acquire};
 
-    /// T4: whoever waits for a bucket gets on when it is unlocked. Loom reports threads that sleep for
-    /// ever.
+    /// T4: a thread that waits for a bucket goes on when it is unlocked. Loom reports threads that sleep
+    /// for ever.
     #[test]
     fn no_sleeper_is_left_behind() {
         loom::model(|| {

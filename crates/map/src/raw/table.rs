@@ -74,7 +74,7 @@ pub struct Table {
 
 /// What the table shares with the resize worker.
 pub(crate) struct Core {
-    /// Replaced by the resizer only, who frees the old one after a grace period.
+    /// Only the resizer replaces it, and frees the old one after a grace period.
     pub(super) array: AtomicArray,
     dispose: unsafe fn(NonNull<Link>),
     policy: Policy,
@@ -85,7 +85,8 @@ pub(crate) struct Core {
     count: Counter,
     /// The link that is being renamed.
     pub(super) hand: Hand,
-    /// Who waits for the resizer's mutex. It is handed on by turns, or else who resizes in a loop would keep it.
+    /// Taken before the resizer's mutex, which makes that fair: otherwise a thread that resizes in a loop
+    /// could keep it.
     turn: Mutex<()>,
     resizer: Mutex<Resizer>,
     pub(super) counts: Counts,
@@ -137,7 +138,7 @@ impl Table {
             counts: Counts::default(),
         };
         core.size_changed(array.len());
-        // Whoever unlocks a bucket relies on RCU's choice of a barrier having been made.
+        // Unlocking a bucket relies on RCU having chosen its barrier.
         active_barrier();
         Ok(Self { core: Arc::new(core) })
     }
@@ -175,11 +176,11 @@ impl Table {
     }
 
     /// Resizes on the calling thread, to `buckets` rounded up to a power of two, at least 2. Lookups and
-    /// updates go on meanwhile. Growing waits for readers once, after the new array was published. Any
-    /// resize first waits until chains are cut, if they are not yet since the last growth, and lastly
-    /// for the readers of the array left behind, if that is larger than
-    /// [`relativist_rcu::MAX_DEFERRED_BYTES`] allows to leave to others. An automatic table may be
-    /// resized again soon, if this size doesn't fit.
+    /// updates go on meanwhile. An automatic table may be resized again soon, if this size doesn't fit.
+    ///
+    /// It may wait for readers three times: first, if an automatic growth has left chains uncut; then, if
+    /// the table grows, after the new array is published and before chains are cut; and last, if the
+    /// replaced array is larger than [`relativist_rcu::MAX_DEFERRED_BYTES`], before that is freed.
     ///
     /// # Errors
     ///
@@ -242,9 +243,10 @@ impl Table {
         stats
     }
 
-    /// [`stats`](Self::stats) in parts, for who cannot be busy for so long: adds `buckets` buckets to what earlier calls have counted, and
-    /// returns the cursor to go on from; `None` when that was all. Begins with cursor 0. What changes from one call to the next may be
-    /// counted twice or not at all.
+    /// [`stats`](Self::stats) in parts, for callers that must not be busy for so long: adds `buckets`
+    /// buckets to what earlier calls have counted. Begins with cursor 0, and returns the cursor for the
+    /// next call, or `None` after the last bucket. What changes from one call to the next may be counted
+    /// twice or not at all.
     pub fn add_stats(&self, stats: &mut Stats, cursor: u64, buckets: usize) -> Option<u64> {
         let guard = read();
         let array = self.core.array(&guard);
@@ -264,9 +266,9 @@ impl Table {
         (end < array.len()).then(|| Hash::start_of_bucket(end, array.scale()).get())
     }
 
-    /// The links to which each bucket's head leads, in the order of the chains: what a lookup may have to pass. Beside a resize chains may be
-    /// *imprecise* (ATC 2011, section 4) and run on into links of other buckets. For pictures and diagnoses: costs as much as all
-    /// chains are long.
+    /// The links to which each bucket's head leads, in the order of the chains: what a lookup may have to
+    /// pass. During a resize chains may be *imprecise* (ATC 2011, section 4) and continue into links of
+    /// other buckets. For pictures and diagnoses: costs as much as all chains are long.
     ///
     /// Links stay alive as long as the guard.
     ///
@@ -309,7 +311,7 @@ impl Table {
         let core = &self.core;
         let is_wanted = || core.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
         let automatic = core.policy.resizing == Resizing::Automatic;
-        // AcqRel: pairs with the one in `resize_as_wanted`.
+        // AcqRel: pairs with the one in `advance_resize`.
         let ours = automatic && is_wanted() && !core.requested.swap(true, AcqRel);
         if ours && !worker::request(Arc::downgrade(core)) {
             // Relaxed: nothing has been asked. A later update asks again.
@@ -357,11 +359,11 @@ impl Core {
         self.policy.resizing == Resizing::Automatic && wanted().is_some_and(|wanted| wanted > buckets)
     }
 
-    /// Brings the size to what the entries want, as far as that can be done without waiting for readers. Called by the worker.
-    /// Returns whether to call it again soon, when readers may have left.
+    /// Resizes to what the entries need, as far as that is possible without waiting for readers. Called by
+    /// the worker. Returns whether to call it again soon, when readers may have left.
     #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
     pub(crate) fn advance_resize(&self) -> bool {
-        // A resize by hand, or a rename, may take as long as readers stay.
+        // A resize by hand or a rename may hold the mutex as long as readers stay.
         let Some(mut resizer) = self.try_lock_resizer() else { return true };
         // Cleared before we look, so that a later update asks again. AcqRel: pairs with the one in `ask_worker`; the updates
         // that found it set are seen.
@@ -378,7 +380,7 @@ impl Core {
                 }
                 self.grow(wanted, &mut resizer)
             } else {
-                // Shrinking can wait, and what readers hold up stays bounded that way.
+                // Shrinking can wait. This bounds the arrays that readers keep from being freed.
                 if resizer.is_waiting() {
                     // Updates need not ask: the worker looks again anyway. Relaxed: a hint.
                     self.requested.store(true, Relaxed);
@@ -402,7 +404,7 @@ impl Core {
         let result = self.resize(bits, &mut resizer);
         let retired = resizer.take_retired();
         self.counts.resizing.store(false, Relaxed);
-        // To free later may run what was deferred before, and a value's destructor may resize, too.
+        // `free_later` may run deferred destructors, which may resize this table.
         drop(resizer);
         retired.for_each(free_later);
         result
@@ -422,7 +424,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         // First, as a destructor below may panic.
         let resizer = self.resizer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: nobody else is left, neither a user of the table nor the worker.
+        // SAFETY: no thread uses the table any more, nor does the worker.
         unsafe { resizer.free_all() };
         // SAFETY: as above. The links in the table are the table's own, by the contract of `VacantEntry::insert`; no reader is
         // left, because lookups borrow the table.
@@ -439,7 +441,7 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Waiting for readers, or for a resizer that does, is nothing for a reader.
+/// Panics inside a read section: a reader must not wait for readers, nor for a resizer that does.
 pub(super) fn assert_outside_sections(doing: &str) {
     assert!(
         !is_reading(),

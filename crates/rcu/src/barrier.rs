@@ -54,10 +54,10 @@ impl std::error::Error for BarrierError {}
 /// Forces the barrier instead of letting the first use choose, for tests and for processes that will enter a sandbox
 /// which forbids `membarrier` later.
 ///
-/// A process that uses [`Barrier::Membarrier`] aborts, with a message on stderr, when the kernel
-/// refuses `membarrier` to one of its threads later: without the barrier, objects would be freed
-/// under readers. Note that a seccomp filter may apply to a single thread, and to the threads that
-/// this one starts.
+/// If the kernel later refuses `membarrier` to a thread of a process that uses
+/// [`Barrier::Membarrier`], the process aborts with a message on stderr: without the barrier, objects
+/// would be freed under readers. Note that a seccomp filter may apply to a single thread, and to the
+/// threads that this one starts.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ pub(crate) fn heavy() {
 #[cfg(all(unix, not(relativist_loom)))]
 pub(crate) fn reregister_in_child() {
     if domain().barrier() == Barrier::Membarrier {
-        // A child that only calls `exec` does not care about a refusal; in others `execute` aborts.
+        // A refusal does not matter to a child that only calls `exec`. In other children `execute` aborts.
         membarrier::register();
     }
 }
@@ -148,13 +148,13 @@ mod membarrier {
     }
 
     /// Ends the process. Going on without the barrier would free objects under readers. Unwinding
-    /// is no way out either: the caller may be anywhere in a change that other threads see half
-    /// done, such as the resize of a table.
+    /// would be wrong, too: the caller may be in the middle of a change that other threads see, such
+    /// as the resize of a table.
     #[cold]
     fn abort(error: &std::io::Error) -> ! {
         use std::io::Write;
 
-        // Not `eprintln!`, which panics if nobody reads stderr any more.
+        // Not `eprintln!`, which panics if stderr is closed.
         let _ = writeln!(
             std::io::stderr(),
             "relativist-rcu: membarrier failed with \"{error}\", though it succeeded when this process began to use RCU. \

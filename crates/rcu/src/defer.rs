@@ -19,13 +19,13 @@ pub const MAX_DEFERRED: usize = 256 * 1024;
 
 /// How many bytes of deferred objects of one thread may wait for their grace period; see [`MAX_DEFERRED`].
 ///
-/// What counts is what the caller of [`defer_raw`] says, and with [`defer`] and [`defer_drop`] the
-/// size of the closure or the object itself. **What the object owns elsewhere does not count**: a
-/// `Box<Vec<u8>>` counts 24 bytes, however long the vector. For those only the number is bounded,
-/// so [`MAX_DEFERRED`] vectors of 1 MiB each may wait, which is 256 GiB. Nor does a thread look
-/// before it has deferred 1024 functions or 1 MiB of bytes that count. Who retires objects that own
-/// much says so to [`defer_raw`], or calls [`barrier`] (outside of read sections) each time it has
-/// retired as much as it can afford.
+/// The bytes are those that the caller of [`defer_raw`] states. For [`defer`] and [`defer_drop`] they
+/// are the size of the closure or the object itself. **What the object owns elsewhere does not
+/// count**: a `Box<Vec<u8>>` counts as 24 bytes, however long the vector. Of such objects only the
+/// number is bounded, so [`MAX_DEFERRED`] vectors of 1 MiB each may wait, which is 256 GiB. A thread
+/// checks the bounds only after it has deferred 1024 functions or 1 MiB. If your objects own much
+/// memory, state that to [`defer_raw`], or call [`barrier`] (outside of read sections) each time you
+/// have retired as much as you can afford.
 pub const MAX_DEFERRED_BYTES: usize = 16 << 20;
 
 /// Calls `function` after a grace period, on this or another thread.
@@ -90,8 +90,8 @@ pub(crate) unsafe fn defer_free<T>(object: NonNull<T>) {
     unsafe { defer_raw(object.cast(), size_of::<T>(), free::<T>) };
 }
 
-/// Calls `reclaim(data)` after a grace period. Allocates nothing, but for a chunk of the queue now and then: 6 KiB for
-/// every 255 functions, without which it aborts.
+/// Calls `reclaim(data)` after a grace period. Allocates only a chunk of the queue, 6 KiB, for every
+/// 255 functions, and aborts without memory for it.
 ///
 /// `bytes` is what keeping `data` costs; it counts towards [`MAX_DEFERRED_BYTES`].
 ///
@@ -158,9 +158,9 @@ local! {
 ///
 /// # Panics
 ///
-/// Inside a read section, and inside a deferred function: both would wait for themselves. And when
-/// a deferred function that it has run leaves a read section open on this thread, by leaking the
-/// guard or storing it in a thread-local variable.
+/// * Inside a read section, and inside a deferred function: both would wait for themselves.
+/// * When a deferred function that it has run leaves a read section open on this thread, by leaking the
+///   guard or storing it in a thread-local variable.
 pub fn barrier() {
     assert!(
         !is_reading(),
@@ -191,8 +191,8 @@ pub(crate) fn reclaim(slot: &Slot) {
     slot.queue.drain(&marked);
     let mut backoff = Backoff::new();
     while over_bounds(&slot.queue) && (UNBOUNDED.with(Cell::get) == 0 || mutation::is("wait-anyway")) {
-        // A deferred function may have left a section open on this thread: we would wait for
-        // ourselves.
+        // A deferred function may have left a section open on this thread, which would then wait for
+        // itself.
         if slot.is_reading() {
             break;
         }

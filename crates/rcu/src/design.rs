@@ -42,8 +42,8 @@
 //!
 //! # Types
 //!
-//! What other threads may have, and how types vary with that of the value. `tests/auto_traits.rs`
-//! and doctests that must not compile check it.
+//! Which types can be sent to other threads or shared with them, and how they vary with the type of
+//! the value. `tests/auto_traits.rs` and doctests that must not compile check this.
 //!
 //! | type | `Send` if | `Sync` if | variance | `RefUnwindSafe` if |
 //! |---|---|---|---|---|
@@ -52,8 +52,8 @@
 //! | all others | always | always | | always |
 //!
 //! A reference from [`Published::read`](crate::Published::read) lives no longer than the guard and
-//! the pointer. [`Guard::renew`](crate::Guard::renew) borrows the guard mutably, so no such
-//! reference is left.
+//! the pointer. [`Guard::renew`](crate::Guard::renew) borrows the guard mutably, so it ends all such
+//! references.
 //!
 //! # Guarantees
 //!
@@ -68,24 +68,24 @@
 //! * **R5 The backlog is bounded.** Outside of read sections no thread has more than [`MAX_DEFERRED`](crate::MAX_DEFERRED)
 //!   functions or [`MAX_DEFERRED_BYTES`](crate::MAX_DEFERRED_BYTES) pending: it waits instead. (Deferred
 //!   functions that themselves defer are exempt: they can't wait for their own end.)
-//! * **R6 No silent self-deadlock.** Waiting inside a read section panics. (The bound of R5 doesn't
-//!   wait while a deferred function has left a section open on the thread.)
+//! * **R6 No silent self-deadlock.** Waiting inside a read section panics. (If a deferred function has
+//!   left a section open on the thread, the thread does not wait for R5's bound.)
 //! * **R7 Threads come and go.** A thread registers at first use and leaves at exit; slots are reused; sections entered in
 //!   thread-local destructors work; a leaked guard keeps its section open for ever, as the references it protects may live.
 //! * **R8 Fork.** The child can go on using RCU: sections, grace periods and deferred functions
 //!   work there. It has one thread, so the sections of all others are over, and references that
 //!   they protected dangle; a deferred function that another thread was just running is lost; the
 //!   rest runs when the child defers something itself or calls [`barrier`](crate::barrier()). This
-//!   is about RCU only: locks of other things, those of the maps of the `relativist` crate among
-//!   them, stay locked in the child if another thread held them.
-//! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked and
-//!   nobody waiting for ever. A `membarrier` that the kernel refuses to a thread later, because of
-//!   a sandbox, is not a panic: it aborts the process with a message, for neither the waiter nor
-//!   its caller could go on.
+//!   holds for RCU only: other locks that another thread held, such as those of the maps of the
+//!   `relativist` crate, stay locked in the child.
+//! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked, and no
+//!   thread waits for ever. If a sandbox makes the kernel refuse `membarrier` later, that is not a
+//!   panic: it aborts the process with a message, because neither the waiter nor its caller could go
+//!   on.
 //! * **R10 Nothing is forgotten.** A deferred function runs even if its thread exits or never calls
-//!   RCU again, readers permitting. That takes a background thread. If the system refuses to start
-//!   one, then deferred functions wait until a thread defers something again, which also tries
-//!   again to start it, or calls [`barrier`](crate::barrier()).
-//! * **R11 Allocators.** A global allocator may use all of RCU that doesn't wait, and defer without
-//!   recursing for ever: what RCU allocates for a thread and for its queue may lead back to RCU.
-//!   (Maps may not be updated by a global allocator: they allocate under locks.)
+//!   RCU again, readers permitting. A background thread sees to that. If the system refuses to start
+//!   it, deferred functions wait until some thread calls [`barrier`](crate::barrier()) or defers
+//!   something, which also tries again to start the background thread.
+//! * **R11 Allocators.** A global allocator may use all of RCU that does not wait. It may also defer:
+//!   RCU's own allocations for a thread and for its queue may call RCU again, without endless
+//!   recursion. (A global allocator must not update maps: they allocate under locks.)

@@ -93,8 +93,8 @@ impl Domain {
     pub(crate) fn now(&self) -> u64 {
         // Acquire: pairs with the AcqRel increments in `ticket` and `begin`. A reader that sees a grace period's number
         // sees all that was unlinked before it began, so that it needn't be waited for (design, step 3). A plain load on
-        // x86, `ldapr` on Arm. Loom does not notice Relaxed here: in its mode the fence in `light` makes up for it. That
-        // fence is a compiler's with `membarrier`.
+        // x86, `ldapr` on Arm. Loom would not notice Relaxed here, because under loom `light` executes a fence. With
+        // `membarrier` that is a compiler fence only.
         self.counter.0.load(Acquire)
     }
 
@@ -142,8 +142,8 @@ impl Domain {
     /// Begins a grace period: readers from here on carry its number. Called by the driver.
     fn begin(&self) {
         // AcqRel: Release pairs with the Acquire in `now`; Acquire takes over what the callers of `ticket` released, so
-        // that the barrier below covers their stores too. Loom does not notice Relaxed here: the fence in `heavy` is an
-        // Acquire in its mode, and any increment continues the release sequence of `ticket`.
+        // that the barrier below covers their stores too. Loom would not notice Relaxed here: under loom the fence in
+        // `heavy` is an Acquire, and any increment continues the release sequence of `ticket`.
         let number = self.counter.0.fetch_add(Self::STEP, AcqRel) + Self::STEP;
         heavy();
         self.scanning.set(number);

@@ -163,7 +163,7 @@ impl Guard {
     }
 }
 
-// A panic in a section leaves nothing half done that the guard would show (R9).
+// After a panic in a section, the guard gives access to nothing that is half done (R9).
 impl UnwindSafe for Guard {}
 impl RefUnwindSafe for Guard {}
 
@@ -250,7 +250,7 @@ fn give_back(slot: &Slot) {
 fn register() -> &'static Slot {
     domain().initialize_by_default();
     let slot = domain().registry.claim(domain().fenced(Relaxed));
-    // A global allocator that uses RCU itself may have registered this thread in `claim`.
+    // A global allocator that uses RCU itself may have registered this thread while `claim` allocated.
     if let Some(own) = own_slot() {
         slot.release();
         return own;

@@ -43,8 +43,9 @@ use crate::sync::atomic::{
 /// assert_eq!(*one, 1);
 /// drop(value);
 /// ```
-/// A new version is published through a shared reference, so the type of the value is *invariant*,
-/// as in `Mutex<T>`:
+///
+/// A new version is published through a shared reference, so `Published<T>` is *invariant* in `T`, as
+/// is `Mutex<T>`:
 ///
 /// ```compile_fail,E0308
 /// use relativist_rcu::Published;

@@ -142,26 +142,27 @@ impl Queue {
         self.pushed_bytes.store(bytes.wrapping_add(deferred.bytes), Relaxed);
         // SAFETY: the producer's live chunk, and nobody reads this entry before `pushed` says so.
         unsafe { chunk.as_ref() }.entry(count).with_mut(|entry| unsafe { (*entry).write(deferred) });
-        // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes. Loom does not notice Relaxed here or
-        // there: entries are pushed in a read section, whose end every drainer has seen by a grace period.
+        // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes. Loom would not notice Relaxed here or
+        // there: entries are pushed in a read section, and the grace period orders its end before each drain.
         self.pushed.store(count + 1, Release);
     }
 
-    /// The chunk that the next entry goes into. For the producer.
+    /// The chunk for the next entry. Only the producer calls this.
     fn make_room(&self) -> NonNull<Chunk> {
         loop {
             if let Some(chunk) = self.chunk_with_room() {
                 return chunk;
             }
             let new = Chunk::allocate();
-            // A global allocator that uses RCU itself may have pushed and appended in `allocate`.
+            // A global allocator that uses RCU itself may have pushed entries and appended a chunk in
+            // `allocate`.
             if self.chunk_with_room().is_none() {
                 return self.append_chunk(new);
             }
         }
     }
 
-    /// The same, if it has been appended.
+    /// The same, if the last chunk has room.
     fn chunk_with_room(&self) -> Option<NonNull<Chunk>> {
         let chunk = NonNull::new(self.tail.get())?;
         // Relaxed: the producer's own count.

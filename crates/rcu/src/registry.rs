@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn slots_are_reused() {
         const AT_ONCE: usize = 4;
-        // The registry is the process's: other tests have threads, too.
+        // The registry belongs to the process, and other tests have threads, too.
         relativist_testing::alone(|| {
             for round in 0..10_000 / AT_ONCE {
                 let threads: Vec<_> =

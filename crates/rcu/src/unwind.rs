@@ -1,9 +1,9 @@
-//! Panics that must end where they are.
+//! Containing panics.
 
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls a function, and lets no panic out of it. The panic hook has reported it.
+/// Calls a function, and catches its panic, which the panic hook has reported.
 ///
 /// The payload of a panic is any value, so its destructor may panic in turn. The payload of that
 /// second panic is leaked.

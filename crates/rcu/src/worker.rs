@@ -55,7 +55,7 @@ mod presence {
             !is_work_left() || self.0.swap(true, SeqCst)
         }
 
-        /// Runs the worker. If it unwinds, the next push starts another one.
+        /// Runs `work`, the worker. If it unwinds, the next push starts another worker.
         #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
         pub(super) fn during(&self, work: impl FnOnce()) {
             struct Leaves<'p>(&'p Presence);
@@ -66,7 +66,7 @@ mod presence {
             }
             let leaves = Leaves(self);
             work();
-            // It has left in `try_leave`, and another one may be there by now.
+            // `work` has left by itself, and another worker may be there by now.
             std::mem::forget(leaves);
         }
 
@@ -143,9 +143,9 @@ mod background {
                 std::thread::sleep(TICK);
                 idle = if sweep(&marked) { 0 } else { idle + 1 };
                 if is_reading() {
-                    // A deferred function has left a section open on this thread. If its guard is
-                    // in a thread-local variable, then the section ends with the thread; so another
-                    // one takes over.
+                    // A deferred function has left a section open on this thread. If the guard is in
+                    // a thread-local variable, the section ends with the thread. So this thread ends,
+                    // and another one takes over.
                     PRESENCE.leave();
                     return wake();
                 }
@@ -177,13 +177,13 @@ mod tests {
 
     use super::presence::Presence;
 
-    /// R10: a worker that ends by a panic doesn't stay the worker.
+    /// R10: if the worker ends by a panic, another one is started.
     #[test]
     fn a_worker_that_unwinds_is_replaced() {
         let presence = Presence::new();
-        assert!(presence.is_missing() && !presence.is_missing(), "the first one to ask starts the worker");
-        catch_unwind(AssertUnwindSafe(|| presence.during(|| panic!("as it should")))).unwrap_err();
-        assert!(presence.is_missing(), "no push starts another worker");
+        assert!(presence.is_missing() && !presence.is_missing(), "the first push starts the worker");
+        catch_unwind(AssertUnwindSafe(|| presence.during(|| panic!("in the worker")))).unwrap_err();
+        assert!(presence.is_missing(), "the next push starts no worker");
     }
 }
 

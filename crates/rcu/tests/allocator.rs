@@ -1,5 +1,5 @@
-//! A global allocator that uses RCU itself: guarantee R11 of `relativist_rcu::design`. A binary of
-//! its own, because it replaces the allocator.
+//! R11: a global allocator that uses RCU itself. A test program of its own, because it replaces the
+//! allocator.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
@@ -19,7 +19,7 @@ use relativist_rcu::{barrier, defer, defer_raw, read};
 use support::must_end;
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
-/// What the allocator has deferred, and what of that has run.
+/// The number of functions that the allocator has deferred, and of those that have run.
 static DEFERRED: AtomicUsize = AtomicUsize::new(0);
 static RUN: AtomicUsize = AtomicUsize::new(0);
 
@@ -27,8 +27,8 @@ thread_local!(static INSIDE: Cell<bool> = const { Cell::new(false) });
 
 struct Deferring;
 
-/// Defers something for what RCU itself allocates and frees: a thread's slot, and chunks of queues.
-/// But not for what that needs in turn.
+/// Defers a function whenever RCU itself allocates or frees a thread's slot or a chunk of a queue, but
+/// not if this function caused that.
 fn defer_something(layout: Layout) {
     let is_rcu = layout.align() >= 128 || layout.size() > 4096;
     if is_rcu && ENABLED.load(SeqCst) && !INSIDE.replace(true) {
@@ -77,7 +77,7 @@ fn defer_on_many_threads() -> BTreeSet<usize> {
                 all_here.wait();
                 (0..EACH).for_each(|_| defer(|| _ = OURS.fetch_add(1, SeqCst)));
             });
-            // One after the other, so that no two are given a second slot at the same time.
+            // Threads register one after the other, so that slots are not claimed at the same time.
             indices.insert(index.recv().unwrap());
             thread
         });
@@ -86,7 +86,7 @@ fn defer_on_many_threads() -> BTreeSet<usize> {
     indices
 }
 
-/// R11: nothing is lost, nothing runs twice, and threads have one slot each.
+/// R11: each deferred function runs once, and each thread has one slot.
 #[test]
 fn an_allocator_may_defer() {
     ENABLED.store(true, SeqCst);
@@ -97,5 +97,5 @@ fn an_allocator_may_defer() {
     assert!(DEFERRED.load(SeqCst) > THREADS * ROUNDS, "the allocator was not used");
     assert_eq!(RUN.load(SeqCst), DEFERRED.load(SeqCst));
     // Some more for the test's own threads and for workers.
-    assert!(indices.iter().all(|&index| index < THREADS + 8), "threads have two slots each: {indices:?}");
+    assert!(indices.iter().all(|&index| index < THREADS + 8), "some threads have two slots: {indices:?}");
 }

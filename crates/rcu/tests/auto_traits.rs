@@ -1,5 +1,5 @@
-//! Which types may go to other threads, be shared by them, and be seen after a panic. Checked when
-//! this is compiled.
+//! Which types can be sent to other threads, shared with them, and used after a panic. Checked at
+//! compile time.
 //!
 //! `+` and `-` stand for `Send`, `Sync`, `UnwindSafe` and `RefUnwindSafe`.
 #![cfg(not(relativist_loom))]
@@ -22,8 +22,8 @@ auto_traits! {
     Barrier => + + + +,
     BarrierError => + + + +,
 
-    // As a `Box` of the value: who shares it reads the value, and who drops it drops the value.
-    // `publish` asks for more.
+    // As `Box<T>`: a thread that shares it reads the value, and the thread that drops it drops the value.
+    // `publish` has further bounds.
     Published<u64> => + + + +,
     Published<OnlySend> => + - + +,
     Published<OnlySync> => - + + +,

@@ -1,5 +1,5 @@
-//! R6: a deferred function that leaves a read section open on the thread that runs it makes nobody
-//! wait for himself. In a process of its own, whose grace periods it holds up.
+//! R6: if a deferred function leaves a read section open on the thread that runs it, this thread does
+//! not wait for itself. In a process of its own, because it holds up grace periods.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
@@ -16,7 +16,7 @@ use support::must_end;
 
 thread_local!(static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) });
 
-/// Leaves a section open if the background thread wasn't faster.
+/// Leaves a section open if this runs on the given thread, and not in the background.
 fn stay_on(thread: ThreadId) {
     if thread::current().id() == thread {
         GUARD.set(Some(read()));
@@ -43,7 +43,7 @@ fn leave_with_too_much_pending() {
             stay_on(this);
             (0..=MAX_DEFERRED).for_each(|_| defer(|| ()));
         });
-        // Enough for the thread to see to them itself.
+        // Enough that the thread runs deferred functions itself.
         (0..2000).for_each(|_| defer(|| ()));
         drop(guard);
     });
@@ -53,8 +53,8 @@ fn wait_for_all_deferred() {
     let this = thread::current().id();
     let mut panicked = false;
     for _ in 0..100 {
-        // In the queues of two threads. Whichever is emptied first, the other one's grace period
-        // can't pass any more.
+        // In the queues of two threads: after the function of one has run, the grace period of the other
+        // cannot pass any more.
         let others = [(); 2].map(|()| {
             let (deferred, is_deferred) = channel();
             let (leave, may_leave) = channel::<()>();
@@ -81,7 +81,7 @@ fn wait_for_all_deferred() {
 
 fn leave_one_open_in_the_background() {
     let (stayed, has_stayed) = channel();
-    // Falls silent after that, so that the background thread sees to it.
+    // The thread exits, so the background thread runs the function.
     let stay = move || {
         let in_background = thread::current().name() == Some("rcu-reclaim");
         GUARD.set(in_background.then(read));
@@ -93,7 +93,7 @@ fn leave_one_open_in_the_background() {
 }
 
 #[test]
-fn nobody_waits_for_himself() {
+fn no_thread_waits_for_itself() {
     must_end(leave_one_open_in_the_background);
     must_end(leave_with_too_much_pending);
     must_end(wait_for_all_deferred);

@@ -1,9 +1,9 @@
-//! R9: whatever panics of what this crate calls, and whenever, nothing stays locked, nobody waits
-//! for ever, and each object is dropped once.
+//! R9: whichever call of user code panics, nothing stays locked, no thread waits for ever, and each
+//! object is dropped once.
 //!
-//! Each operation runs again and again, and the first call of something of the user's panics, then
-//! the second, and so on until none does. The calls are those of closures, deferred functions,
-//! destructors and `Debug`. The list of operations covers what `lib.rs` exports.
+//! Each operation runs repeatedly: the first call of user code panics, then the second, and so on
+//! until an operation runs to its end. User code is closures, deferred functions, destructors and
+//! `Debug`. The list of operations covers what `lib.rs` exports.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
@@ -24,16 +24,16 @@ use relativist_rcu::{
 };
 use support::must_end;
 
-/// How many calls are left until one panics; 0 for none.
+/// How many calls are left until one panics; 0 if none will.
 static FUSE: AtomicU64 = AtomicU64::new(0);
-/// Objects alive, and how often some deferred function has run.
+/// The number of live objects, and of runs of the function that `assert_usable` defers.
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static RUN: AtomicU64 = AtomicU64::new(0);
 
 /// The payload of the panics that this test causes.
 struct Fired;
 
-/// Called by everything of the user's. Does not run the panic hook, which would fill the screen.
+/// Called by all user code. Does not run the panic hook, which would print too much.
 fn tick() {
     if FUSE.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) == Ok(1) {
         resume_unwind(Box::new(Fired));
@@ -78,12 +78,13 @@ fn defer_twice() {
 }
 
 unsafe fn reclaim(object: NonNull<()>) {
-    // SAFETY: what is deferred so comes from a box.
+    // SAFETY: the object comes from a box.
     drop(unsafe { Box::from_raw(object.cast::<Object>().as_ptr()) });
     tick();
 }
 
-/// What a name before a comma covers. Each may run deferred functions itself.
+/// The name before a comma is the exported item that an operation covers. Each may run deferred
+/// functions itself.
 const OPERATIONS: [(&str, fn()); 12] = [
     ("read", || {
         let (_outer, _inner) = (read(), read());
@@ -97,7 +98,7 @@ const OPERATIONS: [(&str, fn()); 12] = [
     }),
     ("defer", || (0..3).for_each(|_| defer_twice())),
     ("defer, many", || {
-        // More than the thread may leave undone.
+        // So many that the thread runs deferred functions itself.
         (0..2000).for_each(|n| {
             defer(move || {
                 if n % 900 == 0 {
@@ -110,7 +111,7 @@ const OPERATIONS: [(&str, fn()); 12] = [
     ("defer_drop", || defer_drop(Box::new(Object::new()))),
     ("defer_raw", || {
         let object = NonNull::from(Box::leak(Box::new(Object::new())));
-        // SAFETY: `reclaim` frees the box once; nobody else uses it.
+        // SAFETY: `reclaim` frees the box once; no other code uses it.
         unsafe { defer_raw(object.cast(), size_of::<Object>(), reclaim) };
     }),
     ("barrier", || {
@@ -154,7 +155,7 @@ const OPERATIONS: [(&str, fn()); 12] = [
     }),
 ];
 
-/// Calls nothing of the user's.
+/// Exported items that call no user code.
 const HARMLESS: [&str; 9] = [
     "Barrier",
     "BarrierError",
@@ -167,12 +168,12 @@ const HARMLESS: [&str; 9] = [
     "set_barrier",
 ];
 
-/// Lets the `n`-th call panic. Returns whether there was one.
+/// Makes the `n`-th call panic. Returns whether there was such a call.
 fn attempt(operation: fn(), n: u64) -> bool {
     must_end(move || {
         FUSE.store(n, SeqCst);
         let result = catch_unwind(AssertUnwindSafe(operation));
-        // Runs what was deferred, and then what that has deferred, on this thread or another one.
+        // Runs what was deferred, and then what these functions have deferred.
         (0..2).for_each(|_| barrier());
         let fired = FUSE.swap(0, SeqCst) == 0;
         if let Err(payload) = result {
@@ -183,7 +184,7 @@ fn attempt(operation: fn(), n: u64) -> bool {
     })
 }
 
-/// Readers, writers and deferred functions get on, on any thread.
+/// Readers, writers and deferred functions still work, on another thread.
 fn assert_usable() {
     let run = RUN.load(SeqCst);
     must_end(|| {
@@ -205,7 +206,7 @@ fn each_call_may_panic() {
             assert_usable();
             fired
         });
-        assert!(panics.count() > 0, "{name} calls nothing of the user's");
+        assert!(panics.count() > 0, "{name} calls no user code");
     }
 }
 

@@ -12,8 +12,8 @@ use relativist_rcu::{
 };
 use support::{Reader, must_end};
 
-/// These tests hold up the grace periods of the process, so only one runs at a time. (Tests that
-/// rely on which grace period comes next run in processes of their own.)
+/// These tests hold up the grace periods of the process, so only one runs at a time. (Tests that count
+/// grace periods run in processes of their own.)
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -23,7 +23,7 @@ fn under_one_handle(map: Map, entries: u64) -> Map {
     map
 }
 
-fn beside_a_reader(map: Map, entries: u64) -> Map {
+fn while_a_reader_stays(map: Map, entries: u64) -> Map {
     let (entered, is_inside) = channel();
     let (leave, may_leave) = channel::<()>();
     thread::scope(|scope| {
@@ -48,7 +48,7 @@ fn fill(criterion: &mut Criterion) {
         let ways: [(&str, Way); 3] = [
             ("a handle each", with_handles),
             ("one handle", under_one_handle),
-            ("a handle each, beside a reader that stays", beside_a_reader),
+            ("a handle each, while a reader stays", while_a_reader_stays),
         ];
         for (name, way) in ways {
             group.bench_function(BenchmarkId::new(name, entries), |bencher| {

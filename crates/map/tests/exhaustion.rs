@@ -1,9 +1,8 @@
-//! What the map does when there is no memory left, from the n-th allocation on for every n. In a
-//! binary of its own, because it takes an allocator that can fail.
+//! The map without memory, from the n-th allocation on, for every n. In a program of its own, because it
+//! needs an allocator that can fail.
 //!
-//! Operations that report exhaustion must leave the map as it was. All others end as they do with
-//! std's collections: they succeed, panic or abort, as their documentation says. That is seen from
-//! outside, in a child process.
+//! Operations that report exhaustion must leave the map as it was. All others behave as those of std's
+//! collections: they succeed, panic or abort, as their documentation says. A child process runs them.
 
 use relativist_testing as _;
 
@@ -18,7 +17,7 @@ use relativist_rcu::{barrier, defer};
 thread_local! {
     /// How many allocations the thread has left.
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Whether it has asked for more.
+    /// Whether an allocation was refused.
     static FAILED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -102,8 +101,8 @@ fn checked_insert_gives_key_and_value_back() {
     assert_eq!(pinned.checked_insert("there".into(), vec![1]).unwrap(), Some(&vec![0]));
 }
 
-/// T6: an insertion that makes an automatic map too small asks the background thread to resize it. That
-/// there is no memory for the request is no concern of the insertion.
+/// T6: an insertion asks the background thread to resize a map that has become too small. Without
+/// memory for this request the insertion succeeds all the same.
 #[test]
 fn an_automatic_map_is_not_resized_without_memory() {
     // The background thread exists from now on, and this thread has free nodes.
@@ -138,7 +137,7 @@ fn a_resize_without_memory_is_an_error() {
 type Numbers = HashMap<u64, u64>;
 type Fallible = (&'static str, fn(&Numbers) -> bool);
 
-/// What reports exhaustion, and what it is to report where there is enough memory.
+/// Operations that report exhaustion. They return whether they succeeded.
 const FALLIBLE: [Fallible; 7] = [
     ("checked_insert, absent", |map| map.pin().checked_insert(100, 1).is_ok()),
     ("checked_insert, present", |map| map.pin().checked_insert(1, 100).is_ok()),
@@ -149,7 +148,7 @@ const FALLIBLE: [Fallible; 7] = [
     ("shrink_to_fit", |map| map.shrink_to_fit().is_ok()),
 ];
 
-/// So many entries in 256 buckets. What a thread needs once has been allocated.
+/// A map with this many entries in 256 buckets. All that a thread allocates once has been allocated.
 fn warm(resizing: Resizing, entries: u64) -> Numbers {
     let map = Numbers::builder().capacity(128).floor(0).resizing(resizing).build().unwrap();
     (&map).extend((0..entries).map(|n| (n, n)));
@@ -157,8 +156,8 @@ fn warm(resizing: Resizing, entries: u64) -> Numbers {
     map
 }
 
-/// T6, T9: whatever allocation is the first to fail, an operation that reports it has changed
-/// nothing. On a thread of its own, which has no memory of former nodes.
+/// T6, T9: whichever allocation is the first to fail, an operation that reports it has changed nothing.
+/// On a new thread, which has no free nodes.
 #[test]
 fn whatever_is_reported_has_changed_nothing() {
     let attempt = |operation: fn(&Numbers) -> bool, n| {
@@ -196,8 +195,8 @@ mod child {
 
     type Infallible = (&'static str, u64, fn(&Numbers));
 
-    /// What may panic or abort without memory, for a map of so many entries. It has been made by
-    /// another thread, and so the thread has nothing of its own yet.
+    /// Operations that may panic or abort without memory, each with the number of entries of its map.
+    /// Another thread makes the map, so this thread has allocated nothing yet.
     const INFALLIBLE: [Infallible; 16] = [
         ("build", 10, |_| _ = Numbers::builder().build::<u64, u64>().is_ok()),
         ("checked_insert", 250, |map| (1000..1010).for_each(|n| _ = map.pin().checked_insert(n, n).is_ok())),
@@ -224,11 +223,11 @@ mod child {
 
     /// The variable that names an operation and the number of allocations that succeed.
     const CHILD: &str = "RELATIVIST_EXHAUSTION";
-    /// How the child exits when all allocations have succeeded, and when some failed and all was well.
+    /// Exit codes of the child: no allocation failed; some failed, and the operation did not abort.
     const ENOUGH: i32 = 10;
     const SURVIVED: i32 = 11;
 
-    /// In the child: runs the operation. Returns if it aborts neither, and the map can be used.
+    /// In the child: runs the operation, checks the map, and returns the exit code.
     fn run_child(entries: u64, operation: fn(&Numbers), n: u64) -> i32 {
         let map = thread::spawn(move || warm(Resizing::Automatic, entries)).join().unwrap();
         let result = catch_unwind(AssertUnwindSafe(|| with_allocations(n, || operation(&map))));
@@ -241,8 +240,8 @@ mod child {
         if FAILED.get() { SURVIVED } else { ENOUGH }
     }
 
-    /// Whatever allocation is the first to fail, an operation succeeds, reports it, panics or aborts
-    /// with a message.
+    /// Whichever allocation is the first to fail, an operation succeeds, reports it, panics, or aborts with
+    /// a message.
     #[test]
     fn nothing_worse_than_an_abort() {
         if let Ok(child) = var(CHILD) {

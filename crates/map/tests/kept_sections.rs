@@ -1,5 +1,5 @@
-//! T5: growth does not wait for readers. In a process of its own, because read sections hold up what
-//! the whole process has deferred.
+//! T5: growth does not wait for readers. In a process of its own, because read sections delay deferred
+//! functions of the whole process.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
 use relativist_testing as _;
@@ -14,7 +14,7 @@ use relativist::{HashMap, Resizing, Stats, read};
 
 const ENTRIES: u64 = 1 << 17;
 
-/// Tests take turns: the readers of one would hold up the other's cuts.
+/// Tests take turns: the readers of one would delay the cuts of the others.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn take_turn() -> MutexGuard<'static, ()> {
@@ -33,13 +33,13 @@ fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// How many links a lookup that hits looks at on average.
+/// The average number of links that a successful lookup reads.
 fn links_per_hit(stats: &Stats) -> f64 {
     let links: usize = stats.chain_lengths.iter().enumerate().map(|(n, chains)| chains * n * (n + 1) / 2).sum();
     links as f64 / stats.entries as f64
 }
 
-/// A thread that stays in a read section until it is told to leave.
+/// A thread that stays in a read section until `leave`.
 struct Reader {
     leave: Sender<()>,
     thread: JoinHandle<()>,
@@ -72,8 +72,7 @@ fn assert_holds(map: &HashMap<u64, u64>, keys: std::ops::Range<u64>) {
     assert_eq!(pinned.iter().count() as u64, keys.end - keys.start);
 }
 
-/// The loop that users of other maps write: with one handle for all insertions, of this thread and of
-/// others.
+/// The loop that users of other maps write: one handle for all insertions, in several threads.
 #[test]
 fn a_map_grows_under_the_handle_that_fills_it() {
     let _turn = take_turn();
@@ -107,8 +106,8 @@ fn a_map_grows_under_the_handle_that_fills_it() {
     assert_holds(&map, ENTRIES / 2..ENTRIES);
 }
 
-/// A reader that sleeps in its section delays the growth of no map: neither of one that has grown
-/// just before, nor of one that another thread resizes by hand, nor of any other.
+/// A reader that sleeps in its section delays the growth of no map: neither of one that has grown just
+/// before, nor of a new one. A resize by hand publishes its array meanwhile.
 #[test]
 fn a_reader_that_stays_delays_no_growth() {
     let _turn = take_turn();
@@ -137,8 +136,8 @@ fn a_reader_that_stays_delays_no_growth() {
     }
 }
 
-/// T1: readers that stay for a moment, one after the other, make growths stack up, and cuts and shrinks
-/// come whenever there is a gap. No lookup misses an entry that is there.
+/// T1: readers stay for a moment, one after the other. So several growths happen before a cut, and cuts
+/// and shrinks happen in the gaps. No lookup misses an entry that is there.
 #[test]
 fn residents_are_found_while_growths_stack_up() {
     const RESIDENTS: u64 = 64;
@@ -182,7 +181,7 @@ fn residents_are_found_while_growths_stack_up() {
     assert!(stats.grows > stats.grace_periods, "no growths shared a wait: {stats:?}");
 }
 
-/// A map that is dropped while its chains are uncut takes all entries and arrays with it.
+/// Dropping a map whose chains are uncut drops all entries and frees all arrays.
 #[test]
 fn an_uncut_map_is_dropped_whole() {
     let _turn = take_turn();
@@ -194,6 +193,6 @@ fn an_uncut_map_is_dropped_whole() {
     }
     assert!(comes_true(|| map.is_resizing()));
     drop(map);
-    assert!(comes_true(|| Arc::strong_count(&token) == 1), "entries are lost");
+    assert!(comes_true(|| Arc::strong_count(&token) == 1), "entries were leaked");
     reader.leave();
 }

@@ -1,5 +1,5 @@
-//! T8: a leaked handle keeps its section open and nothing else. In a process of its own, whose
-//! grace periods it ends.
+//! T8: a leaked handle keeps its section open, and has no other effect. In a process of its own, in
+//! which no grace period ends any more.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
 use relativist_testing as _;
@@ -13,7 +13,7 @@ use relativist::{Guard, HashMap, HashSet, Resizing, read};
 
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// A value that notices when it is dropped twice, or looked at after that.
+/// A value that fails the test if it is dropped twice, or read after that.
 struct Value(Box<u64>);
 
 impl Value {
@@ -36,7 +36,7 @@ fn map() -> HashMap<u64, Value> {
     map
 }
 
-/// Updates of all kinds, of a map of 100 entries. Drops nothing that the map had.
+/// Updates a map of 100 entries in all ways. Drops nothing that was in the map.
 fn update(map: &HashMap<u64, Value>) {
     let pinned = map.pin();
     assert_eq!(*pinned.remove(&1).unwrap().0, 1);
@@ -57,7 +57,7 @@ fn a_leaked_handle_keeps_its_section_open_only() {
     forget(other.pin());
     forget(HashSet::from([1, 2]).pin());
 
-    // Here and elsewhere maps go on, and nothing is reclaimed.
+    // Updates go on, on this thread and on others, and nothing is reclaimed.
     update(leaked);
     thread::scope(|scope| scope.spawn(|| update(&other)).join().unwrap());
     assert!(found.iter().zip(0..).all(|(value, n)| *value.0 == n), "freed under a reference");
@@ -66,8 +66,8 @@ fn a_leaked_handle_keeps_its_section_open_only() {
     let keys = HashSet::from([1, 2]);
     assert!(catch_unwind(AssertUnwindSafe(|| keys.as_map().rename(&1, 3))).is_err());
 
-    // What is left in a map goes with it, and what is taken out belongs to the caller. Nobody can
-    // have references to that.
+    // Entries are dropped with their map, or belong to the caller that takes them out. There are no
+    // references to them.
     (0..10).for_each(|n| _ = other.pin().insert(n, Value::new(n)));
     drop(other);
     assert_eq!(DROPPED.load(Relaxed), 10);

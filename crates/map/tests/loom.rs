@@ -26,7 +26,7 @@ use relativist_rcu::{GracePeriod, Guard, barrier, read, wait_for_readers};
 
 const COARSE: usize = 2;
 const FINE: usize = 4;
-/// Of these, a bucket has two places.
+/// Each of these buckets has two places.
 const FINER: usize = 8;
 const RESIDENTS: [u64; 2] = [1, 5];
 
@@ -290,7 +290,8 @@ fn lookups_while_shrinking() {
     lookups(FINE, COARSE);
 }
 
-/// T1: the table grows again before any reader has left. Chains are cut when those have left that entered last.
+/// T1: the table grows again before any reader has left. Chains are cut when the readers of the last
+/// growth have left.
 #[test]
 fn lookups_while_growing_twice() {
     explore(unless_quick(2), move || {
@@ -312,7 +313,7 @@ fn lookups_while_growing_twice() {
 /// Grows by two arrays, and cuts chains once.
 fn grow_twice(scene: &Scene) {
     scene.table.grow_uncut(FINE).unwrap();
-    // Begins a grace period that does not cover what comes next.
+    // Begins a grace period that does not count for the next growth.
     GracePeriod::start().has_passed();
     scene.table.grow_uncut(FINER).unwrap();
     scene.table.resize_to(FINER).unwrap();
@@ -561,7 +562,7 @@ fn updates_while_shrinking() {
     updates(FINE, COARSE, &RESIDENTS, &UPDATES);
 }
 
-/// One head covers more than the resizer changes in one step.
+/// One head covers more heads than the resizer changes in one step.
 #[test]
 fn updates_while_joining_in_steps() {
     updates(FINER, COARSE, &RESIDENTS, &[Insert(0), Insert(4), Remove(3), Replace(4)]);
@@ -584,7 +585,7 @@ fn updates_while_cutting_in_steps() {
     }
 }
 
-/// T1: an update keeps the published array right, and the one that is being filled to succeed it.
+/// T1: an update keeps right the published array, and the one that is being filled to replace it.
 #[test]
 fn updates_while_growing_twice() {
     for update in [Insert(4), Remove(4), Insert(3)] {
@@ -601,7 +602,7 @@ fn updates_while_growing_twice() {
     }
 }
 
-/// The same where the table is uncut already when the update begins, which has fewer interleavings.
+/// The same for a table that is uncut already when the update begins: this has fewer interleavings.
 #[test]
 fn updates_of_an_uncut_table() {
     for update in UPDATES {
@@ -777,7 +778,7 @@ fn lookups_agree_while_shrinking() {
     lookups_agree(FINE, COARSE);
 }
 
-/// T3: nor if the first came by the array that is being succeeded in a table that is uncut.
+/// T3: nor if the table is uncut, and the first lookup entered by the array that is being replaced.
 #[test]
 fn lookups_agree_while_growing_twice() {
     for update in [Insert(4), Remove(4), Replace(4), Insert(2), Remove(2)] {
@@ -839,7 +840,7 @@ fn lookups_agree_after_a_stale_head_while_resizing() {
     each_way(lookups_agree_after_a_stale_head);
 }
 
-/// An update that still holds what it has found of one resize is not confused by the next, which begins at once.
+/// An update that has found heads of one resize stays correct during the next one, which begins at once.
 fn updates_across(sizes: &'static [usize]) {
     for update in [Insert(4), Remove(4)] {
         explore(unless_quick(2), move || {

@@ -1,5 +1,5 @@
-//! T9: the background resizer outlives whatever panics on it. In a process of its own, because
-//! there is one resizer per process.
+//! T9: the background resizer survives panics on its thread. In a process of its own, because there is
+//! one resizer per process.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
 use relativist_testing as _;
@@ -72,15 +72,15 @@ fn comes_true_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bo
     true
 }
 
-/// Drops maps while they shrink, until the resizer was the last owner of one and `happened`. There are
-/// so many buckets that a resize takes longer than it takes to notice it.
+/// Drops maps while they shrink, until the resizer was the last owner of one and `happened`. The maps
+/// have so many buckets that the test notices a resize before its end.
 fn drop_during_a_resize<V: Send + Sync + 'static>(value: fn() -> V, happened: impl Fn() -> bool) {
     let happens = comes_true(|| {
         let map: HashMap<u64, V> = HashMap::new();
         map.reserve(1 << 16);
         (0..5000).for_each(|n| _ = map.pin().insert(n, value()));
         (100..5000).for_each(|n| _ = map.pin().remove(&n));
-        // It may be over already.
+        // The resize may be over already.
         let buckets = map.buckets();
         assert!(comes_true(|| map.is_resizing() || map.buckets() < buckets), "no resize began");
         drop(map);
@@ -99,14 +99,14 @@ fn assert_resizes() {
         map.buckets() > 1000
     });
     assert!(grows, "the resizer is dead: {n} entries in {} buckets", map.buckets());
-    // To its end, which a section on the resizer's thread would put off for ever.
+    // The resize ends. A section left open on the resizer's thread would delay that for ever.
     assert!(comes_true(|| !map.is_resizing()), "chains are never cut");
     (0..n).for_each(|n| assert_eq!(map.pin().get(&n), Some(&n)));
 }
 
 /// One test, because there is one resizer.
 #[test]
-fn outlives_what_destructors_do_to_it() {
+fn survives_destructors_that_panic_or_stay_in_a_section() {
     drop_during_a_resize(|| PanicsThere, || EXPLODED.load(SeqCst) > 0);
     assert_resizes();
     drop_during_a_resize(|| StaysThere, || STAYING.load(SeqCst) > 0);

@@ -327,7 +327,7 @@ mod tests {
         (0..).find(|&key| table.hasher.hash_one(key) % MANY as u64 == bucket).expect("each bucket has keys")
     }
 
-    /// Waits until `is_so`, for a minute at most.
+    /// Polls until `is_so`, for a minute at most.
     fn wait_until(is_so: impl Fn() -> bool) {
         let begin = Instant::now();
         while !is_so() {
@@ -336,16 +336,16 @@ mod tests {
         }
     }
 
-    /// Looks at the table in a section that begins during the first wait of a resize, so that only
-    /// the second wait is for it. `look` has to call the function that it gets. This ends the first
-    /// wait, and returns once the resizer waits for the section of `look`, or has ended the resize.
+    /// Runs `look` in a section that begins during the first wait of a resize, so that only the second
+    /// wait is for it. `look` must call the function that it gets. That function ends the first wait, and
+    /// returns once the resizer waits for the section of `look`, or has ended the resize.
     ///
-    /// It counts the process's grace periods, so it must be the only user of RCU in its process.
+    /// Counts the grace periods of the process, which must not use RCU otherwise.
     fn look_after_first_wait<R>(table: &Tested, buckets: usize, look: impl FnOnce(&Guard, &dyn Fn()) -> R + Send) -> R
     where
         R: Send,
     {
-        // After this the worker is idle: all grace periods are the resizer's.
+        // After this the worker is idle, and only the resizer begins grace periods.
         barrier();
         let resized = &AtomicBool::new(false);
         let earlier = read();

@@ -54,7 +54,8 @@ impl<H: TableHasher> Resize for Sorted<H> {
         if buckets != before {
             self.resizer.add_bytes(bytes(buckets));
             self.map.resize_to(buckets).expect("no memory");
-            // Guarantee T5 of the library: one to grow, whatever the factor, and none to shrink. (Its own count comes with a look at all chains.)
+            // Guarantee T5 of the library: growing waits once, whatever the factor, and shrinking does not.
+            // (`stats` would report this, but it walks all chains.)
             if buckets > before {
                 self.resizer.count_wait();
             }

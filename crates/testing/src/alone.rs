@@ -10,15 +10,15 @@ use crate::watchdog;
 /// Set in the process that runs one test.
 const VARIABLE: &str = "RELATIVIST_TEST_ALONE";
 
-/// Runs `body` in a process of its own: a test of process-wide state, which tests beside it would
+/// Runs `body` in a process of its own. For tests of process-wide state, which other tests would
 /// change.
 ///
-/// `body` has to be a closure written in the test function itself. Its type names the test that the
-/// new process runs.
+/// `body` must be a closure that is written in the test function itself: the name of its type is the
+/// name of the test that the new process runs.
 ///
 /// # Panics
 ///
-/// If the test fails in its process, or if that process finds no such test.
+/// If the test fails in its process, or if the name is not that of a test.
 pub fn alone<F: FnOnce()>(body: F) {
     let path = type_name::<F>();
     let test = path.split_once("::").map_or(path, |(_crate, test)| test).replace("::{{closure}}", "");
@@ -28,7 +28,8 @@ pub fn alone<F: FnOnce()>(body: F) {
     let program = env::current_exe().expect("a test knows its program");
     let mut command = Command::new(program);
     command.args(["--exact", &test, "--include-ignored", "--nocapture"]).env(VARIABLE, &test);
-    // Less than this process has left, or else its watchdog would leave the other process behind.
+    // Shorter than the limit of this process: otherwise the watchdog here would end this process first,
+    // and leave the other one running.
     #[cfg(target_os = "linux")]
     command.env(watchdog::VARIABLE, (watchdog::bound().as_secs() / 2).to_string());
     let output = command.output().expect("a test can start its program");

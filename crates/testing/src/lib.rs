@@ -1,8 +1,8 @@
-//! What the tests of all crates share: [`alone`], by which a test runs in a process of its own, and
-//! a [`watchdog`].
+//! Shared by the tests of all crates: [`alone`], which runs a test in a process of its own, and a
+//! [`watchdog`].
 //!
-//! Each test program has `use relativist_testing as _;`, or uses something of this crate: so the
-//! watchdog is linked into it.
+//! The watchdog is linked into each test program by `use relativist_testing as _;`, or by any other use
+//! of this crate.
 
 mod alone;
 #[cfg(target_os = "linux")]

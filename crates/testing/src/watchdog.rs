@@ -1,15 +1,15 @@
 //! A watchdog for test programs: it ends a program that runs for too long, and prints the stacks of
 //! all its threads.
 //!
-//! A program that links this crate has it from its start, with no call: a timer of the kernel, and
-//! so no thread that tests of fork, of signals or of threads could notice. When the timer expires,
-//! its signal reaches the main thread. The handler there sends the same signal to one thread after
-//! another, and each prints its own stack. Then the handler aborts the program. The thread of a
-//! test has the name of the test.
+//! It starts by itself in each program that links this crate. It is a timer of the kernel, not a
+//! thread, which tests of fork, signals or threads could notice. When the timer expires, its signal goes
+//! to the main thread. The handler there sends the same signal to one thread after another, and each
+//! prints its own stack. Then the handler aborts the program. The thread of a test has the name of the
+//! test.
 //!
-//! The handlers allocate and take locks to print symbols, which handlers must not do in general: a
-//! thread that was interrupted in the allocator cannot answer. The main thread then goes on to the
-//! next one, and if it gets stuck itself, `alarm` ends the program.
+//! The handlers allocate and take locks to print symbols, which signal handlers must not do in general.
+//! A thread that was interrupted in the allocator cannot answer: after a while the main thread goes on
+//! to the next one. If the main thread gets stuck itself, `alarm` ends the program.
 
 use std::backtrace::Backtrace;
 use std::env;
@@ -26,8 +26,8 @@ use std::sync::atomic::{
 use std::thread;
 use std::time::Duration;
 
-/// How many seconds a test program may run. Under CPU pressure tests take ten times as long as
-/// otherwise: this is for hangs.
+/// How many seconds a test program may run. Only hangs should exceed this. Under CPU pressure tests take
+/// ten times as long as otherwise.
 pub(crate) const VARIABLE: &str = "RELATIVIST_TEST_SECONDS";
 const DEFAULT: u64 = 600;
 
@@ -58,8 +58,7 @@ fn signal() -> i32 {
     libc::SIGRTMIN() + 10
 }
 
-/// Ends this program `bound` from now, unless it has ended. Each call adds a bound, and the first
-/// that expires counts.
+/// Aborts this program after `bound`. Each call starts another timer, and the first that expires counts.
 pub fn watch(bound: Duration) {
     // Relaxed: for the message only.
     BOUND_MILLISECONDS.store(bound.as_millis() as u64, Relaxed);
@@ -99,8 +98,7 @@ extern "C" fn on_signal(_signal: i32) {
 }
 
 fn report() -> ! {
-    // SAFETY: plain system calls. The first two see to it that SIGALRM ends the program, should the
-    // report hang.
+    // SAFETY: plain system calls. The first two make SIGALRM end the program if the report hangs.
     let (process, own) = unsafe {
         libc::signal(libc::SIGALRM, libc::SIG_DFL);
         libc::alarm(REPORT);
@@ -122,7 +120,7 @@ fn report() -> ! {
     abort();
 }
 
-/// Has a thread print its stack. Returns false if it does not in time, though it lives.
+/// Makes a thread print its stack. Returns false if the thread lives but does not do so in time.
 fn ask(process: i32, thread: i32) -> bool {
     // SAFETY: a plain system call. The handler is installed, and signal 0 is none: it asks whether
     // the thread lives.
@@ -148,10 +146,10 @@ fn print_stack() {
     say(&format!("watchdog: thread {number}, {name}:\n{}\n", Backtrace::force_capture()));
 }
 
-/// Writes to standard error, past the lock and past the harness, which would keep it.
+/// Writes to standard error directly: past its lock, and past the test harness, which captures output.
 fn say(text: &str) {
     // SAFETY: standard error stays open, since the file is never dropped.
     let mut stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
-    // Nobody is left to report a failure to.
+    // A failure cannot be reported anywhere.
     _ = stderr.write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Programs that hang are ended by the watchdog.
+//! The watchdog aborts programs that hang.
 #![cfg(target_os = "linux")]
 
 use std::env;
@@ -49,14 +49,14 @@ fn hangs_in_two_threads() {
         };
         thread::Builder::new().name("another thread".into()).spawn(body).unwrap();
         receiver.recv().unwrap();
-        // Both threads are where they stay, at the latest when the first of them is asked.
+        // By the time that the timer expires, both threads wait for ever.
         watch(Duration::from_millis(100));
         waits_for_ever();
     }
 }
 
 #[test]
-fn programs_are_ended_that_exceed_the_bound() {
+fn programs_that_exceed_the_bound_are_aborted() {
     let (output, stderr) = run("hangs", "1");
     assert_eq!(output.status.signal(), Some(SIGABRT), "{stderr}");
     assert!(stderr.contains("did not end within 1s"), "{stderr}");

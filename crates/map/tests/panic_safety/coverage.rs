@@ -1,5 +1,5 @@
-//! The lists of operations are complete: each public function and each trait of maps, sets, handles
-//! and tables is in them, or is named here.
+//! The lists of operations are complete: they contain each public function and each trait of maps,
+//! sets, handles and tables that is not named here.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +8,8 @@ use std::path::Path;
 use crate::operations::{MAP, MAP_WAITING, SET, SET_WAITING};
 use crate::raw::{TABLE, TABLE_WAITING};
 
-/// The types whose functions are looked at. Handles have the operations of what they are handles
-/// of.
+/// The types whose functions must be in the lists, and the name that they have there. Handles have the
+/// operations of maps and sets.
 const TYPES: [(&str, &str); 8] = [
     ("HashMap", "HashMap"),
     ("Pinned", "HashMap"),
@@ -21,7 +21,7 @@ const TYPES: [(&str, &str); 8] = [
     ("Cached", "Cached"),
 ];
 
-/// Called by operations that are in the lists, or there only for loom.
+/// Called by operations that are in the lists, or compiled only for loom.
 const ELSEWHERE: &[&str] = &[
     "Cached::get",
     "From for HashMap",
@@ -36,8 +36,8 @@ const ELSEWHERE: &[&str] = &[
     "VacantEntry::insert",
 ];
 
-/// Functions of whatever type that call nothing of the user's, but for the destructor of a hasher,
-/// which `Default` has to do with.
+/// Functions, of any type, that call no user code except the destructor of a hasher. `Default` covers
+/// that.
 const HARMLESS: &[&str] = &[
     "add_stats",
     "buckets",
@@ -63,7 +63,7 @@ const HARMLESS: &[&str] = &[
     "with_hasher",
 ];
 
-/// Traits without functions that call anything of the user's.
+/// Traits whose functions call no user code.
 const HARMLESS_TRAITS: &[&str] = &["Debug for Cached", "Debug for Table", "Eq for HashMap", "Eq for HashSet"];
 
 /// `type::function` and `Trait for Type`, as the source has them.

@@ -1,16 +1,14 @@
-//! T9: whatever panics of what the map calls, and whenever, the map goes on.
+//! T9: whichever call of user code panics, the map goes on.
 //!
-//! Each operation runs again and again on a fresh map, of which the first call of something of the
-//! user's panics, then the second, and so on until none does. The user's are hashing, comparing,
-//! cloning, dropping, formatting, serializing, closures and iterators (`parts.rs`). What is
-//! demanded each time:
+//! Each operation runs repeatedly, each time on a fresh map: the first call of user code panics, then
+//! the second, and so on until the operation runs to its end. User code is hashing, comparing, cloning,
+//! dropping, formatting, serializing, closures and iterators (`parts.rs`). Checked each time:
 //!
-//! * each entry is as before the operation, or as after it; an operation that is one atomic step
-//!   has been done or has not;
-//! * iteration, lookups and the number of entries agree;
-//! * no lock is held: all keys can be updated, by any thread, and the table can be resized both
-//!   ways;
-//! * every key and value is dropped once: none is alive when the map is gone and readers have left.
+//! * Each entry is as before the operation, or as after it. An operation that is one atomic step was
+//!   done as a whole or not at all.
+//! * Iteration, lookups and the number of entries agree.
+//! * No lock is held: any thread can update all keys, and the table can grow and shrink.
+//! * Every key and value is dropped once: none is alive when the map is gone and readers have left.
 //!
 //! Lists of operations cover the public interface (`coverage.rs` checks that). What happens without
 //! memory is in `exhaustion.rs`.
@@ -48,7 +46,7 @@ pub enum Effect {
     Step,
     /// Some entries are as before, some as after.
     Entries,
-    /// The same, and the documentation says that some are leaked.
+    /// The same, and some are leaked, as documented.
     Leaks,
 }
 
@@ -57,7 +55,7 @@ type Contents = BTreeMap<u64, u64>;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the suite demands of maps, sets and tables alike.
+/// What the suite needs of maps, sets and tables.
 trait Subject: Send + Sync + Sized + 'static {
     /// Holds the keys 0 to 3.
     fn new() -> Self;
@@ -177,7 +175,7 @@ impl Subject for Table {
     }
 }
 
-/// What the subject holds, on which iteration, lookups and count agree.
+/// What the subject holds. Checks that iteration, lookups and count agree.
 fn contents(subject: &impl Subject) -> Contents {
     let iterated = subject.iterated();
     let contents: Contents = iterated.iter().copied().collect();
@@ -187,7 +185,7 @@ fn contents(subject: &impl Subject) -> Contents {
     contents
 }
 
-/// Updates all keys and resizes both ways, and leaves all as it was.
+/// Updates all keys, grows and shrinks, and then restores all entries.
 fn use_it(subject: &impl Subject) {
     let before = contents(subject);
     (0..KEYS).for_each(|n| subject.put(n, n));
@@ -203,8 +201,8 @@ fn use_it(subject: &impl Subject) {
     assert_eq!(contents(subject), before);
 }
 
-/// On another thread, so that a lock that is still held fails the test instead of hanging it; and
-/// on this one, which must not believe to hold a lock.
+/// Uses the subject on another thread, so that the test fails instead of hanging if a lock is still
+/// held. Then on this thread, which would panic if it counted as holding a lock.
 fn assert_usable<S: Subject>(subject: &Arc<S>) {
     let (done, ended) = channel();
     let (bench, shared) = (Bench::current(), Arc::clone(subject));
@@ -228,8 +226,7 @@ enum Setting {
 }
 
 impl Setting {
-    /// Runs `act` at rest, or in the midst of a resize: the new array is published, and a reader
-    /// holds up what comes then.
+    /// Runs `act` at rest, or during a resize: the new array is published, and a reader delays the rest.
     fn run<S: Subject>(self, subject: &Arc<S>, act: impl FnOnce()) {
         let Self::ResizingTo(buckets) = self else { return act() };
         let reader = Reader::enter();
@@ -257,7 +254,7 @@ impl Reader {
         let thread = thread::spawn(move || {
             let _guard = read();
             entered.send(()).unwrap();
-            // An error when the sender is dropped.
+            // Returns when the sender is dropped.
             let _ = left.recv();
         });
         inside.recv().unwrap();
@@ -273,8 +270,7 @@ impl Drop for Reader {
     }
 }
 
-/// Lets each call of something of the user's panic in turn, in each operation. Returns how many
-/// did.
+/// Makes each call of user code panic in turn, in each operation. Returns the number of panics.
 fn explore<S: Subject>(operations: &[Operation<S>], setting: Setting) -> u64 {
     operations.iter().map(|operation| explore_one(operation, setting)).sum()
 }
@@ -308,7 +304,7 @@ fn explore_one<S: Subject>(&(name, effect, operation): &Operation<S>, setting: S
     unreachable!("some attempt is the last")
 }
 
-/// Says what failed.
+/// Prints what failed.
 struct Running(&'static str, u64, Setting);
 
 impl Drop for Running {
@@ -319,7 +315,7 @@ impl Drop for Running {
     }
 }
 
-/// Only one test at a time: the readers of one hold up the others.
+/// Only one test runs at a time: the readers of one would delay the others.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -332,7 +328,7 @@ fn test<S: Subject>(operations: &[Operation<S>], waiting: &[Operation<S>]) {
     println!("{panics} panics at rest");
     for buckets in [16, 2] {
         let panics = explore(operations, Setting::ResizingTo(buckets));
-        println!("{panics} panics while it is resized to {buckets} buckets");
+        println!("{panics} panics during a resize to {buckets} buckets");
     }
 }
 

@@ -1,7 +1,7 @@
-//! All operations of maps and sets that call something of the user's.
+//! All operations of maps and sets that call user code.
 //!
-//! The part of a name before a comma is what it covers, for the test of completeness in
-//! `coverage.rs`.
+//! The part of a name before a comma is the function or trait that it covers, which `coverage.rs`
+//! checks.
 
 use rayon::prelude::*;
 use relativist::{Builder, Resizing};
@@ -12,7 +12,7 @@ use crate::parts::{Name, Part, Ticking, in_pool, tick, ticked};
 pub type Map = relativist::HashMap<Part, Part, Ticking>;
 pub type Set = relativist::HashSet<Part, Ticking>;
 
-/// Copies, whose hasher is all that can panic.
+/// Maps of numbers, in which only the hasher can panic.
 type Numbers = relativist::HashMap<u64, u64, Ticking>;
 type NumberSet = relativist::HashSet<u64, Ticking>;
 
@@ -37,7 +37,7 @@ pub fn builder() -> Builder<Ticking> {
     relativist::HashMap::<u8, u8>::builder().capacity(2).resizing(Resizing::Manual).hasher(Ticking::default())
 }
 
-/// Entries as an iterator of the user's yields them.
+/// Entries, from an iterator that may panic.
 fn entries(keys: std::ops::Range<u64>) -> impl Iterator<Item = (Part, Part)> {
     keys.map(|n| ticked((key(n), new())))
 }

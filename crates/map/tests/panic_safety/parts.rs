@@ -14,9 +14,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::tracked::{Tally, Tracked};
 
-/// What a test counts and breaks. Each test leaks one.
+/// The fuse and the counters of a test. Each test leaks one.
 pub struct Bench {
-    /// How many calls are left until one panics; 0 for none.
+    /// How many calls are left until one panics; 0 if none will.
     fuse: AtomicU64,
     pub tally: Tally,
 }
@@ -43,13 +43,13 @@ impl Bench {
         BENCH.set(Some(self));
     }
 
-    /// Makes the `n`-th call within `act` panic. Returns whether there was one.
+    /// Makes the `n`-th call within `act` panic. Returns whether there was such a call.
     pub fn fires(&self, n: u64, act: impl FnOnce()) -> bool {
         self.fuse.store(n, SeqCst);
         let result = catch_unwind(AssertUnwindSafe(act));
         let fired = self.fuse.swap(0, SeqCst) == 0;
         match result {
-            // It may have fired in a deferred function, where it goes no further.
+            // The panic may have been in a deferred function, where it goes no further.
             Ok(()) => {}
             Err(payload) if payload.is::<Fired>() => assert!(fired),
             Err(payload) => resume_unwind(payload),
@@ -58,12 +58,12 @@ impl Bench {
     }
 }
 
-/// Called by everything of the user's that the map calls.
+/// Called by all user code that the map calls.
 pub fn tick() {
     let Some(bench) = BENCH.get() else { return };
     let left = bench.fuse.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
     if left == Ok(1) {
-        // Not reported by the panic hook, which would fill the screen.
+        // Does not run the panic hook, which would print too much.
         resume_unwind(Box::new(Fired));
     }
 }
@@ -140,7 +140,7 @@ impl Drop for Part {
 impl Serialize for Part {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         tick();
-        // Text, which a key has to be in JSON.
+        // As text, because JSON needs text for keys.
         serializer.collect_str(&self.n())
     }
 }

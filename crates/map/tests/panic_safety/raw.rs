@@ -1,5 +1,4 @@
-//! The same for the raw table, where also the functions that compare, move and free links are the
-//! user's.
+//! The same for the raw table. Its user code includes the functions that compare, move and free links.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

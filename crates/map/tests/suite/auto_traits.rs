@@ -1,5 +1,5 @@
-//! Which types may go to other threads, be shared by them, and be seen after a panic. Checked when
-//! this is compiled.
+//! Which types can be sent to other threads, shared with them, and used after a panic. Checked at
+//! compile time.
 //!
 //! `+` and `-` stand for `Send`, `Sync`, `UnwindSafe` and `RefUnwindSafe`.
 
@@ -19,8 +19,8 @@ type Map<K, V, S = RandomState> = HashMap<K, V, S>;
 type Exclusive = &'static mut u64;
 
 auto_traits! {
-    // Whoever has a map may take keys and values by reference and by value, on any thread: so they
-    // have to be both `Send` and `Sync`. The hasher stays in its place.
+    // Any thread that has a map may take keys and values by reference and by value. So they must be
+    // `Send` and `Sync`. The hasher stays in the map.
     Map<u64, u64> => + + + +,
     Map<OnlySend, u64> => - - + +,
     Map<OnlySync, u64> => - - + +,
@@ -80,8 +80,8 @@ auto_traits! {
     BuildError => + + + +,
     PolicyError => + + + +,
 
-    // The raw table: who inserts vouches for the objects. A bucket is unlocked by the thread that
-    // locked it.
+    // The raw table: the caller of `insert` vouches for the objects. The thread that has locked a bucket
+    // unlocks it.
     Table => + + + +,
     Link => + + + +,
     raw::Hash => + + + +,

@@ -143,8 +143,8 @@ fn a_key_is_found_by_what_is_equivalent_to_it() {
     assert!(HashSet::from([(1, "a".to_string())]).pin().contains(&Pair(1, "a")));
 }
 
-/// What only hands entries out is covariant. (That maps and sets are invariant is shown by doctests
-/// that must not compile.)
+/// Types that only return entries are covariant. (Doctests that must not compile show that maps and
+/// sets are invariant.)
 #[test]
 fn types_vary_as_they_should() {
     fn iter<'a>(iter: Iter<'a, &'static str, &'static str>) -> Iter<'a, &'a str, &'a str> {

@@ -1,6 +1,5 @@
-//! T8, T9: safe code that does what it shouldn't gets wrong answers at worst. `Hash`, `Eq` and
-//! `Equivalent` that lie, and iterators that are forgotten, lead to no access to freed memory, and
-//! nothing is dropped twice.
+//! T8, T9: incorrect safe code gets wrong answers at worst. With `Hash`, `Eq` and `Equivalent` that lie,
+//! and with forgotten iterators, nothing is used after it was freed, and nothing is dropped twice.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -14,7 +13,7 @@ use crate::random::Random;
 use crate::tracked::{Tally, Tracked};
 
 thread_local! {
-    /// How often keys lie, in a thousand, and the dice.
+    /// How often keys lie, in a thousand, and the seed of the next decision.
     static LIES: Cell<u64> = const { Cell::new(0) };
     static DICE: Cell<u64> = const { Cell::new(1) };
 }
@@ -26,7 +25,7 @@ fn lies() -> bool {
     roll < LIES.get()
 }
 
-/// A key whose hash is another one each time, and which equals what it does not.
+/// A key that sometimes has a wrong hash, and sometimes compares wrongly.
 struct Liar {
     number: u64,
     tracked: Tracked,
@@ -91,7 +90,7 @@ fn check((key, value): (&Liar, &Value)) -> u64 {
     value.check()
 }
 
-/// Does one of all operations. Whatever it returns has to be whole.
+/// Does one operation, chosen at random. What it returns must be intact.
 fn operate(map: &Map, random: &mut Random, tally: &'static Tally) {
     let n = random.below(64);
     let key = || Liar::new(n, tally);
@@ -143,7 +142,7 @@ fn keys_that_lie_are_dropped_once() {
         let mut random = Random::new(9);
         (0..100).for_each(|_| map.resize_to(1 << random.below(8)).unwrap());
     });
-    // A key may be there several times now, but the counts are right.
+    // A key may be in the map several times now, but the counts are right.
     let len = map.pin().iter().map(check).count();
     assert!(len > 0);
     assert_eq!((map.len(), map.stats().entries), (len, len));
@@ -154,7 +153,7 @@ fn keys_that_lie_are_dropped_once() {
     TALLY.assert_live(0);
 }
 
-/// Their destructors do not run, and nothing relies on them.
+/// Nothing relies on their destructors, which do not run.
 #[test]
 fn forgotten_iterators_leave_the_rest() {
     static TALLY: Tally = Tally::new();

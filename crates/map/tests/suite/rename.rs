@@ -192,13 +192,13 @@ fn stay() {
 /// Runs an operation in which `stay` leaves a section open.
 fn panics_staying(operation: impl FnOnce()) {
     STAYS.set(true);
-    assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "it has waited for readers, of which it is one");
+    assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "it did not panic");
     assert!(!STAYS.get());
-    drop(GUARD.take().expect("it has stayed"));
+    drop(GUARD.take().expect("a section was left open"));
 }
 
-/// R6, T9: a function that leaves a section open makes the rename panic, not hang or abort, and it
-/// is renamed or not.
+/// R6, T9: a function that leaves a section open makes the rename panic, not hang or abort. The link is
+/// renamed or not.
 #[test]
 fn panics_when_a_section_is_left_open() {
     let table = table(&[1, 5]);
@@ -236,7 +236,7 @@ impl StdHash for Staying {
     }
 }
 
-/// The entry that was replaced must not be freed then: nobody has waited for its readers.
+/// The entry that was replaced must not be freed, because the rename has not waited for its readers.
 #[test]
 fn frees_nothing_when_a_section_is_left_open() {
     let map: HashMap<Staying, String> = [(Staying(1), "one".to_string()), (Staying(2), "two".to_string())].into();

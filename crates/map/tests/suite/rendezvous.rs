@@ -11,12 +11,12 @@ use relativist_rcu::read;
 
 const ROUNDS: u64 = 20_000;
 
-/// Where both threads share a busy core, each round takes several of its time slices: there are
-/// fewer rounds then.
+/// There are fewer rounds if they take longer than this: if both threads share a busy core, each round
+/// takes several time slices.
 const TIME: Duration = Duration::from_secs(10);
 
-/// Lets both threads through at the same time, as nearly as can be. They spin for long, so that they
-/// run at the same time at least now and then, however many others do.
+/// Releases both threads as simultaneously as possible. They spin for long before they yield, so that
+/// they sometimes run at the same time even on a busy machine.
 fn meet(arrived: &AtomicUsize, round: u64) {
     let both = 2 * (round as usize + 1);
     arrived.fetch_add(1, SeqCst);
@@ -54,7 +54,7 @@ fn assert_meet(insert_and_look: impl Fn(u64, u64) -> bool + Sync) {
     let run = |mine: u64| -> Vec<bool> {
         stay_on_processor(mine);
         let round = |round| {
-            // One thread ends it for both, before they meet in the first round that is left out.
+            // One thread ends the test for both, before they meet in the first round that is left out.
             if mine == 0 && begin.elapsed() > TIME {
                 end.store(round, SeqCst);
             }
@@ -76,7 +76,7 @@ fn assert_meet(insert_and_look: impl Fn(u64, u64) -> bool + Sync) {
 }
 
 #[test]
-fn two_who_insert_and_look_for_each_other_meet() {
+fn two_threads_that_insert_and_look_find_each_other() {
     let map = HashMap::<u64, ()>::builder().capacity(2 * ROUNDS as usize).resizing(Resizing::Manual).build().unwrap();
     assert_meet(|own, other| {
         let pinned = map.pin();
@@ -91,16 +91,16 @@ struct Object {
     key: u64,
 }
 
-/// The same without an allocation and a hash in between, so that the lookup begins before a store
-/// without a barrier would have left the processor's buffer.
+/// The same without allocating and hashing. So the lookup begins while a store without a barrier would
+/// still be in the processor's buffer.
 #[test]
-fn two_who_link_and_look_for_each_other_meet() {
+fn two_threads_that_link_and_look_find_each_other() {
     let object = |key| Object { link: Link::new(Hash::new(key)), key };
     let objects: Vec<Object> = (0..2 * ROUNDS).map(object).collect();
     // Dropped before the objects that it leads to.
     let table = Table::new(1 << 17, Resizing::Manual, |_| ()).unwrap();
     assert_meet(|own, other| {
-        // SAFETY: the table has links of such objects only, and they live longer than it is used.
+        // SAFETY: all links of the table are in such objects, which live longer than the table.
         let is_other = |link: NonNull<Link>| unsafe { link.cast::<Object>().as_ref() }.key == other;
         let guard = read();
         // SAFETY: in no table yet, and alive as long as this one is used.

@@ -86,8 +86,8 @@ fn an_automatic_map_keeps_its_load_factor() {
     wait_for_buckets(&map, 128 / 6..=128 * 2);
 }
 
-/// Each step of a shrink looks at the heads that it joins, and at no others. If it looked at the empty heads before them, too,
-/// this would take the square of the number of buckets: not seconds, but hours.
+/// Each step of a shrink looks only at the heads that it joins. If it also looked at the empty heads
+/// before them, this would take hours: the square of the number of buckets.
 #[test]
 fn shrinking_takes_one_pass_over_empty_buckets() {
     let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build::<u64, u64>().unwrap();

@@ -1,6 +1,5 @@
-//! Which tables may go to other threads, and be shared by them: all of those for several threads,
-//! and not that for one. Keys and values are `u64`, or belong to one thread, so there is nothing
-//! for their variance to break.
+//! Which tables can be sent to other threads and shared with them: all but the one for a single thread.
+//! Keys and values are `u64`, or belong to one thread, so variance does not matter.
 
 use foldhash::fast::FixedState;
 use relativist_tables::ddds::Ddds;
@@ -12,7 +11,7 @@ use relativist_tables::striped::Striped;
 use relativist_tables::unzip::Unzip;
 use relativist_tables::xkernel::{Const, Map};
 
-// They are made for measurements, and say nothing about panics.
+// They are made for measurements, and guarantee nothing after panics.
 auto_traits! {
     Unzip<FixedState> => + + + -,
     Sorted<FixedState> => + + + -,

@@ -1,7 +1,7 @@
 # Sourced by the scripts that need Debian's packages.
 
-# install_packages PACKAGE...: one script at a time, since apt-get fails where another one runs. (Packages may start daemons, which must not
-# inherit the lock.)
+# install_packages PACKAGE...: one script at a time, since apt-get fails while another one runs.
+# (Packages may start daemons, which must not inherit the lock.)
 install_packages() {
   local sudo
   sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
@@ -13,7 +13,7 @@ install_packages() {
   ) 9>"${CARGO_TARGET_DIR:-target}/packages.lock"
 }
 
-# debian COMMAND PACKAGE...: makes sure that there is the command, or the file.
+# debian COMMAND PACKAGE...: installs the packages unless the command or the file exists.
 debian() {
   [ -e "$1" ] || command -v "$1" >/dev/null || install_packages "${@:2}"
 }

@@ -32,7 +32,7 @@ for crate in rcu map; do
       { echo "lint: no test of crates/$crate cites $guarantee" >&2; exit 1; }
   done
 done
-# The watchdog is linked into each test program. (Models have bounds of their own, and run for long.)
+# Each test program links the watchdog. (Models run for long, and have bounds of their own.)
 for program in crates/*/src/lib.rs crates/*/tests/*.rs crates/*/tests/*/main.rs; do
   case $program in */loom.rs | */shuttle.rs | crates/testing/src/*) continue ;; esac
   grep -q 'relativist_testing' "$program" || { echo "lint: $program lacks \`use relativist_testing as _;\`" >&2; exit 1; }

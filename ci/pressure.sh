@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], ten rounds without. The test programs share one core with busy processes, one more
-# than the machine has cores, and yield to these. Fails on the first failure, and on the first program that does not end.
-# These are the tests of RCU, of the tables, and of the server's engine; with `all`, the tests of all crates.
+# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], ten rounds by default. The test programs share
+# one core with busy processes of higher priority, one more than the machine has cores. Stops at the
+# first program that fails or does not end. Runs the tests of RCU, of the tables and of the server's
+# engine; with `all`, those of all crates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rounds=${1:-10}
 programs='^(rcu|map|tables|testing) |^server (lib|engine|model|churn|memory_limit) '
 [ "${2:-}" != all ] || programs=.
-# Seconds for one program. Most take a few. The watchdog of crates/testing comes first, and prints the stacks of all threads.
+# Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and prints
+# the stacks of all threads.
 limit=900
 
-# What `cargo test --workspace` builds. Lines of "crate program path"; the unit tests of a library are its program `lib`.
+# What `cargo test --workspace` builds, as lines of "crate program path". The program `lib` has the unit
+# tests of a library.
 list=$(cargo test --workspace --locked --no-run --quiet --message-format json |
   sed -nE 's/.*"manifest_path":"[^"]*crates\/([a-z]+)\/Cargo.toml".*"kind":\["([a-z]+)"[^]]*\].*"name":"([^"]+)","src_path".*"profile":\{[^}]*"test":true\}.*"executable":"([^"]+)".*/\1 \2 \3 \4/p' |
   awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' | grep -E "$programs" | sort)
@@ -24,9 +27,9 @@ for _ in $(seq 0 "$(nproc)"); do
   taskset -c "$core" bash -c 'while :; do :; done' &
   busy+=($!)
 done
-# As many tests at a time as elsewhere: they put each other under pressure, too.
+# As many tests at a time as on other machines: they put each other under pressure, too.
 export RUST_TEST_THREADS=4
-# The torture of RCU takes as long as it is given; ten rounds make up for it.
+# The torture of RCU takes as long as this says. Ten rounds make up for so little.
 export RELATIVIST_TORTURE_SECONDS=1
 log=$(mktemp)
 for round in $(seq "$rounds"); do

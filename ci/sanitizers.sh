@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer: ci/sanitizers.sh [thread | address] [rcu] [map] [tables] [server],
-# all of these without arguments. RCU's tests, the stress tests of the map and of the papers' tables, and the server's tests of its engine and over sockets, with both
-# backends. Needs a nightly toolchain with rust-src: ThreadSanitizer has to see the standard library's synchronisation, too, so that is built with it.
+# Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer:
+# ci/sanitizers.sh [thread | address] [rcu] [map] [tables] [server]; all of these by default. Runs RCU's
+# tests, the stress tests of the map and of the papers' tables, and the server's tests of its engine and
+# over sockets, with both backends. Installs a nightly toolchain with rust-src: ThreadSanitizer must see
+# the synchronisation of the standard library, too, so that is built with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Both sanitizers may begin at a time, but rustup may not.
+# Both sanitizers may start at the same time, but only one rustup may run.
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 exec 9>"$target/nightly.lock"
@@ -46,7 +48,7 @@ check() {
 export CARGO_PROFILE_DEV_OPT_LEVEL=1
 # Nothing here is slower than writing the traces of panics, which some tests provoke.
 export RUST_BACKTRACE=0
-# And all takes longer than the watchdog of crates/testing expects.
+# Everything takes longer than the watchdog of crates/testing expects.
 export RELATIVIST_TEST_SECONDS=1800
 # The tests of fork go on using threads in the child.
 export TSAN_OPTIONS="die_after_fork=0"

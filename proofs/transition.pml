@@ -3,8 +3,8 @@
  * weaker orders do.
  *
  * The resizer grows the table -DGROWS=n times and shrinks it -DSHRINKS=n times, by the factor 2,
- * in every order that is possible. It cuts the chains at any time after their grace period, or the
- * table grows again before that. More switches:
+ * in every possible order. It cuts the chains at any time after their grace period, or the
+ * table grows again first. More switches:
  *
  *   -DSTART=n     the first array has 2^n buckets
  *   -DBITS=n      the finest array has 2^n buckets, at most 8
@@ -22,8 +22,8 @@
  * Checked:
  *   - Lookups find residents (T1).
  *   - Some order of a key's updates explains what lookups of the key return (T3).
- *   - Nobody waits for ever, and an updater starts again only if the resizer has gone on (T4).
- *   - Nobody accesses a node or an array that was freed (T8).
+ *   - No thread waits for ever, and an updater starts again only if the resizer has gone on (T4).
+ *   - No thread accesses a node or an array that was freed (T8).
  *   - A search under the lock finds what is there.
  *   - At the end each bucket has exactly its nodes, and each head is settled.
  *
@@ -207,8 +207,8 @@ inline explain(key, from, seen) {
   history[key].known = (from > history[key].known -> from : history[key].known)
 }
 
-/* Looks up a key several times, in one section or in several. A later lookup must not deny what an
- * earlier one has found. */
+/* Looks up a key several times, in one section or in several. A later lookup must not miss what
+ * an earlier one has found. */
 proctype reader(byte place) {
   byte a, link, looks, since;
 

@@ -230,7 +230,7 @@ fn one_of_two_fetches_at_a_time_is_the_first() {
 
 /// A lookup, which takes no lock, may come between the decision to mark an item and the mark.
 #[test]
-fn who_marks_an_item_is_shown_what_it_was_before() {
+fn a_mark_shows_the_item_as_it_was_before() {
     let (engine, clock) = engine();
     for fetches_in_between in [false, true] {
         store(&engine, Mode::Set, "k", "v");

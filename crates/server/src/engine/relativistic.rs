@@ -587,7 +587,7 @@ mod tests {
 
     /// If other threads take the room that was made again and again, the next room is claimed.
     #[test]
-    fn who_fails_often_gets_a_claim() {
+    fn a_store_that_fails_often_gets_a_claim() {
         let engine = Relativistic::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
         let by_another = || {
             let allocate = || {

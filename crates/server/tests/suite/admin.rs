@@ -242,7 +242,7 @@ fn every_statistic_has_a_metric_or_is_excepted() {
 }
 
 #[test]
-fn metrics_of_the_process_are_told() {
+fn metrics_of_the_process_are_reported() {
     let authority = Authority::new();
     authority.issue("server", |params| params.not_after = rcgen::date_time_ymd(2095, 1, 2));
     let folder = tempfile::tempdir().unwrap();
@@ -270,8 +270,8 @@ fn a_reset_of_the_statistics_lowers_no_metric() {
     let before = metrics(&server);
     assert!(before["evictions_total"] > 100.0 && before["evicted_unfetched_total"] > 100.0);
     client.ask("stats reset\r\n", "RESET\r\n");
-    let told: HashMap<String, String> = stats(&mut client).into_iter().collect();
-    assert!(told["evictions"].parse::<f64>().unwrap() < before["evictions_total"]);
+    let reported: HashMap<String, String> = stats(&mut client).into_iter().collect();
+    assert!(reported["evictions"].parse::<f64>().unwrap() < before["evictions_total"]);
     let after = metrics(&server);
     for (name, value) in before.iter().filter(|(name, _)| name.ends_with("_total")) {
         assert!(after[name] >= *value, "{name}: {value}, then {}", after[name]);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 on_each_backend! {
     requests_beyond_the_turn_count_as_yields
     a_client_that_breaks_the_protocol_is_closed_as_an_error
-    conns_tells_of_values_on_their_way
+    conns_reports_values_on_their_way
 }
 
 /// The unique of `key`.
@@ -109,7 +109,7 @@ fn a_client_that_breaks_the_protocol_is_closed_as_an_error(io: Io) {
     assert_eq!(reason(&[&[0x80, 0x07][..], &[0; 22]].concat()), "normal");
 }
 
-fn conns_tells_of_values_on_their_way(io: Io) {
+fn conns_reports_values_on_their_way(io: Io) {
     let server = io.start("-t 1 -I 1m");
     let mut observer = server.connect();
     let mut state_of = |client: &Client, wanted: &str| {
@@ -175,7 +175,7 @@ impl Between for Replacing {
 
 /// An `mg` decides on and reports one item, even if the item of its first lookup is replaced.
 #[test]
-fn a_claim_to_renew_tells_of_the_item_that_is_claimed() {
+fn a_claim_to_renew_reports_the_item_that_is_claimed() {
     let (is_armed, is_fetched) = (AtomicBool::new(false), AtomicBool::new(false));
     let between = Arc::new(Replacing { is_armed, is_fetched, looks: Mutex::new(0) });
     let replacing = Arc::clone(&between);
@@ -202,7 +202,7 @@ fn a_claim_to_renew_tells_of_the_item_that_is_claimed() {
 }
 
 #[test]
-fn ages_are_told_beyond_a_day() {
+fn ages_are_reported_beyond_a_day() {
     let server = Running::start("-t 1 --debug-time");
     let mut client = server.connect();
     client.ask("debugtime p\r\nset k 0 0 1\r\nv\r\nset other 0 0 1\r\nv\r\n", "OK\r\nSTORED\r\nSTORED\r\n");

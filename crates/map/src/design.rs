@@ -1,4 +1,4 @@
-//! The design: how lookups can be wait-free while the table is resized under them. (Documentation only.)
+//! The design: how lookups can be wait-free while the table is resized. (Documentation only.)
 //!
 //! # Order
 //!
@@ -51,9 +51,10 @@
 //! ```
 //!
 //! So a thread that fills a map under one handle, or a reader that sleeps in its section, delays cuts
-//! and the reclamation of arrays, but no growth. A lookup that reaches the end of its bucket looks
-//! at one more link before the cut, and is not affected otherwise. Updates share the locks of the base
-//! array, which has fewer buckets, and search merged chains: they take up to twice as long.
+//! and the reclamation of arrays, but no growth. Until the cut, a lookup that reaches the end of its
+//! bucket looks at one more link, and summaries are less exact, so more misses walk their chains.
+//! Updates share the locks of the base array, which has fewer buckets, and search merged chains: they
+//! take up to twice as long.
 //!
 //! Shrinking may be delayed: the background worker shrinks a table when its chains are cut and all
 //! arrays of earlier resizes are freed. This bounds the arrays that readers keep from being freed:
@@ -69,7 +70,7 @@
 //! | what the update finds | what it does |
 //! |---|---|
 //! | a head that does not follow | locks it; if finer heads are filled, keeps these right as well |
-//! | a head that follows | locks the base head; checks that the head still follows, or else starts again; keeps right the finer heads that are in use |
+//! | a head that follows | locks the base head; checks that the head still follows, or else starts again; keeps right the finer heads that are in use or filled already |
 //! | a head of a group that was cut | starts again: a finer array is published |
 //!
 //! No resize waits for updates to leave, so what an update has found may be of an earlier resize. That
@@ -153,7 +154,8 @@
 //!
 //! # Guarantees
 //!
-//! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates and resizes happen meanwhile.
+//! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates and
+//!   resizes happen meanwhile.
 //! * **T2** Lookups are wait-free: they never wait and never retry. A lookup passes links whose hash is
 //!   at most its own. Their number is bounded by the length of the chain, plus the links that other
 //!   threads insert ahead of the lookup while it walks. (During a rename, a lookup that misses may walk
@@ -168,8 +170,8 @@
 //! * **T5** Neither growing nor shrinking by any power of two waits for readers before lookups use the
 //!   new array. Chains are cut after one grace period, which several growths may share. So no reader,
 //!   however long it stays, delays the automatic growth of any map. A replaced array is freed after a
-//!   grace period. (A resize by hand returns when all chains are cut. While it or a rename waits for
-//!   readers, the automatic growth of the same map waits, too.)
+//!   grace period. (A resize by hand begins and returns with all chains cut. While it or a rename waits
+//!   for readers, the automatic growth of the same map waits, too.)
 //! * **T6** If the new array can't be allocated, the table goes on with the old one.
 //! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry twice
 //!   that was not removed and inserted again. The same holds for the calls of one scan, taken together.

@@ -102,7 +102,7 @@ use crate::stats::Stats;
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
 /// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt, one new entry at a time |
 /// | rename | waits for readers, other renames and resizes | a removal and an insertion |
-/// | resizing | never waits for readers before the new size is in use | a background thread, see [`Resizing`](crate::Resizing) |
+/// | automatic resizing | growth waits for no reader, shrinking may | a background thread, see [`Resizing`](crate::Resizing) |
 ///
 /// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of buckets (up to 64 after many have
 /// been removed).
@@ -280,12 +280,13 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.is_resizing()
     }
 
-    /// Resizes to so many buckets, rounded up to a power of two, on the calling thread, while others go on using the map.
-    /// An automatic map may be resized again soon, if this size doesn't fit.
+    /// Resizes to this many buckets, rounded up to a power of two, on the calling thread. Others go on
+    /// using the map. Waits for readers, as [`raw::Table::resize_to`] says. An automatic map may be
+    /// resized again soon, if this size doesn't fit.
     ///
     /// # Errors
     ///
-    /// When the buckets can't be allocated: the map stays as it was. (Growing leaves the old buckets to
+    /// When the buckets can't be allocated: the map stays as it was. (The old buckets are left to
     /// [`relativist_rcu::defer_raw`], which aborts without memory for its queue.)
     ///
     /// # Panics

@@ -114,7 +114,7 @@ fn an_automatic_map_is_not_resized_without_memory() {
     let mut entries: Vec<_> = (0..2000).map(|n: u64| (n.to_string(), vec![n])).collect();
     without_memory(|| insert_until_exhausted(&map, &mut entries));
     let inserted = map.len();
-    assert!(inserted > 2, "{inserted} entries need no resize");
+    assert!(inserted > 2, "only {inserted} entries were inserted, which need no resize");
     (0..1000).for_each(|n: u64| _ = map.pin().insert(format!("{n} more"), vec![n]));
     assert_eq!(map.len(), inserted + 1000);
 }

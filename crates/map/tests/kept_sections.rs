@@ -126,7 +126,7 @@ fn a_reader_that_stays_delays_no_growth() {
             assert!(comes_true(|| map.buckets() as u64 >= ENTRIES / 2), "{} buckets", map.buckets());
         }
         assert!(comes_true(|| by_hand.buckets() == 1024), "the resize by hand has published nothing");
-        assert!(!resized.is_finished(), "a resize by hand returns when chains are cut");
+        assert!(!resized.is_finished(), "the resize by hand returned before chains were cut");
         reader.leave();
         resized.join().unwrap().unwrap();
     });
@@ -178,7 +178,7 @@ fn residents_are_found_while_growths_stack_up() {
     });
     assert_holds(&map, 0..RESIDENTS);
     let stats = map.stats();
-    assert!(stats.grows > stats.grace_periods, "no growths shared a wait: {stats:?}");
+    assert!(stats.grows > stats.grace_periods, "no growths shared a grace period: {stats:?}");
 }
 
 /// Dropping a map whose chains are uncut drops all entries and frees all arrays.

@@ -1,4 +1,4 @@
-//! Models of the transition, explored by loom: all interleavings up to a number of preemptions, and what the memory model allows loads
+//! Models of the resize, explored by loom: all interleavings up to a number of preemptions, and what the memory model allows loads
 //! to see.
 //!
 //! ```sh

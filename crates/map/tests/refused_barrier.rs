@@ -1,6 +1,5 @@
-//! T9, and R9 of `relativist_rcu::design`: a `membarrier` that the kernel refuses to a thread
-//! aborts the process with a message. A panic would unwind out of a resize and leave a table that
-//! the next resize breaks.
+//! T9, and R9 of `relativist_rcu::design`: if the kernel refuses `membarrier` to a thread, the process
+//! aborts with a message. A panic would unwind out of a resize, and the next resize would lose keys.
 #![cfg(all(target_os = "linux", not(relativist_loom), not(relativist_shuttle)))]
 
 use relativist_testing as _;
@@ -32,7 +31,7 @@ fn forbid_membarrier() {
     }
 }
 
-/// Nothing to do in the test process itself; `ends_by_abort` runs this in a process of its own.
+/// Does nothing in the test process itself. `ends_by_abort` runs this in a process of its own.
 #[test]
 fn child() {
     let action: fn(&HashMap<u64, u64>) = match std::env::var(ROLE).as_deref() {
@@ -55,7 +54,7 @@ fn child() {
 #[test]
 fn ends_by_abort() {
     if active_barrier() != Barrier::Membarrier {
-        return eprintln!("not run: this kernel or sandbox offers no membarrier");
+        return eprintln!("not run: this kernel or sandbox refuses membarrier");
     }
     for role in ["grow", "wait"] {
         let mut command = Command::new(std::env::current_exe().unwrap());

@@ -140,7 +140,7 @@ impl Queue {
         // Relaxed, all: the producer's own counts; the bytes are published with `pushed`.
         let (count, bytes) = (self.pushed.load(Relaxed), self.pushed_bytes.load(Relaxed));
         self.pushed_bytes.store(bytes.wrapping_add(deferred.bytes), Relaxed);
-        // SAFETY: the producer's live chunk, and nobody reads this entry before `pushed` says so.
+        // SAFETY: the producer's live chunk, and no thread reads this entry before `pushed` counts it.
         unsafe { chunk.as_ref() }.entry(count).with_mut(|entry| unsafe { (*entry).write(deferred) });
         // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes. Loom would not notice Relaxed here or
         // there: entries are pushed in a read section, and the grace period orders its end before each drain.

@@ -1,5 +1,5 @@
 //! R6: if a deferred function leaves a read section open on the thread that runs it, this thread does
-//! not wait for itself. In a process of its own, because it holds up grace periods.
+//! not wait for itself. In a process of its own, because it delays grace periods.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;

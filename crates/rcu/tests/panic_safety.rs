@@ -179,7 +179,7 @@ fn attempt(operation: fn(), n: u64) -> bool {
         if let Err(payload) = result {
             assert!(fired && payload.is::<Fired>());
         }
-        assert!(!is_reading(), "the read section has ended");
+        assert!(!is_reading(), "a read section is still open");
         fired
     })
 }

@@ -212,9 +212,9 @@ fn assert_usable<S: Subject>(subject: &Arc<S>) {
         drop(shared);
         done.send(()).unwrap();
     });
-    ended.recv_timeout(LIMIT).expect("the map can be used, and no lock is held");
+    ended.recv_timeout(LIMIT).expect("the map cannot be used: a lock may still be held");
     thread.join().unwrap();
-    assert!(!relativist_rcu::is_reading(), "the read section has ended");
+    assert!(!relativist_rcu::is_reading(), "a read section is still open");
     use_it(&**subject);
 }
 
@@ -234,7 +234,7 @@ impl Setting {
         let resizer = thread::spawn(move || resized.resize_to(buckets).unwrap());
         let end = Instant::now() + LIMIT;
         while subject.stats().buckets != buckets {
-            assert!(Instant::now() < end, "the new array is published");
+            assert!(Instant::now() < end, "the new array was not published in time");
             yield_now();
         }
         act();

@@ -311,7 +311,7 @@ inline update_kept(a) {
 #define AFTER near
 #endif
 
-/* Under the lock nobody else changes the chain, or which heads are kept right: one step.
+/* Under the lock no other thread changes the chain, or which heads are kept right: one step.
  * (Core::locked, Group::search) */
 inline search() {
   near = NIL;
@@ -505,7 +505,7 @@ inline find_sole_part() {
 #define IS_UNCHANGED(head) (head.first == link && head.summary == bits)
 #endif
 
-/* Makes the heads of array `n` that cover `bucket` of array `p` entries into the chain. Nobody
+/* Makes the heads of array `n` that cover `bucket` of array `p` entries into the chain. No thread
  * looks at them before the head of `p` is marked, so stores to them need no step of their own. */
 inline fill() {
   part = NIL;

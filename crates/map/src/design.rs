@@ -53,8 +53,8 @@
 //! So a thread that fills a map under one handle, or a reader that sleeps in its section, delays cuts
 //! and the reclamation of arrays, but no growth. Until the cut, a lookup that reaches the end of its
 //! bucket looks at one more link, and summaries are less exact, so more misses walk their chains.
-//! Updates share the locks of the base array, which has fewer buckets, and search merged chains: they
-//! take up to twice as long.
+//! Updates search merged chains, and take up to twice as long. They share the locks of the base array,
+//! which may be few: updates by several threads then wait for each other.
 //!
 //! Shrinking may be delayed: the background worker shrinks a table when its chains are cut and all
 //! arrays of earlier resizes are freed. This bounds the arrays that readers keep from being freed:

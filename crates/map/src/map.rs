@@ -244,7 +244,8 @@ impl<K, V, S> HashMap<K, V, S> {
     ///
     /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept for
     /// many operations: this map and all others grow meanwhile. Until the handle is dropped, nothing that
-    /// any thread removes is reclaimed, and updates of a map that has grown take up to twice as long.
+    /// any thread removes is reclaimed. Updates of a map that has grown take up to twice as long, and
+    /// longer if several threads update it, because they share the few locks that it had before.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned::new(self, read())

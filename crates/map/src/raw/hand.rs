@@ -20,8 +20,8 @@ use super::{Hash, Link};
 use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
-/// Changed by who holds the resizer's mutex: there is one rename at a time. Only what is in hand *before* is changed by others, who
-/// hold the lock of its hash.
+/// Only the holder of the resizer's mutex changes it, so there is one rename at a time. Exception: in the
+/// stage `before`, an update that holds the lock of the old hash may change the link.
 pub(super) struct Hand {
     /// Null, `before`, `after` or [`AGAIN`].
     stage: AtomicPtr<Answer>,

@@ -32,7 +32,8 @@ pub(super) fn enter(table: &Core) {
     HELD.with(|held| if held.count.get() == 0 { held.push_first(table) } else { held.push_other(table) });
 }
 
-/// To be called before a second bucket of the table is locked, by who can't be waiting for itself.
+/// Call before locking a second bucket of the same table. Only renames do this: they cannot wait for
+/// themselves.
 pub(super) fn enter_again(table: &Core) {
     HELD.with(|held| held.push(table));
 }

@@ -16,8 +16,8 @@
 //! * *Never cleared:* removals don't touch it. An iteration that finds most of the bits that it follows stale puts an empty
 //!   summary in its place.
 //!
-//! During a resize an update sets the bits of both arrays that it changes. So what is argued here is a matter of one array
-//! and its heads: a bucket that an iteration skips is one whose head it could have found empty.
+//! During a resize an update sets the bits in each array that it changes. So this argument concerns one
+//! array and its heads: an iteration skips a bucket only if it could have found the head empty.
 
 use std::alloc::Layout;
 use std::ptr::{NonNull, null_mut};
@@ -205,8 +205,8 @@ impl Occupancy {
     fn set(&self, word: usize, bits: u64) {
         // Relaxed: whoever has to see it has a later store of ours for it, of a bit below or of the link.
         self.words[word / BITS].fetch_or(1 << (word % BITS), Relaxed);
-        // Release: pairs with the Acquire in `mark`. Loom does not notice Relaxed here or there: the
-        // bit above matters from the second word on, and its tables have one.
+        // Release: pairs with the Acquire in `mark`. Loom would not notice Relaxed here or there: the
+        // bit above matters only with two or more words, and tables under loom have one.
         self.buckets[word].fetch_or(bits, Release);
     }
 

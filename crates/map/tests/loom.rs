@@ -843,7 +843,7 @@ fn lookups_agree_after_a_stale_head_while_resizing() {
 /// An update that has found heads of one resize stays correct during the next one, which begins at once.
 fn updates_across(sizes: &'static [usize]) {
     for update in [Insert(4), Remove(4)] {
-        explore(unless_quick(2), move || {
+        explore(1, move || {
             let scene = Scene::new(sizes[0], &update.before(&RESIDENTS));
             let writer = {
                 let scene = scene.clone();

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
+use std::time::Duration;
 
 #[path = "support/loans.rs"]
 mod loans;
@@ -514,15 +515,14 @@ fn the_limit_holds_when_the_table_grows() {
             assert!(has(&engine, &key(index)));
         }
         let buckets = engine.usage().buckets;
+        let mut patience = 1_000;
         for index in 0..4_000 {
             set(&engine, &format!("s{index}"), b"s");
             // Time to grow, if it is to.
             let usage = engine.usage();
-            if usage.items > 4 * usage.buckets {
-                (0..1_000).any(|_| {
-                    thread::yield_now();
-                    engine.usage().buckets > usage.buckets
-                });
+            while usage.items > 4 * usage.buckets && engine.usage().buckets == usage.buckets && patience > 0 {
+                patience -= 1;
+                thread::sleep(Duration::from_millis(1));
             }
         }
         assert!(engine.usage().buckets > buckets);

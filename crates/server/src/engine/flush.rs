@@ -107,6 +107,7 @@ impl Flush {
 mod tests {
     use super::*;
     use std::thread;
+    use std::time::Duration;
 
     #[test]
     fn a_flush_covers_numbers_drawn_so_far() {
@@ -156,7 +157,7 @@ mod tests {
             let writing = flush.writers.lock().unwrap();
             let late = scope.spawn(|| flush.catch_up(100, &last));
             // Time to find it due, and to wait for us.
-            thread::sleep(std::time::Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(10));
             flush.draw_line(&last);
             last.store(8, Ordering::Relaxed);
             drop(writing);
@@ -174,7 +175,7 @@ mod tests {
             let writing = flush.writers.lock().unwrap();
             let reader = scope.spawn(|| flush.state());
             // A reader that does not wait has the flush's state by then.
-            thread::sleep(std::time::Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(10));
             flush.draw_line(&last);
             drop(writing);
             assert_eq!(reader.join().unwrap(), (7, None));
@@ -197,11 +198,11 @@ mod tests {
             flush.draw_line_around(&last, || {
                 let begun = command.insert(scope.spawn(is_covered));
                 // A command that does not find the flush due has ended by then.
-                for _ in 0..100_000 {
+                for _ in 0..100 {
                     if begun.is_finished() {
                         break;
                     }
-                    thread::yield_now();
+                    thread::sleep(Duration::from_millis(1));
                 }
             });
             drop(writing);

@@ -103,7 +103,8 @@ fn servers_that_do_wrong_are_found_out() {
     for (fault, explanation) in [
         (Fault::Hears(b"\nadd ", b"\nset "), "are missing"),
         (Fault::Hears(b"\nappend ", b"\nprepend "), "a wrong value"),
-        (Fault::Hears(b"\nincr ", b"\ndecr "), "a wrong number"),
+        // Which of the two depends on whether another client has seen the number in between.
+        (Fault::Hears(b"\nincr ", b"\ndecr "), "a wrong number|already"),
         (Fault::Hears(b"\nincr soakcounter-", b"\ndecr soakcounter-"), "already"),
         (Fault::Hears(b" MR O", b" MS O"), "there can be no item"),
         (Fault::Hears(b"\nmd ", b"\nmg "), "there can be no item"),
@@ -127,7 +128,8 @@ fn servers_that_do_wrong_are_found_out() {
         };
         let found = soak(&plan(3, 200), &fault.of(&server.address), None, None).map(|summary| summary.to_string());
         let found = found.expect_err(&wrong).to_string();
-        assert!(found.contains(explanation), "{wrong}: {found}");
+        let is_explained = explanation.split('|').any(|explanation| found.contains(explanation));
+        assert!(is_explained, "{wrong}: {found}");
         // Items of one must not be there for the next.
         server.address.connect().unwrap().write_all(b"flush_all\r\n").unwrap();
     }

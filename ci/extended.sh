@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that take too long for .ci/run: some three hours. Run it before a release, after .ci/run. With
+# Checks that take too long for .ci/run: some five hours. Run it before a release, after .ci/run. With
 # --list it only names what it runs. CONTRIBUTING.md says when it passed last.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,8 +16,10 @@ step() {
 }
 
 [ "$mode" = --list ] || cargo build --release --locked --package relativistd --package relativist-workbench
-# The tests of all crates; CI leaves out those of the protocols, the server's sockets, and the workbench.
+# The tests of all crates; CI leaves out those of the protocols, the server's sockets, and the workbench, and has three rounds.
 step ci/pressure.sh 10 all
+# CI explores the largest models with one preemption instead of two.
+step ci/loom.sh
 # CI stores half as many items.
 step ci/scale.sh 2000000
 step ci/fuzz.sh 600

@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(contents(&after), contents(&before));
         assert_eq!(summary, Summary { items: 5, left_out: 0 });
         assert_eq!(unique(&after, b"\0given\xff"), u64::MAX);
-        // Both begin at random, with 44 bits.
+        // Both begin at random, with 31 bits.
         let [old, new] = [&before, &after].map(|engine| unique(engine, b"plain"));
         assert!(old.abs_diff(new) > 1_000, "no client knows it from before: {old}, {new}");
     }

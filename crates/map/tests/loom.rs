@@ -856,6 +856,24 @@ fn updates_across(sizes: &'static [usize]) {
     }
 }
 
+/// The table has grown and is uncut when the update begins. So it may hold what it has found of that
+/// growth while chains are cut, and while the table shrinks.
+#[test]
+fn updates_across_a_cut_and_shrinking() {
+    explore(unless_quick(2), move || {
+        let update = Insert(4);
+        let scene = Scene::new(COARSE, &update.before(&RESIDENTS));
+        scene.table.grow_uncut(FINE).unwrap();
+        let writer = {
+            let scene = scene.clone();
+            thread::spawn(move || _ = update.run(&scene, &read()))
+        };
+        scene.table.resize_to(COARSE).unwrap();
+        writer.join().unwrap();
+        scene.assert_holds(&update.after(&RESIDENTS));
+    });
+}
+
 #[test]
 fn updates_across_growing_and_shrinking() {
     updates_across(&[COARSE, FINE, COARSE]);

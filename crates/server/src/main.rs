@@ -80,9 +80,10 @@ fn serve<E: Engine>(
 ) -> Result<(), StartError> {
     let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
     signals.obey(server.stopper(), server.reloader(), server.saver())?;
-    systemd::tell_ready();
-    if let Some(readiness) = readiness {
-        readiness.announce(options.verbose > 0);
-    }
-    server.run()
+    server.run_and_announce(|| {
+        systemd::tell_ready();
+        if let Some(readiness) = readiness {
+            readiness.announce(options.verbose > 0);
+        }
+    })
 }

@@ -31,6 +31,7 @@ use crate::stats::Registry;
 use crate::systemd;
 use crate::tls::Tls;
 use mio::net::UdpSocket;
+use nix::unistd::{AccessFlags, access};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
@@ -59,6 +60,7 @@ pub struct Server<E> {
     udp: Vec<UdpSocket>,
     admin: Option<AdminHandle<E>>,
     snapshot: Option<Arc<Snapshot>>,
+    restored: Option<Restored>,
 }
 
 /// A server whose process may still be root's.
@@ -123,8 +125,8 @@ impl Server<Relativistic> {
         options.user.as_deref().map(process::user).transpose()?;
         for (path, flag) in [(&options.unix_socket, "-s"), (&options.pidfile, "-P")] {
             if let Some(path) = path {
-                folder(path)
-                    .metadata()
+                access(folder(path), AccessFlags::W_OK | AccessFlags::X_OK)
+                    .map_err(io::Error::from)
                     .map_err(|error| StartError::System(format!("cannot make {} ({flag})", path.display()), error))?;
             }
         }
@@ -243,14 +245,11 @@ impl<E: Engine> Loaded<'_, E> {
         let acceptor = Acceptor::new(Arc::clone(&service), threads, listeners)
             .map_err(|error| StartError::System("cannot watch the listening sockets".into(), error))?;
         admin.iter().for_each(|admin| admin.open(&service, acceptor.stopper()));
-        if let (Some(snapshot), Some(restored)) = (&snapshot, restored) {
-            retire(snapshot, restored)?;
-        }
         // Programs that wait for this file connect at once.
         if let Some(path) = port_file {
             write_ports(&path, acceptor.listeners(), &udp)?;
         }
-        Ok(Server { service, io, acceptor, udp, admin, snapshot: snapshot.map(Arc::new) })
+        Ok(Server { service, io, acceptor, udp, admin, snapshot: snapshot.map(Arc::new), restored })
     }
 }
 
@@ -304,6 +303,14 @@ impl<E: Engine> Server<E> {
                 service.log.say(Level::Warning, format_args!("there is no snapshot to write: --snapshot names no file"))
             }
             Some(snapshot) => {
+                if !snapshot.is_read_after_crash() {
+                    service.log.say(
+                        Level::Warning,
+                        format_args!(
+                            "only a server started with --warm-after-crash will read the snapshot that is being written"
+                        ),
+                    );
+                }
                 if let Err(error) = save(snapshot, &service, Occasion::Request) {
                     service.log.say(Level::Warning, format_args!("{error}"));
                 }
@@ -314,9 +321,23 @@ impl<E: Engine> Server<E> {
     /// Serves until stopped, then closes all connections, writes the snapshot, and frees all items.
     ///
     /// # Errors
-    /// When the operating system denies threads or events, a thread panicked, or the snapshot cannot be written.
+    /// When the operating system denies threads or events, a thread panicked, or the snapshot cannot
+    /// be removed or written.
     pub fn run(self) -> Result<(), StartError> {
-        let Server { service, io, acceptor, udp, admin, snapshot } = self;
+        self.run_and_announce(|| {})
+    }
+
+    /// [`Server::run`], and calls `announce` when clients are served.
+    ///
+    /// # Errors
+    /// As there. If an error occurs at the start, `announce` is not called.
+    pub fn run_and_announce(self, announce: impl FnOnce()) -> Result<(), StartError> {
+        let Server { service, io, acceptor, udp, admin, snapshot, restored } = self;
+        // The last step that can be undone: a start that failed before leaves the file in place. From
+        // here on clients change items, and the file is old.
+        if let (Some(snapshot), Some(restored)) = (&snapshot, restored) {
+            retire(snapshot, restored)?;
+        }
         let mut handles = Vec::new();
         let mut threads = Vec::new();
         let mut udp_handle = None;
@@ -335,6 +356,7 @@ impl<E: Engine> Server<E> {
         let cannot_start = |error| StartError::System("cannot start a thread".into(), error);
         let keeper = Keeper::start(&service).map_err(cannot_start)?;
         service.log.say(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
+        announce();
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
         drop(udp_handle);

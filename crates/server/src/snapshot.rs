@@ -86,7 +86,7 @@ impl Snapshot {
     }
 
     /// Removes the file that was read, unless it may be read again after a crash. Call this when
-    /// little else can fail at the start, and before clients are served.
+    /// all else that can fail at the start has succeeded, and before clients are served.
     ///
     /// # Errors
     /// When it cannot be removed, so that it would be read after a crash.
@@ -116,6 +116,11 @@ impl Snapshot {
     pub fn write(&self, engine: &impl Engine, occasion: Occasion) -> io::Result<u64> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         replace(&self.path, |file| format::write(file, engine, occasion, &Moment::now(self.boot)))
+    }
+
+    /// Whether the server reads, after a crash, a file written while clients went on.
+    pub(crate) fn is_read_after_crash(&self) -> bool {
+        self.warm_after_crash
     }
 
     /// The file.

@@ -76,8 +76,8 @@ fn after_a_crash_the_cache_starts_cold() {
     assert_eq!(converse(port, "set a 0 0 3\r\nold\r\n"), "STORED\r\n");
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
     let (daemon, port) = start(&file, &mut program());
-    assert!(!file.exists(), "it would be older than the crash");
     assert_eq!(converse(port, "get a\r\ndelete a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\nDELETED\r\n");
+    assert!(!file.exists(), "it would be older than the crash");
     daemon.end(Signal::SIGKILL);
     let (daemon, port) = start(&file, &mut program());
     assert_eq!(converse(port, "get a\r\nset a 0 0 3\r\nold\r\n"), "END\r\nSTORED\r\n");
@@ -85,7 +85,8 @@ fn after_a_crash_the_cache_starts_cold() {
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
     poll("snapshot", || file.exists().then_some(()));
     assert_eq!(converse(port, "delete a\r\n"), "DELETED\r\n");
-    daemon.end(Signal::SIGKILL);
+    let (_, stderr) = daemon.end(Signal::SIGKILL);
+    assert!(stderr.contains("only a server started with --warm-after-crash"), "{stderr}");
     let (daemon, port) = start(&file, &mut program());
     assert_eq!(converse(port, "get a\r\n"), "END\r\n");
     let (_, stderr) = daemon.end(Signal::SIGKILL);
@@ -108,7 +109,10 @@ fn a_start_that_fails_keeps_the_snapshot() {
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    assert_eq!(run(&format!("-p {port} -e {}", file.display())).status.code(), Some(71));
+    for cause in [format!("-p {port}"), "-p -1 -P /nonexistent/pid".into()] {
+        let output = run(&format!("{cause} -e {}", file.display()));
+        assert!(matches!(output.status.code(), Some(71)), "{cause}: {output:?}");
+    }
     let (_daemon, port) = start(&file, &mut program());
     assert_eq!(converse(port, "get a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\n");
 }

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 limit=240
-crates="rcu map tables"
+crates="rcu map baselines"
 
 # Link-time optimisation costs minutes here, and brings nothing.
 export CARGO_PROFILE_RELEASE_LTO=off
@@ -16,12 +16,12 @@ export CARGO_PROFILE_RELEASE_LTO=off
 build() {
   RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
     "${@:3}" --message-format json 2>"$target/mutation-$1.log" |
-    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(rcu|map|tables)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
+    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(rcu|map|baselines)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
     awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
 mkdir -p "$target"
-build plain "--cfg relativist_mutation" --package relativist-rcu --package relativist --package relativist-tables --lib --tests
+build plain "--cfg relativist_mutation" --package relativist-rcu --package relativist --package relativist-baselines --lib --tests
 build loom "--cfg relativist_mutation --cfg relativist_loom" --package relativist-rcu --package relativist --lib --test loom
 build shuttle "--cfg relativist_mutation --cfg relativist_loom --cfg relativist_shuttle" --package relativist --test shuttle
 

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rounds=${1:-10}
-programs='^(rcu|map|tables|testing) |^server (lib|engine|model|churn|memory_limit) '
+programs='^(rcu|map|baselines|testing) |^server (lib|engine|model|churn|memory_limit) '
 [ "${2:-}" != all ] || programs=.
 # Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and prints
 # the stacks of all threads.

@@ -12,7 +12,7 @@ build=(--locked --package relativist-workbench --features "liburcu,tbb,cuckoo,co
 cargo test "${build[@]}" --lib
 cargo build "${build[@]}"
 counting=(--locked --features contention)
-cargo test "${counting[@]}" --package relativist-rcu --package relativist --package relativist-tables --lib contention
+cargo test "${counting[@]}" --package relativist-rcu --package relativist --package relativist-baselines --lib contention
 cargo test "${counting[@]}" --package relativistd --test suite contention
 
 program=${CARGO_TARGET_DIR:-target}/debug/relativist

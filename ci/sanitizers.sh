@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer:
-# ci/sanitizers.sh [thread | address] [rcu] [map] [tables] [server]; all of these by default. Runs RCU's
+# ci/sanitizers.sh [thread | address] [rcu] [map] [baselines] [server]; all of these by default. Runs RCU's
 # tests, the stress tests of the map and of the papers' tables, and the server's tests of its engine and
 # over sockets, with both backends. Installs a nightly toolchain with rust-src: ThreadSanitizer must see
 # the synchronisation of the standard library, too, so that is built with it.
@@ -32,9 +32,9 @@ check() {
   case $1 in
     rcu) run --package relativist-rcu --lib --tests ;;
     map) run --package relativist --test stress ;;
-    tables) RELATIVIST_STRESS_RESIZES=20 run --package relativist-tables --test suite residents ;;
+    baselines) RELATIVIST_STRESS_RESIZES=20 run --package relativist-baselines --test suite residents ;;
     server) run --package relativistd --lib --test engine --test model --test memory_limit --test churn --test suite ;;
-    *) echo "sanitizers: no tests for $1: rcu, map, tables, server" >&2; exit 1 ;;
+    *) echo "sanitizers: no tests for $1: rcu, map, baselines, server" >&2; exit 1 ;;
   esac
 }
 
@@ -64,7 +64,7 @@ for sanitizer in $sanitizers; do
   else
     RUSTFLAGS+=" -Cunsafe-allow-abi-mismatch=sanitizer"
   fi
-  for crate in ${@:-rcu map tables server}; do
+  for crate in ${@:-rcu map baselines server}; do
     check "$crate"
   done
 done

@@ -1,7 +1,7 @@
 //! `relativist instructions`: what a lookup does, counted by callgrind.
 //!
 //! That lookups scale takes many processors to show. That there is little to do and nothing to contend for does not: instructions and
-//! memory accesses are the same numbers on any machine. (That lookups under RCU write no shared line is shown by a test of `relativist-tables`,
+//! memory accesses are the same numbers on any machine. (That lookups under RCU write no shared line is shown by a test of `relativist-baselines`,
 //! in which the table's memory is read-only.)
 
 use std::env;
@@ -190,8 +190,8 @@ impl Subject for HarnessAlone {
 
     fn resize_to(&self, _: usize) {}
 
-    fn costs(&self) -> relativist_tables::Costs {
-        relativist_tables::Costs::default()
+    fn costs(&self) -> relativist_baselines::Costs {
+        relativist_baselines::Costs::default()
     }
 
     fn entry_bytes(&self) -> Option<usize> {

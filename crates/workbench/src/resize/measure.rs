@@ -361,7 +361,7 @@ fn spin() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relativist_tables::Costs;
+    use relativist_baselines::Costs;
 
     const SETTING: Setting = Setting {
         entries: 256,

@@ -1,19 +1,19 @@
 //! Which tables there are to be measured beside a resizer.
 
 use clap::ValueEnum;
-use relativist_tables::TableHasher;
-use relativist_tables::ddds::Ddds;
-use relativist_tables::dual_chain::DualChain;
-use relativist_tables::fixed::Fixed;
+use relativist_baselines::TableHasher;
+use relativist_baselines::ddds::Ddds;
+use relativist_baselines::dual_chain::DualChain;
+use relativist_baselines::fixed::Fixed;
 #[cfg(target_os = "linux")]
-use relativist_tables::in_place::InPlace;
-use relativist_tables::mutex::Mutexed;
-use relativist_tables::rwlock::{RwLocked, StdRwLocked};
-use relativist_tables::sorted::Sorted;
-use relativist_tables::split_ordered::SplitOrdered;
-use relativist_tables::striped::Striped;
-use relativist_tables::tree::{SkipList, Tree};
-use relativist_tables::unzip::Unzip;
+use relativist_baselines::in_place::InPlace;
+use relativist_baselines::mutex::Mutexed;
+use relativist_baselines::rwlock::{RwLocked, StdRwLocked};
+use relativist_baselines::sorted::Sorted;
+use relativist_baselines::split_ordered::SplitOrdered;
+use relativist_baselines::striped::Striped;
+use relativist_baselines::tree::{SkipList, Tree};
+use relativist_baselines::unzip::Unzip;
 use serde::{Deserialize, Serialize};
 
 use super::subject::{AsMade, Resizable, Rival, Subject};

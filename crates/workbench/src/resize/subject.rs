@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use relativist_tables::{Costs, Resize};
+use relativist_baselines::{Costs, Resize};
 
 use crate::keys::Indices;
 use crate::latency::Latencies;
@@ -125,7 +125,7 @@ impl<T: Resize> Subject for Resizable<T> {
 #[derive(Debug)]
 pub struct AsMade<T>(T);
 
-impl<T: relativist_tables::Table> AsMade<T> {
+impl<T: relativist_baselines::Table> AsMade<T> {
     /// An empty one.
     #[must_use]
     pub fn boxed(buckets: usize) -> Box<dyn Subject> {
@@ -133,7 +133,7 @@ impl<T: relativist_tables::Table> AsMade<T> {
     }
 }
 
-impl<T: relativist_tables::Table> Subject for AsMade<T> {
+impl<T: relativist_baselines::Table> Subject for AsMade<T> {
     fn insert(&self, key: u64) -> bool {
         self.0.insert(key, key)
     }

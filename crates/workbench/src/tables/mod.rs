@@ -1,7 +1,7 @@
 //! The tables that are measured, behind two small traits.
 //!
 //! The loops over these traits ([`crate::compare::loops`], [`crate::resize`]) are generic and compiled once for each
-//! table. (The papers' tables are in a crate of their own, `relativist-tables`.) The adapters are always inlined into them: what remains of calls is the table's own.
+//! table. (The papers' tables are in a crate of their own, `relativist-baselines`.) The adapters are always inlined into them: what remains of calls is the table's own.
 //!
 //! An operation has a guard (or lock) of its own unless the adapter's name says "handle". Where a library offers several
 //! ways, the adapter takes the one that its documentation recommends for the purpose.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use relativist_tables::rwlock::Lock;
+use relativist_baselines::rwlock::Lock;
 
 use super::hashers::Foldhash;
 use super::{Lookup, Table, View};

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 
 use anyhow::{Result, ensure};
-use relativist_tables::xkernel::{Build, Const, Map, New, Old};
+use relativist_baselines::xkernel::{Build, Const, Map, New, Old};
 
 use super::Setting;
 use super::quantity::{KEYS, Quantity};

@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::value_parser;
 use indicatif::ProgressBar;
-use relativist_tables::xkernel::New;
+use relativist_baselines::xkernel::New;
 use serde::Serialize;
 
 use crate::contest::{Contest, Measured, hold};

@@ -4,7 +4,7 @@
 //! colours are computed from that. What is wrong with a table would show, and the program fails if a lookup could miss.
 //!
 //! ```sh
-//! cargo run -p relativist-tables --example pictures -- docs/src/pictures
+//! cargo run -p relativist-baselines --example pictures -- docs/src/pictures
 //! ```
 
 mod draw;

@@ -181,7 +181,7 @@ impl Build for New {
 /// Keys of another size don't compile:
 ///
 /// ```compile_fail,E0308
-/// use relativist_tables::xkernel::{Const, Map};
+/// use relativist_baselines::xkernel::{Const, Map};
 /// Map::new(64, Const::<4>).resolve(&[0; 5]);
 /// ```
 #[derive(Clone, Copy, Debug)]

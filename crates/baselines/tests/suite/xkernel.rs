@@ -6,7 +6,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use relativist_tables::xkernel::{Build, Const, MAX_BUCKETS, Map, New, Old};
+use relativist_baselines::xkernel::{Build, Const, MAX_BUCKETS, Map, New, Old};
 
 /// What is done to a map. Keys are numbers, which stand in every byte.
 #[derive(Clone, Copy, Debug)]

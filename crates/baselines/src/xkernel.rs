@@ -74,7 +74,7 @@ struct Element {
 /// ```
 /// use std::ops::ControlFlow;
 ///
-/// use relativist_tables::xkernel::{Const, Map, New};
+/// use relativist_baselines::xkernel::{Const, Map, New};
 ///
 /// // Sessions by port, with the size of keys known to the compiler.
 /// let mut sessions = Map::new(64, Const::<2>);

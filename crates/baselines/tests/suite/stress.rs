@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use relativist_tables::{Resize, Table};
+use relativist_baselines::{Resize, Table};
 
 use crate::random::Random;
 

@@ -28,8 +28,8 @@
 //! ```
 //! use std::hash::{BuildHasherDefault, DefaultHasher};
 //!
-//! use relativist_tables::unzip::Unzip;
-//! use relativist_tables::{Resize, Table};
+//! use relativist_baselines::unzip::Unzip;
+//! use relativist_baselines::{Resize, Table};
 //!
 //! let table = Unzip::<BuildHasherDefault<DefaultHasher>>::with_buckets(8);
 //! assert!(table.insert(1, 10));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use relativist_tables::{Resize, Table};
+use relativist_baselines::{Resize, Table};
 
 use crate::random::Random;
 

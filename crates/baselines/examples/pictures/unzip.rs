@@ -2,8 +2,8 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-use relativist_tables::Table;
-use relativist_tables::unzip::{Unzip, Wait};
+use relativist_baselines::Table;
+use relativist_baselines::unzip::{Unzip, Wait};
 
 use crate::film::{Film, Plan};
 

@@ -14,7 +14,6 @@ mod stress;
 mod xkernel;
 
 use foldhash::fast::FixedState;
-use relativist_tables as tables;
 
 /// The tests of a table that can be resized.
 macro_rules! resizable {
@@ -61,17 +60,17 @@ macro_rules! unresizable {
     };
 }
 
-resizable!(unzip, tables::unzip::Unzip<FixedState>);
+resizable!(unzip, relativist_baselines::unzip::Unzip<FixedState>);
 #[cfg(target_os = "linux")]
-resizable!(in_place, tables::in_place::InPlace<FixedState>);
-resizable!(sorted, tables::sorted::Sorted<FixedState>);
-resizable!(split_ordered, tables::split_ordered::SplitOrdered<FixedState>);
-resizable!(dual_chain, tables::dual_chain::DualChain<FixedState>);
-resizable!(ddds, tables::ddds::Ddds<FixedState>);
-resizable!(rwlock, tables::rwlock::RwLocked<FixedState>);
-resizable!(std_rwlock, tables::rwlock::StdRwLocked<FixedState>);
-resizable!(mutex, tables::mutex::Mutexed<FixedState>);
-resizable!(striped, tables::striped::Striped<FixedState>);
-unresizable!(fixed, tables::fixed::Fixed<FixedState>);
-unresizable!(tree, tables::tree::Tree);
-unresizable!(skip_list, tables::tree::SkipList);
+resizable!(in_place, relativist_baselines::in_place::InPlace<FixedState>);
+resizable!(sorted, relativist_baselines::sorted::Sorted<FixedState>);
+resizable!(split_ordered, relativist_baselines::split_ordered::SplitOrdered<FixedState>);
+resizable!(dual_chain, relativist_baselines::dual_chain::DualChain<FixedState>);
+resizable!(ddds, relativist_baselines::ddds::Ddds<FixedState>);
+resizable!(rwlock, relativist_baselines::rwlock::RwLocked<FixedState>);
+resizable!(std_rwlock, relativist_baselines::rwlock::StdRwLocked<FixedState>);
+resizable!(mutex, relativist_baselines::mutex::Mutexed<FixedState>);
+resizable!(striped, relativist_baselines::striped::Striped<FixedState>);
+unresizable!(fixed, relativist_baselines::fixed::Fixed<FixedState>);
+unresizable!(tree, relativist_baselines::tree::Tree);
+unresizable!(skip_list, relativist_baselines::tree::SkipList);

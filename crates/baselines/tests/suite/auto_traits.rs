@@ -2,14 +2,14 @@
 //! Keys and values are `u64`, or belong to one thread, so variance does not matter.
 
 use foldhash::fast::FixedState;
-use relativist_tables::ddds::Ddds;
-use relativist_tables::dual_chain::DualChain;
-use relativist_tables::fixed::Fixed;
-use relativist_tables::sorted::Sorted;
-use relativist_tables::split_ordered::SplitOrdered;
-use relativist_tables::striped::Striped;
-use relativist_tables::unzip::Unzip;
-use relativist_tables::xkernel::{Const, Map};
+use relativist_baselines::ddds::Ddds;
+use relativist_baselines::dual_chain::DualChain;
+use relativist_baselines::fixed::Fixed;
+use relativist_baselines::sorted::Sorted;
+use relativist_baselines::split_ordered::SplitOrdered;
+use relativist_baselines::striped::Striped;
+use relativist_baselines::unzip::Unzip;
+use relativist_baselines::xkernel::{Const, Map};
 
 // They are made for measurements, and guarantee nothing after panics.
 auto_traits! {

@@ -16,17 +16,17 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use foldhash::fast::FixedState;
-use relativist_tables::Table;
-use relativist_tables::ddds::Ddds;
-use relativist_tables::dual_chain::DualChain;
-use relativist_tables::fixed::Fixed;
-use relativist_tables::in_place::InPlace;
-use relativist_tables::mutex::Mutexed;
-use relativist_tables::rwlock::RwLocked;
-use relativist_tables::sorted::Sorted;
-use relativist_tables::split_ordered::SplitOrdered;
-use relativist_tables::striped::Striped;
-use relativist_tables::unzip::Unzip;
+use relativist_baselines::Table;
+use relativist_baselines::ddds::Ddds;
+use relativist_baselines::dual_chain::DualChain;
+use relativist_baselines::fixed::Fixed;
+use relativist_baselines::in_place::InPlace;
+use relativist_baselines::mutex::Mutexed;
+use relativist_baselines::rwlock::RwLocked;
+use relativist_baselines::sorted::Sorted;
+use relativist_baselines::split_ordered::SplitOrdered;
+use relativist_baselines::striped::Striped;
+use relativist_baselines::unzip::Unzip;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 
 const ARENA: usize = 16 << 20;

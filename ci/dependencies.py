@@ -13,7 +13,7 @@ ALLOWED = set(RULES["licenses"]["allow"])
 EXCEPTIONS = {entry["crate"]: set(entry["allow"]) for entry in RULES["licenses"]["exceptions"]}
 BANNED = {entry["crate"] for entry in RULES["bans"]["deny"]}
 MAY_BE_TWICE = {entry["crate"] for entry in RULES["bans"]["skip"]}
-NOT_PUBLISHED = {"relativist-workbench", "relativist-baselines", "relativist-testing"}
+NOT_PUBLISHED = {"relativist-bench", "relativist-baselines", "relativist-testing"}
 REGISTRIES = {f"registry+{url}" for url in RULES["sources"]["allow-registry"]}
 
 

@@ -15,7 +15,7 @@ step() {
   echo "=== $* took $((SECONDS - start)) s"
 }
 
-[ "$mode" = --list ] || cargo build --release --locked --package relativistd --package relativist-workbench
+[ "$mode" = --list ] || cargo build --release --locked --package relativistd --package relativist-bench
 # The tests of all crates; CI leaves out those of the protocols, the server's sockets, and the workbench, and has three rounds.
 step ci/pressure.sh 10 all
 # CI explores the largest models with one preemption instead of two.
@@ -24,5 +24,5 @@ step ci/loom.sh
 step ci/scale.sh 2000000
 step ci/fuzz.sh 600
 step env RELATIVIST_TORTURE_SECONDS=600 RELATIVIST_TEST_SECONDS=7200 cargo test --release --locked --package relativist-rcu --test torture_fence --test torture_membarrier
-step "$target/release/relativist" soak --exec "$target/release/relativistd -m 64"
+step "$target/release/relativist-bench" soak --exec "$target/release/relativistd -m 64"
 [ "$mode" = --list ] || echo "=== all of ci/extended.sh passed in $SECONDS s"

@@ -8,14 +8,14 @@ cd "$(dirname "$0")/.."
 packages=(liburcu-dev libtbb-dev libcuckoo-dev memcached)
 source ci/debian.sh
 dpkg-query -W "${packages[@]}" >/dev/null 2>&1 || install_packages "${packages[@]}"
-build=(--locked --package relativist-workbench --features "liburcu,tbb,cuckoo,contention")
+build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,contention")
 cargo test "${build[@]}" --lib
 cargo build "${build[@]}"
 counting=(--locked --features contention)
 cargo test "${counting[@]}" --package relativist-rcu --package relativist --package relativist-baselines --lib contention
 cargo test "${counting[@]}" --package relativistd --test suite contention
 
-program=${CARGO_TARGET_DIR:-target}/debug/relativist
+program=${CARGO_TARGET_DIR:-target}/debug/relativist-bench
 # All tables take their memory from mimalloc: it has to define malloc for the whole program.
 nm -D "$program" | grep ' T malloc$' >/dev/null || { echo "rivals: malloc is not mimalloc's" >&2; exit 1; }
 works=hit,miss,matrix,mixes,grow,latency,remove,clear,iterate,memory,churn

@@ -2,14 +2,14 @@
 //!
 //! Small blocks come from mimalloc. Large ones, for values that arrive or leave, come from the system's allocator, which maps each by
 //! itself: they grow by moving pages instead of bytes, and are gone when they are freed. mimalloc keeps them, by size and thread: under
-//! values of many sizes that came to 100 MiB, with `-m 64` (`relativist soak`).
+//! values of many sizes that came to 100 MiB, with `-m 64` (`relativist-bench soak`).
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// Blocks from this on are large: those above the ordinary input buffer, which come and go with requests. To map each of these would take system
 /// calls and page faults every time, and with many connections more mappings than the kernel grants a process (`vm.max_map_count`).
-/// No more than that: from 128 KiB on, `relativist soak` at `-m 64` still found too much kept by mimalloc.
+/// No more than that: from 128 KiB on, `relativist-bench soak` at `-m 64` still found too much kept by mimalloc.
 const LARGE: usize = (64 << 10) + 1;
 
 /// One of two allocators, by size.

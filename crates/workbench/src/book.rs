@@ -1,4 +1,4 @@
-//! The Rust snippets of the book and of the README, as doctests: `cargo test --doc -p relativist-workbench`.
+//! The Rust snippets of the book and of the README, as doctests: `cargo test --doc -p relativist-bench`.
 
 macro_rules! pages {
     ($($name:ident: $file:literal,)*) => {

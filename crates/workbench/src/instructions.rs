@@ -1,4 +1,4 @@
-//! `relativist instructions`: what a lookup does, counted by callgrind.
+//! `relativist-bench instructions`: what a lookup does, counted by callgrind.
 //!
 //! That lookups scale takes many processors to show. That there is little to do and nothing to contend for does not: instructions and
 //! memory accesses are the same numbers on any machine. (That lookups under RCU write no shared line is shown by a test of `relativist-baselines`,

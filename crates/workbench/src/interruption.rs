@@ -65,7 +65,7 @@ pub fn heed(after: &'static str) -> Result<()> {
         }
         // The terminal may be gone, so a failure to write is ignored.
         let message = format!("interrupted; the report comes after {after}; a second signal ends the run at once");
-        drop(writeln!(std::io::stderr(), "relativist: {message}"));
+        drop(writeln!(std::io::stderr(), "relativist-bench: {message}"));
     };
     watch(note).context("cannot handle signals")
 }

@@ -73,7 +73,7 @@ use crate::interruption::Ending;
 /// cores. Threads are pinned, thread i to the i-th allowed CPU, as long as there are enough CPUs. scc asks for AVX2 on
 /// x86-64: build with RUSTFLAGS='-C target-feature=+avx2' where the CPU has it.
 #[derive(Debug, Parser)]
-#[command(name = "relativist", version, max_term_width = 100, args_override_self = true, after_help = EXIT_STATUS)]
+#[command(name = "relativist-bench", version, max_term_width = 100, args_override_self = true, after_help = EXIT_STATUS)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -154,7 +154,7 @@ pub fn conclude(outcome: anyhow::Result<Ending>) -> ExitCode {
     match outcome {
         Ok(ending) => ending.code(),
         Err(error) => {
-            eprintln!("relativist: {error:#}");
+            eprintln!("relativist-bench: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -1,9 +1,9 @@
-//! `relativist`: measures the relativistic hash table and its RCU against their rivals.
+//! `relativist-bench`: measures the relativistic hash table and its RCU against their rivals.
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use relativist_workbench::{Cli, conclude, run};
+use relativist_bench::{Cli, conclude, run};
 
 /// One allocator for every table and every reclamation scheme.
 #[global_allocator]

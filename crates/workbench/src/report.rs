@@ -80,7 +80,7 @@ impl Report {
     #[must_use]
     pub fn caption(&self) -> String {
         let command: Vec<String> = std::env::args().skip(1).collect();
-        format!("relativist {}\n{}\n{}", command.join(" "), Versions::here(), self.machine)
+        format!("relativist-bench {}\n{}\n{}", command.join(" "), Versions::here(), self.machine)
     }
 
     fn warn_of_circumstances(&mut self, cpus: &Cpus, threads: usize) {
@@ -101,7 +101,7 @@ impl Report {
 
     /// Writes a warning to stderr, and later to the JSON file.
     pub fn warn(&mut self, warning: String) {
-        eprintln!("relativist: warning: {warning}");
+        eprintln!("relativist-bench: warning: {warning}");
         self.warnings.push(warning);
     }
 

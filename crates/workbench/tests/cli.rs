@@ -9,7 +9,7 @@ use serde_json::Value;
 
 fn relativist(line: &str) -> Output {
     let words = shlex::split(line).expect("quotes are closed");
-    Command::new(env!("CARGO_BIN_EXE_relativist")).args(words).output().expect("the binary starts")
+    Command::new(env!("CARGO_BIN_EXE_relativist-bench")).args(words).output().expect("the binary starts")
 }
 
 /// Runs `line` with `--json`; returns stdout and the document.
@@ -326,7 +326,7 @@ fn rcu_measures_sections_waits_and_reclamation() {
 
 #[test]
 fn instructions_need_valgrind() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_relativist"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_relativist-bench"));
     let output = command.arg("instructions").env("PATH", "").output().unwrap();
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("apt install valgrind"));
@@ -545,7 +545,7 @@ fn load_measures_a_server_that_is_running() {
 #[cfg(target_os = "linux")]
 #[test]
 fn load_compares_servers_that_it_starts() {
-    let echo = "relativist echo --threads 2 --value-size 50 --protocol meta";
+    let echo = "relativist-bench echo --threads 2 --value-size 50 --protocol meta";
     // A closed loop doesn't see enough of stalls for tails to be compared.
     let closed: &[&str] = &["cpu", "rate"];
     for (more, compared) in [("", closed), ("--unix --rate 2000", &["cpu", "rate", "get-p999"])] {
@@ -558,7 +558,7 @@ fn load_compares_servers_that_it_starts() {
         }
         let results = &document["results"];
         assert_eq!(results["servers"][1]["name"], format!("{echo} --io epoll"));
-        assert!(results["servers"][0]["version"].as_str().unwrap().starts_with("relativist "));
+        assert!(results["servers"][0]["version"].as_str().unwrap().starts_with("relativist-bench "));
         let ratios = results["comparisons"][0]["ratios"].as_array().unwrap();
         let figures: Vec<_> = ratios.iter().map(|ratio| &ratio["figure"]).collect();
         assert_eq!(figures, compared);
@@ -570,7 +570,7 @@ fn load_compares_servers_that_it_starts() {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_interrupted_soak_tells_what_it_has_done() {
-    use relativist_workbench::load::server::Place;
+    use relativist_bench::load::server::Place;
     use relativistd::{Options, Server};
     use rustix::process::{Pid, Signal, kill_process_group};
     use std::os::unix::process::CommandExt;
@@ -579,7 +579,7 @@ fn an_interrupted_soak_tells_what_it_has_done() {
     let server = Server::bind(&Options::parse_from_args(["relativistd", "-p", "-1", "-t", "1"]).unwrap()).unwrap();
     let (address, stopper) = (server.addresses()[0], server.stopper());
     let running = std::thread::spawn(|| server.run());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_relativist"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_relativist-bench"));
     command.args(["soak", "--clients", "2", "--keys", "100", "--seconds", "60", "--server", &address.to_string()]);
     let run = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let place: Place = address.to_string().parse().unwrap();

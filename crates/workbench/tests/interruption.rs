@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const RELATIVIST: &str = env!("CARGO_BIN_EXE_relativist");
+const RELATIVIST: &str = env!("CARGO_BIN_EXE_relativist-bench");
 
 /// The name of a variable by which processes are found that descend from a run, wherever they are.
 const MARKER: &str = "RELATIVIST_TEST_RUN";
@@ -100,7 +100,8 @@ fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> Option<T> {
 #[test]
 fn an_interrupted_measurement_is_reported() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let echo = "--exec 'relativist echo --value-size 100' --vs 'relativist echo' --no-preload --unchecked";
+        let echo =
+            "--exec 'relativist-bench echo --value-size 100' --vs 'relativist-bench echo' --no-preload --unchecked";
         let mut run = Run::begin(&format!("load {echo} --rounds 200 --seconds 0.05 --json samples.json"));
         run.wait_for_server();
         run.signal(signal);
@@ -182,7 +183,7 @@ fn no_daemon_outlives_a_complete_run() {
 /// The server ends with its supervisor, too.
 #[test]
 fn no_server_outlives_its_supervisor() {
-    let mut run = Run::begin("load --exec 'relativist echo' --no-preload --unchecked --rounds 20 --seconds 3");
+    let mut run = Run::begin("load --exec 'relativist-bench echo' --no-preload --unchecked --rounds 20 --seconds 3");
     let server = run.wait_for_server();
     let is_supervisor = |(_, arguments): &(i32, String)| arguments.contains("\0supervise\0");
     let (supervisor, _) = run.processes().into_iter().find(is_supervisor).unwrap();

@@ -1,4 +1,4 @@
-//! What to evict: a pure function of a few numbers, so that traces can be played against it (`relativist replay`).
+//! What to evict: a pure function of a few numbers, so that traces can be played against it (`relativist-bench replay`).
 //!
 //! Items lie in *blocks*, in the order of their coming. A block holds items of one *class*, within a factor of four of one size, and is
 //! evicted as a whole: what was visited since it was last looked at moves on to a younger block, the rest goes. So a hit

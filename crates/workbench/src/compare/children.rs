@@ -1,5 +1,5 @@
 //! Works that look at the resident set: each table has a process of its own, this program started again as
-//! `relativist compare-child`, whose other memory is the same for all and is subtracted.
+//! `relativist-bench compare-child`, whose other memory is the same for all and is subtracted.
 
 use std::env::current_exe;
 use std::process::{Command, Stdio};

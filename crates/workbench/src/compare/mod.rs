@@ -1,4 +1,4 @@
-//! `relativist compare`: every table on the same work.
+//! `relativist-bench compare`: every table on the same work.
 //!
 //! | Module | Holds |
 //! |---|---|

@@ -285,7 +285,7 @@ mod tests {
         let setting = |threads| Setting { threads, ..Setting::new(Work::Hit, Kind::U64, 1 << 20) };
         let values = [("relativist", 10.0), ("dashmap", 25.0), ("evmap", 900.0)];
         let contests = [contest(setting(1), &values), contest(setting(2), &values)];
-        draw(folder.path(), &contests, "relativist compare --work hit\nA machine").unwrap();
+        draw(folder.path(), &contests, "relativist-bench compare --work hit\nA machine").unwrap();
         let picture = fs::read_to_string(folder.path().join("hit-u64.svg")).unwrap();
         for expected in [
             "relativist, 1 thread",

@@ -1,4 +1,4 @@
-//! `relativist echo`: a server without a store, which costs what any server on this machine costs.
+//! `relativist-bench echo`: a server without a store, which costs what any server on this machine costs.
 
 mod epoll;
 mod uring;
@@ -19,8 +19,8 @@ use crate::load::work::{DEFAULT, Protocol};
 /// Serve the same item to whoever asks: the floor under the cost of memcached servers
 ///
 /// Answers every line that arrives with the reply to a GET that hits, of the given sizes, whatever was asked for. What such a server needs
-/// per request, receiving, waiting and sending the same bytes as a memcached server, no server can go below. To be measured by `relativist
-/// load --exec "relativist echo" --no-preload --unchecked`, with one request outstanding per client.
+/// per request, receiving, waiting and sending the same bytes as a memcached server, no server can go below. To be measured by `relativist-bench
+/// load --exec "relativist-bench echo" --no-preload --unchecked`, with one request outstanding per client.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// TCP port

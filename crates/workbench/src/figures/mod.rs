@@ -1,4 +1,4 @@
-//! `relativist figures`: the figures of the ATC 2011 paper, drawn from measurements on this machine, beside the paper's claims.
+//! `relativist-bench figures`: the figures of the ATC 2011 paper, drawn from measurements on this machine, beside the paper's claims.
 
 pub mod claims;
 pub mod draw;
@@ -28,12 +28,12 @@ use crate::workers::Cpus;
 
 /// Draw figures 3 to 8 of the ATC 2011 paper from measurements on this machine, beside what the paper says
 ///
-/// Measures lookups per second by number of readers, of each table at both fixed sizes and while it is resized without pause (as `relativist
+/// Measures lookups per second by number of readers, of each table at both fixed sizes and while it is resized without pause (as `relativist-bench
 /// resize` does), and what resizes themselves take with sequential and with shuffled keys. Writes to --out: the figures as SVG and PNG,
 /// every sample as JSON and CSV, and report.html, which has all of it in one file: each figure, the paper's claim, the figure measured here,
 /// and whether the claim holds.
 ///
-/// Figure 8 is drawn with --memcached, from `relativist load` on relativistd, with both of its engines, and on memcached; beside it, the latency of
+/// Figure 8 is drawn with --memcached, from `relativist-bench load` on relativistd, with both of its engines, and on memcached; beside it, the latency of
 /// GETs while the tables grow.
 ///
 /// Samples are kept as they come: after Ctrl-C the report is written from those that there are, and the same command takes up the rest. All of it takes
@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> Result<Ending> {
         .map(|claim| vec![claim.figure.into(), claim.paper.into(), claim.here.clone(), claim.verdict.to_string()]);
     let text = table(&["figure", "the paper", "here", "holds"], rows);
     report.finish(&parameters, &results, &text)?;
-    eprintln!("relativist: see {}", args.out.join("report.html").display());
+    eprintln!("relativist-bench: see {}", args.out.join("report.html").display());
     Ok(Ending::of(complete))
 }
 

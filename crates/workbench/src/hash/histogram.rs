@@ -25,7 +25,7 @@ pub struct Histogram {
 /// Of a map in use, from its [`stats`](relativist::HashMap::stats):
 ///
 /// ```
-/// use relativist_workbench::hash::histogram::Histogram;
+/// use relativist_bench::hash::histogram::Histogram;
 ///
 /// let map: relativist::HashMap<u64, ()> = (0..10_000).map(|n| (n * n, ())).collect();
 /// let histogram = Histogram::from(&map.stats());

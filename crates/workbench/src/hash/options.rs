@@ -1,4 +1,4 @@
-//! The command line of `relativist hash`.
+//! The command line of `relativist-bench hash`.
 
 use std::path::PathBuf;
 

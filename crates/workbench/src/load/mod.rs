@@ -1,4 +1,4 @@
-//! `relativist load`: a load generator for any memcached server.
+//! `relativist-bench load`: a load generator for any memcached server.
 //!
 //! | Module | Holds |
 //! |---|---|

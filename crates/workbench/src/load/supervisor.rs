@@ -1,7 +1,7 @@
 //! The supervisor: a process between this program and a server, which ends the server whenever this
 //! program ends.
 //!
-//! Each server has a supervisor of its own: this program again, as `relativist supervise`. The
+//! Each server has a supervisor of its own: this program again, as `relativist-bench supervise`. The
 //! supervisor holds the read end of a pipe, and the workbench has the only write end. However the
 //! workbench ends, even by SIGKILL, the kernel closes the write end, and the supervisor kills its
 //! descendants. It is a *subreaper*: a descendant whose parent has ended becomes its child, also
@@ -72,7 +72,7 @@ impl Supervised {
     pub(super) fn start(program: &PathBuf, arguments: &[String]) -> Result<Self> {
         // Not `current_exe`: the file may have been replaced since.
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("relativist").args(["supervise", "--"]).arg(program).args(arguments);
+        command.arg0("relativist-bench").args(["supervise", "--"]).arg(program).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut supervisor = command.spawn().context("cannot start this program again")?;
         let mut reports = BufReader::new(supervisor.stdout.take().expect("it is a pipe"));

@@ -87,7 +87,7 @@ pub struct Work {
     #[arg(long)]
     pub no_preload: bool,
 
-    /// Read replies without comparing keys and values: for `relativist echo`, which stores nothing
+    /// Read replies without comparing keys and values: for `relativist-bench echo`, which stores nothing
     #[arg(long, requires = "no_preload")]
     pub unchecked: bool,
 }

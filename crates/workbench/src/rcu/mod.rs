@@ -1,4 +1,4 @@
-//! `relativist rcu`: what read sections, waiting and reclamation cost, in relativist-rcu and in its rivals.
+//! `relativist-bench rcu`: what read sections, waiting and reclamation cost, in relativist-rcu and in its rivals.
 
 mod crossbeam;
 #[cfg(feature = "liburcu")]

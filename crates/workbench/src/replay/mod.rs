@@ -1,4 +1,4 @@
-//! `relativist replay`: how many requests of a trace miss, by policy and size of the cache.
+//! `relativist-bench replay`: how many requests of a trace miss, by policy and size of the cache.
 
 mod list;
 mod ours;

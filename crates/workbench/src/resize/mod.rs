@@ -1,4 +1,4 @@
-//! `relativist resize`: do lookups notice that the table is being resized?
+//! `relativist-bench resize`: do lookups notice that the table is being resized?
 //!
 //! The benchmark of Triplett, McKenney and Walpole ("Resizable, Scalable, Concurrent Hash Tables via Relativistic
 //! Programming", USENIX ATC 2011, section 6.1, there a kernel module called `rcuhashbash-resize`): readers look up random

@@ -1,4 +1,4 @@
-//! `relativist serving`: relativistd against memcached, and against what it is meant to achieve.
+//! `relativist-bench serving`: relativistd against memcached, and against what it is meant to achieve.
 
 pub mod targets;
 
@@ -29,7 +29,7 @@ const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
 
 /// Measure relativistd against memcached, on the works that it has targets for
 ///
-/// Each workload runs on both servers in turns, in a changing order, as with `relativist load`:
+/// Each workload runs on both servers in turns, in a changing order, as with `relativist-bench load`:
 /// with one server thread on the first CPU that may be used and one client thread on the second,
 /// then with two of each, which share both CPUs. --server-cores and --client-cores name other CPUs.
 /// The exit status is 1 if a target was missed. If a server did not do all that it was asked for,
@@ -53,7 +53,7 @@ pub struct Args {
     vs: ServerCommand,
 
     /// The bare echo server
-    #[arg(long, value_name = "COMMAND", default_value = "relativist echo")]
+    #[arg(long, value_name = "COMMAND", default_value = "relativist-bench echo")]
     #[serde(skip)]
     floor: ServerCommand,
 

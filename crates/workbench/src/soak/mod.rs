@@ -1,4 +1,4 @@
-//! `relativist soak`: random requests from many connections, every answer compared with a model.
+//! `relativist-bench soak`: random requests from many connections, every answer compared with a model.
 //!
 //! | Module | Holds |
 //! |---|---|
@@ -190,7 +190,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     // Without a signal the run has lasted as long as it should.
     let ending = Ending::of(false);
     if ending == Ending::Interrupted {
-        eprintln!("relativist: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);
+        eprintln!("relativist-bench: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);
     }
     println!("{summary}");
     Ok(ending)

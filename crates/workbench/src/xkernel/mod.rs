@@ -1,4 +1,4 @@
-//! `relativist xkernel`: Mosberger's measurements of the x-kernel's map ("Map Library Design Notes", 1996, section 4).
+//! `relativist-bench xkernel`: Mosberger's measurements of the x-kernel's map ("Map Library Design Notes", 1996, section 4).
 //!
 //! | Module | Holds |
 //! |---|---|

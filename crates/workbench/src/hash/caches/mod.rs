@@ -1,4 +1,4 @@
-//! `relativist hash caches`: the four hash tables of Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS 2000), under one
+//! `relativist-bench hash caches`: the four hash tables of Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS 2000), under one
 //! stream of file operations.
 //!
 //! | Module | Holds |

@@ -15,9 +15,9 @@ pub const BITS: std::ops::RangeInclusive<u32> = 1..=30;
 /// Implement it to study a function of your own beside the others:
 ///
 /// ```
-/// use relativist_workbench::hash::functions::HashFunction;
-/// use relativist_workbench::hash::keys::{Key, Keys};
-/// use relativist_workbench::hash::histogram::Histogram;
+/// use relativist_bench::hash::functions::HashFunction;
+/// use relativist_bench::hash::keys::{Key, Keys};
+/// use relativist_bench::hash::histogram::Histogram;
 ///
 /// /// Page numbers, for keys that are addresses.
 /// struct PageNumber;

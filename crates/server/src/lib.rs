@@ -30,9 +30,6 @@
 #[cfg(test)]
 use relativist_testing as _;
 
-mod admin;
-pub mod auth;
-pub mod budget;
 #[cfg(test)]
 #[allow(dead_code, reason = "whole servers need more of it")]
 #[path = "../tests/support/certificates.rs"]
@@ -41,19 +38,14 @@ pub mod clock;
 pub mod engine;
 mod error;
 pub mod execute;
-pub mod gate;
-pub mod latency;
-pub mod log;
+pub mod limits;
 mod net;
+pub mod observability;
 pub mod options;
 pub mod process;
-mod sandbox;
+pub mod security;
 mod server;
-pub mod signals;
 mod snapshot;
-pub mod stats;
-pub mod systemd;
-pub mod tls;
 
 pub use error::StartError;
 pub use net::Stopper;

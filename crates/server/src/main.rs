@@ -1,13 +1,13 @@
 //! `relativistd`: parses the command line, goes into the background if it is to, starts the server, and does what signals say.
 
-mod allocator;
-
-use allocator::BySize;
 use relativistd::engine::{Engine, GlobalLock};
+use relativistd::observability::log;
 use relativistd::options::EngineKind;
-use relativistd::process::{PidFile, Readiness, Side, daemonize};
-use relativistd::signals::Held;
-use relativistd::{Options, Server, StartError, log, options, signals, systemd};
+use relativistd::process::allocator::BySize;
+use relativistd::process::daemon::{PidFile, Readiness, Side, daemonize};
+use relativistd::process::signals::Held;
+use relativistd::process::{signals, systemd};
+use relativistd::{Options, Server, StartError, options};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

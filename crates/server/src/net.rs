@@ -21,7 +21,6 @@ mod buffer;
 mod connection;
 mod epoll;
 mod listener;
-mod pace;
 mod stream;
 mod tls;
 mod udp;

@@ -15,7 +15,7 @@ pub use generate::Generated;
 pub use ssl::{ClientCertificate, Security, Ssl};
 
 use crate::error::StartError;
-use crate::log::Format;
+use crate::observability::log::Format;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;

@@ -10,26 +10,26 @@
 //!    health checks are answered with "starting".
 //! 4. [`Server`]: its ports listen.
 
-use crate::admin::{Admin, AdminHandle};
-use crate::auth::Users;
-use crate::budget::Budget;
 use crate::clock::Ticker;
 use crate::engine::{Engine, Relativistic};
 use crate::error::StartError;
 use crate::execute::{Connections, Prefixes, Service, Tuning, Watch};
-use crate::gate::Gate;
-use crate::log::{Level, Log};
+use crate::limits::buffers::Budget;
+use crate::limits::connections::Gate;
 use crate::net::{
     Acceptor, Bound, Io, Listener, Stopper, UdpServer, WorkerHandle, adopt, bind_tcp, bind_udp, bind_unix, check_host,
     discard_waiting, port_file, write_port_file,
 };
+use crate::observability::admin::{Admin, AdminHandle};
+use crate::observability::log::{Level, Log};
+use crate::observability::stats::Registry;
 use crate::options::{Address, Options};
-use crate::process;
-use crate::sandbox;
+use crate::process::{daemon, resources, systemd};
+use crate::security::auth::Users;
+use crate::security::privileges;
+use crate::security::sandbox;
+use crate::security::tls::Tls;
 use crate::snapshot::{Occasion, Restored, Snapshot, folder};
-use crate::stats::Registry;
-use crate::systemd;
-use crate::tls::Tls;
 use mio::net::UdpSocket;
 use nix::unistd::{AccessFlags, access};
 use socket2::Socket;
@@ -122,7 +122,7 @@ impl Server<Relativistic> {
         Tls::new(options, &log)?;
         users(options, &log)?;
         snapshot(options)?;
-        options.user.as_deref().map(process::user).transpose()?;
+        options.user.as_deref().map(privileges::user).transpose()?;
         for (path, flag) in [(&options.unix_socket, "-s"), (&options.pidfile, "-P")] {
             if let Some(path) = path {
                 access(folder(path), AccessFlags::W_OK | AccessFlags::X_OK)
@@ -142,7 +142,7 @@ impl<'o> Privileged<'o> {
     fn new(options: &'o Options) -> Result<Privileged<'o>, StartError> {
         options.check()?;
         let log = Log::new(options.verbose);
-        process::allow_connections(options, &log);
+        resources::allow_connections(options, &log);
         // Root may be the only user that can read the key.
         let tls = Tls::new(options, &log)?;
         let adopted = systemd::sockets()?;
@@ -152,14 +152,14 @@ impl<'o> Privileged<'o> {
             Sockets { listeners: adopt_all(adopted, options)?, udp: Vec::new(), are_adopted: true }
         };
         let admin = options.admin.map(|address| listen_admin(address, &log)).transpose()?;
-        process::raise_limits(options)?;
+        resources::raise_limits(options)?;
         Ok(Privileged { options, log, tls, sockets, admin })
     }
 
     fn drop_privileges(self) -> Result<Unprivileged<'o>, StartError> {
         let Privileged { options, log, tls, mut sockets, admin } = self;
-        process::drop_privileges(options, &log)?;
-        process::lock_memory(options, &log);
+        privileges::drop_privileges(options, &log)?;
+        resources::lock_memory(options, &log);
         if let Some(path) = options.unix_socket.as_deref().filter(|_| !sockets.are_adopted) {
             let socket = bind_unix(path, options)
                 .map_err(|error| StartError::System(format!("cannot listen on {}", path.display()), error))?;
@@ -172,7 +172,7 @@ impl<'o> Privileged<'o> {
             .map_err(|error| StartError::System("cannot use io_uring (--io uring)".into(), error))?;
         let (users, snapshot, port_file) = (users(options, &log)?, snapshot(options)?, port_file());
         if options.owns_process {
-            process::leave_folder(options, &log);
+            daemon::leave_folder(options, &log);
             // Before there are other threads, which would not be confined.
             let files = users.iter().map(Users::file).chain(tls.iter().flat_map(Tls::files));
             sandbox::enter(options, io, files, port_file.as_deref(), &log);

@@ -18,7 +18,7 @@ mod format;
 mod moment;
 
 use crate::engine::{Engine, OutOfMemory, Relativistic};
-use crate::log::{Level, Log};
+use crate::observability::log::{Level, Log};
 pub(crate) use format::Occasion;
 use format::{Refusal, Summary};
 use moment::{BootId, Moment};

@@ -4,7 +4,7 @@ use super::tuning::{BAD_CLASS, CRAWLER_DISABLED, Classes};
 use super::watch::Topic;
 use super::{Dump, Executor, Outcome, Session, Transport, answer};
 use crate::engine::Engine;
-use crate::log;
+use crate::observability::log;
 use relativist_memcache::{Admin, Words, number, reply};
 
 /// Memory limits that a client may set, in MiB.

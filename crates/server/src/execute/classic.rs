@@ -5,8 +5,8 @@ use super::{Executor, Outcome, Replies, Session, answer};
 use crate::engine::{
     Content, CountError, Direction, Engine, Hit, LARGE_VALUE, Lookup, MOST_AT_ONCE, Mode, Origin, Store,
 };
-use crate::latency::Kind;
-use crate::stats::Counter;
+use crate::observability::latency::Kind;
+use crate::observability::stats::Counter;
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
 
 /// The answer to `flush_all` with `-F`.

@@ -2,9 +2,9 @@
 //! login is refused for a while, unseen, and the connection closed. So guessing is slow, and holds up nobody: no thread ever waits for it.
 
 use super::{Executor, Session};
-use crate::auth::Attempt;
 use crate::engine::Engine;
-use crate::log::Level;
+use crate::observability::log::Level;
+use crate::security::auth::Attempt;
 use relativist_memcache::reply;
 
 /// Failures after which a connection is closed.

@@ -8,8 +8,8 @@ use super::observe::CLASS;
 use super::session::ListeningSocket;
 use super::{Dump, Executor, Outcome, Session};
 use crate::engine::{Engine, TableStats};
+use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
-use crate::stats::Totals;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use relativist_memcache::binary::{self, Header, Status};
@@ -185,7 +185,7 @@ impl<E: Engine> Executor<'_, E> {
             read_buf_bytes: buffers.inputs,
             read_buf_bytes_free: 0,
             read_buf_oom: service.budget.closed(),
-            reserved_fds: crate::process::descriptors_of_our_own(service.options.threads),
+            reserved_fds: crate::process::resources::descriptors_of_our_own(service.options.threads),
         }
         commands(&totals, report);
         if extended.idle_timeout > 0 {

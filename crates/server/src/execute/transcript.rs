@@ -4,7 +4,7 @@
 
 use super::{Executor, Replies, Session};
 use crate::engine::Engine;
-use crate::log::Level;
+use crate::observability::log::Level;
 use relativist_memcache::binary::{self as packets, Opcode, REPLY_MAGIC, Request, reply};
 use relativist_memcache::{Decoded, Decoder, RequestError};
 use std::fmt;

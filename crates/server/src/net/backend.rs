@@ -5,7 +5,7 @@
 
 use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
-use crate::stats::Counters;
+use crate::observability::stats::Counters;
 use crossbeam_utils::CachePadded;
 use rustls::server::UnbufferedServerConnection;
 use std::io;

@@ -7,13 +7,13 @@
 
 use super::backend::{Backend, Received};
 use super::buffer::{Input, Output, Pool};
-use super::pace::{Mark, Pace};
-use crate::budget::Held;
 use crate::engine::{Engine, LARGE_VALUE, MOST_AT_ONCE};
 use crate::execute::{
     ConnectionState, Dump, Executor, Extent, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict, transcript,
 };
-use crate::gate::Pass;
+use crate::limits::buffers::Held;
+use crate::limits::connections::Pass;
+use crate::limits::slow_clients::{Mark, Pace};
 use crate::options::Binding;
 use relativist_memcache::{self as memcache, Command, Decoded, Decoder, Limits, LoginDecoder, Protocol, binary};
 use std::io;
@@ -638,14 +638,14 @@ fn login_step<E: Engine>(
 #[cfg(test)]
 mod tests {
     use super::super::epoll::Epoll;
-    use super::super::pace::LEAST;
     use super::super::stream::Stream;
     use super::*;
     use crate::clock::Clock;
     use crate::engine::{Content, Mode, Outline, Relativistic, Store};
     use crate::execute::Transport;
-    use crate::gate::Gate;
-    use crate::stats::Counters;
+    use crate::limits::connections::Gate;
+    use crate::limits::slow_clients::LEAST;
+    use crate::observability::stats::Counters;
     use crossbeam_utils::CachePadded;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;

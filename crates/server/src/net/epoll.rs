@@ -5,7 +5,7 @@
 use super::backend::{Backend, Event, Received, Waker};
 use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
-use crate::stats::Counters;
+use crate::observability::stats::Counters;
 use crossbeam_utils::CachePadded;
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;

@@ -2,7 +2,7 @@
 
 use super::backend::Received;
 use super::buffer::Input;
-use crate::stats::Counters;
+use crate::observability::stats::Counters;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};

@@ -11,7 +11,7 @@
 use super::backend::{Backend, Event, Received, Waker};
 use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
-use crate::stats::Counters;
+use crate::observability::stats::Counters;
 use crossbeam_utils::CachePadded;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic};
@@ -403,7 +403,7 @@ mod tests {
     use crate::certificates::Authority;
     use crate::clock::Clock;
     use crate::engine::{Content, Engine, Mode, Relativistic, Store};
-    use crate::log::Log;
+    use crate::observability::log::Log;
     use crate::options::{ClientCertificate, Options};
     use rustls::{ClientConfig, ClientConnection};
     use std::io::{Read, Write};
@@ -502,7 +502,7 @@ mod tests {
 
     /// What the two are to agree on.
     struct Terms {
-        server: crate::tls::Tls,
+        server: crate::security::tls::Tls,
         client: Arc<ClientConfig>,
     }
 
@@ -511,7 +511,7 @@ mod tests {
             let authority = Authority::new();
             let line = format!("relativistd {}{more_flags}", authority.flags());
             let options = Options::parse_from_args(line.split_whitespace()).unwrap();
-            let server = crate::tls::Tls::new(&options, &Log::new(0)).unwrap().expect("it was asked for");
+            let server = crate::security::tls::Tls::new(&options, &Log::new(0)).unwrap().expect("it was asked for");
             Terms { server, client: authority.client() }
         }
 

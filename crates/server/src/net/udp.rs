@@ -6,9 +6,9 @@
 use super::listener::{open_each, prepare, resolve};
 use crate::engine::Engine;
 use crate::execute::{Executor, Extent, Login, Outcome, Replies, Service, Session, Transport, transcript};
-use crate::log::Level;
+use crate::observability::log::Level;
+use crate::observability::stats::Counters;
 use crate::options::Address;
-use crate::stats::Counters;
 use crossbeam_utils::CachePadded;
 use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token, Waker};

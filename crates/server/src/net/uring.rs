@@ -17,7 +17,7 @@ mod message;
 use super::backend::{Backend, Event, Received, Waker};
 use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
-use crate::stats::Counters;
+use crate::observability::stats::Counters;
 use buffers::{Buffers, GROUP};
 use crossbeam_utils::CachePadded;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};

@@ -2,7 +2,7 @@
 
 use super::Panel;
 use crate::engine::{Engine, TableStats};
-use crate::latency::Kind;
+use crate::observability::latency::Kind;
 use serde_json::{Value, json};
 use std::mem;
 use std::sync::PoisonError;

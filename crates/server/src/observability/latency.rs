@@ -4,7 +4,7 @@
 //! with all commands that it has executed; what a long command does after a pause is left out. Nothing is sampled, at the cost of a branch, unless somebody monitors. A bucket is
 //! an eighth of a power of two wide, so what is read off is at most 12.5 % too high.
 
-use crate::stats::Counter;
+use crate::observability::stats::Counter;
 use relativist_memcache::binary::Opcode;
 use relativist_memcache::{Command, MetaVerb};
 use std::time::{Duration, Instant};

@@ -14,8 +14,8 @@ mod calls;
 #[cfg(target_os = "linux")]
 mod files;
 
-use crate::log::{Level, Log};
 use crate::net::Io;
+use crate::observability::log::{Level, Log};
 use crate::options::Options;
 use crate::snapshot::folder;
 use nix::sys::resource::{Resource, getrlimit};

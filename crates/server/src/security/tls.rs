@@ -7,7 +7,7 @@
 //! nothing, and costs nobody but who asks for it: every client may.
 
 use crate::error::StartError;
-use crate::log::{Level, Log};
+use crate::observability::log::{Level, Log};
 use crate::options::{ClientCertificate, Options, Ssl};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::CryptoProvider;

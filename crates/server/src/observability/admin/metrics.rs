@@ -2,7 +2,7 @@
 
 use super::Panel;
 use crate::engine::{Engine, TableStats};
-use crate::latency::Kind;
+use crate::observability::latency::Kind;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use nix::unistd::{SysconfVar, sysconf};

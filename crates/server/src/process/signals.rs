@@ -1,8 +1,8 @@
 //! What signals make a server do.
 
 use crate::error::StartError;
-use crate::log;
 use crate::net::Stopper;
+use crate::observability::log;
 use crate::server::{Reloader, Saver};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;

@@ -15,9 +15,9 @@ mod report;
 
 use crate::engine::{Engine, TableStats, Usage};
 use crate::execute::Service;
-use crate::gate::{Gate, Pass};
-use crate::log::{Level, Log};
+use crate::limits::connections::{Gate, Pass};
 use crate::net::Stopper;
+use crate::observability::log::{Level, Log};
 use history::{History, Moment};
 use http::{Request, Response};
 use mio::net::TcpListener;

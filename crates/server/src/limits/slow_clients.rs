@@ -3,31 +3,31 @@
 //! What all clients can keep that way is bounded, so who takes his time keeps it from others. Nobody knows how fast a client could be: who does not
 //! move [so many](LEAST) bytes [in a minute](PERIOD) has stopped, or wants to keep what it has.
 //!
-//! What a client has taken is what its kernel has acknowledged, where ours tells ([`Stream::acknowledged`](super::stream::Stream::acknowledged)).
+//! What a client has taken is what its kernel has acknowledged, where ours tells (`Stream::acknowledged`).
 //! Elsewhere it is what our kernel has accepted for it: for a client that is slow, a part of the socket's buffer at a time.
 
 /// Bytes that a client has to move within [`PERIOD`]. Some kilobyte per second: enough for any network that somebody would put a cache on.
-pub(super) const LEAST: u64 = 64 << 10;
+pub(crate) const LEAST: u64 = 64 << 10;
 
 /// In seconds.
-pub(super) const PERIOD: u32 = 60;
+pub(crate) const PERIOD: u32 = 60;
 
 /// How far a client is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     /// Whether it is the client who takes.
-    pub(super) is_sending: bool,
+    pub(crate) is_sending: bool,
     /// That have gone this way so far.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Where a client was, and in which second, when it last had moved enough.
 #[derive(Debug, Default)]
-pub(super) struct Pace(Option<(Mark, u32)>);
+pub(crate) struct Pace(Option<(Mark, u32)>);
 
 impl Pace {
     /// Takes note of how far a client is at `now`, if it keeps something on loan, and tells whether it is too slow.
-    pub(super) fn is_too_slow(&mut self, mark: Option<Mark>, now: u32) -> bool {
+    pub(crate) fn is_too_slow(&mut self, mark: Option<Mark>, now: u32) -> bool {
         if let (Some((last, since)), Some(mark)) = (self.0, mark)
             && last.is_sending == mark.is_sending
             // There would be fewer if they were counted in another way now.

@@ -6,7 +6,7 @@
 //! start, as Prometheus expects.
 
 use crate::engine::Sweeps;
-use crate::latency::{Distribution, Kind, Latencies};
+use crate::observability::latency::{Distribution, Kind, Latencies};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

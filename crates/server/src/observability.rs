@@ -1,0 +1,6 @@
+//! What operators see: the log, statistics, latencies, and the HTTP server with metrics.
+
+pub(crate) mod admin;
+pub mod latency;
+pub mod log;
+pub mod stats;

@@ -1,0 +1,107 @@
+//! Running in the background (`-d`), and the file with the process id (`-P`).
+
+use crate::error::StartError;
+use crate::observability::log::{Level, Log};
+use crate::options::Options;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, setsid};
+use std::fs::{File, OpenOptions};
+use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Has a daemon leave the folder in which it was started, whose file system could not be unmounted as long as it serves. Core files (`-r`) are
+/// written there, so it stays for them.
+pub(crate) fn leave_folder(options: &Options, log: &Log) {
+    if options.daemon
+        && !options.enable_coredumps
+        && let Err(error) = std::env::set_current_dir("/")
+    {
+        log.say(Level::Warning, format_args!("cannot leave the present folder (-d): {error}"));
+    }
+}
+
+/// Tells the process that started a daemon that it serves.
+pub struct Readiness(PipeWriter);
+
+impl Readiness {
+    /// Tells it, and lets go of the terminal.
+    pub fn announce(mut self, keeps_stderr: bool) {
+        // Who does not want to know any more is not told.
+        let _ = self.0.write_all(b"!");
+        if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+            // A descriptor more or less does no harm.
+            let _ = (dup2_stdin(&null), dup2_stdout(&null));
+            if !keeps_stderr {
+                let _ = dup2_stderr(&null);
+            }
+        }
+    }
+}
+
+/// Who is here after [`daemonize`].
+pub enum Side {
+    /// The daemon, which tells when it serves.
+    Daemon(Readiness),
+    /// The process that started it, and what it is to exit with: success once the daemon serves, otherwise what that exited
+    /// with.
+    Starter(ExitCode),
+}
+
+/// Goes on in the background: in a process of its own, of a session without a terminal. To be called while there is only one
+/// thread.
+///
+/// # Errors
+/// When the kernel has no process or pipe to give.
+pub fn daemonize() -> io::Result<Side> {
+    let (reader, writer) = pipe()?;
+    // SAFETY: there is one thread, so the child finds no lock held by threads that it does not have.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            drop(reader);
+            setsid()?;
+            Ok(Side::Daemon(Readiness(writer)))
+        }
+        ForkResult::Parent { child } => {
+            drop(writer);
+            if is_announced(reader) {
+                return Ok(Side::Starter(ExitCode::SUCCESS));
+            }
+            let status = match waitpid(child, None) {
+                Ok(WaitStatus::Exited(_, status)) => u8::try_from(status).unwrap_or(1),
+                _ => 1,
+            };
+            Ok(Side::Starter(status.into()))
+        }
+    }
+}
+
+fn is_announced(mut reader: PipeReader) -> bool {
+    reader.read_exact(&mut [0]).is_ok()
+}
+
+/// A file with the id of this process; removed when dropped, if it is a daemon's.
+#[derive(Debug)]
+pub struct PidFile(Option<PathBuf>);
+
+impl PidFile {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(path: &Path, is_daemons: bool) -> Result<PidFile, StartError> {
+        File::create(path)
+            .and_then(|mut file| writeln!(file, "{}", std::process::id()))
+            .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))?;
+        Ok(PidFile(is_daemons.then(|| path.to_owned())))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // Somebody may have removed it before.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Giving up root (`-u`).
+
+use crate::error::StartError;
+use crate::observability::log::{Level, Log};
+use crate::options::Options;
+use nix::unistd::{Uid, User, setgid, setuid};
+
+/// Gives up root: becomes the user of `-u`. Does nothing if the process is not root's.
+///
+/// # Errors
+/// If there is no such user, or the kernel refuses.
+pub(crate) fn drop_privileges(options: &Options, log: &Log) -> Result<(), StartError> {
+    if !Uid::effective().is_root() {
+        return Ok(());
+    }
+    let Some(name) = options.user.as_deref() else {
+        log.say(Level::Warning, format_args!("running as root; -u USER makes it somebody else after start-up"));
+        return Ok(());
+    };
+    let user = user(name)?;
+    let become_user = || {
+        #[cfg(not(target_vendor = "apple"))]
+        nix::unistd::initgroups(&std::ffi::CString::new(name).map_err(|_| nix::Error::EINVAL)?, user.gid)?;
+        setgid(user.gid)?;
+        setuid(user.uid)
+    };
+    if user.uid.is_root() {
+        return Ok(());
+    }
+    become_user().map_err(|error| StartError::System(format!("cannot become user {name:?}"), error.into()))?;
+    #[cfg(target_os = "linux")]
+    if options.enable_coredumps {
+        // Who has been somebody else gets none unless he asks for it. What the kernel refuses, it has refused to who looks for the file.
+        let _ = nix::sys::prctl::set_dumpable(true);
+    }
+    Ok(())
+}
+
+/// The user of that name.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn user(name: &str) -> Result<User, StartError> {
+    User::from_name(name).ok().flatten().ok_or_else(|| StartError::NoSuchUser(name.into()))
+}

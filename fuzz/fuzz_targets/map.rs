@@ -79,7 +79,7 @@ enum Operation {
 }
 
 /// More than this costs time and shows nothing new.
-const MOST_BUCKETS: u16 = 2048;
+const MAX_BUCKETS: u16 = 2048;
 
 type Map = HashMap<u64, u32, Hashing>;
 type Model = BTreeMap<u64, u32>;
@@ -156,12 +156,12 @@ fn apply(map: &Map, model: &mut Model, operation: Operation) {
             model.clear();
         }
         Operation::ResizeTo(buckets) => {
-            let buckets = usize::from(buckets % MOST_BUCKETS);
+            let buckets = usize::from(buckets % MAX_BUCKETS);
             map.resize_to(buckets).unwrap();
             assert_eq!(map.buckets(), buckets.max(2).next_power_of_two());
         }
         Operation::Reserve(additional) => {
-            let additional = usize::from(additional % MOST_BUCKETS);
+            let additional = usize::from(additional % MAX_BUCKETS);
             map.reserve(additional);
             assert!(map.buckets() >= model.len() + additional);
         }

@@ -12,7 +12,7 @@ use event::{Event, cut, events};
 
 const LIMITS: Limits = Limits { max_value: 4096 };
 /// Of a line, besides verb, key and length.
-const MOST_FLAGS: usize = 17;
+const MAX_FLAGS: usize = 17;
 /// Flags without a token.
 const BARE: &[u8; 12] = b"cfhklqstuvxI";
 
@@ -78,7 +78,7 @@ impl Request {
         let mut seen = if self.is_base64 { vec![b'b'] } else { Vec::new() };
         self.flags.retain(|flag| {
             let letter = flag.word()[0];
-            let is_new = !seen.contains(&letter) && seen.len() < MOST_FLAGS;
+            let is_new = !seen.contains(&letter) && seen.len() < MAX_FLAGS;
             seen.extend(is_new.then_some(letter));
             is_new
         });

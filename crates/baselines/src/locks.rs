@@ -16,12 +16,12 @@ pub(crate) struct Locks<T = ()>(Box<[CachePadded<Mutex<T>>]>);
 static LOCKS: Site = Site::new("table_bucket");
 
 /// With more locks than this, threads of any machine rarely meet.
-const MOST: usize = 1024;
+const MAX_LOCKS: usize = 1024;
 
 impl<T: Default> Locks<T> {
     pub(crate) fn new(buckets: usize) -> Self {
         assert!(buckets.is_power_of_two(), "{buckets} is not a power of two");
-        Self((0..buckets.min(MOST)).map(|_| CachePadded::new(Mutex::default())).collect())
+        Self((0..buckets.min(MAX_LOCKS)).map(|_| CachePadded::new(Mutex::default())).collect())
     }
 }
 

@@ -7,7 +7,7 @@ use equivalent::Equivalent;
 
 use crate::node::Node;
 use crate::pinned::Pinned;
-use crate::raw::Hit;
+use crate::raw::CachedLookup;
 
 /// A pinned map that answers a lookup of the key that it found last without hashing it; from [`Pinned::cached`].
 ///
@@ -33,7 +33,7 @@ use crate::raw::Hit;
 /// ```
 pub struct Cached<'p, 'm, K, V, S> {
     pinned: &'p Pinned<'m, K, V, S>,
-    last: Option<(Hit<'p>, &'p Node<K, V>)>,
+    last: Option<(CachedLookup<'p>, &'p Node<K, V>)>,
 }
 
 impl<'m, K, V, S> Pinned<'m, K, V, S> {
@@ -51,8 +51,8 @@ impl<'p, K: Hash + Eq, V, S: BuildHasher> Cached<'p, '_, K, V, S> {
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let table = &self.pinned.map().table;
-        let is_same = |(hit, node): &(Hit<'p>, &'p Node<K, V>)| {
-            key.equivalent(&node.key) && hit.is_repeated(table, self.pinned.guard())
+        let is_same = |(lookup, node): &(CachedLookup<'p>, &'p Node<K, V>)| {
+            key.equivalent(&node.key) && lookup.is_still_valid(table, self.pinned.guard())
         };
         match self.last.as_ref().filter(|last| is_same(last)) {
             Some((_, node)) => Some(&node.value),
@@ -71,7 +71,7 @@ impl<'p, K: Hash + Eq, V, S: BuildHasher> Cached<'p, '_, K, V, S> {
         let link = map.table.find(hash, map.has_key(key), guard)?;
         // SAFETY: found in this map under the guard, which lives as long as the pinned map.
         let node = unsafe { map.node(link) };
-        self.last = map.table.hit(hash, link, guard).map(|hit| (hit, node));
+        self.last = map.table.cached_lookup(hash, link, guard).map(|lookup| (lookup, node));
         Some(&node.value)
     }
 }

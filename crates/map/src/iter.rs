@@ -8,7 +8,7 @@ use relativist_rcu::read;
 
 use crate::map::HashMap;
 use crate::node::Node;
-use crate::raw::{self, Entry, Near};
+use crate::raw::{self, Entry, Prefetched};
 
 /// The entries of a map; see [`HashMap::iter`].
 pub struct Iter<'g, K, V> {
@@ -91,7 +91,7 @@ pub struct IntoIter<K, V, S> {
     map: HashMap<K, V, S>,
     /// Entries with smaller mixed hashes are gone.
     from: u64,
-    near: Near,
+    prefetched: Prefetched,
 }
 
 /// Moves the entries out. Their memory is freed after a grace period.
@@ -106,7 +106,7 @@ impl<K, V, S> IntoIterator for HashMap<K, V, S> {
     type IntoIter = IntoIter<K, V, S>;
 
     fn into_iter(self) -> IntoIter<K, V, S> {
-        IntoIter { map: self, from: 0, near: Near::default() }
+        IntoIter { map: self, from: 0, prefetched: Prefetched::default() }
     }
 }
 
@@ -115,9 +115,9 @@ impl<K, V, S> Iterator for IntoIter<K, V, S> {
 
     fn next(&mut self) -> Option<(K, V)> {
         let guard = read();
-        let mut links = self.map.table.iter_part(self.from, self.near, &guard);
+        let mut links = self.map.table.iter_part(self.from, self.prefetched, &guard);
         let link = links.next()?;
-        self.near = links.near;
+        self.prefetched = links.prefetched;
         // SAFETY: reached under the guard.
         let hash = unsafe { link.as_ref() }.hash();
         self.from = hash.get();

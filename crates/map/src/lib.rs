@@ -100,6 +100,7 @@ use relativist_testing as _;
 
 mod access;
 mod atomic;
+mod batch;
 mod builder;
 mod bulk;
 mod cached;
@@ -107,7 +108,6 @@ mod collect;
 mod counter;
 pub mod design;
 mod iter;
-mod many;
 mod map;
 mod node;
 #[cfg(feature = "rayon")]

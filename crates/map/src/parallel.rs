@@ -32,22 +32,22 @@ struct Hashes<'g, K, V> {
     first: u64,
     last: u64,
     /// Below so many hashes splitting isn't worth while.
-    least: u64,
+    min_hashes: u64,
     _entries: PhantomData<(&'g K, &'g V)>,
 }
 
 impl<'g, K, V> Hashes<'g, K, V> {
     /// Ranges are split down to so many buckets.
-    const LEAST_BUCKETS: u64 = 128;
+    const MIN_BUCKETS: u64 = 128;
 
     /// The guard is there for its lifetime: see `entries`.
     fn all(table: &'g Table, _guard: &'g Guard) -> Self {
-        let least = u64::MAX / table.buckets() as u64;
+        let min_hashes = u64::MAX / table.buckets() as u64;
         Self {
             table,
             first: 0,
             last: u64::MAX,
-            least: least.saturating_mul(Self::LEAST_BUCKETS),
+            min_hashes: min_hashes.saturating_mul(Self::MIN_BUCKETS),
             _entries: PhantomData,
         }
     }
@@ -58,7 +58,7 @@ impl<'g, K, V> Hashes<'g, K, V> {
         'g: 't,
     {
         let last = self.last;
-        let links: raw::Iter<'t> = self.table.iter_part(self.first, raw::Near::default(), guard);
+        let links: raw::Iter<'t> = self.table.iter_part(self.first, raw::Prefetched::default(), guard);
         // SAFETY: reached in the map's table, so it is a node of this type, and alive under `guard`. It is alive for all of `'g`,
         // too, during which another guard lives: the one given to `all`. That was taken before `guard`, and what came before it came
         // before `guard` also. So if that guard's section began late enough for a grace period not to wait for it, then `guard`'s did, too,
@@ -73,7 +73,7 @@ impl<'g, K: Sync, V: Sync> UnindexedProducer for Hashes<'g, K, V> {
 
     fn split(mut self) -> (Self, Option<Self>) {
         let half = (self.last - self.first) / 2;
-        if half < self.least {
+        if half < self.min_hashes {
             return (self, None);
         }
         let middle = self.first + half;

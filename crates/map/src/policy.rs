@@ -58,7 +58,7 @@ impl fmt::Display for PolicyError {
                 "a load factor of {bounds:?}: the upper bound has to be between {} and {}, the lower one at most a {}th of it",
                 Policy::UPPER_BOUNDS.start(),
                 Policy::UPPER_BOUNDS.end(),
-                Policy::LEAST_RATIO
+                Policy::MIN_RATIO
             ),
             Self::Buckets(bounds) => write!(f, "at least {} buckets and at most {}", bounds.start(), bounds.end()),
         }
@@ -69,7 +69,7 @@ impl std::error::Error for PolicyError {}
 
 impl From<Resizing> for Policy {
     fn from(resizing: Resizing) -> Self {
-        Self { resizing, low: 0.125, high: 1.0, floor: None, ceiling: Self::MOST_BUCKETS }
+        Self { resizing, low: 0.125, high: 1.0, floor: None, ceiling: Self::MAX_BUCKETS }
     }
 }
 
@@ -81,11 +81,11 @@ impl Default for Policy {
 
 impl Policy {
     /// A power of two beyond all memory.
-    const MOST_BUCKETS: usize = 1 << 62;
+    const MAX_BUCKETS: usize = 1 << 62;
     /// The counts that resizing goes by may be off by a sixteenth of the buckets: a smaller upper bound would be noise.
     const UPPER_BOUNDS: RangeInclusive<f64> = 0.25..=8.0;
     /// Between the bounds. What keeps a table from resizing all the time: see the top of this file.
-    const LEAST_RATIO: f64 = 8.0;
+    const MIN_RATIO: f64 = 8.0;
 
     /// Shrink below, grow above so many entries per bucket; 1/8 and 1 by default. A lower bound of 0 means never to shrink.
     ///
@@ -97,8 +97,8 @@ impl Policy {
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Result<Self, PolicyError> {
         let (low, high) = (*bounds.start(), *bounds.end());
         // Some slack for bounds like 0.1 and 0.8, which are no binary fractions.
-        let most_low = high / Self::LEAST_RATIO * (1.0 + 1e-9);
-        if !Self::UPPER_BOUNDS.contains(&high) || !(0.0..=most_low).contains(&low) {
+        let max_low = high / Self::MIN_RATIO * (1.0 + 1e-9);
+        if !Self::UPPER_BOUNDS.contains(&high) || !(0.0..=max_low).contains(&low) {
             return Err(PolicyError::LoadFactor(bounds));
         }
         Ok(Self { low, high, ..self })
@@ -114,7 +114,7 @@ impl Policy {
         if bounds.is_empty() {
             return Err(PolicyError::Buckets(bounds));
         }
-        let round = |buckets: usize| buckets.checked_next_power_of_two().unwrap_or(Self::MOST_BUCKETS).max(2);
+        let round = |buckets: usize| buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).max(2);
         Ok(Self { floor: Some(round(*bounds.start())), ceiling: round(*bounds.end()), ..self })
     }
 
@@ -141,14 +141,14 @@ impl Policy {
     /// ```
     pub fn buckets_for(&self, entries: usize) -> usize {
         let buckets = (entries as f64 / self.target()).ceil() as usize;
-        buckets.checked_next_power_of_two().unwrap_or(Self::MOST_BUCKETS).clamp(2, self.ceiling)
+        buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).clamp(2, self.ceiling)
     }
 
     /// The largest number of buckets that leaves enough of a budget of memory for the entries that they are made for.
     pub(crate) fn buckets_for_memory(&self, bytes: usize, bucket_bytes: usize, entry_bytes: usize) -> usize {
         let bytes_per_bucket = bucket_bytes as f64 + self.target() * entry_bytes as f64;
         let buckets = (bytes as f64 / bytes_per_bucket) as usize;
-        1 << buckets.clamp(2, Self::MOST_BUCKETS).ilog2()
+        1 << buckets.clamp(2, Self::MAX_BUCKETS).ilog2()
     }
 
     /// The load that a resize does not exceed.

@@ -2,7 +2,7 @@
 
 #[cfg(relativist_loom)]
 #[must_use]
-pub(crate) fn request(_: std::sync::Weak<crate::raw::Core>) -> bool {
+pub(crate) fn request(_: std::sync::Weak<crate::raw::TableInner>) -> bool {
     false
 }
 
@@ -18,14 +18,14 @@ mod background {
     use relativist_rcu::is_reading;
     use relativist_rcu::unwind::contain;
 
-    use crate::raw::Core;
+    use crate::raw::TableInner;
 
     /// The tables to look at. Each is in here at most once, so their number is the bound.
     static QUEUE: Mutex<Queue> = Mutex::new(Queue { tables: Vec::new(), worker: None });
     static NOT_EMPTY: Condvar = Condvar::new();
 
     struct Queue {
-        tables: Vec<Weak<Core>>,
+        tables: Vec<Weak<TableInner>>,
         /// The process that started the worker. A forked child has no worker, though it finds its
         /// parent's number here; it starts one of its own for the next request. That alone does not
         /// make maps fork-safe: the mutex around this may be locked for ever in the child (see
@@ -37,7 +37,7 @@ mod background {
     /// Returns false when there is no memory for the request, or no worker and no thread could be
     /// started. Then the caller may ask again later.
     #[must_use]
-    pub(crate) fn request(table: Weak<Core>) -> bool {
+    pub(crate) fn request(table: Weak<TableInner>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.tables.try_reserve(1).is_err() {
             return false;
@@ -60,7 +60,7 @@ mod background {
     }
 
     /// The tables whose resize waits for readers, by address.
-    type Waiting = HashMap<*const Core, Weak<Core>>;
+    type Waiting = HashMap<*const TableInner, Weak<TableInner>>;
 
     fn run() {
         let mut waiting = Waiting::new();
@@ -80,7 +80,7 @@ mod background {
 
     /// Goes on with the resize of a table, without waiting for readers, so that no table delays another.
     /// Returns whether the table still waits for readers.
-    fn still_waits(table: &Weak<Core>) -> bool {
+    fn still_waits(table: &Weak<TableInner>) -> bool {
         let mut again = false;
         // If the map was dropped meanwhile, then this is the last owner, and the destructors of keys and
         // values run here. A panic in one of them must not end the worker.

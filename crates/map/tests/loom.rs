@@ -325,7 +325,7 @@ fn lookups_wait_for_nobody() {
     each_way(|from, to| {
         explore(2, move || {
             let scene = Scene::new(from, &RESIDENTS);
-            resize_beside(&scene, to, |shared| {
+            resize_alongside(&scene, to, |shared| {
                 let_wait();
                 let entry = scene.table.entry(at(4), |link| is(link, at(4)), shared.guard());
                 let reader = {
@@ -365,7 +365,7 @@ impl Shared {
 }
 
 /// Resizes on another thread while `others` use the table inside one section that began before.
-fn resize_beside(scene: &Arc<Scene>, to: usize, others: impl FnOnce(Shared)) {
+fn resize_alongside(scene: &Arc<Scene>, to: usize, others: impl FnOnce(Shared)) {
     let guard = read();
     let resizer = {
         let scene = scene.clone();
@@ -390,7 +390,7 @@ fn iteration_while_resizing() {
     each_way(|from, to| {
         explore(2, move || {
             let scene = Scene::new(from, &[1, 5, 9]);
-            resize_beside(&scene, to, |shared| assert_eq!(scene.iterate(shared.guard()), [1, 5, 9]));
+            resize_alongside(&scene, to, |shared| assert_eq!(scene.iterate(shared.guard()), [1, 5, 9]));
         });
     });
 }
@@ -507,7 +507,7 @@ fn sparse_iteration_replaces_a_stale_summary() {
 fn sparse_iteration_while_growing() {
     explore(1, || {
         let scene = sparse_scene(FINE, &[5]);
-        resize_beside(&scene, SPARSE, |shared| assert_eq!(scene.iterate(shared.guard()), [5]));
+        resize_alongside(&scene, SPARSE, |shared| assert_eq!(scene.iterate(shared.guard()), [5]));
         assert_eq!(scene.iterate(&read()), [5]);
     });
 }
@@ -666,7 +666,7 @@ fn clearing_while_resizing() {
 
 /// Two who empty a table share its links.
 #[test]
-fn clearing_beside_clearing() {
+fn clearing_during_clearing() {
     explore(2, || {
         let scene = Scene::new(COARSE, &[1, 3, 9]);
         let other = {
@@ -707,7 +707,7 @@ fn entries_unlock_while_resizing() {
     each_way(|from, to| {
         explore(unless_quick(2), move || {
             let scene = Scene::new(from, &RESIDENTS);
-            resize_beside(&scene, to, |shared| {
+            resize_alongside(&scene, to, |shared| {
                 for hash in [at(4), at(5)] {
                     drop(scene.table.entry(hash, |link| is(link, hash), shared.guard()));
                 }
@@ -734,7 +734,7 @@ fn two_updates_while_resizing() {
             let after = is_there([mine, other], |update| matches!(update, Insert(_)));
             explore(1, move || {
                 let scene = Scene::new(from, &before);
-                resize_beside(&scene, to, |shared| {
+                resize_alongside(&scene, to, |shared| {
                     let writer = {
                         let scene = scene.clone();
                         thread::spawn(move || _ = other.run(&scene, shared.guard()))
@@ -753,7 +753,7 @@ fn lookups_agree(from: usize, to: usize) {
     for update in [Insert(4), Remove(4), Replace(4), Insert(3), Remove(3)] {
         explore(unless_quick(2), move || {
             let scene = Scene::new(from, &update.before(&RESIDENTS));
-            resize_beside(&scene, to, |shared| {
+            resize_alongside(&scene, to, |shared| {
                 let look = || scene.find(at(update.place()), shared.guard());
                 let old = look();
                 let writer = {
@@ -813,7 +813,7 @@ fn lookups_agree_while_growing_twice() {
 fn lookups_agree_after_a_stale_head(from: usize, to: usize) {
     explore(unless_quick(2), move || {
         let scene = Scene::new(from, &[1, 2]);
-        resize_beside(&scene, to, |shared| {
+        resize_alongside(&scene, to, |shared| {
             let_wait();
             let writer = {
                 let scene = scene.clone();

@@ -66,7 +66,7 @@ fn insert(map: &Map<Tracked>, key: u64, tally: &'static Tally) {
 }
 
 /// Starts a thread that does something with the map.
-fn beside<V: Send + Sync + 'static>(map: &Map<V>, work: impl FnOnce(&Map<V>) + Send + 'static) -> JoinHandle<()> {
+fn alongside<V: Send + Sync + 'static>(map: &Map<V>, work: impl FnOnce(&Map<V>) + Send + 'static) -> JoinHandle<()> {
     let map = map.clone();
     spawn(move || work(&map))
 }
@@ -103,8 +103,8 @@ fn residents_are_found() {
         let map = map(PLACES);
         RESIDENTS.iter().for_each(|&key| insert(&map, key, &TALLY));
         let threads = [
-            beside(&map, resize),
-            beside(&map, |map| {
+            alongside(&map, resize),
+            alongside(&map, |map| {
                 for key in [4, 0, 3] {
                     insert(map, key, &TALLY);
                     insert(map, 5, &TALLY); // replaces a resident
@@ -112,7 +112,7 @@ fn residents_are_found() {
                     barrier();
                 }
             }),
-            beside(&map, |map| {
+            alongside(&map, |map| {
                 for _ in 0..3 {
                     let pinned = map.pin();
                     for key in RESIDENTS {
@@ -141,7 +141,7 @@ fn assert_linearizable(hashing: Hashing) {
             let (map, recorder, seed) = (map.clone(), recorder.clone(), thread_rng().r#gen());
             spawn(move || recorder.record(&&*map, 8, seed))
         });
-        let resizer = beside(&map, resize_at_random);
+        let resizer = alongside(&map, resize_at_random);
         let histories = threads.map(|thread| thread.join().unwrap());
         resizer.join().unwrap();
         let result = check(&histories);
@@ -161,19 +161,19 @@ fn histories_of_keys_in_one_bucket() {
 
 /// Clearing beside a transition removes all that was there before, and nothing that came after.
 #[test]
-fn clear_beside_a_transition() {
+fn clear_during_a_resize() {
     static TALLY: Tally = Tally::new();
     explore(3000, || {
         let map = map(PLACES);
         [1, 4, 5, 9].into_iter().for_each(|key| insert(&map, key, &TALLY));
         let threads = [
-            beside(&map, resize_at_random),
-            beside(&map, |map| {
+            alongside(&map, resize_at_random),
+            alongside(&map, |map| {
                 map.pin().clear();
                 insert(map, 4, &TALLY);
                 barrier();
             }),
-            beside(&map, |map| {
+            alongside(&map, |map| {
                 insert(map, 3, &TALLY);
                 insert(map, 8, &TALLY);
                 if let Some(removed) = map.pin().remove(&5) {
@@ -195,18 +195,18 @@ fn clear_beside_a_transition() {
 /// T10, T1: in one section, of three lookups, of the one key, the other, and the one again, one at least finds the entry, and one at
 /// least doesn't; and neighbours are always found. (Resizes and renames take turns.)
 #[test]
-fn rename_beside_a_transition() {
+fn rename_during_a_resize() {
     explore(3000, || {
         let map = map(PLACES);
         [1, 3, 5].into_iter().for_each(|key| _ = map.pin().insert(key, key));
         let threads = [
-            beside(&map, |map| resize_at_random(map)),
-            beside(&map, |map| {
+            alongside(&map, |map| resize_at_random(map)),
+            alongside(&map, |map| {
                 for (old, new) in [(3, 4), (4, 3), (3, 4)] {
                     map.rename(&old, new).unwrap();
                 }
             }),
-            beside(&map, |map| {
+            alongside(&map, |map| {
                 for keys in [[3, 4, 3], [4, 3, 4], [3, 4, 3]] {
                     let pinned = map.pin();
                     let seen = keys.map(|key| pinned.get(&key).copied());
@@ -229,10 +229,10 @@ fn resizers_and_updaters_take_turns() {
         let map = map(PLACES);
         let insert_all = |map: &Map<Tracked>, keys: [u64; 3]| keys.into_iter().for_each(|key| insert(map, key, &TALLY));
         let threads = [
-            beside(&map, resize_at_random),
-            beside(&map, resize_at_random),
-            beside(&map, move |map| insert_all(map, [0, 4, 2])),
-            beside(&map, move |map| insert_all(map, [3, 1, 5])),
+            alongside(&map, resize_at_random),
+            alongside(&map, resize_at_random),
+            alongside(&map, move |map| insert_all(map, [0, 4, 2])),
+            alongside(&map, move |map| insert_all(map, [3, 1, 5])),
         ];
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(keys(&map), [0, 1, 2, 3, 4, 5]);
@@ -254,7 +254,7 @@ struct Solo {
 impl Solo {
     /// The first thread that the model starts.
     const READER: usize = 1;
-    const MOST_TOGETHER: u64 = 400;
+    const MAX_TOGETHER: u64 = 400;
 
     /// For so many schedules.
     fn new(schedules: usize) -> Self {
@@ -268,7 +268,7 @@ static READER_IS_DONE: AtomicBool = AtomicBool::new(false);
 impl Scheduler for Solo {
     fn new_execution(&mut self) -> Option<Schedule> {
         READER_IS_DONE.store(false, Relaxed);
-        self.together = self.moments.below(Self::MOST_TOGETHER);
+        self.together = self.moments.below(Self::MAX_TOGETHER);
         self.alone = LOOKUPS * STEPS;
         self.turns.new_execution()
     }
@@ -304,14 +304,14 @@ fn lookups_finish_alone() {
         let map = map(PLACES);
         [1, 5].into_iter().for_each(|key| insert(&map, key, &TALLY));
         let threads = [
-            beside(&map, |map| {
+            alongside(&map, |map| {
                 for key in (0..6).chain(0..6) {
                     assert!(map.pin().get(&key).is_some() || ![1, 5].contains(&key), "T1: {key} was missed");
                 }
                 READER_IS_DONE.store(true, Relaxed);
             }),
-            beside(&map, resize),
-            beside(&map, |map| [0, 4, 2, 3].into_iter().for_each(|key| insert(map, key, &TALLY))),
+            alongside(&map, resize),
+            alongside(&map, |map| [0, 4, 2, 3].into_iter().for_each(|key| insert(map, key, &TALLY))),
         ];
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(keys(&map), [0, 1, 2, 3, 4, 5]);

@@ -5,8 +5,8 @@
 
 use relativist_testing as _;
 
-#[path = "support/beside.rs"]
-mod beside;
+#[path = "support/alongside.rs"]
+mod alongside;
 #[path = "support/hashing.rs"]
 mod hashing;
 #[path = "support/random.rs"]
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use relativist::{HashMap, Resizing};
 
-use beside::beside;
+use alongside::alongside;
 use hashing::{Hashing, IDENTITY, MIXED};
 use random::Random;
 use tracked::{Tally, Tracked};
@@ -232,7 +232,7 @@ fn an_automatic_map_follows_the_number_of_entries() {
             eventually(|| map.buckets() as u64 <= RESIDENTS * 16, "the map has shrunk");
         }
     };
-    beside(|| look_up_all(&map, RESIDENTS), grow_and_shrink);
+    alongside(|| look_up_all(&map, RESIDENTS), grow_and_shrink);
     let stats = map.stats();
     assert!(stats.grows > 0 && stats.shrinks > 0);
     check_and_drop(map, RESIDENTS, RESIDENTS, &TALLY);

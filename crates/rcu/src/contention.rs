@@ -100,7 +100,7 @@ impl Site {
     #[inline(always)]
     pub fn count_try(&'static self, has_succeeded: bool) {
         let mut attempt = self.attempt();
-        if has_succeeded { attempt.succeeds() } else { attempt.finds_it_held() }
+        if has_succeeded { attempt.acquired() } else { attempt.contended() }
     }
 
     /// Takes a lock by `lock`; without waiting, by `try_lock`, if that is possible and acquisitions are counted.
@@ -111,10 +111,10 @@ impl Site {
         }
         let mut attempt = self.attempt();
         let guard = try_lock().unwrap_or_else(|| {
-            attempt.finds_it_held();
+            attempt.contended();
             lock()
         });
-        attempt.succeeds();
+        attempt.acquired();
         guard
     }
 
@@ -142,7 +142,7 @@ pub struct Attempt {
 impl Attempt {
     /// The lock is held by somebody else. From now on the attempt waits. Any further time changes nothing.
     #[inline(always)]
-    pub fn finds_it_held(&mut self) {
+    pub fn contended(&mut self) {
         #[cfg(feature = "contention")]
         self.held_since.get_or_insert_with(|| {
             self.site.counters.count_contended(self.site);
@@ -152,7 +152,7 @@ impl Attempt {
 
     /// The lock has been taken.
     #[inline(always)]
-    pub fn succeeds(self) {
+    pub fn acquired(self) {
         #[cfg(feature = "contention")]
         self.site.counters.count_acquired(self.site, self.held_since.map(|since| since.elapsed()));
     }
@@ -279,8 +279,8 @@ mod tests {
     fn contention_of_an_attempt_counts_once() {
         static THERE: Site = Site::new("there");
         let mut attempt = THERE.attempt();
-        attempt.finds_it_held();
-        attempt.finds_it_held();
+        attempt.contended();
+        attempt.contended();
         drop(attempt);
         THERE.count_try(true);
         THERE.count_try(false);

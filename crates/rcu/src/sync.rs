@@ -122,7 +122,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     const SPINS: u32 = 6;
     const YIELDS: u32 = 16;
-    const LONGEST_SLEEP_US: u64 = 1000;
+    const MAX_SLEEP_US: u64 = 1000;
 
     pub(crate) fn new() -> Self {
         Self { step: 0 }
@@ -134,7 +134,7 @@ impl Backoff {
         } else if self.step < Self::YIELDS {
             yield_now();
         } else {
-            let sleep = (20u64 << (self.step - Self::YIELDS).min(6)).min(Self::LONGEST_SLEEP_US);
+            let sleep = (20u64 << (self.step - Self::YIELDS).min(6)).min(Self::MAX_SLEEP_US);
             std::thread::sleep(std::time::Duration::from_micros(sleep));
         }
         self.step = self.step.saturating_add(1);

@@ -251,7 +251,7 @@ impl<'a> Array<'a> {
     ///
     /// Links are alive: the caller is in a read section, or nobody else is left.
     #[cfg(not(relativist_loom))]
-    pub(super) unsafe fn bring_near(self, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
+    pub(super) unsafe fn prefetch_chains(self, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
         use super::Link;
         use relativist_rcu::prefetch::prefetch;
 
@@ -289,18 +289,18 @@ impl<'a> Array<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`Array::bring_near`].
-    pub(super) unsafe fn bring_batch_near(self, from: Hash, batch: usize) -> u64 {
+    /// As for [`Array::prefetch_chains`].
+    pub(super) unsafe fn prefetch_batch(self, from: Hash, batch: usize) -> u64 {
         let first = from.bucket(self.scale());
         let end = self.len().min(first + batch);
         // SAFETY: the caller's promise.
-        unsafe { self.bring_near(first..end, |_| true) };
+        unsafe { self.prefetch_chains(first..end, |_| true) };
         Hash::start_of_bucket(end - 1, self.scale()).end_of_bucket(self.scale()).unwrap_or(u64::MAX)
     }
 
     /// There is nothing in it for loom.
     #[cfg(relativist_loom)]
-    pub(super) unsafe fn bring_near(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
+    pub(super) unsafe fn prefetch_chains(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
     /// The array whose heads are the locks of those heads here that follow. It stays alive for a caller
     /// that has found such a head in its read section.

@@ -29,7 +29,7 @@ impl Table {
 
     /// Of the bucket that this hash falls into: in an array of this scale, which may be another one than a moment ago.
     fn clear_bucket(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
-        let Some((chain, scale)) = self.core().lock_group(hash, guard).unlink_all() else {
+        let Some((chain, scale)) = self.inner().lock_group(hash, guard).unlink_all() else {
             return self.clear_bucket_in_resize(hash, guard, unlinked);
         };
         // SAFETY: unlinked a moment ago, so it doesn't change, and alive for the guard at least until it is handed out.
@@ -42,7 +42,7 @@ impl Table {
     /// One by one: those that a lookup would find now.
     #[cold]
     fn clear_bucket_in_resize(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
-        let (head, scale) = self.core().array(guard).head_and_scale(hash);
+        let (head, scale) = self.inner().array(guard).head_and_scale(hash);
         // SAFETY: found in the section of the guard.
         let links = unsafe { links_from(head.load().first()) };
         // The chain may run on, or begin earlier.

@@ -19,7 +19,7 @@ pub(super) unsafe fn dispose_of_all(array: Array<'_>, dispose: unsafe fn(NonNull
     let links = buckets.flat_map(|(bucket, head)| {
         if bucket % Array::BATCH == 0 {
             // SAFETY: no other thread uses the links.
-            unsafe { array.bring_near(bucket..array.len().min(bucket + Array::BATCH), |_| true) };
+            unsafe { array.prefetch_chains(bucket..array.len().min(bucket + Array::BATCH), |_| true) };
         }
         let here = move |hash: Hash| hash.bucket(array.scale()) == bucket;
         // SAFETY: as above.

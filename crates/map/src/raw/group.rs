@@ -28,13 +28,13 @@ use relativist_rcu::prefetch::prefetch;
 use super::array::Array;
 use super::hash::Scale;
 use super::head::{Head, Word};
-use super::table::Core;
-use super::{Hash, Link, held};
+use super::table::TableInner;
+use super::{Hash, Link, reentrancy};
 use crate::mutation;
 
 /// Exclusive access to the chain that a hash belongs to. Unlocks when dropped.
-pub(super) struct Group<'g> {
-    core: &'g Core,
+pub(super) struct LockedGroup<'g> {
+    inner: &'g TableInner,
     /// The array of the head that is locked.
     array: Array<'g>,
     head: &'g Head,
@@ -72,40 +72,40 @@ pub(super) enum Change {
     Unlink,
 }
 
-impl Core {
+impl TableInner {
     /// Locks what has to be locked to change the chain of this hash. Panics if this thread holds another lock of the table.
     #[inline(always)]
-    pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
-        held::enter(self);
+    pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
+        reentrancy::enter(self);
         self.lock_chain(hash, guard)
     }
 
     /// A second group for a [rename](super::rename), which holds the resizer's mutex.
-    pub(super) fn lock_another<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
-        held::enter_again(self);
+    pub(super) fn lock_second_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
+        reentrancy::enter_again(self);
         self.lock_chain(hash, guard)
     }
 
     /// Locks the chain. The caller has entered the table in this thread's list of tables.
     #[inline(always)]
-    fn lock_chain<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+    fn lock_chain<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
         let array = self.array(guard);
         let (head, scale) = array.head_and_scale(hash);
         if let Some(word) = head.try_lock_if_settled() {
-            return Group { core: self, array, head, word, scale, levels: [None, None] };
+            return LockedGroup { inner: self, array, head, word, scale, levels: [None, None] };
         }
         self.lock_chain_otherwise(hash, guard)
     }
 
     /// The bucket is locked, or the table is being resized.
     #[cold]
-    fn lock_chain_otherwise<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Group<'g> {
+    fn lock_chain_otherwise<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
         loop {
             let array = self.array(guard);
             let head = array.head(hash);
             if mutation::is("ignore-follows") {
                 let word = head.lock();
-                return Group { core: self, array, head, word, scale: array.scale(), levels: [None, None] };
+                return LockedGroup { inner: self, array, head, word, scale: array.scale(), levels: [None, None] };
             }
             match head.lock_owner() {
                 Ok(word) => return self.locked(array, head, word, hash, None),
@@ -122,7 +122,7 @@ impl Core {
     }
 
     /// Locks the base head for a hash whose head in `array` follows it. `None` if it no longer does.
-    fn try_lock_base<'g>(&'g self, array: Array<'g>, hash: Hash) -> Option<Group<'g>> {
+    fn try_lock_base<'g>(&'g self, array: Array<'g>, hash: Hash) -> Option<LockedGroup<'g>> {
         let base = array.base()?;
         // Most likely the predecessor. The exchange below waits for all that comes before it.
         if let Some(entry) = (Level { array, head: array.head(hash) }).entry_before(hash, base) {
@@ -150,17 +150,17 @@ impl Core {
         word: Word,
         hash: Hash,
         entered: Option<Array<'g>>,
-    ) -> Group<'g> {
+    ) -> LockedGroup<'g> {
         let level = |array: Array<'g>| Level { array, head: array.head(hash) };
         let grows = word.has_finer();
         let first = if grows { array.finer() } else { entered }.map(level);
         let second = first.as_ref().filter(|first| grows && first.head.load().has_finer());
         let second = second.and_then(|first| first.array.finer()).filter(|_| !mutation::is("forget-next")).map(level);
-        Group { core: self, array, head, word, scale: array.scale(), levels: [first, second] }
+        LockedGroup { inner: self, array, head, word, scale: array.scale(), levels: [first, second] }
     }
 }
 
-impl Group<'_> {
+impl LockedGroup<'_> {
     /// Finds the link that matches, or the place where one with this hash belongs: after all of smaller or equal hash.
     #[inline(always)]
     pub(super) fn search(&self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
@@ -262,7 +262,7 @@ impl Group<'_> {
         }
     }
 
-    /// As [`Group::splice`], but keeps the lock. For tables that are not being resized.
+    /// As [`LockedGroup::splice`], but keeps the lock. For tables that are not being resized.
     pub(super) fn splice_locked(&mut self, place: Place, to: *mut Link, change: Change, hash: Hash) {
         if change == Change::Insert && !mutation::is("unmarked-rename") {
             self.mark_occupied(hash);
@@ -278,7 +278,7 @@ impl Group<'_> {
             return None;
         }
         let (first, scale) = (self.word.first(), self.scale);
-        let word = match self.core.hand.kind_of_removal() {
+        let word = match self.inner.in_flight.kind_of_removal() {
             Change::Remove => Word::EMPTY,
             _ => self.word.with_first(std::ptr::null_mut()),
         };
@@ -300,7 +300,7 @@ impl Group<'_> {
 
     /// Clears the summary bit of a link that lookups don't find any more, if no other needs it.
     pub(super) fn forget_locked(&mut self, hash: Hash) {
-        if self.search(hash, |_| false).is_last_of_its_kind(hash, self.scale) {
+        if self.search(hash, |_| false).is_sole_user_of_its_summary_bit(hash, self.scale) {
             self.set_locked(self.word.without_summary_of(hash, self.scale));
         }
     }
@@ -314,7 +314,7 @@ impl Group<'_> {
     #[inline(always)]
     fn unlock(self, word: Word) {
         self.head.unlock(word);
-        held::leave(self.core);
+        reentrancy::leave(self.inner);
         std::mem::forget(self);
     }
 }
@@ -330,8 +330,8 @@ impl Level<'_> {
         let group = hash.bucket(base.scale()) << factor_bits;
         // In buckets. Heads lie side by side, so reading many costs less than a walk along a few links. In
         // a sparse table, the walk from the start of a group of n heads takes about sqrt(n) links at most.
-        let farthest = 1024.max(16 << (factor_bits / 2));
-        let heads = &self.array.all()[bucket.saturating_sub(farthest).max(group)..bucket];
+        let max_distance = 1024.max(16 << (factor_bits / 2));
+        let heads = &self.array.all()[bucket.saturating_sub(max_distance).max(group)..bucket];
         // The chains of heads that no longer follow were cut off.
         let words =
             heads.iter().rev().map(Head::load).take_while(|word| word.follows() || mutation::is("enter-behind-cut"));
@@ -343,7 +343,7 @@ impl Level<'_> {
     #[cold]
     fn first_after(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
         /// In buckets. Farther on, looking at the links costs less.
-        const FARTHEST: usize = 32;
+        const MAX_DISTANCE: usize = 32;
         let scale = self.array.scale();
         let word = self.head.load();
         if !word.first().is_null() {
@@ -353,25 +353,25 @@ impl Level<'_> {
         let factor_bits = self.array.bits() - base.bits();
         let end = ((bucket >> factor_bits) + 1) << factor_bits;
         let heads = &self.array.all()[bucket + 1..end];
-        let first = heads.iter().take(FARTHEST).map(|head| head.load().first()).find(|first| !first.is_null());
-        first.or((heads.len() <= FARTHEST).then_some(null_mut()))
+        let first = heads.iter().take(MAX_DISTANCE).map(|head| head.load().first()).find(|first| !first.is_null());
+        first.or((heads.len() <= MAX_DISTANCE).then_some(null_mut()))
     }
 
     #[cold]
     fn mark_occupied(&self, hash: Hash) {
         if self.head.load().first().is_null() && !mutation::is("mark-coarse-only") {
-            // SAFETY: as in `Group::mark_occupied`.
+            // SAFETY: as in `LockedGroup::mark_occupied`.
             unsafe { self.array.mark_occupied(hash) };
         }
     }
 }
 
-impl Drop for Group<'_> {
+impl Drop for LockedGroup<'_> {
     fn drop(&mut self) {
         if !mutation::is("keep-lock") {
             self.head.unlock(self.word);
         }
-        held::leave(self.core);
+        reentrancy::leave(self.inner);
     }
 }
 
@@ -398,7 +398,7 @@ impl Place {
         let word = if is_first { word.with_first(first) } else { word };
         match change {
             Change::Insert if !mutation::is("forget-summary") => word.with_summary_of(hash, scale),
-            Change::Remove if self.is_last_of_its_kind(hash, scale) => word.without_summary_of(hash, scale),
+            Change::Remove if self.is_sole_user_of_its_summary_bit(hash, scale) => word.without_summary_of(hash, scale),
             Change::Insert | Change::Remove | Change::Replace | Change::Unlink => word,
         }
     }
@@ -406,13 +406,13 @@ impl Place {
     /// Whether the neighbours would set other bits in the summary. (The chain is sorted, so no other links
     /// matter.)
     #[inline(always)]
-    fn is_last_of_its_kind(&self, hash: Hash, scale: Scale) -> bool {
-        let is_kin = |link: NonNull<Link>| {
+    fn is_sole_user_of_its_summary_bit(&self, hash: Hash, scale: Scale) -> bool {
+        let shares_bit = |link: NonNull<Link>| {
             // SAFETY: as in `updated`.
-            unsafe { link.as_ref() }.hash().shares_summary(hash, scale)
+            unsafe { link.as_ref() }.hash().shares_summary_bit(hash, scale)
         };
-        let has_kin = self.before.is_some_and(is_kin) || NonNull::new(self.after).is_some_and(is_kin);
-        !has_kin || mutation::is("clear-shared-summary")
+        let is_shared = self.before.is_some_and(shares_bit) || NonNull::new(self.after).is_some_and(shares_bit);
+        !is_shared || mutation::is("clear-shared-summary")
     }
 }
 

@@ -41,7 +41,7 @@ impl Hash {
 
     /// The four bits that follow those of the bucket: which bit of the chain's summary stands for this hash.
     #[inline(always)]
-    pub(super) const fn nibble(self, scale: Scale) -> u32 {
+    pub(super) const fn summary_slot(self, scale: Scale) -> u32 {
         self.0.wrapping_shr(scale.shift) as u32 & 15
     }
 
@@ -52,7 +52,7 @@ impl Hash {
     }
 
     /// Whether both are in one bucket, and stand for the same bit of its summary.
-    pub(super) const fn shares_summary(self, other: Self, scale: Scale) -> bool {
+    pub(super) const fn shares_summary_bit(self, other: Self, scale: Scale) -> bool {
         self.0 >> scale.shift == other.0 >> scale.shift
     }
 
@@ -80,14 +80,14 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    const MOST: u32 = u64::BITS - 4;
+    const MAX_BITS: u32 = u64::BITS - 4;
 
     /// 2^`bits` buckets.
     pub(super) const fn of_bits(bits: u32) -> Self {
-        Self { shift: Self::MOST - bits }
+        Self { shift: Self::MAX_BITS - bits }
     }
 
     pub(super) const fn bits(self) -> u32 {
-        Self::MOST - self.shift
+        Self::MAX_BITS - self.shift
     }
 }

@@ -57,17 +57,17 @@ impl Word {
     /// Whether a link with this hash may be in the chain.
     #[inline(always)]
     pub(super) fn may_contain(self, hash: Hash, scale: Scale) -> bool {
-        self.0.addr() >> hash.nibble(scale) & 1 != 0
+        self.0.addr() >> hash.summary_slot(scale) & 1 != 0
     }
 
     fn summary_bit(hash: Hash, scale: Scale) -> usize {
-        1 << hash.nibble(scale)
+        1 << hash.summary_slot(scale)
     }
 
     /// Whether all links of the chain come after this hash, as far as the summary tells.
     #[inline(always)]
     pub(super) fn is_after(self, hash: Hash, scale: Scale) -> bool {
-        self.0.addr() & ((2 << hash.nibble(scale)) - 1) == 0
+        self.0.addr() & ((2 << hash.summary_slot(scale)) - 1) == 0
     }
 
     /// In which of the `factor` finer buckets all links are that this one is parted into, if the summary tells; any for no links.
@@ -202,7 +202,7 @@ impl Head {
         prefetch(word.first());
         let is_locked = word.is_free_and_settled() && self.try_lock(word);
         if is_locked {
-            BUCKET.attempt().succeeds();
+            BUCKET.attempt().acquired();
         }
         is_locked.then_some(word)
     }
@@ -227,12 +227,12 @@ impl Head {
                 return Err(word);
             }
             if word.is_locked() {
-                attempt.finds_it_held();
+                attempt.contended();
                 self.wait(&mut spins);
                 continue;
             }
             if self.try_lock(word) {
-                attempt.succeeds();
+                attempt.acquired();
                 return Ok(word);
             }
         }
@@ -326,8 +326,8 @@ mod tests {
     const SCALE: Scale = Scale::of_bits(10);
 
     /// A hash of bucket 0 with these four bits after those of the bucket, and these four next.
-    fn hash(nibble: usize, next: usize) -> Hash {
-        Hash::from_mixed((nibble << 50 | next << 46) as u64)
+    fn hash(slot: usize, next: usize) -> Hash {
+        Hash::from_mixed((slot << 50 | next << 46) as u64)
     }
 
     fn word(summary: usize) -> Word {
@@ -342,8 +342,8 @@ mod tests {
             let fine = Scale::of_bits(SCALE.bits() + factor_bits);
             for summary in 1..1 << Word::SUMMARY_BITS {
                 let word = word(summary);
-                let links = (0..16).filter(|nibble| summary >> nibble & 1 != 0);
-                let links = links.flat_map(|nibble| (0..16).map(move |next| hash(nibble, next)));
+                let links = (0..16).filter(|slot| summary >> slot & 1 != 0);
+                let links = links.flat_map(|slot| (0..16).map(move |next| hash(slot, next)));
                 let mut parts: Vec<usize> = links.clone().map(|link| link.bucket(fine)).collect();
                 parts.dedup();
                 let sole = (parts.len() == 1).then(|| parts[0]);
@@ -351,9 +351,9 @@ mod tests {
                 let Some(part) = sole else { continue };
                 let fine_word = word.of_sole_part(part, factor);
                 assert_eq!(fine_word.first(), word.first());
-                let announced = (0..16).filter(|&nibble| fine_word.summary() >> nibble & 1 != 0).count();
-                let mut needed: Vec<u32> = links.map(|link| link.nibble(fine)).collect();
-                assert!(needed.iter().all(|nibble| fine_word.summary() >> nibble & 1 != 0), "{summary:#b}");
+                let announced = (0..16).filter(|&slot| fine_word.summary() >> slot & 1 != 0).count();
+                let mut needed: Vec<u32> = links.map(|link| link.summary_slot(fine)).collect();
+                assert!(needed.iter().all(|slot| fine_word.summary() >> slot & 1 != 0), "{summary:#b}");
                 needed.sort_unstable();
                 needed.dedup();
                 assert_eq!(announced, needed.len(), "{summary:#b} in {factor} parts: no more than needed");
@@ -396,9 +396,9 @@ mod tests {
     #[test]
     fn a_summary_tells_what_comes_after() {
         for summary in 0..1 << Word::SUMMARY_BITS {
-            for nibble in 0..16 {
-                let is_after = (0..=nibble).all(|before| summary >> before & 1 == 0);
-                assert_eq!(word(summary).is_after(hash(nibble, 7), SCALE), is_after, "{summary:#b} {nibble}");
+            for slot in 0..16 {
+                let is_after = (0..=slot).all(|before| summary >> before & 1 == 0);
+                assert_eq!(word(summary).is_after(hash(slot, 7), SCALE), is_after, "{summary:#b} {slot}");
             }
         }
     }

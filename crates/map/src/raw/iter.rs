@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut};
 use relativist_rcu::Guard;
 
 use super::array::Array;
-use super::occupancy::{Follower, Step};
+use super::occupancy::{NextBucket, OccupancyCursor};
 use super::{Hash, Link, Table};
 use crate::mutation;
 
@@ -19,13 +19,13 @@ pub struct Iter<'t> {
     /// Where the bucket under way ends; `None` for the end of all hashes.
     end: Option<u64>,
     /// Knows the way past empty buckets; `None` in a table that has few of them.
-    follower: Option<Follower<'t>>,
-    pub(crate) near: Near,
+    occupancy: Option<OccupancyCursor<'t>>,
+    pub(crate) prefetched: Prefetched,
 }
 
 /// What has been brought near by an iteration, or by several that do the work of one.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Near {
+pub(crate) struct Prefetched {
     /// Links of smaller hashes.
     until: u64,
     /// So many buckets, the last time.
@@ -49,18 +49,18 @@ impl Table {
     /// The order of the hashes is the same for any size of the table. So an iteration may be broken off between two hashes and
     /// resumed at any later time by another one: together they see a link that is in the table throughout exactly once.
     pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
-        let array = self.core().array(guard);
-        let follower = array.is_sparse(self.len()).then(Follower::default);
-        if follower.is_some() {
+        let array = self.inner().array(guard);
+        let occupancy = array.is_sparse(self.len()).then(OccupancyCursor::default);
+        if occupancy.is_some() {
             // SAFETY: the guard lives for `'t`.
             unsafe { array.prepare_occupancy() };
         }
-        Iter::new(self, guard, from, follower, Near::default())
+        Iter::new(self, guard, from, occupancy, Prefetched::default())
     }
 
     /// The same for a part of the table, whatever there is to know of the whole: looks at each bucket.
-    pub(crate) fn iter_part<'t>(&'t self, from: u64, near: Near, guard: &'t Guard) -> Iter<'t> {
-        Iter::new(self, guard, from, None, near)
+    pub(crate) fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t> {
+        Iter::new(self, guard, from, None, prefetched)
     }
 
     /// Visits the links from `cursor` on, `n` of them and all others with the last one's hash (but at least one, if there is
@@ -77,7 +77,7 @@ impl Table {
             let hash = unsafe { link.as_ref() }.hash();
             // Links of equal hash have no order that would last until the next call.
             if visited >= n && last.is_some_and(|last| last != hash) {
-                links.judge();
+                links.replace_if_stale();
                 return Some(hash.get());
             }
             visited += 1;
@@ -89,8 +89,14 @@ impl Table {
 }
 
 impl<'t> Iter<'t> {
-    fn new(table: &'t Table, guard: &'t Guard, from: u64, follower: Option<Follower<'t>>, near: Near) -> Self {
-        let mut iter = Self { table, guard, next: null_mut(), from, end: None, follower, near };
+    fn new(
+        table: &'t Table,
+        guard: &'t Guard,
+        from: u64,
+        occupancy: Option<OccupancyCursor<'t>>,
+        prefetched: Prefetched,
+    ) -> Self {
+        let mut iter = Self { table, guard, next: null_mut(), from, end: None, occupancy, prefetched };
         iter.enter_bucket();
         iter
     }
@@ -104,34 +110,34 @@ impl<'t> Iter<'t> {
     /// Enters the bucket that `from` falls into, in whatever array is the present one: its chain holds all links from there
     /// to its end.
     fn enter_bucket(&mut self) {
-        let array = self.table.core().array(self.guard);
+        let array = self.table.inner().array(self.guard);
         let mut from = Hash::from_mixed(self.from);
-        if let Some(follower) = &mut self.follower {
+        if let Some(occupancy) = &mut self.occupancy {
             let bucket = from.bucket(array.scale());
             // SAFETY: the guard lives for `'t`.
-            match unsafe { follower.step(array, bucket) } {
-                Step::Bucket(next) if next == bucket => {}
-                Step::Bucket(next) => from = Hash::start_of_bucket(next, array.scale()),
-                Step::End => return self.end = None,
+            match unsafe { occupancy.step(array, bucket) } {
+                NextBucket::At(next) if next == bucket => {}
+                NextBucket::At(next) => from = Hash::start_of_bucket(next, array.scale()),
+                NextBucket::End => return self.end = None,
             }
         }
-        if self.follower.is_none() && from.get() >= self.near.until {
+        if self.occupancy.is_none() && from.get() >= self.prefetched.until {
             // Twice as many as the last time: most iterations that have come far go on, while those of a scan may be short.
-            let batch = (self.near.batch * 2).clamp(2, Array::BATCH);
+            let batch = (self.prefetched.batch * 2).clamp(2, Array::BATCH);
             // SAFETY: the guard lives for `'t`.
-            let until = unsafe { array.bring_batch_near(from, batch) };
-            self.near = Near { until, batch };
+            let until = unsafe { array.prefetch_batch(from, batch) };
+            self.prefetched = Prefetched { until, batch };
         }
         self.from = from.get();
         self.next = array.head(from).load().first();
         self.end = from.end_of_bucket(array.scale());
     }
 
-    /// See [`Follower::judge`].
-    fn judge(&mut self) {
-        if let Some(follower) = &mut self.follower {
+    /// See [`OccupancyCursor::replace_if_stale`].
+    fn replace_if_stale(&mut self) {
+        if let Some(occupancy) = &mut self.occupancy {
             // SAFETY: the guard lives for `'t`.
-            unsafe { follower.judge(self.table.core().array(self.guard)) };
+            unsafe { occupancy.replace_if_stale(self.table.inner().array(self.guard)) };
         }
     }
 }
@@ -157,7 +163,7 @@ impl Iterator for Iter<'_> {
             self.next = null_mut();
             // After the last bucket `end` stays `None`.
             let Some(end) = self.end else {
-                self.judge();
+                self.replace_if_stale();
                 return None;
             };
             self.from = end;

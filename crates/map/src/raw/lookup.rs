@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
-use super::hand::Reply;
+use super::in_flight::MissOutcome;
 use super::{Hash, Link, Table};
 use crate::mutation;
 
@@ -26,7 +26,7 @@ impl Table {
         is_match: impl FnMut(NonNull<Link>) -> bool,
         guard: &Guard,
     ) -> Option<NonNull<Link>> {
-        let array = self.core().array(guard);
+        let array = self.inner().array(guard);
         let (head, scale) = array.head_and_scale(hash);
         if mutation::is("lookup-locks") {
             head.unlock(head.lock());
@@ -54,13 +54,13 @@ impl Table {
     ) -> Option<NonNull<Link>> {
         // SAFETY: as the caller vouches.
         let found = unsafe { walk(first, hash, &mut is_match) };
-        if found.is_some() || self.core().hand.is_empty() || mutation::is("forget-hand") {
+        if found.is_some() || self.inner().in_flight.is_empty() || mutation::is("forget-in-flight") {
             return found;
         }
         self.find_renamed(hash, is_match, guard)
     }
 
-    /// What is left to do for a lookup that has walked in vain while a link is being renamed: see [`hand`](super::hand). Not
+    /// What is left to do for a lookup that has walked in vain while a link is being renamed: see [`hand`](super::in_flight). Not
     /// inlined, so that others don't pay for it.
     #[cold]
     #[inline(never)]
@@ -70,12 +70,14 @@ impl Table {
         mut is_match: impl FnMut(NonNull<Link>) -> bool,
         guard: &Guard,
     ) -> Option<NonNull<Link>> {
-        match self.core().hand.ask(hash) {
-            Reply::Nothing => None,
-            Reply::Link(link) => is_match(link).then_some(link),
+        match self.inner().in_flight.after_miss(hash) {
+            MissOutcome::Nothing => None,
+            MissOutcome::Link(link) => is_match(link).then_some(link),
             // Once is enough: the link is in the chain since before that reply, and the next rename waits for us.
             // SAFETY: the head is loaded in the read section.
-            Reply::WalkAgain => unsafe { walk(self.core().array(guard).head(hash).load().first(), hash, is_match) },
+            MissOutcome::WalkAgain => unsafe {
+                walk(self.inner().array(guard).head(hash).load().first(), hash, is_match)
+            },
         }
     }
 }

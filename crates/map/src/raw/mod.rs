@@ -13,21 +13,21 @@
 //! Programs that show how: `raw_intrusive.rs`, `raw_multimap.rs` and `rename.rs` among the crate's examples.
 
 mod array;
+mod batch;
+mod cached_lookup;
 mod clear;
 mod contents;
 mod group;
-mod hand;
 mod hash;
 mod head;
-mod held;
-mod hit;
+mod in_flight;
 mod iter;
 mod link;
 mod lookup;
-mod many;
 mod memory;
 mod multimap;
 mod occupancy;
+mod reentrancy;
 mod rename;
 mod resize;
 #[cfg(any(not(relativist_loom), all(test, not(relativist_shuttle))))]
@@ -36,13 +36,13 @@ mod table;
 mod update;
 
 pub use array::AllocError;
+pub(crate) use cached_lookup::CachedLookup;
 pub use hash::Hash;
-pub(crate) use hit::Hit;
 pub use iter::Iter;
-pub(crate) use iter::Near;
+pub(crate) use iter::Prefetched;
 pub use link::Link;
 pub use multimap::FindAll;
 pub use rename::RenameError;
-pub(crate) use table::Core;
 pub use table::Table;
+pub(crate) use table::TableInner;
 pub use update::{Entry, OccupiedEntry, VacantEntry};

@@ -42,7 +42,7 @@ impl Table {
     /// or is [renamed](Table::rename) meanwhile may be seen or not. Wait-free, and as fast as [`Table::find`]. What is found stays
     /// valid as long as the guard.
     pub fn find_all<'t>(&'t self, hash: Hash, guard: &'t Guard) -> FindAll<'t> {
-        let (head, scale) = self.core().array(guard).head_and_scale(hash);
+        let (head, scale) = self.inner().array(guard).head_and_scale(hash);
         let head = head.load();
         let next = if head.may_contain(hash, scale) { head.first() } else { std::ptr::null_mut() };
         FindAll { hash, next, _guard: guard }

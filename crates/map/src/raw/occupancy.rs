@@ -268,37 +268,37 @@ fn zeroed(words: usize) -> Option<Box<[AtomicBits]>> {
 
 /// An iteration's view of summaries: the one that it follows, and how well that served it.
 #[derive(Default)]
-pub(super) struct Follower<'a> {
+pub(super) struct OccupancyCursor<'a> {
     occupancy: Option<&'a Occupancy>,
     followed: usize,
     stale: usize,
 }
 
 /// What comes next in an iteration.
-pub(super) enum Step {
+pub(super) enum NextBucket {
     /// This bucket, as far as is known.
-    Bucket(usize),
+    At(usize),
     /// No bucket that has links.
     End,
 }
 
-impl<'a> Follower<'a> {
+impl<'a> OccupancyCursor<'a> {
     /// Where to go on, from a bucket that has not been looked at.
     ///
     /// # Safety
     ///
     /// As for [`Array::occupancy`].
-    pub(super) unsafe fn step(&mut self, array: Array<'a>, bucket: usize) -> Step {
+    pub(super) unsafe fn step(&mut self, array: Array<'a>, bucket: usize) -> NextBucket {
         // SAFETY: as the caller vouches.
         let covering = unsafe { array.occupancy() }.filter(|occupancy| occupancy.covers(bucket));
-        let Some(occupancy) = covering else { return Step::Bucket(bucket) };
+        let Some(occupancy) = covering else { return NextBucket::At(bucket) };
         if !self.occupancy.is_some_and(|its| std::ptr::eq(its, occupancy)) {
             *self = Self { occupancy: Some(occupancy), followed: 0, stale: 0 };
         }
-        let Some(next) = occupancy.next(bucket, array.all()) else { return Step::End };
+        let Some(next) = occupancy.next(bucket, array.all()) else { return NextBucket::End };
         self.followed += 1;
         self.stale += usize::from(array.all()[next].load().first().is_null());
-        Step::Bucket(next)
+        NextBucket::At(next)
     }
 
     /// Called when the iteration ends or is broken off: has the summary made anew if most of it was of no use. Not for a few
@@ -307,7 +307,7 @@ impl<'a> Follower<'a> {
     /// # Safety
     ///
     /// As for [`Array::occupancy`].
-    pub(super) unsafe fn judge(&mut self, array: Array<'a>) {
+    pub(super) unsafe fn replace_if_stale(&mut self, array: Array<'a>) {
         let Self { occupancy, followed, stale } = std::mem::take(self);
         if let Some(occupancy) = occupancy.filter(|its| stale > followed / 2 && stale >= its.buckets.len() / 16) {
             // SAFETY: as the caller vouches. (If the array has another one, because of a resize, nothing happens.)
@@ -353,14 +353,14 @@ mod tests {
         let guard = read();
         assert_eq!(table.iter(&guard).count(), links);
         // SAFETY: the guard lives.
-        unsafe { table.core().array(&guard).occupancy() }.map(Occupancy::progress)
+        unsafe { table.inner().array(&guard).occupancy() }.map(Occupancy::progress)
     }
 
     /// So many bits are set of the buckets, and of the words above.
     fn bits(table: &Table) -> (u32, u32) {
         let guard = read();
         // SAFETY: the guard lives.
-        let occupancy = unsafe { table.core().array(&guard).occupancy() }.expect("there is one");
+        let occupancy = unsafe { table.inner().array(&guard).occupancy() }.expect("there is one");
         let count = |words: &[AtomicBits]| words.iter().map(|word| word.load(Relaxed).count_ones()).sum();
         (count(&occupancy.buckets), count(&occupancy.words))
     }

@@ -1,7 +1,7 @@
 //! The key move: an entry gets another key, and so another place, without ever being in neither or in both.
 //!
 //! The relativistic papers promise it as the next thing to resizing (ATC 2011, section 8). Two places can't be changed at once, so
-//! lookups are told by a third, the [hand](super::hand), which of the two counts:
+//! lookups are told by a third, the [hand](super::in_flight), which of the two counts:
 //!
 //! 1. take the link in hand, and unlink it from the chain of its old hash;
 //! 2. **wait for readers**: nobody stands on it any more, so its place can change;
@@ -20,10 +20,10 @@ use std::ptr::NonNull;
 
 use relativist_rcu::{Guard, is_reading, read, wait_for_readers, without_reclaiming};
 
-use super::group::{Change, Group, Place};
+use super::group::{Change, LockedGroup, Place};
 use super::head::Word;
 use super::resize::Resizer;
-use super::table::{Core, assert_outside_sections};
+use super::table::{TableInner, assert_outside_sections};
 use super::{Hash, Link, Table};
 use crate::mutation;
 use crate::sync::MutexGuard;
@@ -142,7 +142,7 @@ impl Table {
         }
         let guard = read();
         let mut pair = rename.lock(&guard);
-        let link = self.core().hand.held(old).ok_or(RenameError::NotFound)?;
+        let link = self.inner().in_flight.old_link(old).ok_or(RenameError::NotFound)?;
         pair.check_vacant(new, &mut is_new)?;
         rekey(link);
         // SAFETY: in hand under the lock of its hash: not removed, hence alive.
@@ -214,14 +214,14 @@ impl Table {
 
     /// The resizer's mutex is held from here on: so nothing deferred may run, because a destructor may resize.
     fn begin_rename(&self, old: Hash, new: Hash) -> Rename<'_> {
-        let core = self.core();
-        let mut resizer = core.lock_resizer();
-        core.settle(&mut resizer);
-        let rename = Rename { core, old, new, _turn: resizer };
-        if !core.hand.is_empty() {
+        let inner = self.inner();
+        let mut resizer = inner.lock_resizer();
+        inner.settle(&mut resizer);
+        let rename = Rename { inner, old, new, _turn: resizer };
+        if !inner.in_flight.is_empty() {
             // The last rename could not wait, because it ran in a read section.
             wait_for_readers();
-            core.hand.clear();
+            inner.in_flight.clear();
         }
         rename
     }
@@ -229,7 +229,7 @@ impl Table {
 
 /// A rename under way. When dropped, it puts things right, whatever has happened.
 struct Rename<'t> {
-    core: &'t Core,
+    inner: &'t TableInner,
     old: Hash,
     new: Hash,
     _turn: MutexGuard<'t, Resizer>,
@@ -237,7 +237,7 @@ struct Rename<'t> {
 
 impl Rename<'_> {
     fn lock<'g>(&'g self, guard: &'g Guard) -> Pair<'g> {
-        self.core.lock_pair(self.old, self.new, guard)
+        self.inner.lock_pair(self.old, self.new, guard)
     }
 
     /// Takes the link that is to be renamed out of its chain and in hand.
@@ -255,13 +255,13 @@ impl Rename<'_> {
 
     /// In hand first, so that it never is in neither. Its summary bit stays.
     fn unlink(&self, pair: &mut Pair<'_>, place: Place, link: NonNull<Link>) {
-        let is_late = mutation::is("take-after-unlink");
+        let is_late = mutation::is("stage-after-unlink");
         if !is_late {
-            self.core.hand.take(self.old, link);
+            self.inner.in_flight.answer_old_key(self.old, link);
         }
         pair.old.splice_locked(place, place.after, Change::Unlink, self.old);
         if is_late {
-            self.core.hand.take(self.old, link);
+            self.inner.in_flight.answer_old_key(self.old, link);
         }
     }
 
@@ -270,38 +270,38 @@ impl Rename<'_> {
     fn finish(&self, mut pair: Pair<'_>, link: NonNull<Link>) {
         let new = pair.renamed();
         // First, so that whoever has seen the turn is not sent away by the head.
-        if !mutation::is("unannounced-turn") {
+        if !mutation::is("unannounced-switch") {
             new.announce_locked(self.new);
         }
-        let is_early = mutation::is("link-before-turn");
+        let is_early = mutation::is("link-before-switch");
         if is_early {
             new.insert_locked(link, self.new);
         }
-        self.core.hand.turn(self.new, link);
+        self.inner.in_flight.answer_new_key(self.new, link);
         if !is_early {
             new.insert_locked(link, self.new);
         }
-        self.core.hand.give();
+        self.inner.in_flight.recheck();
         pair.old.forget_locked(self.old);
     }
 
     /// The link has been taken and not turned: back it goes, where lookups still expect it, unless an update has removed it.
     fn put_back(&self) {
         let guard = read();
-        let mut group = self.core.lock_group(self.old, &guard);
-        if let Some(link) = self.core.hand.held(self.old) {
+        let mut group = self.inner.lock_group(self.old, &guard);
+        if let Some(link) = self.inner.in_flight.old_link(self.old) {
             group.insert_locked(link, self.old);
-            self.core.hand.give();
+            self.inner.in_flight.recheck();
         }
     }
 }
 
 impl Drop for Rename<'_> {
     fn drop(&mut self) {
-        if self.core.hand.is_empty() {
+        if self.inner.in_flight.is_empty() {
             return;
         }
-        if self.core.hand.is_taken() && !mutation::is("drop-from-hand") {
+        if self.inner.in_flight.answers_old_key() && !mutation::is("drop-in-flight") {
             self.put_back();
         }
         // A function of the caller, such as a key's `Eq`, may have left a section open on this thread,
@@ -312,27 +312,27 @@ impl Drop for Rename<'_> {
         if !mutation::is("skip-rename-wait") {
             wait_for_readers();
         }
-        self.core.hand.clear();
+        self.inner.in_flight.clear();
     }
 }
 
 /// The locked buckets of both hashes.
 struct Pair<'g> {
-    old: Group<'g>,
+    old: LockedGroup<'g>,
     /// `None` if it is the same.
-    new: Option<Group<'g>>,
+    new: Option<LockedGroup<'g>>,
 }
 
-impl Core {
+impl TableInner {
     /// Only while the resizer is held off.
     fn lock_pair<'g>(&'g self, old: Hash, new: Hash, guard: &'g Guard) -> Pair<'g> {
         let is_one = old.shares_bucket(new, self.array(guard).scale());
-        Pair { old: self.lock_group(old, guard), new: (!is_one).then(|| self.lock_another(new, guard)) }
+        Pair { old: self.lock_group(old, guard), new: (!is_one).then(|| self.lock_second_group(new, guard)) }
     }
 }
 
 impl<'g> Pair<'g> {
-    fn renamed(&mut self) -> &mut Group<'g> {
+    fn renamed(&mut self) -> &mut LockedGroup<'g> {
         self.new.as_mut().unwrap_or(&mut self.old)
     }
 

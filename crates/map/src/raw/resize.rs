@@ -40,7 +40,7 @@ use super::array::{AllocError, Array, DetachedArray};
 use super::hash::Scale;
 use super::head::{Head, Word};
 use super::link::links_from;
-use super::table::Core;
+use super::table::TableInner;
 use super::{Hash, Link};
 use crate::mutation;
 use crate::sync::Relaxed;
@@ -142,7 +142,7 @@ pub(super) fn free_later(array: DetachedArray) {
     unsafe { defer_raw(raw, array.bytes(), |raw| Array::from_raw(raw).free()) };
 }
 
-impl Core {
+impl TableInner {
     /// Resizes to 2^`bits` buckets, and waits until chains are cut. The caller is outside of read
     /// sections.
     pub(super) fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
@@ -296,7 +296,7 @@ fn for_each_step(
         return;
     }
     let take_step = |first| {
-        bring_near(fine, first..first + STEP, |_| true);
+        prefetch_chains(fine, first..first + STEP, |_| true);
         let group = first / factor * factor;
         let is_last = first + STEP == group + factor;
         step(Step {
@@ -328,7 +328,7 @@ fn for_each_group(
     let mut group = 0;
     for (coarse, fine) in coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor)) {
         let first = group / factor * per_group;
-        bring_near(chained, first..first + coarse.len() * per_group, &walks);
+        prefetch_chains(chained, first..first + coarse.len() * per_group, &walks);
         // All of them are written soon.
         for heads in [coarse, fine] {
             heads.iter().take(STEP * Array::BATCH).step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head));
@@ -340,17 +340,17 @@ fn for_each_group(
     }
 }
 
-/// [`Array::bring_near`] for callers outside of read sections.
+/// [`Array::prefetch_chains`] for callers outside of read sections.
 #[cfg(not(relativist_loom))]
-fn bring_near(array: Array<'_>, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
+fn prefetch_chains(array: Array<'_>, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
     let _guard = read();
     // SAFETY: in a read section.
-    unsafe { array.bring_near(buckets, is_wanted) };
+    unsafe { array.prefetch_chains(buckets, is_wanted) };
 }
 
 /// Loom does not model caches.
 #[cfg(relativist_loom)]
-fn bring_near(_: Array<'_>, _: Range<usize>, _: impl Fn(Word) -> bool) {}
+fn prefetch_chains(_: Array<'_>, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
 fn store_all(heads: &[Head], word: Word) {
     heads.iter().for_each(|head| head.store(word));
@@ -394,7 +394,7 @@ fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
     let steps = coarse.all().chunks_exact(step).zip(fine.all().chunks_exact(step * factor));
     for (number, (heads, fines)) in steps.enumerate() {
         let first = number * step;
-        bring_near(coarse, first..first + step, walks);
+        prefetch_chains(coarse, first..first + step, walks);
         store_all(fines, Word::EMPTY_FOLLOWER);
         let lock = &base.all()[first / (coarse.len() / base.len())];
         let locked = if mutation::is("fill-uncut-unlocked") { lock.load() } else { lock.lock() };

@@ -9,8 +9,8 @@ use relativist_rcu::{Guard, active_barrier, is_reading, read};
 
 use super::array::{AllocError, Array, AtomicArray};
 use super::contents::dispose_of_all;
-use super::hand::Hand;
 use super::head::Head;
+use super::in_flight::InFlightRename;
 use super::link::links_from;
 use super::resize::{Resizer, free_later};
 use super::{Hash, Link};
@@ -69,11 +69,11 @@ use crate::worker;
 /// # Ok::<(), relativist::AllocError>(())
 /// ```
 pub struct Table {
-    core: Arc<Core>,
+    inner: Arc<TableInner>,
 }
 
 /// What the table shares with the resize worker.
-pub(crate) struct Core {
+pub(crate) struct TableInner {
     /// Only the resizer replaces it, and frees the old one after a grace period.
     pub(super) array: AtomicArray,
     dispose: unsafe fn(NonNull<Link>),
@@ -84,7 +84,7 @@ pub(crate) struct Core {
     requested: AtomicBool,
     count: Counter,
     /// The link that is being renamed.
-    pub(super) hand: Hand,
+    pub(super) in_flight: InFlightRename,
     /// Taken before the resizer's mutex, which makes that fair: otherwise a thread that resizes in a loop
     /// could keep it.
     turn: Mutex<()>,
@@ -125,32 +125,32 @@ impl Table {
     ) -> Result<Self, AllocError> {
         let bits = bits_for(buckets);
         let array = Array::allocate(bits)?;
-        let core = Core {
+        let inner = TableInner {
             array: AtomicArray::new(array),
             dispose,
             policy: policy.into().starting_with(array.len()),
             interval: AtomicUsize::new(1),
             requested: AtomicBool::new(false),
             count: Counter::new(),
-            hand: Hand::new(),
+            in_flight: InFlightRename::new(),
             turn: Mutex::new(()),
             resizer: Mutex::new(Resizer::new(bits)),
             counts: Counts::default(),
         };
-        core.size_changed(array.len());
+        inner.size_changed(array.len());
         // Unlocking a bucket relies on RCU having chosen its barrier.
         active_barrier();
-        Ok(Self { core: Arc::new(core) })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     #[inline(always)]
-    pub(super) fn core(&self) -> &Core {
-        &self.core
+    pub(super) fn inner(&self) -> &TableInner {
+        &self.inner
     }
 
     /// The number of links: exact when nobody updates meanwhile. Costs a look at a few counters.
     pub fn len(&self) -> usize {
-        self.core.count.sum()
+        self.inner.count.sum()
     }
 
     /// Whether there are none; see [`Table::len`].
@@ -160,19 +160,19 @@ impl Table {
 
     /// Who resizes the table, when, and within what bounds.
     pub fn policy(&self) -> Policy {
-        self.core.policy
+        self.inner.policy
     }
 
     /// The number of buckets.
     pub fn buckets(&self) -> usize {
         // Relaxed: a statistic.
-        self.core.counts.buckets.load(Relaxed)
+        self.inner.counts.buckets.load(Relaxed)
     }
 
     /// Whether a resize is under way.
     pub fn is_resizing(&self) -> bool {
         // Relaxed: a statistic.
-        self.core.counts.resizing.load(Relaxed)
+        self.inner.counts.resizing.load(Relaxed)
     }
 
     /// Resizes on the calling thread, to `buckets` rounded up to a power of two, at least 2. Lookups and
@@ -191,7 +191,7 @@ impl Table {
     /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself.
     pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
-        self.core.resize_now(bits_for(buckets))
+        self.inner.resize_now(bits_for(buckets))
     }
 
     /// Grows as the background worker does: without waiting for readers, so that chains stay uncut. The next resize by hand
@@ -202,7 +202,7 @@ impl Table {
     /// As [`Table::resize_to`].
     #[cfg(relativist_loom)]
     pub fn grow_uncut(&self, buckets: usize) -> Result<(), AllocError> {
-        self.core.grow(bits_for(buckets), &mut self.core.lock_resizer())
+        self.inner.grow(bits_for(buckets), &mut self.inner.lock_resizer())
     }
 
     /// Makes room for `additional` more links, so that inserting them starts no resize, as far as the policy's ceiling allows. As
@@ -217,7 +217,7 @@ impl Table {
     /// As [`Table::resize_to`].
     pub fn reserve(&self, additional: usize) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
-        let wanted = self.core.policy.buckets_for(self.len().saturating_add(additional));
+        let wanted = self.inner.policy.buckets_for(self.len().saturating_add(additional));
         if wanted > self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
 
@@ -232,7 +232,7 @@ impl Table {
     /// As [`Table::resize_to`].
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
-        let wanted = self.core.policy.buckets_for(self.len());
+        let wanted = self.inner.policy.buckets_for(self.len());
         if wanted < self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
 
@@ -249,7 +249,7 @@ impl Table {
     /// twice or not at all.
     pub fn add_stats(&self, stats: &mut Stats, cursor: u64, buckets: usize) -> Option<u64> {
         let guard = read();
-        let array = self.core.array(&guard);
+        let array = self.inner.array(&guard);
         let first = Hash::from_mixed(cursor).bucket(array.scale());
         let end = first.saturating_add(buckets).min(array.len());
         for (bucket, head) in (first..end).zip(&array.all()[first..]) {
@@ -259,7 +259,7 @@ impl Table {
             stats.count_chain(links.take_while(|&(_, hash)| here(hash)).count());
         }
         // Relaxed, all: statistics.
-        let counts = &self.core.counts;
+        let counts = &self.inner.counts;
         stats.grows = counts.grows.load(Relaxed);
         stats.shrinks = counts.shrinks.load(Relaxed);
         stats.grace_periods = counts.grace_periods.load(Relaxed);
@@ -284,7 +284,7 @@ impl Table {
     pub fn chains(&self, guard: &Guard) -> Vec<Vec<NonNull<Link>>> {
         // SAFETY: found in this section.
         let chain = |head: &Head| unsafe { links_from(head.load().first()) }.map(|(link, _)| link).collect();
-        self.core.array(guard).all().iter().map(chain).collect()
+        self.inner.array(guard).all().iter().map(chain).collect()
     }
 
     #[inline]
@@ -301,21 +301,21 @@ impl Table {
     #[inline(always)]
     fn count(&self, n: isize, helps: fn(usize, usize) -> bool, guard: &Guard) {
         // Relaxed: a heuristic.
-        if self.core.count.add(n, self.core.interval.load(Relaxed), guard) {
+        if self.inner.count.add(n, self.inner.interval.load(Relaxed), guard) {
             self.ask_worker(helps);
         }
     }
 
     #[cold]
     fn ask_worker(&self, helps: fn(usize, usize) -> bool) {
-        let core = &self.core;
-        let is_wanted = || core.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
-        let automatic = core.policy.resizing == Resizing::Automatic;
+        let inner = &self.inner;
+        let is_wanted = || inner.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
+        let automatic = inner.policy.resizing == Resizing::Automatic;
         // AcqRel: pairs with the one in `advance_resize`.
-        let ours = automatic && is_wanted() && !core.requested.swap(true, AcqRel);
-        if ours && !worker::request(Arc::downgrade(core)) {
+        let ours = automatic && is_wanted() && !inner.requested.swap(true, AcqRel);
+        if ours && !worker::request(Arc::downgrade(inner)) {
             // Relaxed: nothing has been asked. A later update asks again.
-            core.requested.store(false, Relaxed);
+            inner.requested.store(false, Relaxed);
         }
     }
 }
@@ -326,7 +326,7 @@ impl fmt::Debug for Table {
     }
 }
 
-impl Core {
+impl TableInner {
     #[inline(always)]
     pub(super) fn array<'g>(&self, _guard: &'g Guard) -> Array<'g> {
         // SAFETY: an array is freed a grace period after it was replaced, and the guard was taken before we found it.
@@ -420,7 +420,7 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl Drop for TableInner {
     fn drop(&mut self) {
         // First, as a destructor below may panic.
         let resizer = self.resizer.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut};
 
 use relativist_rcu::Guard;
 
-use super::group::{Change, Group, Place, prepare};
+use super::group::{Change, LockedGroup, Place, prepare};
 use super::{Hash, Link, Table};
 use crate::mutation;
 
@@ -36,7 +36,7 @@ pub struct VacantEntry<'t> {
 struct Position<'t> {
     table: &'t Table,
     guard: &'t Guard,
-    group: Group<'t>,
+    group: LockedGroup<'t>,
     place: Place,
     hash: Hash,
     /// Locks are released where they were taken.
@@ -63,7 +63,7 @@ impl Table {
         mut is_match: impl FnMut(NonNull<Link>) -> bool,
         guard: &'t Guard,
     ) -> Entry<'t> {
-        let group = self.core().lock_group(hash, guard);
+        let group = self.inner().lock_group(hash, guard);
         let place = group.search(hash, &mut is_match);
         let found = match place.found {
             None => self.find_in_hand(hash, is_match),
@@ -79,11 +79,11 @@ impl Table {
     /// For who holds the lock of this hash, and has not found the link in its chain.
     #[inline(always)]
     fn find_in_hand(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
-        let hand = &self.core().hand;
-        if hand.is_empty() || mutation::is("forget-hand-in-updates") {
+        let in_flight = &self.inner().in_flight;
+        if in_flight.is_empty() || mutation::is("forget-in-flight-in-updates") {
             return None;
         }
-        hand.held(hash).filter(|&link| is_match(link))
+        in_flight.old_link(hash).filter(|&link| is_match(link))
     }
 }
 
@@ -136,7 +136,7 @@ impl OccupiedEntry<'_> {
         prepare(new, hash, place.after);
         match place.found {
             None => {
-                table.core().hand.set_held(new.as_ptr());
+                table.inner().in_flight.set_old_link(new.as_ptr());
                 drop(group);
             }
             Some(_) => group.splice(place, new.as_ptr(), Change::Replace, hash),
@@ -148,13 +148,13 @@ impl OccupiedEntry<'_> {
     #[inline]
     pub fn remove(self) -> NonNull<Link> {
         let Position { table, guard, group, place, hash, .. } = self.at;
-        let hand = &table.core().hand;
+        let in_flight = &table.inner().in_flight;
         match place.found {
             None => {
-                hand.set_held(null_mut());
+                in_flight.set_old_link(null_mut());
                 drop(group);
             }
-            Some(_) => group.splice(place, place.after, hand.kind_of_removal(), hash),
+            Some(_) => group.splice(place, place.after, in_flight.kind_of_removal(), hash),
         }
         table.count_removed(1, guard);
         self.found

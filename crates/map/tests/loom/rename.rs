@@ -79,18 +79,19 @@ fn give_name(link: NonNull<Link>, hash: Hash) {
 }
 
 /// Starts a thread with a share in the scene.
-fn beside(scene: &Arc<Scene>, action: impl FnOnce(&Scene) + Send + 'static) -> thread::JoinHandle<()> {
+fn alongside(scene: &Arc<Scene>, action: impl FnOnce(&Scene) + Send + 'static) -> thread::JoinHandle<()> {
     let scene = scene.clone();
     thread::spawn(move || action(&scene))
 }
 
 /// T1: until it has the new name, the link is found under the old one.
 #[test]
-fn lookups_before_the_turn() {
+fn lookups_before_the_switch() {
     for (from, to) in [(3, 0), (4, 0)] {
         explore(2, move || {
             let scene = Scene::new(FINE, &[1, from]);
-            let reader = beside(&scene, move |scene| assert!(scene.has(at(from), &read()), "missed in hand"));
+            let reader =
+                alongside(&scene, move |scene| assert!(scene.has(at(from), &read()), "missed while in flight"));
             let before_turn = || {
                 reader.join().unwrap();
                 loom::stop_exploring();
@@ -102,15 +103,15 @@ fn lookups_before_the_turn() {
 
 /// T1: the same for lookups in batches.
 #[test]
-fn batches_before_the_turn() {
+fn batches_before_the_switch() {
     explore(2, || {
         let scene = Scene::new(FINE, &[1, 4]);
-        let reader = beside(&scene, |scene| {
+        let reader = alongside(&scene, |scene| {
             let hashes = [at(1), at(4)];
             let mut found = Vec::new();
             let is_match = |index, link| is(link, hashes[index]);
             scene.table.find_many(&hashes, is_match, |_, link| found.push(link.is_some()), &read());
-            assert_eq!(found, [true, true], "missed in hand");
+            assert_eq!(found, [true, true], "missed while in flight");
         });
         let before_turn = || {
             reader.join().unwrap();
@@ -122,7 +123,7 @@ fn batches_before_the_turn() {
 
 /// T10.
 #[test]
-fn lookups_around_the_turn() {
+fn lookups_around_the_switch() {
     for (how, from, to) in WAYS {
         explore(1, move || {
             let scene = Scene::new(FINE, &[1, from]);
@@ -130,7 +131,7 @@ fn lookups_around_the_turn() {
             loom::stop_exploring();
             let before_turn = || {
                 loom::explore();
-                reader = Some(beside(&scene, move |scene| scene.assert_one_of(at(from), at(to))));
+                reader = Some(alongside(&scene, move |scene| scene.assert_one_of(at(from), at(to))));
             };
             scene.rename_while(how, at(from), at(to), before_turn).unwrap();
             reader.unwrap().join().unwrap();
@@ -144,7 +145,7 @@ fn lookups_around_the_turn() {
 fn lookups_of_others_while_renaming() {
     explore(2, || {
         let scene = Scene::new(COARSE, &[4, 5]);
-        let reader = beside(&scene, |scene| assert!(scene.has(at(5), &read()), "a resident was missed"));
+        let reader = alongside(&scene, |scene| assert!(scene.has(at(5), &read()), "a resident was missed"));
         scene.rename(Moved, at(4), at(7)).unwrap();
         reader.join().unwrap();
         scene.assert_holds(&[5, 7]);
@@ -158,7 +159,7 @@ fn renaming_while_resizing() {
         for how in [Moved, Replaced] {
             explore(1, move || {
                 let scene = Scene::new(from, &[1, 4]);
-                let resizer = beside(&scene, move |scene| scene.table.resize_to(to).unwrap());
+                let resizer = alongside(&scene, move |scene| scene.table.resize_to(to).unwrap());
                 scene.rename(how, at(4), at(0)).unwrap();
                 resizer.join().unwrap();
                 scene.assert_holds(&[0, 1]);
@@ -173,7 +174,7 @@ fn removal_under_the_new_name() {
     for how in [Moved, Replaced] {
         explore(1, move || {
             let scene = Scene::new(FINE, &[1, 4]);
-            let remover = beside(&scene, |scene| {
+            let remover = alongside(&scene, |scene| {
                 let guard = read();
                 if let Some(removed) = scene.remove(at(0), &guard) {
                     assert!(!scene.has(at(0), &guard) && !scene.has(at(4), &guard), "found after its removal");
@@ -215,7 +216,7 @@ fn removal_under_the_old_name() {
 fn replacement_under_the_old_name() {
     explore(1, || {
         let scene = Scene::new(FINE, &[1, 4]);
-        let replacer = beside(&scene, |scene| {
+        let replacer = alongside(&scene, |scene| {
             let guard = read();
             let Entry::Occupied(entry) = scene.table.entry(at(4), |link| is(link, at(4)), &guard) else {
                 return assert!(scene.has(at(0), &guard));
@@ -236,14 +237,14 @@ fn replacement_under_the_old_name() {
 
 /// T3: a lookup that finds the replacement in hand sees it as it was made.
 #[test]
-fn lookups_of_a_replacement_in_hand() {
+fn lookups_of_an_in_flight_replacement() {
     explore(1, || {
         let scene = Scene::new(FINE, &[1, 4]);
         let guard = read();
-        let renamer = beside(&scene, |scene| scene.rename(Moved, at(4), at(0)).unwrap());
+        let renamer = alongside(&scene, |scene| scene.rename(Moved, at(4), at(0)).unwrap());
         // The link is in hand now, in most executions, and stays there as long as this section lasts.
         let_wait();
-        let replacer = beside(&scene, |scene| {
+        let replacer = alongside(&scene, |scene| {
             let guard = read();
             let Entry::Occupied(entry) = scene.table.entry(at(4), |link| is(link, at(4)), &guard) else {
                 return;
@@ -266,7 +267,7 @@ fn lookups_of_a_replacement_in_hand() {
 fn insertion_under_the_new_name() {
     explore(1, || {
         let scene = Scene::new(FINE, &[1, 4]);
-        let inserter = beside(&scene, |scene| {
+        let inserter = alongside(&scene, |scene| {
             let guard = read();
             if let Entry::Vacant(entry) = scene.table.entry(at(0), |link| is(link, at(0)), &guard) {
                 // SAFETY: a fresh node.
@@ -282,11 +283,11 @@ fn insertion_under_the_new_name() {
 
 /// T10: who removes the last neighbour of a link on the move doesn't make the summary forget it.
 #[test]
-fn removal_beside_a_link_on_the_move() {
+fn removal_next_to_a_link_in_flight() {
     explore(1, || {
         let scene = Scene::new(FINE, &[4]);
         scene.insert(next_to(4), &read());
-        let remover = beside(&scene, |scene| {
+        let remover = alongside(&scene, |scene| {
             let removed = scene.unlink(next_to(4), &read());
             scene.assert_one_of(at(4), at(0));
             reclaim(removed);
@@ -299,12 +300,12 @@ fn removal_beside_a_link_on_the_move() {
 
 /// T10: who empties the table while a link is on the move, and waits for readers, doesn't make the summary forget it.
 #[test]
-fn clearing_beside_a_rename() {
+fn clearing_during_a_rename() {
     explore(2, || {
         let scene = Scene::new(FINE, &[4]);
         scene.insert(next_to(4), &read());
         let guard = read();
-        let renamer = beside(&scene, |scene| scene.rename(Moved, at(4), at(0)).unwrap());
+        let renamer = alongside(&scene, |scene| scene.rename(Moved, at(4), at(0)).unwrap());
         let_wait();
         assert_eq!(scene.clear(&guard), [4]);
         assert!([4, 0, 4].iter().any(|&n| scene.has(at(n), &guard)), "under neither name");

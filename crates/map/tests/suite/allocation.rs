@@ -2,7 +2,7 @@
 
 use relativist::{HashMap, Resizing};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 
 /// More bytes than there are user addresses, up to more than there are numbers for.
 const TOO_MANY: [usize; 5] = [1 << 45, 1 << 59, 1 << 60, 1 << 63, usize::MAX];
@@ -47,14 +47,14 @@ fn the_next_resize_succeeds() {
 }
 
 #[test]
-fn lookups_and_updates_go_on_beside_failing_resizes() {
+fn lookups_and_updates_go_on_during_failing_resizes() {
     let map = filled();
     let resize = || {
         map.resize_to(1 << 45).unwrap_err();
         map.resize_to(64).unwrap();
         map.resize_to(256).unwrap();
     };
-    beside(resize, || (0..50).for_each(|_| assert_works(&map)));
+    alongside(resize, || (0..50).for_each(|_| assert_works(&map)));
 }
 
 #[test]

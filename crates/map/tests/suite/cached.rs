@@ -9,7 +9,7 @@ use std::sync::atomic::{
 
 use relativist::{HashMap, Resizing};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 use crate::random::Random;
 
@@ -109,7 +109,7 @@ fn never_goes_back_in_time() {
         }
         map.resize_to(1 << bits.next().unwrap()).unwrap();
     };
-    beside(update, || {
+    alongside(update, || {
         let mut seen = 0;
         for _ in 0..300 {
             let pinned = map.pin();

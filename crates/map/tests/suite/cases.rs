@@ -54,7 +54,7 @@ use std::thread;
 
 use relativist::{Change, Equivalent, HashMap, HashSet, Iter, Keys, Resizing};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY};
 
 #[test]
@@ -256,6 +256,6 @@ fn a_thread_sees_what_it_has_done() {
         bits = (bits + 1) % 8;
         map.resize_to(2 << bits).unwrap();
     };
-    beside(resize, || thread::scope(|scope| (0..4).for_each(|own| _ = scope.spawn(move || work(own)))));
+    alongside(resize, || thread::scope(|scope| (0..4).for_each(|own| _ = scope.spawn(move || work(own)))));
     assert!(map.is_empty());
 }

@@ -5,7 +5,7 @@ use std::hash::RandomState;
 
 use relativist::{Builder, HashMap, Iter, OccupiedError, Pinned, Stats, raw, read};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 
 #[test]
 fn types_can_be_shared_and_shown() {
@@ -105,7 +105,7 @@ fn clear_removes_what_was_there_while_others_insert() {
         map.pin().insert(1_000_000 + n, n);
         map.pin().remove(&(1_000_000 + (n + 250) % 500));
     };
-    beside(update, || {
+    alongside(update, || {
         for round in 0..50 {
             (&map).extend((0..200).map(|n| (round << 10 | n, n)));
             map.pin().clear();

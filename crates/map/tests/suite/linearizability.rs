@@ -7,7 +7,7 @@ use std::thread;
 
 use relativist::{HashMap, Resizing};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, UNMIXED};
 use crate::history::{Call, Event, KEYS, Recorder, Table, Value, check};
 use crate::random::Random;
@@ -43,7 +43,7 @@ fn search<'m, T: Table + Sync>(map: &'m Map, table: impl Fn(&'m Map) -> T) -> Op
             check(&history(&table(map), round)).err()
         })
     };
-    beside(resize, rounds)
+    alongside(resize, rounds)
 }
 
 fn map(hashing: Hashing) -> Map {

@@ -9,10 +9,11 @@ use relativist_testing as _;
 mod traits;
 
 mod allocation;
+#[path = "../support/alongside.rs"]
+mod alongside;
 mod atomic;
 mod auto_traits;
-#[path = "../support/beside.rs"]
-mod beside;
+mod batch;
 mod cached;
 mod cases;
 mod collections;
@@ -24,7 +25,6 @@ mod histories;
 mod history;
 mod hostile;
 mod linearizability;
-mod many;
 mod model;
 mod multimap;
 mod panics;

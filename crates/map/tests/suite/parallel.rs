@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use relativist::{HashMap, HashSet, Resizing};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 use crate::tracked::{Tally, Tracked};
 
@@ -65,7 +65,7 @@ fn iteration_sees_residents_while_others_update() {
         }
     };
     let pool = pool();
-    beside(update, || {
+    alongside(update, || {
         for _ in 0..30 {
             let pinned = map.pin();
             let entries = pinned.par_iter();

@@ -193,7 +193,7 @@ fn bare_table() -> Table {
 
 /// The entries of several tables, dropped in whatever order, leave the thread free to update them all.
 #[test]
-fn updates_beside_an_entry_panic() {
+fn updates_during_an_entry_panic() {
     within_a_minute(|| {
         let tables = [bare_table(), bare_table(), bare_table()];
         let guard = read();

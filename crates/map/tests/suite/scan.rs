@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use relativist::{HashMap, Resizing, read};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 use crate::random::Random;
 
@@ -131,5 +131,5 @@ fn sees_residents_once_while_others_resize_and_update() {
             map.pin().remove(&(RESIDENTS + random.below(50)));
         }
     };
-    beside(disturb, || (1..150).for_each(|round| assert_saw_residents_once(&scan(&map, round % 30, || ()))));
+    alongside(disturb, || (1..150).for_each(|round| assert_saw_residents_once(&scan(&map, round % 30, || ()))));
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde_test::{Token, assert_tokens};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 
 /// The number of entries is told beforehand, which formats that are not self-describing need.
 #[test]
@@ -79,7 +79,7 @@ fn hold_what_is_always_there_while_others_update() {
         map.pin().insert(n % 500 + 100, n);
         map.pin().remove(&((n + 250) % 500 + 100));
     };
-    beside(update, || {
+    alongside(update, || {
         for _ in 0..50 {
             let json = serde_json::to_string(&map).unwrap();
             let seen: BTreeMap<u64, u64> = serde_json::from_str(&json).unwrap();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use relativist::{HashMap, Resizing};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 use crate::random::Random;
 
@@ -153,7 +153,7 @@ fn beside_updates_and_resizes() {
             }
         }
     };
-    beside(disturb, || {
+    alongside(disturb, || {
         for round in 0..150 {
             let own = 2000 + round % 7;
             map.pin().insert(own, !own);

@@ -6,20 +6,20 @@
 use std::cell::Cell;
 use std::ptr;
 
-use super::table::Core;
+use super::table::TableInner;
 use crate::mutation;
 use crate::sync::local;
 
 /// How many tables may be nested: a key's `Eq` may update another table, whose keys' `Eq` updates a third.
-const DEEPEST: usize = 8;
+const MAX_LOCKED_TABLES: usize = 8;
 
-struct Held {
+struct LockedTables {
     count: Cell<usize>,
-    tables: [Cell<*const Core>; DEEPEST],
+    tables: [Cell<*const TableInner>; MAX_LOCKED_TABLES],
 }
 
 local! {
-    static HELD: Held = Held { count: Cell::new(0), tables: [const { Cell::new(ptr::null()) }; DEEPEST] };
+    static LOCKED_TABLES: LockedTables = LockedTables { count: Cell::new(0), tables: [const { Cell::new(ptr::null()) }; MAX_LOCKED_TABLES] };
 }
 
 /// To be called before a bucket is locked.
@@ -28,31 +28,32 @@ local! {
 ///
 /// If this thread holds a lock of the table.
 #[inline(always)]
-pub(super) fn enter(table: &Core) {
-    HELD.with(|held| if held.count.get() == 0 { held.push_first(table) } else { held.push_other(table) });
+pub(super) fn enter(table: &TableInner) {
+    LOCKED_TABLES
+        .with(|locked| if locked.count.get() == 0 { locked.push_first(table) } else { locked.push_other(table) });
 }
 
 /// Call before locking a second bucket of the same table. Only renames do this: they cannot wait for
 /// themselves.
-pub(super) fn enter_again(table: &Core) {
-    HELD.with(|held| held.push(table));
+pub(super) fn enter_again(table: &TableInner) {
+    LOCKED_TABLES.with(|locked| locked.push(table));
 }
 
 /// To be called when a bucket has been unlocked, or is about to be, in any order.
 #[inline(always)]
-pub(super) fn leave(table: &Core) {
-    HELD.with(|held| if held.count.get() == 1 { held.count.set(0) } else { held.take_out(table) });
+pub(super) fn leave(table: &TableInner) {
+    LOCKED_TABLES.with(|locked| if locked.count.get() == 1 { locked.count.set(0) } else { locked.take_out(table) });
 }
 
-impl Held {
+impl LockedTables {
     #[inline(always)]
-    fn push_first(&self, table: &Core) {
+    fn push_first(&self, table: &TableInner) {
         self.tables[0].set(table);
         self.count.set(1);
     }
 
     #[cold]
-    fn push_other(&self, table: &Core) {
+    fn push_other(&self, table: &TableInner) {
         assert!(
             self.position(table).is_none() || mutation::is("re-enter"),
             "this thread holds a bucket of this table locked already, and would wait for itself: what runs under the lock (a \
@@ -62,22 +63,25 @@ impl Held {
         self.push(table);
     }
 
-    fn push(&self, table: &Core) {
+    fn push(&self, table: &TableInner) {
         let count = self.count.get();
-        assert!(count < DEEPEST, "this thread holds buckets of {DEEPEST} tables locked, one inside the other");
+        assert!(
+            count < MAX_LOCKED_TABLES,
+            "this thread holds buckets of {MAX_LOCKED_TABLES} tables locked, one inside the other"
+        );
         self.tables[count].set(table);
         self.count.set(count + 1);
     }
 
     #[cold]
-    fn take_out(&self, table: &Core) {
+    fn take_out(&self, table: &TableInner) {
         let Some(at) = self.position(table) else { return };
         let last = self.count.get() - 1;
         self.tables[at].set(self.tables[last].get());
         self.count.set(last);
     }
 
-    fn position(&self, table: &Core) -> Option<usize> {
-        self.tables[..self.count.get()].iter().rposition(|held| ptr::eq(held.get(), table))
+    fn position(&self, table: &TableInner) -> Option<usize> {
+        self.tables[..self.count.get()].iter().rposition(|locked| ptr::eq(locked.get(), table))
     }
 }

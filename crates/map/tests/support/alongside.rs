@@ -6,7 +6,7 @@ use std::thread;
 
 /// Returns what `foreground` does; while it runs, and at least once, another thread repeats `background`. A panic in either
 /// ends both.
-pub fn beside<R>(mut background: impl FnMut() + Send, foreground: impl FnOnce() -> R) -> R {
+pub fn alongside<R>(mut background: impl FnMut() + Send, foreground: impl FnOnce() -> R) -> R {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

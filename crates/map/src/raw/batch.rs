@@ -43,14 +43,14 @@ impl Table {
     ///
     /// `near` is shown where lookups will begin, in no certain order: mostly the link that is wanted. What it is part of may not be near
     /// yet.
-    pub fn prefetch(&self, hashes: &[Hash], near: impl FnMut(NonNull<Link>), guard: &Guard) {
-        self.first_links(hashes, guard).into_iter().filter_map(NonNull::new).for_each(near);
+    pub fn prefetch(&self, hashes: &[Hash], prefetched: impl FnMut(NonNull<Link>), guard: &Guard) {
+        self.first_links(hashes, guard).into_iter().filter_map(NonNull::new).for_each(prefetched);
     }
 
     /// Where the walk for each hash of a batch begins; null where the summary says that it would be in vain.
     #[inline(always)]
     fn first_links(&self, hashes: &[Hash], guard: &Guard) -> [*mut Link; Self::BATCH] {
-        let array = self.core().array(guard);
+        let array = self.inner().array(guard);
         for &hash in hashes {
             prefetch(array.head(hash));
         }

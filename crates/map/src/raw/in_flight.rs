@@ -22,22 +22,22 @@ use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
 /// Only the holder of the resizer's mutex changes it, so there is one rename at a time. Exception: in the
 /// stage `before`, an update that holds the lock of the old hash may change the link.
-pub(super) struct Hand {
-    /// Null, `before`, `after` or [`AGAIN`].
-    stage: AtomicPtr<Answer>,
-    before: Answer,
-    after: Answer,
+pub(super) struct InFlightRename {
+    /// Null, `before`, `after` or [`RECHECK`].
+    stage: AtomicPtr<InFlightLink>,
+    old_key: InFlightLink,
+    new_key: InFlightLink,
 }
 
-struct Answer {
+struct InFlightLink {
     hash: AtomicU64,
     link: AtomicPtr<Link>,
 }
 
-const AGAIN: *mut Answer = NonNull::dangling().as_ptr();
+const RECHECK: *mut InFlightLink = NonNull::dangling().as_ptr();
 
 /// What a lookup learns that has missed in its chain.
-pub(super) enum Reply {
+pub(super) enum MissOutcome {
     Nothing,
     /// This is the only one that may match.
     Link(NonNull<Link>),
@@ -45,9 +45,9 @@ pub(super) enum Reply {
     WalkAgain,
 }
 
-impl Hand {
+impl InFlightRename {
     pub(super) fn new() -> Self {
-        Self { stage: AtomicPtr::new(null_mut()), before: Answer::new(), after: Answer::new() }
+        Self { stage: AtomicPtr::new(null_mut()), old_key: InFlightLink::new(), new_key: InFlightLink::new() }
     }
 
     #[inline(always)]
@@ -59,56 +59,56 @@ impl Hand {
     /// How a link is to be taken out of a chain: some link in hand may need the same bit of the summary.
     #[inline(always)]
     pub(super) fn kind_of_removal(&self) -> Change {
-        if self.is_empty() || mutation::is("clear-summary-in-hand") { Change::Remove } else { Change::Unlink }
+        if self.is_empty() || mutation::is("clear-summary-in-flight") { Change::Remove } else { Change::Unlink }
     }
 
     /// For lookups that have missed in the chain of this hash.
-    pub(super) fn ask(&self, hash: Hash) -> Reply {
+    pub(super) fn after_miss(&self, hash: Hash) -> MissOutcome {
         // Acquire: pairs with the Release in `enter`: the answer is seen as it was set, and the next look at the chains sees
         // what was done to them before this stage.
         let stage = self.stage.load(Acquire);
-        match [&self.before, &self.after].into_iter().find(|&answer| ptr::eq(stage, answer)) {
-            Some(answer) => answer.to(hash).map_or(Reply::Nothing, Reply::Link),
-            None if stage.is_null() || mutation::is("walk-once") => Reply::Nothing,
-            None => Reply::WalkAgain,
+        match [&self.old_key, &self.new_key].into_iter().find(|&at| ptr::eq(stage, at)) {
+            Some(in_flight) => in_flight.link_if(hash).map_or(MissOutcome::Nothing, MissOutcome::Link),
+            None if stage.is_null() || mutation::is("walk-once") => MissOutcome::Nothing,
+            None => MissOutcome::WalkAgain,
         }
     }
 
     /// Whether the stage is *before*. For the rename itself.
-    pub(super) fn is_taken(&self) -> bool {
+    pub(super) fn answers_old_key(&self) -> bool {
         // Acquire: as in `ask`.
-        ptr::eq(self.stage.load(Acquire), &self.before)
+        ptr::eq(self.stage.load(Acquire), &self.old_key)
     }
 
     /// For who holds the lock of this hash, and has found nothing in its chain: what it finds in hand is there until it lets go.
     #[cold]
-    pub(super) fn held(&self, hash: Hash) -> Option<NonNull<Link>> {
-        if self.is_taken() { self.before.to(hash) } else { None }
+    pub(super) fn old_link(&self, hash: Hash) -> Option<NonNull<Link>> {
+        if self.answers_old_key() { self.old_key.link_if(hash) } else { None }
     }
 
     /// Replaces what `held` has returned, or removes it. The caller has held the lock since.
-    pub(super) fn set_held(&self, link: *mut Link) {
-        // Release: pairs with the Acquire in `Answer::to`: the link is seen as it was made.
-        self.before.link.store(link, mutation::unless("relaxed-held", Release));
+    pub(super) fn set_old_link(&self, link: *mut Link) {
+        // Release: pairs with the Acquire in `InFlightLink::to`: the link is seen as it was made.
+        self.old_key.link.store(link, mutation::unless("relaxed-old-link", Release));
     }
 
     /// Stage *before*. The caller holds the lock of this hash, and the link is still in its chain.
-    pub(super) fn take(&self, hash: Hash, link: NonNull<Link>) {
-        self.before.set(hash, link);
-        self.enter(ptr::from_ref(&self.before).cast_mut());
+    pub(super) fn answer_old_key(&self, hash: Hash, link: NonNull<Link>) {
+        self.old_key.set(hash, link);
+        self.enter(ptr::from_ref(&self.old_key).cast_mut());
     }
 
     /// Stage *after*: the moment of the rename. The caller holds the locks of both hashes, and neither chain has the link.
-    pub(super) fn turn(&self, hash: Hash, link: NonNull<Link>) {
-        self.after.set(hash, link);
-        self.enter(ptr::from_ref(&self.after).cast_mut());
+    pub(super) fn answer_new_key(&self, hash: Hash, link: NonNull<Link>) {
+        self.new_key.set(hash, link);
+        self.enter(ptr::from_ref(&self.new_key).cast_mut());
     }
 
     /// Stage *again*. The caller holds the lock of the hash in whose chain the link is now. Later lookups needn't ask, and must not
     /// be answered: the link can be removed as soon as the lock is released.
-    pub(super) fn give(&self) {
-        if !mutation::is("keep-in-hand") {
-            self.enter(AGAIN);
+    pub(super) fn recheck(&self) {
+        if !mutation::is("skip-recheck") {
+            self.enter(RECHECK);
         }
     }
 
@@ -117,13 +117,13 @@ impl Hand {
         self.enter(null_mut());
     }
 
-    fn enter(&self, stage: *mut Answer) {
+    fn enter(&self, stage: *mut InFlightLink) {
         // Release: pairs with the Acquire in `is_empty`, `ask` and `held`.
-        self.stage.store(stage, mutation::unless("relaxed-hand", Release));
+        self.stage.store(stage, mutation::unless("relaxed-stage", Release));
     }
 }
 
-impl Answer {
+impl InFlightLink {
     fn new() -> Self {
         Self { hash: AtomicU64::new(0), link: AtomicPtr::new(null_mut()) }
     }
@@ -135,9 +135,9 @@ impl Answer {
         self.link.store(link.as_ptr(), Relaxed);
     }
 
-    fn to(&self, hash: Hash) -> Option<NonNull<Link>> {
+    fn link_if(&self, hash: Hash) -> Option<NonNull<Link>> {
         // Relaxed: set before the stage was published. Acquire: pairs with the Release in `set_held`.
-        let link = || NonNull::new(self.link.load(mutation::unless("relaxed-answer", Acquire)));
+        let link = || NonNull::new(self.link.load(mutation::unless("relaxed-in-flight-link", Acquire)));
         (self.hash.load(Relaxed) == hash.get()).then(link).flatten()
     }
 }

@@ -2,7 +2,7 @@
 
 use relativist::{HashMap, Resizing, read};
 
-use crate::beside::beside;
+use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 
 const ENTRIES: u64 = 500;
@@ -52,7 +52,7 @@ fn finds_what_single_lookups_find() {
 fn finds_all_while_the_table_is_resized() {
     let map = filled(MIXED);
     let mut bits = (1..12).cycle();
-    beside(
+    alongside(
         || map.resize_to(1 << bits.next().unwrap()).unwrap(),
         || (0..50).for_each(|_| assert_finds_any_number(&map)),
     );

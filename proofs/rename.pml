@@ -1,22 +1,25 @@
 /* The move of an entry from one key to another, beside lookups and one update of either key (crates/map/src/raw: rename, hand, lookup,
- * update). A rename excludes transitions, so the table is at rest. Each access to what threads share is a step of its own,
- * and the order of memory accesses is sequentially consistent.
+ * update). A rename excludes transitions, so the table is at rest. Each access to what threads
+ * share is a step of its own, and the order of memory accesses is sequentially consistent.
  *
- * While the entry is in no chain, it is in hand: `before` under its old key, `after` under the new one, and `again` tells lookups
- * that have missed to walk once more. They look at the hand only when their walk has missed; so summaries must keep the bits of both
- * keys, or else there would be no walk.
+ * While the entry is in no chain, it is in hand: `before` under its old key, `after` under the new
+ * one, and `again` tells lookups that have missed to walk once more. They look at the hand only
+ * when their walk has missed; so summaries must keep the bits of both keys, or else there would be
+ * no walk.
  *
  *   -DONE_BUCKET   both keys are in one bucket
  *   -DBACKWARD     the new key's hash is the smaller one
  *   -DREPLACE      another entry takes its place, instead of the entry itself (rename_to)
  *   -DUPDATE       beside it, one of the keys is updated
  *
- * Checked: what a lookup finds was there at some moment of the lookup, when at each moment the entry is under one key
- * (T3, T10: who misses the old key finds the new one afterwards, and who finds the new one misses the old one); neighbours are
- * always found (T1); nobody waits for ever (T4); what is reclaimed is not looked at (T8).
+ * Checked: what a lookup finds was there at some moment of the lookup, when at each moment the
+ * entry is under one key (T3, T10: who misses the old key finds the new one afterwards, and who
+ * finds the new one misses the old one); neighbours are always found (T1); nobody waits for ever
+ * (T4); what is reclaimed is not looked at (T8).
  *
- * Each wait can be left out, and then one of these fails: SKIP_UNLINK_WAIT, SKIP_RENAME_WAIT, SKIP_ENTRY_WAIT. So can steps:
- * TAKE_AFTER_UNLINK, UNANNOUNCED_TURN, LINK_BEFORE_TURN, KEEP_IN_HAND, WALK_ONCE.
+ * Each wait can be left out, and then one of these fails: SKIP_UNLINK_WAIT, SKIP_RENAME_WAIT,
+ * SKIP_ENTRY_WAIT. So can steps: TAKE_AFTER_UNLINK, UNANNOUNCED_TURN, LINK_BEFORE_TURN,
+ * KEEP_IN_HAND, WALK_ONCE.
  */
 #define NIL 255
 /* Places in the order of hashes; each bucket has a key of ours and a neighbour behind it. */

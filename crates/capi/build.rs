@@ -1,4 +1,5 @@
-//! Gives the shared library its name, by which programs find it: they go with all of the same major version.
+//! Gives the shared library its name, by which programs find it: they go with all of the same major
+//! version.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

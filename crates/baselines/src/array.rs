@@ -16,7 +16,8 @@ impl Array {
         Self(unsafe { Box::new_zeroed_slice(buckets).assume_init() })
     }
 
-    /// The head of the bucket of `hash`. Takes a bucket's number as well: it is the low bits of a hash.
+    /// The head of the bucket of `hash`. Takes a bucket's number as well: it is the low bits of a
+    /// hash.
     #[inline(always)]
     pub(crate) fn head(&self, hash: u64) -> &Link {
         // SAFETY: there is at least one bucket, so this is below their number.

@@ -52,7 +52,8 @@ impl Node {
 /// Nodes of the chain are freed only a grace period after they were unlinked.
 #[inline(always)]
 pub(crate) unsafe fn get(head: &Link, key: u64, _guard: &Guard) -> Option<u64> {
-    // Acquire, here and below: pairs with the Release of who linked the node, so that we see its content.
+    // Acquire, here and below: pairs with the Release of who linked the node, so that we see its
+    // content.
     let mut next = head.load(Acquire);
     // SAFETY: linked at some time in our read section, so not freed before it ends.
     while let Some(node) = unsafe { next.as_ref() } {
@@ -68,7 +69,8 @@ pub(crate) unsafe fn get(head: &Link, key: u64, _guard: &Guard) -> Option<u64> {
 ///
 /// # Safety
 ///
-/// As long as the iterator and the references live, nodes of the chain are not freed: the caller holds its lock, or is in a read section.
+/// As long as the iterator and the references live, nodes of the chain are not freed: the caller
+/// holds its lock, or is in a read section.
 pub(crate) unsafe fn links(head: &Link) -> impl Iterator<Item = (&Link, &Node)> {
     let mut link = head;
     std::iter::from_fn(move || {
@@ -101,7 +103,8 @@ pub(crate) unsafe fn insert(head: &Link, hash: u64, key: u64, value: u64) -> boo
 ///
 /// The caller holds the chain's lock, and the node is in no chain that others change.
 pub(crate) unsafe fn push(head: &Link, node: *mut Node) {
-    // Release: pairs with `get`, where a reader is led from the chain that the node was in to this one.
+    // Release: pairs with `get`, where a reader is led from the chain that the node was in to this
+    // one.
     // Relaxed: heads are changed under the lock only.
     // SAFETY: as the caller vouches.
     unsafe { &*node }.next.store(head.load(Relaxed), Release);
@@ -117,12 +120,14 @@ pub(crate) unsafe fn push(head: &Link, node: *mut Node) {
 pub(crate) unsafe fn unlink(link: &Link, node: &Node) -> NonNull<Node> {
     let unlinked = target(link);
     // Relaxed: links are changed under the lock only.
-    // Release: pairs with `get`. The next node was published to us, not to those who come by this link.
+    // Release: pairs with `get`. The next node was published to us, not to those who come by this
+    // link.
     link.store(node.next.load(Relaxed), Release);
     unlinked
 }
 
-/// The node to which `link` leads, as the pointer that its box gave: what comes from a reference must not free it.
+/// The node to which `link` leads, as the pointer that its box gave: what comes from a reference
+/// must not free it.
 pub(crate) fn target(link: &Link) -> NonNull<Node> {
     // Relaxed: asked under the lock that guards the link.
     NonNull::new(link.load(Relaxed)).expect("it leads to a node")

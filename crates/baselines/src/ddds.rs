@@ -1,21 +1,26 @@
-//! Nick Piggin's *Dynamic Dynamic Data Structures* (USENIX ATC 2011, section 5): two tables while one is resized, and a sequence counter.
+//! Nick Piggin's *Dynamic Dynamic Data Structures* (USENIX ATC 2011, section 5): two tables while
+//! one is resized, and a sequence counter.
 //!
-//! A resizer announces the old table, waits for readers, makes an empty one the current table, and moves the nodes over one by one: out
-//! of the one chain, into the other. It counts before and after each, so the counter is odd meanwhile. When all are moved, the old table is
-//! withdrawn, and freed after another wait.
+//! A resizer announces the old table, waits for readers, makes an empty one the current table, and
+//! moves the nodes over one by one: out of the one chain, into the other. It counts before and
+//! after each, so the counter is odd meanwhile. When all are moved, the old table is withdrawn, and
+//! freed after another wait.
 //!
-//! A lookup that sees no old table has one table to look at. Else it looks at the current one, then at the old one. If both miss it, the node
-//! may have been between the two, or have taken the lookup along into another chain: this is so only if the counter was odd before or has
-//! changed since, and then all begins anew.
+//! A lookup that sees no old table has one table to look at. Else it looks at the current one, then
+//! at the old one. If both miss it, the node may have been between the two, or have taken the
+//! lookup along into another chain: this is so only if the counter was odd before or has changed
+//! since, and then all begins anew.
 //!
-//! Why those who see no old table need not look at the counter: nothing is moved before the first wait is over, so everybody who has not
-//! seen the old table has left. And who sees that it has been withdrawn sees the current one as well.
+//! Why those who see no old table need not look at the counter: nothing is moved before the first
+//! wait is over, so everybody who has not seen the old table has left. And who sees that it has
+//! been withdrawn sees the current one as well.
 //!
-//! *Progress*: lookups are not wait-free; beside a resize they may retry without bound. Updates wait for updates of their bucket, and for its
-//! move. Resizers wait for readers twice.
+//! *Progress*: lookups are not wait-free; beside a resize they may retry without bound. Updates
+//! wait for updates of their bucket, and for its move. Resizers wait for readers twice.
 //!
-//! *A lookup costs* what it costs in a table that is never resized but for one more load and branch, as long as nobody resizes. Beside a
-//! resizer: two loads of the counter, which is written twice per entry moved, and chains of two tables.
+//! *A lookup costs* what it costs in a table that is never resized but for one more load and
+//! branch, as long as nobody resizes. Beside a resizer: two loads of the counter, which is written
+//! twice per entry moved, and chains of two tables.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{
@@ -82,7 +87,8 @@ impl<H: TableHasher> Table for Ddds<H> {
         if self.old.try_get(&guard).is_some_and(is_old) {
             return false;
         }
-        // SAFETY: there always is a current table. If a resizer is about to replace it, it will move the node when it gets the lock.
+        // SAFETY: there always is a current table. If a resizer is about to replace it, it will
+        // move the node when it gets the lock.
         unsafe { chain::insert(self.current.get(&guard).head(hash), hash, key, value) }
     }
 
@@ -105,11 +111,13 @@ impl<H: TableHasher> Table for Ddds<H> {
 }
 
 impl<H> Ddds<H> {
-    /// A lookup that has seen an old table. Apart, cold, and with the guard handed over, so that it costs other lookups nothing.
+    /// A lookup that has seen an old table. Apart, cold, and with the guard handed over, so that it
+    /// costs other lookups nothing.
     #[cold]
     #[inline(never)]
     fn get_beside_resizer(&self, hash: u64, key: u64, guard: Guard) -> Option<u64> {
-        // None, if it has been withdrawn meanwhile: then all nodes are in the current one, and stay there as long as this section.
+        // None, if it has been withdrawn meanwhile: then all nodes are in the current one, and stay
+        // there as long as this section.
         let old = self.old.try_get(&guard);
         loop {
             // Acquire: pairs with the Release after each move. We see all that was moved before.
@@ -118,8 +126,9 @@ impl<H> Ddds<H> {
             let found = unsafe { chain::get(self.current.get(&guard).head(hash), key, &guard) };
             // SAFETY: nodes are retired by RCU.
             let found = found.or_else(|| unsafe { chain::get(old?.head(hash), key, &guard) });
-            // Relaxed: if a load above has seen a store of a move, they pair (Acquire, Release), and this one sees that the move
-            // began. It is not done before them, since they are Acquire.
+            // Relaxed: if a load above has seen a store of a move, they pair (Acquire, Release),
+            // and this one sees that the move began. It is not done before them, since they are
+            // Acquire.
             let moved = moves % 2 == 1 || self.moves.load(Relaxed) != moves;
             if found.is_some() || !moved || mutation::is("ddds-no-retry") {
                 return found;
@@ -130,7 +139,8 @@ impl<H> Ddds<H> {
 
     /// Moves all nodes of an old bucket.
     fn empty(&self, head: &chain::Link, table: &Array) {
-        // SAFETY: the caller holds the lock of the bucket, and so of those to which its nodes belong.
+        // SAFETY: the caller holds the lock of the bucket, and so of those to which its nodes
+        // belong.
         while let Some(node) = unsafe { head.load(Relaxed).as_ref() } {
             let moves = self.moves.load(Relaxed);
             // Relaxed: whoever sees the stores that follow, which are Release, sees this one.

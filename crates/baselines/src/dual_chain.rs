@@ -1,15 +1,21 @@
-//! Herbert Xu's resizable table ("bridge: Add core IGMP snooping support", Linux 2.6.34, 2010; USENIX ATC 2011, section 2): two sets of
-//! links per node, so that each node is in the old and in the new table at the same time.
+//! Herbert Xu's resizable table ("bridge: Add core IGMP snooping support", Linux 2.6.34, 2010;
+//! USENIX ATC 2011, section 2): two sets of links per node, so that each node is in the old and in
+//! the new table at the same time.
 //!
-//! A table has a *version*, which says what set of links its chains are made of. A resizer links all nodes into the chains of a new table with the other
-//! set, publishes that, and waits for readers: then the first set is free for the next resize. Any number of buckets can follow any other.
+//! A table has a *version*, which says what set of links its chains are made of. A resizer links
+//! all nodes into the chains of a new table with the other set, publishes that, and waits for
+//! readers: then the first set is free for the next resize. Any number of buckets can follow any
+//! other.
 //!
-//! Updates take the lock of their bucket. Where the resizer has been already, they change both tables.
+//! Updates take the lock of their bucket. Where the resizer has been already, they change both
+//! tables.
 //!
-//! *Progress*: lookups are wait-free. Updates wait for updates of their bucket and for the resizer's work on it. Resizers wait for readers once.
+//! *Progress*: lookups are wait-free. Updates wait for updates of their bucket and for the
+//! resizer's work on it. Resizers wait for readers once.
 //!
-//! *A lookup costs* what it costs in a table with one set of links, plus a load for the version (from a line that it reads anyway), and the cache
-//! misses of larger nodes: 40 bytes here instead of 32, which is what the paper has against it.
+//! *A lookup costs* what it costs in a table with one set of links, plus a load for the version
+//! (from a line that it reads anyway), and the cache misses of larger nodes: 40 bytes here instead
+//! of 32, which is what the paper has against it.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{
@@ -68,7 +74,8 @@ impl Version {
     ///
     /// # Safety
     ///
-    /// As long as the references live, nodes are not freed: the caller is in a read section, or holds the bucket's lock.
+    /// As long as the references live, nodes are not freed: the caller is in a read section, or
+    /// holds the bucket's lock.
     #[inline(always)]
     unsafe fn find(&self, hash: u64, key: u64) -> Option<(&Link, &Node)> {
         let mut link = self.head(hash);
@@ -92,7 +99,8 @@ impl Version {
         // SAFETY: as the caller vouches.
         let node = unsafe { &*pointer };
         let head = self.head(node.hash);
-        // Relaxed: heads are changed under the lock only, and nobody reads this link of the node yet.
+        // Relaxed: heads are changed under the lock only, and nobody reads this link of the node
+        // yet.
         node.next[self.set()].store(head.load(Relaxed), Relaxed);
         // Release: pairs with `find`.
         head.store(pointer, Release);
@@ -105,7 +113,8 @@ impl Version {
         // As the pointer that its box gave: what comes from a reference must not free it.
         let unlinked = NonNull::new(link.load(Relaxed));
         // Relaxed: links are changed under the lock only.
-        // Release: pairs with `find`. The next node was published to us, not to those who come by this link.
+        // Release: pairs with `find`. The next node was published to us, not to those who come by
+        // this link.
         link.store(node.next[self.set()].load(Relaxed), Release);
         unlinked
     }
@@ -126,7 +135,8 @@ pub struct DualChain<H> {
 impl<H> DualChain<H> {
     /// The tables that an update has to change. The caller holds a lock with this content.
     fn versions<'g>(&'g self, linked: u64, guard: &'g Guard) -> (&'g Version, Option<&'g Version>) {
-        // First, because it goes last: who sees that there is none, after there was one, sees that one as the current.
+        // First, because it goes last: who sees that there is none, after there was one, sees that
+        // one as the current.
         let coming = self.coming.try_get(guard);
         // SAFETY: there always is a version.
         let current = unsafe { self.current.get(guard) };

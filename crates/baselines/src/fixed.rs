@@ -1,8 +1,10 @@
-//! A hash table of RCU chains that can't be resized: what the Linux kernel had before, and what its resizable successors are to be compared with.
+//! A hash table of RCU chains that can't be resized: what the Linux kernel had before, and what its
+//! resizable successors are to be compared with.
 //!
 //! *Progress*: lookups are wait-free; updates wait for updates of their bucket.
 //!
-//! *A lookup costs* a read section, a load for the head (base and mask are the table's own), and one per entry. No shared line is written.
+//! *A lookup costs* a read section, a load for the head (base and mask are the table's own), and
+//! one per entry. No shared line is written.
 
 use relativist_rcu::read;
 

@@ -1,25 +1,31 @@
 //! The paper's table, resized in place (USENIX ATC 2011, section 4.2).
 //!
-//! The bucket array grows and shrinks without moving: its address range is reserved once, for as many buckets as there can ever be, and
-//! pages are committed and released. What readers take a snapshot of is the number of buckets. The array is not private to the resizer until it is
-//! published, and the buckets that the smaller table and the larger have in common (a prefix) are the same words, so there are more waits:
+//! The bucket array grows and shrinks without moving: its address range is reserved once, for as
+//! many buckets as there can ever be, and pages are committed and released. What readers take a
+//! snapshot of is the number of buckets. The array is not private to the resizer until it is
+//! published, and the buckets that the smaller table and the larger have in common (a prefix) are
+//! the same words, so there are more waits:
 //!
-//! * *Shrink*: link the ends of the chains that become one to the beginning of the next; wait for readers; set the smaller size; wait for
-//!   readers; release the rest. One wait more than out of place.
-//! * *Expand*: commit; lead each new bucket to the first of its entries; wait for readers; set the larger size; wait for readers; then unzip as
-//!   `zip.rs` explains. One wait more, and one pass at most: the buckets of the prefix still lead to what was the first entry of all, of
-//!   whatever bucket. They are set right before the passes, and that is a step.
+//! * *Shrink*: link the ends of the chains that become one to the beginning of the next; wait for
+//!   readers; set the smaller size; wait for readers; release the rest. One wait more than out of
+//!   place.
+//! * *Expand*: commit; lead each new bucket to the first of its entries; wait for readers; set the
+//!   larger size; wait for readers; then unzip as `zip.rs` explains. One wait more, and one pass at
+//!   most: the buckets of the prefix still lead to what was the first entry of all, of whatever
+//!   bucket. They are set right before the passes, and that is a step.
 //!
-//! (The first wait of each is the paper's. Here it orders nothing, since the number of buckets is read with an acquiring load: who sees the new one
-//! sees the chains that were made for it.)
+//! (The first wait of each is the paper's. Here it orders nothing, since the number of buckets is
+//! read with an acquiring load: who sees the new one sees the chains that were made for it.)
 //!
-//! Where the zipped parts begin can't be told from the old heads here, so that takes auxiliary storage as large as the smaller table.
+//! Where the zipped parts begin can't be told from the old heads here, so that takes auxiliary
+//! storage as large as the smaller table.
 //!
-//! *Progress*: lookups are wait-free. Updates take the lock of their bucket. A resizer takes all locks until the new size is in force, and
-//! waits for readers meanwhile (with out-of-place resizes it doesn't). So updates wait for readers, and can't be done in a read section.
+//! *Progress*: lookups are wait-free. Updates take the lock of their bucket. A resizer takes all
+//! locks until the new size is in force, and waits for readers meanwhile (with out-of-place resizes
+//! it doesn't). So updates wait for readers, and can't be done in a read section.
 //!
-//! *A lookup costs* a read section, a load for the number of buckets, one for the head, and one per entry: one fewer in a row than
-//! out of place, since the array is always at the same address.
+//! *A lookup costs* a read section, a load for the number of buckets, one for the head, and one per
+//! entry: one fewer in a row than out of place, since the array is always at the same address.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -58,10 +64,11 @@ impl<H> InPlace<H> {
     /// The head of the bucket of `hash`.
     #[inline(always)]
     fn head(&self, hash: u64) -> &Link {
-        // Acquire: pairs with the Release in `set_buckets`, so that we see what the buckets were set to.
+        // Acquire: pairs with the Release in `set_buckets`, so that we see what the buckets were
+        // set to.
         let buckets = self.buckets.load(Acquire);
-        // SAFETY: pages below the size are committed before it is set, and released only when those who saw a larger size have left
-        // their read section, or can't hold the lock.
+        // SAFETY: pages below the size are committed before it is set, and released only when those
+        // who saw a larger size have left their read section, or can't hold the lock.
         unsafe { self.region.link(hash as usize & (buckets - 1)) }
     }
 
@@ -169,7 +176,8 @@ impl<H> InPlace<H> {
                 // SAFETY: we hold all locks.
                 for (link, node) in unsafe { links(joined) } {
                     if std::ptr::eq(link, joined) && !std::ptr::eq(joined, tail) {
-                        // Release: pairs with `chain::get`, where readers of the chain before run on into this one.
+                        // Release: pairs with `chain::get`, where readers of the chain before run
+                        // on into this one.
                         tail.store(target(joined).as_ptr(), Release);
                     }
                     tail = &node.next;
@@ -211,7 +219,8 @@ impl<H> InPlace<H> {
             // SAFETY: we hold all locks.
             let own = unsafe { Zipped::new(head, buckets).next_of(bucket as u64, head) };
             if own != first {
-                // Establishes Z1. Release: as in `Zipped`. The bucket's readers are still to leave the run that is not theirs (Z2).
+                // Establishes Z1. Release: as in `Zipped`. The bucket's readers are still to leave
+                // the run that is not theirs (Z2).
                 head.store(own, Release);
                 let stripe = bucket & (all.len() - 1);
                 *all[stripe] = true;
@@ -221,15 +230,18 @@ impl<H> InPlace<H> {
         // SAFETY: retired below.
         unsafe { self.zipped.set(zipped) };
         drop(all);
-        // SAFETY: we are the one who frees it. The heads satisfy Z1, Z2 holds except where marked as disturbed, and we wait.
+        // SAFETY: we are the one who frees it. The heads satisfy Z1, Z2 holds except where marked
+        // as disturbed, and we wait.
         while unsafe { pass(&self.locks, &*zipped, buckets) } {
-            // Those who stood on a run when it was the second are to leave it before its end is changed (Z2).
+            // Those who stood on a run when it was the second are to leave it before its end is
+            // changed (Z2).
             self.resizer.wait_for_readers("place-skip-pass-wait");
         }
         // SAFETY: as below.
         unsafe { self.zipped.set(null_mut()) };
         self.resizer.subtract_bytes(aux);
-        // SAFETY: from a box, replaced. Updates may still be looking for zipped parts in it, in read sections.
+        // SAFETY: from a box, replaced. Updates may still be looking for zipped parts in it, in
+        // read sections.
         unsafe { Rcu::retire(zipped) };
     }
 }
@@ -270,11 +282,13 @@ impl Region {
     /// It is committed, and stays so as long as the reference.
     #[inline(always)]
     unsafe fn link(&self, index: usize) -> &Link {
-        // SAFETY: as the caller vouches. Committed memory was zero at first, and a link of zeros is null.
+        // SAFETY: as the caller vouches. Committed memory was zero at first, and a link of zeros is
+        // null.
         unsafe { self.links.add(index).as_ref() }
     }
 
-    /// Commits or releases what `from` and `to` links differ by, page by page; by how many bytes that is. New links are null.
+    /// Commits or releases what `from` and `to` links differ by, page by page; by how many bytes
+    /// that is. New links are null.
     fn resize(&self, from: usize, to: usize) -> usize {
         let page = rustix::param::page_size();
         let [from, to] = [from, to].map(|links| (links * size_of::<Link>()).next_multiple_of(page));
@@ -285,8 +299,8 @@ impl Region {
             // SAFETY: a part of our own mapping, of which nothing was in use.
             unsafe { mprotect(part, length, MprotectFlags::READ | MprotectFlags::WRITE) }.expect("no memory");
         } else if to < from {
-            // SAFETY: a part of our own mapping that nobody uses any more. It is private and anonymous, so it will be zero when it is
-            // committed again.
+            // SAFETY: a part of our own mapping that nobody uses any more. It is private and
+            // anonymous, so it will be zero when it is committed again.
             unsafe { madvise(part, length, Advice::LinuxDontNeed) }.expect("a valid range");
             // SAFETY: likewise.
             unsafe { mprotect(part, length, MprotectFlags::empty()) }.expect("a valid range");
@@ -336,9 +350,10 @@ mod tests {
         }
     }
 
-    /// Runs `look` in a section that begins during the first wait of a resize, so that only the second
-    /// wait is for it. `look` must call the function that it gets. That function ends the first wait, and
-    /// returns once the resizer waits for the section of `look`, or has ended the resize.
+    /// Runs `look` in a section that begins during the first wait of a resize, so that only the
+    /// second wait is for it. `look` must call the function that it gets. That function ends the
+    /// first wait, and returns once the resizer waits for the section of `look`, or has ended the
+    /// resize.
     ///
     /// Counts the grace periods of the process, which must not use RCU otherwise.
     fn look_after_first_wait<R>(table: &Tested, buckets: usize, look: impl FnOnce(&Guard, &dyn Fn()) -> R + Send) -> R
@@ -390,7 +405,8 @@ mod tests {
     fn buckets_lead_to_all_entries_until_their_readers_have_left() {
         alone(|| {
             let table = Tested::with_buckets(FEW);
-            // The second is before the first in the chain of bucket 0, but will be of another bucket.
+            // The second is before the first in the chain of bucket 0, but will be of another
+            // bucket.
             let keys = [0, FEW as u64].map(|bucket| key_of(&table, bucket));
             keys.iter().for_each(|&key| assert!(table.insert(key, !key)));
             let found = look_after_first_wait(&table, MANY, |guard, second_wait_begins| {

@@ -1,7 +1,8 @@
-//! The hash tables that the papers describe or compare with, as real code, to be measured under one harness.
+//! The hash tables that the papers describe or compare with, as real code, to be measured under one
+//! harness.
 //!
-//! The paper is Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash Tables via Relativistic Programming",
-//! USENIX ATC 2011; sections are its.
+//! The paper is Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash Tables via
+//! Relativistic Programming", USENIX ATC 2011; sections are its.
 //!
 //! | Module | Table | Lookups | Resizes |
 //! |---|---|---|---|
@@ -17,13 +18,16 @@
 //! | [`xkernel`] | Mosberger's map: a cached entry, a list of filled buckets | of one thread | none |
 //! | [`tree`] | no hash table: a B-tree behind a lock, a skip list | blocking; lock-free | none |
 //!
-//! To be comparable, all tables map `u64` to `u64`, hash with the same function, and have chains of nodes of the same layout: link, hash,
-//! key, value ([`dual_chain`] has a link more, which is its point). Bucket arrays are dense, a word per bucket; bucket locks lie beside
-//! them, each on a line of its own. Chains are unsorted, with the youngest first, and the bucket is the hash modulo the number of buckets,
-//! but where an algorithm says otherwise. Lookups are inlined, and have a read section (or lock) of their own. [`xkernel`] stands apart: it is
-//! of another paper, for one thread and for keys of many sizes, and is no [`Table`].
+//! To be comparable, all tables map `u64` to `u64`, hash with the same function, and have chains of
+//! nodes of the same layout: link, hash, key, value ([`dual_chain`] has a link more, which is its
+//! point). Bucket arrays are dense, a word per bucket; bucket locks lie beside them, each on a line
+//! of its own. Chains are unsorted, with the youngest first, and the bucket is the hash modulo the
+//! number of buckets, but where an algorithm says otherwise. Lookups are inlined, and have a read
+//! section (or lock) of their own. [`xkernel`] stands apart: it is of another paper, for one thread
+//! and for keys of many sizes, and is no [`Table`].
 //!
-//! What users want of a table is left out: no table here resizes itself, and entries can't be replaced or iterated over.
+//! What users want of a table is left out: no table here resizes itself, and entries can't be
+//! replaced or iterated over.
 //!
 //! ```
 //! use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -101,8 +105,8 @@ pub trait Resize: Table {
     /// Resizes to `buckets` buckets, and returns when that is done. Others that resize wait.
     ///
     /// # Panics
-    /// When `buckets` is not a power of two, or less than what the table was made with: there are locks for each of these.
-    /// Inside a read section.
+    /// When `buckets` is not a power of two, or less than what the table was made with: there are
+    /// locks for each of these. Inside a read section.
     fn resize_to(&self, buckets: usize);
 
     /// Buckets now.

@@ -4,12 +4,13 @@ use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use relativist_rcu::contention::Site;
 
-/// The locks of a table's buckets: as many as the table had buckets when it was made (and not more than that are of use), each on a line of
-/// its own.
+/// The locks of a table's buckets: as many as the table had buckets when it was made (and not more
+/// than that are of use), each on a line of its own.
 ///
-/// Lock `i` is that of all buckets `i` modulo the number of locks, as in the striped hash set of Herlihy and Shavit ("The Art of
-/// Multiprocessor Programming", section 13.2.2). Since tables never get smaller than that, a hash has the same lock whatever their
-/// size, and so have all buckets that a resize joins or parts: nobody has to find out which of two arrays' locks counts.
+/// Lock `i` is that of all buckets `i` modulo the number of locks, as in the striped hash set of
+/// Herlihy and Shavit ("The Art of Multiprocessor Programming", section 13.2.2). Since tables never
+/// get smaller than that, a hash has the same lock whatever their size, and so have all buckets
+/// that a resize joins or parts: nobody has to find out which of two arrays' locks counts.
 #[derive(Debug)]
 pub(crate) struct Locks<T = ()>(Box<[CachePadded<Mutex<T>>]>);
 
@@ -26,7 +27,8 @@ impl<T: Default> Locks<T> {
 }
 
 impl<T> Locks<T> {
-    /// Locks the bucket of `hash` in every array. Takes a bucket's number as well: it is the low bits of a hash.
+    /// Locks the bucket of `hash` in every array. Takes a bucket's number as well: it is the low
+    /// bits of a hash.
     #[inline]
     pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
         lock(&LOCKS, &self.0[hash as usize & (self.0.len() - 1)])

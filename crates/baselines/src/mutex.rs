@@ -1,8 +1,10 @@
-//! Chains behind one mutex: [`rwlock`](super::rwlock) without sharing. What memcached's default engine did when the paper was written.
+//! Chains behind one mutex: [`rwlock`](super::rwlock) without sharing. What memcached's default
+//! engine did when the paper was written.
 //!
 //! *Progress*: blocking; lookups wait for lookups, too.
 //!
-//! *A lookup costs* an atomic read-modify-write to lock and one to unlock, of a word that all threads share, and a walk of a chain.
+//! *A lookup costs* an atomic read-modify-write to lock and one to unlock, of a word that all
+//! threads share, and a walk of a chain.
 
 use std::ops::{Deref, DerefMut};
 

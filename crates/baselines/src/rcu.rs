@@ -1,6 +1,7 @@
 //! Pointers that readers follow while a resizer replaces them.
 //!
-//! Unlike `relativist_rcu::Published` they leave it to the resizer when the old value goes: it has other uses for it.
+//! Unlike `relativist_rcu::Published` they leave it to the resizer when the old value goes: it has
+//! other uses for it.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{
@@ -37,8 +38,10 @@ impl<T> Rcu<T> {
     /// The value, if there is one.
     #[inline(always)]
     pub(crate) fn try_get<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
-        // Acquire: pairs with the Release in `set`: what the pointer leads to is seen as it was published.
-        // SAFETY: a value is freed only a grace period after it was replaced, as who called `set` vouched.
+        // Acquire: pairs with the Release in `set`: what the pointer leads to is seen as it was
+        // published.
+        // SAFETY: a value is freed only a grace period after it was replaced, as who called `set`
+        // vouched.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
@@ -51,8 +54,8 @@ impl<T> Rcu<T> {
     ///
     /// # Safety
     ///
-    /// `value` comes from a box, or is null. The old one is not freed before a grace period has passed. No other thread sets
-    /// the pointer.
+    /// `value` comes from a box, or is null. The old one is not freed before a grace period has
+    /// passed. No other thread sets the pointer.
     pub(crate) unsafe fn set(&self, value: *mut T) {
         // Release: pairs with the Acquire of readers.
         self.0.store(value, Release);

@@ -21,7 +21,8 @@ pub struct Costs {
 
 static RESIZER: Site = Site::new("table_resizer");
 
-/// Excludes resizers from each other. On a line of its own in each table: lookups don't feel its changes.
+/// Excludes resizers from each other. On a line of its own in each table: lookups don't feel its
+/// changes.
 #[derive(Debug, Default)]
 pub(crate) struct Resizer {
     mutex: Mutex<()>,

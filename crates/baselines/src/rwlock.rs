@@ -1,12 +1,13 @@
-//! Chains behind one reader-writer lock (USENIX ATC 2011, section 5: "the best-known method based on mutual exclusion").
+//! Chains behind one reader-writer lock (USENIX ATC 2011, section 5: "the best-known method based
+//! on mutual exclusion").
 //!
-//! Lookups hold the lock for reading, updates and resizes for writing. A resizer allocates the new array, moves all nodes, and frees the old array,
-//! all of it under the lock.
+//! Lookups hold the lock for reading, updates and resizes for writing. A resizer allocates the new
+//! array, moves all nodes, and frees the old array, all of it under the lock.
 //!
 //! *Progress*: blocking. Lookups wait for updates and for whole resizes.
 //!
-//! *A lookup costs* two atomic read-modify-writes of one word that all readers share, so that readers on different processors take turns; and a
-//! walk of a chain.
+//! *A lookup costs* two atomic read-modify-writes of one word that all readers share, so that
+//! readers on different processors take turns; and a walk of a chain.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;

@@ -1,12 +1,15 @@
-//! Sorted chains (USENIX ATC 2011, section 4.3): this project's own table, [`relativist::HashMap`], of which this is an adapter.
+//! Sorted chains (USENIX ATC 2011, section 4.3): this project's own table, [`relativist::HashMap`],
+//! of which this is an adapter.
 //!
-//! The bucket is taken from the high bits of the hash and chains are sorted by it, so that a resize only joins or cuts neighbouring chains, with
-//! one wait for readers, whatever the factor; [`relativist::design`] has the argument.
+//! The bucket is taken from the high bits of the hash and chains are sorted by it, so that a resize
+//! only joins or cuts neighbouring chains, with one wait for readers, whatever the factor;
+//! [`relativist::design`] has the argument.
 //!
-//! *Progress*: lookups are wait-free; updates wait for updates of their bucket and the resizer's work on it; resizers wait for readers.
+//! *Progress*: lookups are wait-free; updates wait for updates of their bucket and the resizer's
+//! work on it; resizers wait for readers.
 //!
-//! *A lookup costs* a read section, the loads for array and head, and one per entry with a hash that is not larger. Most misses end
-//! at the head.
+//! *A lookup costs* a read section, the loads for array and head, and one per entry with a hash
+//! that is not larger. Most misses end at the head.
 
 use crossbeam_utils::CachePadded;
 use relativist::{HashMap, Resizing};
@@ -54,8 +57,8 @@ impl<H: TableHasher> Resize for Sorted<H> {
         if buckets != before {
             self.resizer.add_bytes(bytes(buckets));
             self.map.resize_to(buckets).expect("no memory");
-            // Guarantee T5 of the library: growing waits once, whatever the factor, and shrinking does not.
-            // (`stats` would report this, but it walks all chains.)
+            // Guarantee T5 of the library: growing waits once, whatever the factor, and shrinking
+            // does not. (`stats` would report this, but it walks all chains.)
             if buckets > before {
                 self.resizer.count_wait();
             }

@@ -1,23 +1,29 @@
-//! Split-ordered lists (Shalev and Shavit, "Split-Ordered Lists: Lock-Free Extensible Hash Tables", JACM 53(3), 2006) under RCU: what the
-//! paper (USENIX ATC 2011, section 2) planned to do next.
+//! Split-ordered lists (Shalev and Shavit, "Split-Ordered Lists: Lock-Free Extensible Hash Tables",
+//! JACM 53(3), 2006) under RCU: what the paper (USENIX ATC 2011, section 2) planned to do next.
 //!
-//! All entries are in one list, ordered by their hashes read backwards. So the entries of a bucket, the low bits of the hash, are next to one another,
-//! whatever the number of buckets, and so are those of the two buckets into which it would be split. A bucket leads to a *dummy* node in
-//! the list, after which its entries begin. Resizing inserts or removes dummies, and replaces the array that leads to them.
+//! All entries are in one list, ordered by their hashes read backwards. So the entries of a bucket,
+//! the low bits of the hash, are next to one another, whatever the number of buckets, and so are
+//! those of the two buckets into which it would be split. A bucket leads to a *dummy* node in the
+//! list, after which its entries begin. Resizing inserts or removes dummies, and replaces the array
+//! that leads to them.
 //!
-//! The list is Michael's ("High Performance Dynamic Lock-Free Hash Tables and List-Based Sets", SPAA 2002): to remove a node is to mark its link,
-//! and whoever comes across a marked node in an update takes it out. RCU takes the place of his hazard pointers, and so lookups
-//! neither write nor retry: they walk over marked nodes.
+//! The list is Michael's ("High Performance Dynamic Lock-Free Hash Tables and List-Based Sets",
+//! SPAA 2002): to remove a node is to mark its link, and whoever comes across a marked node in an
+//! update takes it out. RCU takes the place of his hazard pointers, and so lookups neither write
+//! nor retry: they walk over marked nodes.
 //!
-//! * *Expand*: insert the dummies that are missing; publish the larger array. (The original does so as buckets are first used. That would have lookups
-//!   write; here the resizer does.) No wait for readers.
-//! * *Shrink*, which the original does not have: publish the smaller array; wait for readers, and for updates that begin at dummies that go; remove
-//!   these.
+//! * *Expand*: insert the dummies that are missing; publish the larger array. (The original does so
+//!   as buckets are first used. That would have lookups write; here the resizer does.) No wait for
+//!   readers.
+//! * *Shrink*, which the original does not have: publish the smaller array; wait for readers, and
+//!   for updates that begin at dummies that go; remove these.
 //!
-//! *Progress*: lookups are wait-free but for insertions just ahead of them; insertions and removals are lock-free. Resizers exclude each other.
+//! *Progress*: lookups are wait-free but for insertions just ahead of them; insertions and removals
+//! are lock-free. Resizers exclude each other.
 //!
-//! *A lookup costs* a read section, three loads that depend on one another for the dummy, the dummy itself (a cache miss that other tables don't
-//! have), and one per entry of the bucket whose hash is not larger.
+//! *A lookup costs* a read section, three loads that depend on one another for the dummy, the dummy
+//! itself (a cache miss that other tables don't have), and one per entry of the bucket whose hash
+//! is not larger.
 
 use std::sync::atomic::{
     AtomicPtr,
@@ -34,7 +40,8 @@ use crate::{Costs, Resize, Table, TableHasher};
 /// Set in the link of a node that has been removed. Nodes are aligned to words.
 const MARK: usize = 1;
 
-/// Leads to the next node. Marked when the node that it is part of has been removed: then it does not change any more.
+/// Leads to the next node. Marked when the node that it is part of has been removed: then it does
+/// not change any more.
 type Link = AtomicPtr<Node>;
 
 /// An entry, or a dummy.
@@ -54,7 +61,8 @@ impl Node {
     }
 }
 
-/// The place of a key with this hash. The bit that is lost makes no difference: keys tell the rest apart.
+/// The place of a key with this hash. The bit that is lost makes no difference: keys tell the rest
+/// apart.
 fn place(hash: u64, key: u64) -> (u64, u64) {
     (hash.reverse_bits() | 1, key)
 }
@@ -108,24 +116,27 @@ pub struct SplitOrdered<H> {
     resizer: CachePadded<Resizer>,
 }
 
-/// Finds where a place is, or would be, in the list from `head` on, and takes out marked nodes on the way: the link, and the first node that is
-/// not before the place.
+/// Finds where a place is, or would be, in the list from `head` on, and takes out marked nodes on
+/// the way: the link, and the first node that is not before the place.
 ///
 /// # Safety
 ///
-/// The caller is in a read section in which it has come to `head`, which is part of a node that has not been removed before.
+/// The caller is in a read section in which it has come to `head`, which is part of a node that has
+/// not been removed before.
 unsafe fn find(head: &Link, place: (u64, u64)) -> (&Link, *mut Node) {
     'again: loop {
         let mut link = head;
-        // Acquire, here and below: pairs with the Release of who linked the node, so that we see its content.
+        // Acquire, here and below: pairs with the Release of who linked the node, so that we see
+        // its content.
         let mut current = link.load(Acquire);
         loop {
             // SAFETY: it was in the list, or removed, in our read section.
             let Some(node) = (unsafe { current.as_ref() }) else { return (link, current) };
             let next = node.next.load(Acquire);
             if is_marked(next) {
-                // AcqRel: Release passes the next node on to those who come by this link; Acquire as above. It fails if the link has been
-                // marked or something has been inserted. Only one succeeds, because nodes are taken out of nodes that are in the list.
+                // AcqRel: Release passes the next node on to those who come by this link; Acquire
+                // as above. It fails if the link has been marked or something has been inserted.
+                // Only one succeeds, because nodes are taken out of nodes that are in the list.
                 if link.compare_exchange(current, unmarked(next), AcqRel, Relaxed).is_err() {
                     continue 'again;
                 }
@@ -148,7 +159,8 @@ unsafe fn find(head: &Link, place: (u64, u64)) -> (&Link, *mut Node) {
 /// As for [`find`].
 unsafe fn insert(head: &Link, node: Node) -> Option<*mut Node> {
     let new = Box::into_raw(Box::new(node));
-    // SAFETY: just made; others see it only when it is in the list, and then it is not freed in our read section.
+    // SAFETY: just made; others see it only when it is in the list, and then it is not freed in our
+    // read section.
     let node = unsafe { &*new };
     loop {
         // SAFETY: as the caller vouches.
@@ -161,7 +173,8 @@ unsafe fn insert(head: &Link, node: Node) -> Option<*mut Node> {
         }
         // Relaxed: nobody else has it.
         node.next.store(next, Relaxed);
-        // Release: pairs with the Acquire of those who come by the link. It fails if that has been marked or something has been inserted.
+        // Release: pairs with the Acquire of those who come by the link. It fails if that has been
+        // marked or something has been inserted.
         if link.compare_exchange(next, new, Release, Relaxed).is_ok() {
             return Some(new);
         }
@@ -181,8 +194,9 @@ unsafe fn remove(head: &Link, place: (u64, u64)) -> Option<u64> {
         let node = unsafe { found.as_ref() }.filter(|node| node.place() == place)?;
         let next = node.next.load(Acquire);
         let marked = next.map_addr(|address| address | MARK);
-        // AcqRel: who sees the mark sees what was done before, and we see the same of who has linked the next node. It fails if somebody else has
-        // marked it, or something has been inserted behind it.
+        // AcqRel: who sees the mark sees what was done before, and we see the same of who has
+        // linked the next node. It fails if somebody else has marked it, or something has been
+        // inserted behind it.
         if !is_marked(next) && node.next.compare_exchange(next, marked, AcqRel, Relaxed).is_ok() {
             // SAFETY: as the caller vouches. This takes the node out, if nobody else does.
             unsafe { find(head, place) };
@@ -213,7 +227,8 @@ impl<H: TableHasher> Table for SplitOrdered<H> {
         let place = place(hash, key);
         // SAFETY: there always is an array.
         let dummy = unsafe { self.current.get(&guard) }.dummy(hash);
-        // Acquire, here and below: pairs with the Release of who linked the node, so that we see its content.
+        // Acquire, here and below: pairs with the Release of who linked the node, so that we see
+        // its content.
         // SAFETY: dummies are retired by RCU, after a wait for those who came by the array.
         let mut next = unsafe { &*dummy }.next.load(Acquire);
         loop {
@@ -230,7 +245,8 @@ impl<H: TableHasher> Table for SplitOrdered<H> {
         let guard = read();
         let hash = self.hasher.hash_one(key);
         let (order, key) = place(hash, key);
-        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for those who came by the array.
+        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for those who
+        // came by the array.
         let head = unsafe { &(*self.current.get(&guard).dummy(hash)).next };
         // SAFETY: in a read section.
         unsafe { insert(head, Node { next: Link::default(), order, key, value }) }.is_some()
@@ -239,7 +255,8 @@ impl<H: TableHasher> Table for SplitOrdered<H> {
     fn remove(&self, key: u64) -> Option<u64> {
         let guard = read();
         let hash = self.hasher.hash_one(key);
-        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for those who came by the array.
+        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for those who
+        // came by the array.
         let head = unsafe { &(*self.current.get(&guard).dummy(hash)).next };
         // SAFETY: in a read section.
         unsafe { remove(head, place(hash, key)) }

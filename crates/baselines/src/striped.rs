@@ -1,11 +1,13 @@
-//! A lock per stripe: 64 tables, each behind a mutex of its own (Herlihy and Shavit, "The Art of Multiprocessor Programming", section 13.2.2;
-//! as a table per lock, like `dashmap`).
+//! A lock per stripe: 64 tables, each behind a mutex of its own (Herlihy and Shavit, "The Art of
+//! Multiprocessor Programming", section 13.2.2; as a table per lock, like `dashmap`).
 //!
-//! The low bits of the hash say in which stripe an entry is, the next ones the bucket. A resizer goes from stripe to stripe.
+//! The low bits of the hash say in which stripe an entry is, the next ones the bucket. A resizer
+//! goes from stripe to stripe.
 //!
 //! *Progress*: blocking, per stripe.
 //!
-//! *A lookup costs* an atomic read-modify-write to lock and one to unlock, of a word shared by those who use the stripe, and a walk of a chain.
+//! *A lookup costs* an atomic read-modify-write to lock and one to unlock, of a word shared by
+//! those who use the stripe, and a walk of a chain.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -1,13 +1,16 @@
-//! Ordered maps in place of hash tables: the standard library's B-tree behind a reader-writer lock, and a skip list without locks.
+//! Ordered maps in place of hash tables: the standard library's B-tree behind a reader-writer lock,
+//! and a skip list without locks.
 //!
-//! Lever measures a kernel whose page cache is kept in red-black trees, against those that keep it in a hash table ("Linux Kernel Hash Table
-//! Behavior", ALS 2000). Trees need no hash function and no resizing, and pay with comparisons: log2 n of them, and about as many
-//! cache misses where entries are nodes of their own.
+//! Lever measures a kernel whose page cache is kept in red-black trees, against those that keep it
+//! in a hash table ("Linux Kernel Hash Table Behavior", ALS 2000). Trees need no hash function and
+//! no resizing, and pay with comparisons: log2 n of them, and about as many cache misses where
+//! entries are nodes of their own.
 //!
 //! *Progress*: [`Tree`] blocks like any map behind a lock. Lookups in [`SkipList`] are lock-free.
 //!
-//! *A lookup costs*, in the tree, the reader-writer lock and a search in four or five nodes of up to eleven keys (for 65536 entries); in the list,
-//! an epoch guard (a full fence) and some twenty to thirty nodes.
+//! *A lookup costs*, in the tree, the reader-writer lock and a search in four or five nodes of up
+//! to eleven keys (for 65536 entries); in the list, an epoch guard (a full fence) and some twenty
+//! to thirty nodes.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -52,7 +55,8 @@ impl Table for Tree {
 
 /// crossbeam's skip list.
 ///
-/// Its insertion doesn't tell whether the key was present, as ours have to: so updates take turns, per key.
+/// Its insertion doesn't tell whether the key was present, as ours have to: so updates take turns,
+/// per key.
 pub struct SkipList {
     map: SkipMap<u64, u64>,
     updates: Locks,

@@ -1,24 +1,30 @@
-//! The resizable hash table of Triplett, McKenney and Walpole (USENIX ATC 2011, section 4), as printed.
+//! The resizable hash table of Triplett, McKenney and Walpole (USENIX ATC 2011, section 4), as
+//! printed.
 //!
-//! A lookup takes a snapshot of the array's address, and walks the chain of its bucket. Chains may be *imprecise*: contain entries of other
-//! buckets as well. It is up to resizers that no chain ever lacks an entry of its own bucket.
+//! A lookup takes a snapshot of the array's address, and walks the chain of its bucket. Chains may
+//! be *imprecise*: contain entries of other buckets as well. It is up to resizers that no chain
+//! ever lacks an entry of its own bucket.
 //!
-//! * *Shrink*: link the ends of the chains that become one to the beginning of the next; publish the smaller array; wait for readers;
-//!   free the larger array.
-//! * *Expand*: lead each new bucket to the first of its entries in the old bucket's chain; publish the larger array; wait for readers; then
-//!   part the chains, step by step, with a wait for readers after each pass over all buckets: see `zip.rs`. The old array's heads say where the
-//!   zipped part of each chain begins. (Of step 7, the wait after a pass that has changed nothing is left out: nothing would be ordered
-//!   by it.) Any factor that is a power of two is done at once.
+//! * *Shrink*: link the ends of the chains that become one to the beginning of the next; publish
+//!   the smaller array; wait for readers; free the larger array.
+//! * *Expand*: lead each new bucket to the first of its entries in the old bucket's chain; publish
+//!   the larger array; wait for readers; then part the chains, step by step, with a wait for
+//!   readers after each pass over all buckets: see `zip.rs`. The old array's heads say where the
+//!   zipped part of each chain begins. (Of step 7, the wait after a pass that has changed nothing
+//!   is left out: nothing would be ordered by it.) Any factor that is a power of two is done at
+//!   once.
 //!
-//! Updates (section 4.1) take the lock of their bucket. A resizer takes all of them from the beginning until it has published the new array,
-//! and while it expands, those of the buckets at which it works.
+//! Updates (section 4.1) take the lock of their bucket. A resizer takes all of them from the
+//! beginning until it has published the new array, and while it expands, those of the buckets at
+//! which it works.
 //!
-//! *Progress*: lookups are wait-free. Updates wait for updates of their bucket and for the resizer's work, but never for readers (except for
-//! the bound on what waits to be freed). Resizers wait for readers: once to shrink; to expand, once and once for each pass, of which there are
-//! as many as there are runs in the most mixed chain.
+//! *Progress*: lookups are wait-free. Updates wait for updates of their bucket and for the
+//! resizer's work, but never for readers (except for the bound on what waits to be freed). Resizers
+//! wait for readers: once to shrink; to expand, once and once for each pass, of which there are as
+//! many as there are runs in the most mixed chain.
 //!
-//! *A lookup costs* a read section, and three loads that depend on one another (array, its mask and base, head), then one per entry. A
-//! miss walks the whole chain. No shared line is written.
+//! *A lookup costs* a read section, and three loads that depend on one another (array, its mask and
+//! base, head), then one per entry. A miss walks the whole chain. No shared line is written.
 
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Release;
@@ -38,7 +44,8 @@ use crate::{Costs, Resize, Table, TableHasher};
 #[derive(Debug)]
 pub struct Unzip<H> {
     current: Rcu<Array>,
-    /// While the table is expanded: the array before, with the beginnings of zipped parts. Not owned.
+    /// While the table is expanded: the array before, with the beginnings of zipped parts. Not
+    /// owned.
     before: Rcu<Array>,
     hasher: H,
     locks: Locks<Disturbed>,
@@ -69,9 +76,11 @@ impl<H: TableHasher> Table for Unzip<H> {
     fn insert(&self, key: u64, value: u64) -> bool {
         let hash = self.hasher.hash_one(key);
         let _lock = self.locks.lock(hash);
-        // Not before the lock is held: a resizer who holds it may be about to publish another array.
+        // Not before the lock is held: a resizer who holds it may be about to publish another
+        // array.
         let guard = read();
-        // SAFETY: there always is an array. The lock is that of the chain: of all of it, where it is zipped.
+        // SAFETY: there always is an array. The lock is that of the chain: of all of it, where it
+        // is zipped.
         unsafe { chain::insert(self.current.get(&guard).head(hash), hash, key, value) }
     }
 
@@ -124,7 +133,8 @@ pub enum Wait {
 }
 
 impl<H: TableHasher> Unzip<H> {
-    /// [`Resize::resize_to`], stopping at each wait for readers to let the caller look at the table.
+    /// [`Resize::resize_to`], stopping at each wait for readers to let the caller look at the
+    /// table.
     ///
     /// # Panics
     /// As [`Resize::resize_to`].
@@ -138,7 +148,8 @@ impl<H: TableHasher> Unzip<H> {
         }
     }
 
-    /// The keys to which each bucket's head leads, in the order of the chains: those of other buckets, too, where a chain is imprecise.
+    /// The keys to which each bucket's head leads, in the order of the chains: those of other
+    /// buckets, too, where a chain is imprecise.
     pub fn chains(&self) -> Vec<Vec<u64>> {
         let guard = read();
         // SAFETY: nodes are retired by RCU.
@@ -168,7 +179,8 @@ impl<H> Unzip<H> {
                 // SAFETY: we hold the lock of all these.
                 for (link, node) in unsafe { links(joined) } {
                     if std::ptr::eq(link, joined) {
-                        // Release: pairs with `chain::get`, where readers of the chain before run on into this one.
+                        // Release: pairs with `chain::get`, where readers of the chain before run
+                        // on into this one.
                         tail.store(target(joined).as_ptr(), Release);
                     }
                     tail = &node.next;
@@ -181,7 +193,8 @@ impl<H> Unzip<H> {
         // Nobody is led to the larger array any more.
         self.wait_for_readers("unzip-skip-shrink-wait", watch);
         self.resizer.subtract_bytes(larger.bytes());
-        // SAFETY: it came from a box, has been replaced, and readers, updates among them, have left it.
+        // SAFETY: it came from a box, has been replaced, and readers, updates among them, have left
+        // it.
         drop(unsafe { Box::from_raw(before) });
     }
 
@@ -207,13 +220,15 @@ impl<H> Unzip<H> {
         self.wait_for_readers("unzip-skip-publish-wait", watch);
         // SAFETY: the heads lead to the first nodes of each child (Z1), and we wait.
         while unsafe { pass(&self.locks, smaller.heads(), buckets) } {
-            // Those who stood on a run when it was the second are to leave it before its end is changed (Z2).
+            // Those who stood on a run when it was the second are to leave it before its end is
+            // changed (Z2).
             self.wait_for_readers("unzip-skip-pass-wait", watch);
         }
         // SAFETY: as below.
         unsafe { self.before.set(null_mut()) };
         self.resizer.subtract_bytes(smaller.bytes());
-        // SAFETY: it came from a box and has been replaced. Updates may still be looking for zipped parts in it, in read sections.
+        // SAFETY: it came from a box and has been replaced. Updates may still be looking for zipped
+        // parts in it, in read sections.
         unsafe { Rcu::retire(before) };
     }
 

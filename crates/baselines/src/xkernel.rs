@@ -1,13 +1,14 @@
-//! Mosberger's map tool of the x-kernel ("Map Library Design Notes", 1996): a hash table for one thread that finds the session of a
-//! packet, most probably the session of the packet before.
+//! Mosberger's map tool of the x-kernel ("Map Library Design Notes", 1996): a hash table for one
+//! thread that finds the session of a packet, most probably the session of the packet before.
 //!
-//! Four structures work together (section 2): an array of buckets, whose number is a power of two and at most [`MAX_BUCKETS`]; a chain of
-//! elements per bucket; a cache of one entry, the last that was found; and a list of the buckets that may hold something. The
-//! last is for iterating over a sparse table, and kept lazily: a bucket gets on it when it is filled, and off it when an iteration
-//! finds it empty. So it is linked in one direction only, and updates hardly notice it.
+//! Four structures work together (section 2): an array of buckets, whose number is a power of two
+//! and at most [`MAX_BUCKETS`]; a chain of elements per bucket; a cache of one entry, the last that
+//! was found; and a list of the buckets that may hold something. The last is for iterating over a
+//! sparse table, and kept lazily: a bucket gets on it when it is filled, and off it when an
+//! iteration finds it empty. So it is linked in one direction only, and updates hardly notice it.
 //!
-//! Section 3 is about keys, which are strings of bytes of one size per map. How the size is known is the type parameter of [`Map`],
-//! after the three builds that section 4 measures:
+//! Section 3 is about keys, which are strings of bytes of one size per map. How the size is known
+//! is the type parameter of [`Map`], after the three builds that section 4 measures:
 //!
 //! | Build | Size of keys | Iteration |
 //! |---|---|---|
@@ -15,16 +16,19 @@
 //! | [`New`] | picks routines made for 2, 4, 6, 8, 10, 12 or 16 bytes, or the generic ones, when the map is made | over the list |
 //! | [`Const`] | part of the type: a look at the cached entry is inlined, as a few loads and comparisons | over the list |
 //!
-//! All three are compiled from one source. What the authors did by a macro around a compiler's built-in, and wished for a cleaner way to
-//! do, is a const generic parameter here. Alignment, their other condition, is none any more: processors load words from anywhere.
+//! All three are compiled from one source. What the authors did by a macro around a compiler's
+//! built-in, and wished for a cleaner way to do, is a const generic parameter here. Alignment,
+//! their other condition, is none any more: processors load words from anywhere.
 //!
-//! The paper prints no hash function, so this one is ours: a rotation and a multiplication per word, and the top ten bits. Elements live
-//! in a vector and are linked by their numbers, in which an index that is out of bounds is the end of a chain. Therefore this needs
-//! no unsafe code, and a bound that is checked is just the comparison with null that the original makes.
+//! The paper prints no hash function, so this one is ours: a rotation and a multiplication per
+//! word, and the top ten bits. Elements live in a vector and are linked by their numbers, in which
+//! an index that is out of bounds is the end of a chain. Therefore this needs no unsafe code, and a
+//! bound that is checked is just the comparison with null that the original makes.
 //!
 //! *Progress*: one thread at a time; the cache makes lookups writes ([`Map`] is not `Sync`).
 //!
-//! *A lookup costs* a comparison when it repeats the last; otherwise a hash and the walk of a chain.
+//! *A lookup costs* a comparison when it repeats the last; otherwise a hash and the walk of a
+//! chain.
 
 mod builds;
 
@@ -115,7 +119,8 @@ impl<B: Build> Map<B> {
         Self { build, buckets, elements: Vec::new(), unbound: END, found: Cell::new(END), listed: END }
     }
 
-    /// Binds `key` to `value` if it is not bound (`mapBind`); false, and nothing is changed, when it was.
+    /// Binds `key` to `value` if it is not bound (`mapBind`); false, and nothing is changed, when
+    /// it was.
     ///
     /// Costs a hash and a walk of the bucket's chain.
     ///
@@ -128,7 +133,8 @@ impl<B: Build> Map<B> {
 
     /// What `key` is bound to (`mapResolve`).
     ///
-    /// Costs a comparison for the key that was found last, otherwise a hash and a walk of the bucket's chain.
+    /// Costs a comparison for the key that was found last, otherwise a hash and a walk of the
+    /// bucket's chain.
     ///
     /// # Panics
     /// As [`Map::bind`].
@@ -148,10 +154,11 @@ impl<B: Build> Map<B> {
         B::unbind(self, key.as_ref())
     }
 
-    /// Visits all bindings, in no particular order, until `visit` breaks off (`mapForEach`); with what it broke off.
+    /// Visits all bindings, in no particular order, until `visit` breaks off (`mapForEach`); with
+    /// what it broke off.
     ///
-    /// Costs by the number of bindings and of buckets that became empty since the last iteration, which it takes off the list; by the
-    /// number of all buckets in the [`Old`] build.
+    /// Costs by the number of bindings and of buckets that became empty since the last iteration,
+    /// which it takes off the list; by the number of all buckets in the [`Old`] build.
     pub fn for_each<R>(&mut self, visit: impl FnMut(&[u8], u64) -> ControlFlow<R>) -> ControlFlow<R> {
         if B::LISTED { self.for_each_listed(visit) } else { self.for_each_bucket(visit) }
     }
@@ -214,7 +221,8 @@ impl<B: Build> Map<B> {
         self.index::<builds::Any>(key.as_ref())
     }
 
-    /// The bucket of a key. What the size of keys is known to be decides what the compiler makes of it.
+    /// The bucket of a key. What the size of keys is known to be decides what the compiler makes of
+    /// it.
     #[inline(always)]
     fn index<S: KeySize>(&self, key: &[u8]) -> usize {
         let (words, mut rest) = exactly::<S, B>(&self.build, key).as_chunks();

@@ -1,11 +1,13 @@
-//! Unzipping: how the paper's resizers part a bucket's entries (section 4, steps 6 to 8), and how updates keep out of their way (4.1).
+//! Unzipping: how the paper's resizers part a bucket's entries (section 4, steps 6 to 8), and how
+//! updates keep out of their way (4.1).
 //!
 //! # Zipped chains
 //!
-//! A bucket of the smaller table becomes several of the larger one, its *children*. First the children's heads lead into the one chain
-//! that there is, each to the first node of its own: the chain is *zipped*. Then it is parted from the front. The zipped part begins
-//! with a *run*, nodes of one child. Its last node is linked to the next node of the same child, past the nodes of others, and then the zipped
-//! part begins after the run.
+//! A bucket of the smaller table becomes several of the larger one, its *children*. First the
+//! children's heads lead into the one chain that there is, each to the first node of its own: the
+//! chain is *zipped*. Then it is parted from the front. The zipped part begins with a *run*, nodes
+//! of one child. Its last node is linked to the next node of the same child, past the nodes of
+//! others, and then the zipped part begins after the run.
 //!
 //! ```text
 //!   zipped part:      A1  A2  B1  B2  A3  B3          begins with A1; run: A1 A2
@@ -15,24 +17,29 @@
 //!
 //! The step takes from readers of B who stand on A2 the way to B1. So there must be none:
 //!
-//! * **Z1** Every child's way into the zipped part leads to the child's first node there (or nowhere, if it has none).
+//! * **Z1** Every child's way into the zipped part leads to the child's first node there (or
+//!   nowhere, if it has none).
 //! * **Z2** When a step is done, no reader of another child stands on the run.
 //!
-//! Z1 is established by the heads, and kept by every step. It implies that readers of others don't *come* to the run, once it is the first,
-//! except from a run before it. They have left it when a grace period has passed since the step before. Hence the wait after each pass
-//! over all buckets (step 7).
+//! Z1 is established by the heads, and kept by every step. It implies that readers of others don't
+//! *come* to the run, once it is the first, except from a run before it. They have left it when a
+//! grace period has passed since the step before. Hence the wait after each pass over all buckets
+//! (step 7).
 //!
 //! # Updates
 //!
-//! Insertions put the node before all others of its child, where the chain is parted already. Removals are more delicate than section 4.1
-//! says, which has them look after the place where the zipped part begins:
+//! Insertions put the node before all others of its child, where the chain is parted already.
+//! Removals are more delicate than section 4.1 says, which has them look after the place where the
+//! zipped part begins:
 //!
-//! * Two links may lead to a node in the zipped part: that of the node before it there, or the beginning itself; and, if the node is the first of its
-//!   child, the one by which the child's way leads there. The second has to be set to the *child's* next node for the sake of Z1,
-//!   not to the next.
-//! * If B1 and B2 were removed above, A1 A2 A3 would be a run, and a reader of B could have come to A3 by way of B2. That would break Z2
-//!   without any step in between. So a removal from the zipped part *disturbs* it: the next pass leaves it alone, and the wait after that pass
-//!   lets those readers go.
+//! * Two links may lead to a node in the zipped part: that of the node before it there, or the
+//!   beginning itself; and, if the node is the first of its child, the one by which the child's way
+//!   leads there. The second has to be set to the *child's* next node for the sake of Z1, not to
+//!   the next.
+//! * If B1 and B2 were removed above, A1 A2 A3 would be a run, and a reader of B could have come to
+//!   A3 by way of B2. That would break Z2 without any step in between. So a removal from the zipped
+//!   part *disturbs* it: the next pass leaves it alone, and the wait after that pass lets those
+//!   readers go.
 //!
 //! Each removal shortens the zipped part and nothing lengthens it, so all this comes to an end.
 
@@ -43,11 +50,12 @@ use crate::chain::{Link, Node, links, target};
 use crate::locks::Locks;
 use crate::mutation;
 
-/// What the lock of a bucket guards besides the chain: whether a removal has disturbed the zipped part since the last pass.
+/// What the lock of a bucket guards besides the chain: whether a removal has disturbed the zipped
+/// part since the last pass.
 pub(crate) type Disturbed = bool;
 
-/// The children of a bucket that is being parted, and where its zipped part begins: the paper's *aux* pointer. Used under the
-/// bucket's lock.
+/// The children of a bucket that is being parted, and where its zipped part begins: the paper's
+/// *aux* pointer. Used under the bucket's lock.
 pub(crate) struct Zipped<'z> {
     /// No reader uses it any more, or those who do are led to the nodes by the way that they know.
     beginning: &'z Link,
@@ -55,13 +63,15 @@ pub(crate) struct Zipped<'z> {
     mask: u64,
 }
 
-/// A pass over all buckets of the smaller table, whose zipped parts begin at `beginnings`: a step for each, except where there was a
-/// disturbance. False when nothing has changed, because nothing is zipped any more.
+/// A pass over all buckets of the smaller table, whose zipped parts begin at `beginnings`: a step
+/// for each, except where there was a disturbance. False when nothing has changed, because nothing
+/// is zipped any more.
 ///
 /// # Safety
 ///
-/// Before the first pass, and after each, all readers have been waited for. There are `buckets` buckets in the larger table, Z1 holds, and
-/// there is a multiple of `locks` of beginnings, each guarded by the lock of its number.
+/// Before the first pass, and after each, all readers have been waited for. There are `buckets`
+/// buckets in the larger table, Z1 holds, and there is a multiple of `locks` of beginnings, each
+/// guarded by the lock of its number.
 pub(crate) unsafe fn pass(locks: &Locks<Disturbed>, beginnings: &[Link], buckets: usize) -> bool {
     let mut changed = false;
     for stripe in 0..locks.count() {
@@ -93,7 +103,8 @@ impl<'z> Zipped<'z> {
     }
 
     fn begin_with(&self, node: *mut Node) {
-        // Release: readers of the smaller table may still come this way, and pair with it in `chain::get`.
+        // Release: readers of the smaller table may still come this way, and pair with it in
+        // `chain::get`.
         self.beginning.store(node, Release);
     }
 
@@ -122,7 +133,8 @@ impl<'z> Zipped<'z> {
         self.begin_with(target(rest).as_ptr());
         // SAFETY: as above.
         let next = unsafe { self.next_of(child, &last.next) };
-        // Release: pairs with `chain::get`. The next node was published to us, not to those who come by this link.
+        // Release: pairs with `chain::get`. The next node was published to us, not to those who
+        // come by this link.
         last.next.store(next, Release);
         true
     }
@@ -150,7 +162,8 @@ impl<'z> Zipped<'z> {
                 let childs_next = unsafe { self.next_of(self.child(node), &node.next) };
                 link.store(if mutation::is("zip-lead-to-next") { next } else { childs_next }, Release);
             }
-            // The child comes by the node before it; or all is parted up to here, and no other link leads there.
+            // The child comes by the node before it; or all is parted up to here, and no other link
+            // leads there.
             _ => link.store(next, Release),
         }
         unlinked
@@ -172,8 +185,9 @@ impl<'z> Zipped<'z> {
 mod tests {
     use super::*;
 
-    /// A chain that is being parted, with a reader on every node that one could have come to since all were last waited for. The key of a
-    /// node is its place in the chain, its hash is its child.
+    /// A chain that is being parted, with a reader on every node that one could have come to since
+    /// all were last waited for. The key of a node is its place in the chain, its hash is its
+    /// child.
     struct Scene {
         locks: Locks<Disturbed>,
         beginning: Link,

@@ -1,7 +1,9 @@
-//! Lookups write nothing that threads share: they work when all memory of the table is read-only. So there is nothing over which readers on
-//! different processors could contend, however many they are. (What they do write is their own line in RCU's registry.)
+//! Lookups write nothing that threads share: they work when all memory of the table is read-only.
+//! So there is nothing over which readers on different processors could contend, however many they
+//! are. (What they do write is their own line in RCU's registry.)
 //!
-//! Each table is made in an arena of pages, which are then write-protected. A write there ends the process, so each table has one of its own.
+//! Each table is made in an arena of pages, which are then write-protected. A write there ends the
+//! process, so each table has one of its own.
 
 #![cfg(target_os = "linux")]
 
@@ -45,7 +47,8 @@ struct Arena;
 #[global_allocator]
 static ALLOCATOR: Arena = Arena;
 
-// SAFETY: memory comes from the system's allocator or, piece by piece and never to be given back, from the arena.
+// SAFETY: memory comes from the system's allocator or, piece by piece and never to be given back,
+// from the arena.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match BASE.get().filter(|_| IN_ARENA.get()) {
@@ -111,7 +114,8 @@ fn child() {
         Ok("in-place") => look_up_in::<InPlace<FixedState>>(protect_buckets),
         Ok("in-place, written to") => look_up_in::<InPlace<FixedState>>(|table| {
             protect_buckets(table);
-            // SAFETY: memory of the table's that is a bucket, and nobody comes to look at it: writing is the end.
+            // SAFETY: memory of the table's that is a bucket, and nobody comes to look at it:
+            // writing is the end.
             unsafe { table.memory().cast::<u8>().cast_mut().write_volatile(0) };
         }),
         Ok("sorted") => look_up::<Sorted<FixedState>>(),

@@ -1,14 +1,16 @@
 /*
- * librelativist and liburcu's cds_lfht ("memb" flavour, small functions inlined), on the same objects, hashes and work:
+ * librelativist and liburcu's cds_lfht ("memb" flavour, small functions inlined), on the same
+ * objects, hashes and work:
  *
  *     hit      look up a random key that is there, in a read section of its own
  *     miss     look up one that isn't
  *     replace  put a new object in the place of a random one, and free the old one after a grace period
  *     churn    remove a random key, and add it again
  *
- * lfht [ENTRIES [THREADS [ROUNDS [SECONDS]]]]: gcc -O2 -pthread lfht.c $(pkg-config --cflags --libs relativist) -lurcu-memb -lurcu-cds.
- * Both tables are made with as many buckets as entries rounded up, and resize themselves.
- * They take turns, round by round; medians are told, and the ratio of each round's.
+ * lfht [ENTRIES [THREADS [ROUNDS [SECONDS]]]]: gcc -O2 -pthread lfht.c $(pkg-config --cflags --libs
+ * relativist) -lurcu-memb -lurcu-cds. Both tables are made with as many buckets as entries rounded
+ * up, and resize themselves. They take turns, round by round; medians are told, and the ratio of
+ * each round's.
  */
 #define _LGPL_SOURCE
 #define URCU_INLINE_SMALL_FUNCTIONS

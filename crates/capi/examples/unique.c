@@ -1,6 +1,7 @@
 /*
- * What liburcu's example cds_lfht_add_unique.c does, with librelativist: numbers are added, of which one comes twice, and the second time
- * it is refused. Then all that were added are told and removed.
+ * What liburcu's example cds_lfht_add_unique.c does, with librelativist: numbers are added, of
+ * which one comes twice, and the second time it is refused. Then all that were added are told and
+ * removed.
  *
  *     cds_lfht_new_flavor(1, 1, 0, CDS_LFHT_AUTO_RESIZE, ..)  relativist_table_new(1, true)
  *     urcu_memb_register_thread()                             nothing

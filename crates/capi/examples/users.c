@@ -1,7 +1,9 @@
 /*
- * A directory of users that threads look up while others rename users' shells and the table is resized.
+ * A directory of users that threads look up while others rename users' shells and the table is
+ * resized.
  *
- * An object is never changed while readers may see it: a changed copy takes its place, and the old one is freed when readers have left it.
+ * An object is never changed while readers may see it: a changed copy takes its place, and the old
+ * one is freed when readers have left it.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -48,16 +48,16 @@ struct relativist_call_head {
 };
 
 /**
- * To be embedded in objects that are in a table: one for each table that they are in. Objects must be aligned to 8 bytes and lie below
- * address 2^48, as malloc's do.
+ * To be embedded in objects that are in a table: one for each table that they are in. Objects must
+ * be aligned to 8 bytes and lie below address 2^48, as malloc's do.
  */
 struct relativist_link {
     uint64_t reserved[2];
 };
 
 /**
- * Whether the object with this link has this key. It may run under the lock of a bucket: it must not update the table. It leaves as many
- * read sections as it enters.
+ * Whether the object with this link has this key. It may run under the lock of a bucket: it must
+ * not update the table. It leaves as many read sections as it enters.
  */
 typedef bool (*relativist_match)(struct relativist_link *link, const void *key);
 
@@ -73,15 +73,18 @@ extern "C" {
 /**
  * Enters a read section. Wait-free. Sections nest: the outermost counts.
  *
- * A thread's first call registers it, until it exits. Whoever stays inside for long holds up reclamation in the whole process.
+ * A thread's first call registers it, until it exits. Whoever stays inside for long holds up
+ * reclamation in the whole process.
  */
 void relativist_read_lock(void);
 
 /**
- * Leaves it. What was found inside may be gone. The outermost end may run functions given to relativist_call, by any thread, and waits for
- * readers if this thread has given too many: so no lock may be held that one of them takes, or that a reader waits for.
+ * Leaves it. What was found inside may be gone. The outermost end may run functions given to
+ * relativist_call, by any thread, and waits for readers if this thread has given too many: so no
+ * lock may be held that one of them takes, or that a reader waits for.
  *
- * To be called by who has entered the section: a function that is called by this library leaves no section that it has not entered.
+ * To be called by who has entered the section: a function that is called by this library leaves no
+ * section that it has not entered.
  *
  * Aborts outside of read sections.
  */
@@ -100,60 +103,67 @@ bool relativist_read_ongoing(void);
 void relativist_synchronize(void);
 
 /**
- * Calls `function(head)` when all read sections that had begun before have ended: on this thread or another one, outside of read sections.
- * Does not wait, unless this thread has too much pending: then it waits for readers, at once or at the end of the outermost read section
- * that it is in. So a reader must not wait for a thread that calls this. Allocates a chunk of a queue now and then, and aborts when memory
- * is out.
+ * Calls `function(head)` when all read sections that had begun before have ended: on this thread
+ * or another one, outside of read sections. Does not wait, unless this thread has too much
+ * pending: then it waits for readers, at once or at the end of the outermost read section that it
+ * is in. So a reader must not wait for a thread that calls this. Allocates a chunk of a queue now
+ * and then, and aborts when memory is out.
  *
- * `bytes` is what keeping the object costs: it counts towards the bound on what is pending. The function may call this one, but must
- * neither block for long nor wait for readers. Outside of read sections every call that hands on a function or ends a section may run it:
- * this one, relativist_read_unlock, relativist_barrier, and all updates of tables, which have a section of their own. So it must not
- * take a lock that some thread holds during such a call. It may run on that very thread, which would wait for itself.
+ * `bytes` is what keeping the object costs: it counts towards the bound on what is pending. The
+ * function may call this one, but must neither block for long nor wait for readers. Outside of
+ * read sections every call that hands on a function or ends a section may run it: this one,
+ * relativist_read_unlock, relativist_barrier, and all updates of tables, which have a section of
+ * their own. So it must not take a lock that some thread holds during such a call. It may run on
+ * that very thread, which would wait for itself.
  *
- * Requires: `head` is valid, and stays so and is left alone until then; and `function` may be called with it, on any
- * thread.
+ * Requires: `head` is valid, and stays so and is left alone until then; and `function` may be
+ * called with it, on any thread.
  */
-void relativist_call(struct relativist_call_head *head,
-                     relativist_call_function function,
-                     size_t bytes);
+void relativist_call(struct relativist_call_head *head, relativist_call_function function, size_t bytes);
 
 /**
- * Waits until all functions that any thread has handed to relativist_call before have run. To be called before a library that they are
- * part of is unloaded, and at the end if they must run: what is pending at exit doesn't.
+ * Waits until all functions that any thread has handed to relativist_call before have run. To be
+ * called before a library that they are part of is unloaded, and at the end if they must run: what
+ * is pending at exit doesn't.
  *
  * Aborts inside a read section and inside such a function: it would wait for itself.
  */
 void relativist_barrier(void);
 
 /**
- * Makes a table of at least so many buckets, rounded up to a power of two. NULL when there is no memory for them.
+ * Makes a table of at least so many buckets, rounded up to a power of two. NULL when there is no
+ * memory for them.
  *
- * If it is automatic, a background thread grows and shrinks it, so that there are 1/8 to 3/4 objects per bucket, but never below the size it
- * was made with. Otherwise only relativist_resize does.
+ * If it is automatic, a background thread grows and shrinks it, so that there are 1/8 to 3/4
+ * objects per bucket, but never below the size it was made with. Otherwise only relativist_resize
+ * does.
  */
-struct relativist_table *relativist_table_new(size_t buckets,
-                                              bool automatic);
+struct relativist_table *relativist_table_new(size_t buckets, bool automatic);
 
 /**
  * Frees an empty table. NULL is allowed.
  *
- * Aborts when there is something in it: the background thread may be at work on it even now. See relativist_clear.
+ * Aborts when there is something in it: the background thread may be at work on it even now. See
+ * relativist_clear.
  *
  * Requires: nobody uses it any more.
  */
 void relativist_table_free(struct relativist_table *table);
 
 /**
- * Prepares a link for an object with this hash. Not while it is in a table, or readers may still find it.
+ * Prepares a link for an object with this hash. Not while it is in a table, or readers may still
+ * find it.
  *
  * Requires: `link` may be written to.
  */
 void relativist_link_init(struct relativist_link *link, uint64_t hash);
 
 /**
- * The link of an object with this key, or NULL. To be called inside a read section; the link is valid until its end. Wait-free.
+ * The link of an object with this key, or NULL. To be called inside a read section; the link is
+ * valid until its end. Wait-free.
  *
- * Requires: the table is valid, `matches` can be called with all links in it, and links in it are valid.
+ * Requires: the table is valid, `matches` can be called with all links in it, and links in it are
+ * valid.
  */
 struct relativist_link *relativist_lookup(const struct relativist_table *table,
                                           uint64_t hash,
@@ -161,31 +171,31 @@ struct relativist_link *relativist_lookup(const struct relativist_table *table,
                                           const void *key);
 
 /**
- * Shows all links with this hash, in the order in which they were added: for tables with several objects of the same key. Which of them
- * have the key, `visit` has to see. Otherwise as relativist_lookup.
+ * Shows all links with this hash, in the order in which they were added: for tables with several
+ * objects of the same key. Which of them have the key, `visit` has to see. Otherwise as
+ * relativist_lookup.
  *
  * Requires: as for relativist_lookup.
  */
-void relativist_lookup_all(const struct relativist_table *table,
-                           uint64_t hash,
-                           relativist_visit visit,
-                           void *argument);
+void relativist_lookup_all(const struct relativist_table *table, uint64_t hash, relativist_visit visit, void *argument);
 
 /**
  * Adds a link that was initialised, whatever else there is. From here on lookups find it.
  *
- * Blocks while another update of the same bucket is under way, as all updates do. Outside of read sections all of them may run functions given
- * to relativist_call when they are done, as relativist_read_unlock does.
+ * Blocks while another update of the same bucket is under way, as all updates do. Outside of read
+ * sections all of them may run functions given to relativist_call when they are done, as
+ * relativist_read_unlock does.
  *
- * Requires: the table is valid. The link is in no table, and was in none within the last grace period. It stays valid and
- * in place while it is in the table, and when it has been removed or replaced, until a grace period has passed.
+ * Requires: the table is valid. The link is in no table, and was in none within the last grace
+ * period. It stays valid and in place while it is in the table, and when it has been removed or
+ * replaced, until a grace period has passed.
  */
-void relativist_add(const struct relativist_table *table,
-                    struct relativist_link *link);
+void relativist_add(const struct relativist_table *table, struct relativist_link *link);
 
 /**
- * Adds a link unless an object with this key is there. The link that is in the table now: this one, or that of the other object. That
- * one is valid only inside a read section that the caller has entered before.
+ * Adds a link unless an object with this key is there. The link that is in the table now: this
+ * one, or that of the other object. That one is valid only inside a read section that the caller
+ * has entered before.
  *
  * Requires: as for relativist_add and relativist_lookup.
  */
@@ -195,8 +205,8 @@ struct relativist_link *relativist_add_unique(const struct relativist_table *tab
                                               const void *key);
 
 /**
- * Adds a link, in place of an object with this key if there is one, in one step as lookups see it. The link of that object, which is the
- * caller's now, to be freed after a grace period; or NULL.
+ * Adds a link, in place of an object with this key if there is one, in one step as lookups see it.
+ * The link of that object, which is the caller's now, to be freed after a grace period; or NULL.
  *
  * Requires: as for relativist_add and relativist_lookup.
  */
@@ -206,30 +216,31 @@ struct relativist_link *relativist_add_replace(const struct relativist_table *ta
                                                const void *key);
 
 /**
- * Puts `link` in the place of `old`, in one step as lookups see it. False, and nothing has changed, when `old` is not in the table (any more).
- * If it is true, `old` is the caller's, to be freed after a grace period.
+ * Puts `link` in the place of `old`, in one step as lookups see it. False, and nothing has
+ * changed, when `old` is not in the table (any more). If it is true, `old` is the caller's, to be
+ * freed after a grace period.
  *
  * Aborts when their hashes differ.
  *
- * Requires: as for relativist_add. `old` is valid: the caller has found it in the read section that it is in, or nobody
- * else frees it.
+ * Requires: as for relativist_add. `old` is valid: the caller has found it in the read section
+ * that it is in, or nobody else frees it.
  */
 bool relativist_replace(const struct relativist_table *table,
                         struct relativist_link *old,
                         struct relativist_link *link);
 
 /**
- * Removes a link. False when it is not in the table (any more): of several who remove it, one gets true. The object is that one's now, to be
- * freed after a grace period.
+ * Removes a link. False when it is not in the table (any more): of several who remove it, one gets
+ * true. The object is that one's now, to be freed after a grace period.
  *
- * Requires: the table is valid, and so is the link: the caller has found it in the read section that it is in, or nobody
- * else frees it.
+ * Requires: the table is valid, and so is the link: the caller has found it in the read section
+ * that it is in, or nobody else frees it.
  */
-bool relativist_del(const struct relativist_table *table,
-                    struct relativist_link *link);
+bool relativist_del(const struct relativist_table *table, struct relativist_link *link);
 
 /**
- * Removes an object with this key. Its link, which is the caller's now, to be freed after a grace period; or NULL if there is none.
+ * Removes an object with this key. Its link, which is the caller's now, to be freed after a grace
+ * period; or NULL if there is none.
  *
  * Requires: as for relativist_lookup.
  */
@@ -239,18 +250,17 @@ struct relativist_link *relativist_remove(const struct relativist_table *table,
                                           const void *key);
 
 /**
- * Shows all links. To be called inside a read section. What is in the table throughout is shown exactly once, whatever updates and resizes
- * go on.
+ * Shows all links. To be called inside a read section. What is in the table throughout is shown
+ * exactly once, whatever updates and resizes go on.
  *
  * Requires: as for relativist_lookup. `visit` may update the table.
  */
-void relativist_for_each(const struct relativist_table *table,
-                         relativist_visit visit,
-                         void *argument);
+void relativist_for_each(const struct relativist_table *table, relativist_visit visit, void *argument);
 
 /**
- * The same in pieces, with a read section for each: shows `count` links from `*cursor` on, and a few more perhaps, whatever `visit` returns.
- * Begins with a cursor of 0. True: it goes on where the cursor is now. False: that was all.
+ * The same in pieces, with a read section for each: shows `count` links from `*cursor` on, and a
+ * few more perhaps, whatever `visit` returns. Begins with a cursor of 0. True: it goes on where
+ * the cursor is now. False: that was all.
  *
  * Requires: as for relativist_for_each, and `cursor` is valid.
  */
@@ -261,14 +271,12 @@ bool relativist_scan(const struct relativist_table *table,
                      void *argument);
 
 /**
- * Removes all objects that are in the table when it gets to them, and shows each to `removed`, whose they are now, to be freed after
- * a grace period. It wants all, whatever it returns.
+ * Removes all objects that are in the table when it gets to them, and shows each to `removed`,
+ * whose they are now, to be freed after a grace period. It wants all, whatever it returns.
  *
  * Requires: as for relativist_for_each.
  */
-void relativist_clear(const struct relativist_table *table,
-                      relativist_visit removed,
-                      void *argument);
+void relativist_clear(const struct relativist_table *table, relativist_visit removed, void *argument);
 
 /**
  * How many objects there are: exact when nobody updates meanwhile.
@@ -285,14 +293,14 @@ size_t relativist_count(const struct relativist_table *table);
 size_t relativist_buckets(const struct relativist_table *table);
 
 /**
- * Resizes to so many buckets, rounded up to a power of two, and returns when that is done: 0, or ENOMEM. Lookups and updates go on meanwhile.
+ * Resizes to so many buckets, rounded up to a power of two, and returns when that is done: 0, or
+ * ENOMEM. Lookups and updates go on meanwhile.
  *
  * Aborts inside a read section: it waits for readers.
  *
  * Requires: the table is valid.
  */
-int relativist_resize(const struct relativist_table *table,
-                      size_t buckets);
+int relativist_resize(const struct relativist_table *table, size_t buckets);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -6,8 +6,8 @@ use relativist::Resizing;
 use relativist::raw::{self, Entry, Hash};
 use relativist_rcu::{Guard, read};
 
-/// To be embedded in objects that are in a table: one for each table that they are in. Objects must be aligned to 8 bytes and lie below
-/// address 2^48, as malloc's do.
+/// To be embedded in objects that are in a table: one for each table that they are in. Objects must
+/// be aligned to 8 bytes and lie below address 2^48, as malloc's do.
 #[repr(C)]
 pub struct Link {
     reserved: [u64; 2],
@@ -18,8 +18,8 @@ const _: () = assert!(size_of::<Link>() == size_of::<raw::Link>() && align_of::<
 /// A table. Any number of threads may use it at a time.
 pub struct Table(raw::Table);
 
-/// Whether the object with this link has this key. It may run under the lock of a bucket: it must not update the table. It leaves as many
-/// read sections as it enters.
+/// Whether the object with this link has this key. It may run under the lock of a bucket: it must
+/// not update the table. It leaves as many read sections as it enters.
 pub type Match = Option<unsafe extern "C" fn(link: *mut Link, key: *const c_void) -> bool>;
 
 /// Is shown a link. False: it wants to see no more. It leaves as many read sections as it enters.
@@ -50,17 +50,20 @@ fn callers_guard() -> ManuallyDrop<Guard> {
 
 /// What asks the caller about each link.
 ///
-/// Requires: The function may be called with all links of the table and the key, as long as what is returned is used.
+/// Requires: The function may be called with all links of the table and the key, as long as what is
+/// returned is used.
 unsafe fn matching(matches: Match, key: *const c_void) -> impl FnMut(NonNull<raw::Link>) -> bool {
     let matches = matches.expect("a match function that is NULL");
     // SAFETY: the caller's promise.
     move |link| unsafe { matches(from_raw(link), key) }
 }
 
-/// Makes a table of at least so many buckets, rounded up to a power of two. NULL when there is no memory for them.
+/// Makes a table of at least so many buckets, rounded up to a power of two. NULL when there is no
+/// memory for them.
 ///
-/// If it is automatic, a background thread grows and shrinks it, so that there are 1/8 to 3/4 objects per bucket, but never below the size it
-/// was made with. Otherwise only relativist_resize does.
+/// If it is automatic, a background thread grows and shrinks it, so that there are 1/8 to 3/4
+/// objects per bucket, but never below the size it was made with. Otherwise only relativist_resize
+/// does.
 #[unsafe(no_mangle)]
 pub extern "C" fn relativist_table_new(buckets: usize, automatic: bool) -> *mut Table {
     let resizing = if automatic { Resizing::Automatic } else { Resizing::Manual };
@@ -71,7 +74,8 @@ pub extern "C" fn relativist_table_new(buckets: usize, automatic: bool) -> *mut 
 
 /// Frees an empty table. NULL is allowed.
 ///
-/// Aborts when there is something in it: the background thread may be at work on it even now. See relativist_clear.
+/// Aborts when there is something in it: the background thread may be at work on it even now. See
+/// relativist_clear.
 ///
 /// Requires: nobody uses it any more.
 #[unsafe(no_mangle)]
@@ -83,7 +87,8 @@ pub unsafe extern "C" fn relativist_table_free(table: *mut Table) {
     }
 }
 
-/// Prepares a link for an object with this hash. Not while it is in a table, or readers may still find it.
+/// Prepares a link for an object with this hash. Not while it is in a table, or readers may still
+/// find it.
 ///
 /// Requires: `link` may be written to.
 #[unsafe(no_mangle)]
@@ -92,9 +97,11 @@ pub unsafe extern "C" fn relativist_link_init(link: *mut Link, hash: u64) {
     unsafe { into_raw(link).write(raw::Link::new(Hash::new(hash))) };
 }
 
-/// The link of an object with this key, or NULL. To be called inside a read section; the link is valid until its end. Wait-free.
+/// The link of an object with this key, or NULL. To be called inside a read section; the link is
+/// valid until its end. Wait-free.
 ///
-/// Requires: the table is valid, `matches` can be called with all links in it, and links in it are valid.
+/// Requires: the table is valid, `matches` can be called with all links in it, and links in it are
+/// valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_lookup(
     table: *const Table,
@@ -107,8 +114,9 @@ pub unsafe extern "C" fn relativist_lookup(
     table.find(Hash::new(hash), matches, &callers_guard()).map_or(null_mut(), from_raw)
 }
 
-/// Shows all links with this hash, in the order in which they were added: for tables with several objects of the same key. Which of them
-/// have the key, `visit` has to see. Otherwise as relativist_lookup.
+/// Shows all links with this hash, in the order in which they were added: for tables with several
+/// objects of the same key. Which of them have the key, `visit` has to see. Otherwise as
+/// relativist_lookup.
 ///
 /// Requires: as for relativist_lookup.
 #[unsafe(no_mangle)]
@@ -121,19 +129,22 @@ pub unsafe extern "C" fn relativist_lookup_all(table: *const Table, hash: u64, v
 
 /// Adds a link that was initialised, whatever else there is. From here on lookups find it.
 ///
-/// Blocks while another update of the same bucket is under way, as all updates do. Outside of read sections all of them may run functions given
-/// to relativist_call when they are done, as relativist_read_unlock does.
+/// Blocks while another update of the same bucket is under way, as all updates do. Outside of read
+/// sections all of them may run functions given to relativist_call when they are done, as
+/// relativist_read_unlock does.
 ///
-/// Requires: the table is valid. The link is in no table, and was in none within the last grace period. It stays valid and
-/// in place while it is in the table, and when it has been removed or replaced, until a grace period has passed.
+/// Requires: the table is valid. The link is in no table, and was in none within the last grace
+/// period. It stays valid and in place while it is in the table, and when it has been removed or
+/// replaced, until a grace period has passed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_add(table: *const Table, link: *mut Link) {
     // SAFETY: the caller's promise, both.
     unsafe { raw_of(table).insert(into_raw(link), &read()) };
 }
 
-/// Adds a link unless an object with this key is there. The link that is in the table now: this one, or that of the other object. That
-/// one is valid only inside a read section that the caller has entered before.
+/// Adds a link unless an object with this key is there. The link that is in the table now: this
+/// one, or that of the other object. That one is valid only inside a read section that the caller
+/// has entered before.
 ///
 /// Requires: as for relativist_add and relativist_lookup.
 #[unsafe(no_mangle)]
@@ -155,8 +166,8 @@ pub unsafe extern "C" fn relativist_add_unique(
     }
 }
 
-/// Adds a link, in place of an object with this key if there is one, in one step as lookups see it. The link of that object, which is the
-/// caller's now, to be freed after a grace period; or NULL.
+/// Adds a link, in place of an object with this key if there is one, in one step as lookups see it.
+/// The link of that object, which is the caller's now, to be freed after a grace period; or NULL.
 ///
 /// Requires: as for relativist_add and relativist_lookup.
 #[unsafe(no_mangle)]
@@ -179,13 +190,14 @@ pub unsafe extern "C" fn relativist_add_replace(
     }
 }
 
-/// Puts `link` in the place of `old`, in one step as lookups see it. False, and nothing has changed, when `old` is not in the table (any more).
-/// If it is true, `old` is the caller's, to be freed after a grace period.
+/// Puts `link` in the place of `old`, in one step as lookups see it. False, and nothing has
+/// changed, when `old` is not in the table (any more). If it is true, `old` is the caller's, to be
+/// freed after a grace period.
 ///
 /// Aborts when their hashes differ.
 ///
-/// Requires: as for relativist_add. `old` is valid: the caller has found it in the read section that it is in, or nobody
-/// else frees it.
+/// Requires: as for relativist_add. `old` is valid: the caller has found it in the read section
+/// that it is in, or nobody else frees it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_replace(table: *const Table, old: *mut Link, link: *mut Link) -> bool {
     // SAFETY: the caller's promise, both.
@@ -200,11 +212,11 @@ pub unsafe extern "C" fn relativist_replace(table: *const Table, old: *mut Link,
     }
 }
 
-/// Removes a link. False when it is not in the table (any more): of several who remove it, one gets true. The object is that one's now, to be
-/// freed after a grace period.
+/// Removes a link. False when it is not in the table (any more): of several who remove it, one gets
+/// true. The object is that one's now, to be freed after a grace period.
 ///
-/// Requires: the table is valid, and so is the link: the caller has found it in the read section that it is in, or nobody
-/// else frees it.
+/// Requires: the table is valid, and so is the link: the caller has found it in the read section
+/// that it is in, or nobody else frees it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_del(table: *const Table, link: *mut Link) -> bool {
     // SAFETY: the caller's promise, both.
@@ -212,7 +224,8 @@ pub unsafe extern "C" fn relativist_del(table: *const Table, link: *mut Link) ->
     table.remove(hash, |found| found == into_raw(link), &read()).is_some()
 }
 
-/// Removes an object with this key. Its link, which is the caller's now, to be freed after a grace period; or NULL if there is none.
+/// Removes an object with this key. Its link, which is the caller's now, to be freed after a grace
+/// period; or NULL if there is none.
 ///
 /// Requires: as for relativist_lookup.
 #[unsafe(no_mangle)]
@@ -227,8 +240,8 @@ pub unsafe extern "C" fn relativist_remove(
     table.remove(Hash::new(hash), matches, &read()).map_or(null_mut(), from_raw)
 }
 
-/// Shows all links. To be called inside a read section. What is in the table throughout is shown exactly once, whatever updates and resizes
-/// go on.
+/// Shows all links. To be called inside a read section. What is in the table throughout is shown
+/// exactly once, whatever updates and resizes go on.
 ///
 /// Requires: as for relativist_lookup. `visit` may update the table.
 #[unsafe(no_mangle)]
@@ -239,8 +252,9 @@ pub unsafe extern "C" fn relativist_for_each(table: *const Table, visit: Visit, 
     unsafe { show(table.iter(&callers_guard()), visit, argument) };
 }
 
-/// The same in pieces, with a read section for each: shows `count` links from `*cursor` on, and a few more perhaps, whatever `visit` returns.
-/// Begins with a cursor of 0. True: it goes on where the cursor is now. False: that was all.
+/// The same in pieces, with a read section for each: shows `count` links from `*cursor` on, and a
+/// few more perhaps, whatever `visit` returns. Begins with a cursor of 0. True: it goes on where
+/// the cursor is now. False: that was all.
 ///
 /// Requires: as for relativist_for_each, and `cursor` is valid.
 #[unsafe(no_mangle)]
@@ -263,8 +277,8 @@ pub unsafe extern "C" fn relativist_scan(
     next.is_some()
 }
 
-/// Removes all objects that are in the table when it gets to them, and shows each to `removed`, whose they are now, to be freed after
-/// a grace period. It wants all, whatever it returns.
+/// Removes all objects that are in the table when it gets to them, and shows each to `removed`,
+/// whose they are now, to be freed after a grace period. It wants all, whatever it returns.
 ///
 /// Requires: as for relativist_for_each.
 #[unsafe(no_mangle)]
@@ -294,7 +308,8 @@ pub unsafe extern "C" fn relativist_buckets(table: *const Table) -> usize {
     unsafe { raw_of(table) }.buckets()
 }
 
-/// Resizes to so many buckets, rounded up to a power of two, and returns when that is done: 0, or ENOMEM. Lookups and updates go on meanwhile.
+/// Resizes to so many buckets, rounded up to a power of two, and returns when that is done: 0, or
+/// ENOMEM. Lookups and updates go on meanwhile.
 ///
 /// Aborts inside a read section: it waits for readers.
 ///

@@ -1,4 +1,5 @@
-//! The header that is checked in is the one that cbindgen makes of the source. With RELATIVIST_WRITE_HEADER set the test writes it.
+//! The header that is checked in is the one that cbindgen makes of the source. With
+//! RELATIVIST_WRITE_HEADER set the test writes it.
 
 use relativist_testing as _;
 

@@ -1,6 +1,6 @@
 /*
- * What the header promises: run by ci/capi.sh, as it is, under valgrind, and with sanitizers. table [ROUNDS [without-misuse]]: valgrind takes
- * seconds for each process that aborts.
+ * What the header promises: run by ci/capi.sh, as it is, under valgrind, and with sanitizers. table
+ * [ROUNDS [without-misuse]]: valgrind takes seconds for each process that aborts.
  */
 #include <errno.h>
 #include <pthread.h>

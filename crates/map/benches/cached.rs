@@ -1,5 +1,5 @@
-//! What the one-entry lookup cache is worth: runs of one key, of several lengths, and keys that never repeat, with a slow and a
-//! fast hasher, with short and long keys.
+//! What the one-entry lookup cache is worth: runs of one key, of several lengths, and keys that
+//! never repeat, with a slow and a fast hasher, with short and long keys.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, RandomState};
 

@@ -1,4 +1,5 @@
-//! Lookups in batches against single ones, in a map far larger than the cache and in one that fits it.
+//! Lookups in batches against single ones, in a map far larger than the cache and in one that fits
+//! it.
 //!
 //! `RELATIVIST_BENCH_ENTRIES` (a power of two) replaces the larger map's 2^23 entries.
 

@@ -1,5 +1,6 @@
-//! Iterating over 1,000 entries in more and more buckets: Mosberger's claim that it costs by entries, not by buckets ("Map Library
-//! Design Notes", 1996, section 2.4). 2^20 buckets should take at most three times what 2^10 take.
+//! Iterating over 1,000 entries in more and more buckets: Mosberger's claim that it costs by
+//! entries, not by buckets ("Map Library Design Notes", 1996, section 2.4). 2^20 buckets should
+//! take at most three times what 2^10 take.
 //!
 //! *First* is an iteration over a map that no other has prepared: it looks at all buckets.
 

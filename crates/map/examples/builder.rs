@@ -7,8 +7,8 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use relativist::{BuildError, HashMap, Resizing};
 
 fn main() -> Result<(), BuildError> {
-    // Grows and shrinks in the background, but never below room for 1,000 entries nor above room for a million, and with longer
-    // chains than by default, which saves memory.
+    // Grows and shrinks in the background, but never below room for 1,000 entries nor above room
+    // for a million, and with longer chains than by default, which saves memory.
     let bounded: HashMap<u64, u64> =
         HashMap::<u64, u64>::builder().floor(1_000).ceiling(1_000_000).load_factor(0.25..=2.0).build()?;
     println!("room for 1,000 entries, at a load of up to 2: {} buckets", bounded.buckets());

@@ -1,4 +1,5 @@
-//! A cache of what is costly to compute: `get_or_insert_with`, and `remove_if` to let go of what is out of date.
+//! A cache of what is costly to compute: `get_or_insert_with`, and `remove_if` to let go of what is
+//! out of date.
 //!
 //! Values are handed out as `Arc`s here, so that they can be used without holding a handle.
 //!

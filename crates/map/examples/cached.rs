@@ -1,4 +1,5 @@
-//! Counts the bytes of each connection in a log where lines of one connection follow each other, as packets do.
+//! Counts the bytes of each connection in a log where lines of one connection follow each other, as
+//! packets do.
 //!
 //! ```sh
 //! cargo run --release -p relativist --example cached

@@ -1,4 +1,5 @@
-//! Optimistic changes of one's own making: read, think, and put in the result if nothing has changed.
+//! Optimistic changes of one's own making: read, think, and put in the result if nothing has
+//! changed.
 //!
 //! `cargo run -p relativist --example compare_exchange`
 

@@ -1,4 +1,5 @@
-//! Looks up many keys at once, so that the processor fetches what it needs for all of them at the same time.
+//! Looks up many keys at once, so that the processor fetches what it needs for all of them at the
+//! same time.
 //!
 //! ```sh
 //! cargo run --release -p relativist --example get_many

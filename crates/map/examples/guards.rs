@@ -30,7 +30,8 @@ fn main() {
     assert_eq!(offer, Some(("bolt", &2)));
     println!("offered: {offer:?}");
 
-    // Done with those references: let go, so that memory can be reclaimed, before going on for long.
+    // Done with those references: let go, so that memory can be reclaimed, before going on for
+    // long.
     drop(guard);
     assert_eq!(shop.cheapest(5, &read()).map(|(name, _)| name), Some("nut"));
 

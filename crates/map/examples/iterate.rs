@@ -1,4 +1,5 @@
-//! Iterates over few entries in a map made for many, as a timer over all sessions of a server does that is idle at the moment.
+//! Iterates over few entries in a map made for many, as a timer over all sessions of a server does
+//! that is idle at the moment.
 //!
 //! ```sh
 //! cargo run --release -p relativist --example iterate
@@ -13,7 +14,8 @@ fn main() {
     let sessions: HashMap<u64, u32> = HashMap::with_capacity(1 << 17);
     (0..1000).for_each(|id| _ = sessions.pin().insert(id, 0));
 
-    // The first iterations look at all 2^18 buckets, and take notes; later ones go from entry to entry.
+    // The first iterations look at all 2^18 buckets, and take notes; later ones go from entry to
+    // entry.
     for round in 1..=5 {
         let start = Instant::now();
         let pinned = sessions.pin();

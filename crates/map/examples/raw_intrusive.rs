@@ -1,4 +1,5 @@
-//! One object in two tables: users, found by number and by name, without a copy or a second allocation.
+//! One object in two tables: users, found by number and by name, without a copy or a second
+//! allocation.
 //!
 //! ```sh
 //! cargo run -p relativist --example raw_intrusive
@@ -38,7 +39,8 @@ impl User {
     ///
     /// The link is in the table by name, and alive during `'g`.
     unsafe fn by_name<'g>(link: NonNull<Link>) -> &'g Self {
-        // SAFETY: so far behind the beginning of a user is this link, in the same allocation; the caller's promise.
+        // SAFETY: so far behind the beginning of a user is this link, in the same allocation; the
+        // caller's promise.
         unsafe { link.byte_sub(offset_of!(Self, by_name)).cast().as_ref() }
     }
 
@@ -62,7 +64,8 @@ impl Users {
         let (by_number, by_name) = (Link::new(Hash::new(number)), Link::new(hash_of(name)));
         let user = NonNull::from(Box::leak(Box::new(User { by_number, by_name, number, name })));
         let guard = read();
-        // SAFETY: a fresh object, which `dispose` can free. It is in the table by name only while it is in the other one.
+        // SAFETY: a fresh object, which `dispose` can free. It is in the table by name only while
+        // it is in the other one.
         unsafe {
             self.by_number.insert(user.cast(), &guard);
             self.by_name.insert(user.byte_add(offset_of!(User, by_name)).cast(), &guard);
@@ -100,7 +103,8 @@ impl Users {
     }
 }
 
-/// FNV-1a. The table mixes what it is given, but a server that strangers can talk to wants a keyed hash.
+/// FNV-1a. The table mixes what it is given, but a server that strangers can talk to wants a keyed
+/// hash.
 fn hash_of(name: &str) -> Hash {
     Hash::new(
         name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)),

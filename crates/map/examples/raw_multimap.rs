@@ -33,7 +33,8 @@ impl Orders {
 
     /// The orders of a customer, the oldest first.
     fn of<'g>(&'g self, customer: u64, guard: &'g Guard) -> impl Iterator<Item = &'g Order> {
-        // SAFETY: all links of this table are in orders, and what is found stays alive as long as the guard.
+        // SAFETY: all links of this table are in orders, and what is found stays alive as long as
+        // the guard.
         let orders = self.0.find_all(Hash::new(customer), guard).map(|link| unsafe { link.cast::<Order>().as_ref() });
         // Others may have the same hash.
         orders.filter(move |order| order.customer == customer)
@@ -48,7 +49,8 @@ impl Orders {
             Entry::Vacant(_) => None,
             Entry::Occupied(entry) => {
                 let order = entry.remove().cast::<Order>();
-                // SAFETY: no reader who begins now finds it, and those who have found it are given a grace period.
+                // SAFETY: no reader who begins now finds it, and those who have found it are given
+                // a grace period.
                 unsafe { defer_raw(order.cast(), size_of::<Order>(), |order| dispose(order.cast())) };
                 // SAFETY: our guard was there before it was unlinked.
                 Some(unsafe { order.as_ref() }.cents)

@@ -15,7 +15,8 @@ fn main() -> Result<(), RenameError<String>> {
     thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..10_000 {
-                // Within one read section at most one rename takes effect. So one of these finds it.
+                // Within one read section at most one rename takes effect. So one of these finds
+                // it.
                 let pinned = documents.pin();
                 let text = ["draft", "final", "draft"].into_iter().find_map(|name| pinned.get(name));
                 assert_eq!(text, Some(&"All lookups are wait-free."));

@@ -1,4 +1,5 @@
-//! Removing many entries: `retain`, `extract_if`, `drain` and `clear`, while others go on using the map.
+//! Removing many entries: `retain`, `extract_if`, `drain` and `clear`, while others go on using the
+//! map.
 //!
 //! `cargo run -p relativist --example retain`
 

@@ -1,4 +1,5 @@
-//! Operations on single entries that do one thing: look up, insert, remove. Under a guard of the caller's.
+//! Operations on single entries that do one thing: look up, insert, remove. Under a guard of the
+//! caller's.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -94,7 +95,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
         Q: Equivalent<K> + ?Sized,
     {
         let link = self.table.find(hash, self.has_key(key), guard)?;
-        // SAFETY: found in this map under the guard: alive as long as the guard, or, if it is not removed, the map.
+        // SAFETY: found in this map under the guard: alive as long as the guard, or, if it is not
+        // removed, the map.
         Some(unsafe { self.node(link) })
     }
 }
@@ -107,7 +109,8 @@ where
 {
     /// Sets the value of a key, and returns the one it had. Lookups see either, never none.
     ///
-    /// The old key is replaced as well, which matters where equal keys can be told apart (std's map keeps the old).
+    /// The old key is replaced as well, which matters where equal keys can be told apart (std's map
+    /// keeps the old).
     pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Option<&'g V> {
         let hash = self.hash(&key);
         self.put(Node::new(hash, key, value), guard).map(|old| &old.value)
@@ -116,9 +119,9 @@ where
     /// [`HashMap::insert`] that reports exhaustion of memory instead of aborting.
     ///
     /// It reports the lack of memory for the entry. Without memory for more buckets the map goes on
-    /// with those it has. The other allocations may abort: 6 KiB for every 255 old entries that await
-    /// reclamation, if a key is replaced; what a thread allocates for its first read section; and
-    /// the background thread of automatic maps, when the first of them grows.
+    /// with those it has. The other allocations may abort: 6 KiB for every 255 old entries that
+    /// await reclamation, if a key is replaced; what a thread allocates for its first read section;
+    /// and the background thread of automatic maps, when the first of them grows.
     ///
     /// # Errors
     ///
@@ -144,7 +147,8 @@ where
         Ok(self.put(node, guard).map(|old| &old.value))
     }
 
-    /// Inserts an entry if the key is not in the map, and returns a reference to the value. Wait-free where the key is present.
+    /// Inserts an entry if the key is not in the map, and returns a reference to the value.
+    /// Wait-free where the key is present.
     ///
     /// # Errors
     ///
@@ -162,7 +166,8 @@ where
         }
     }
 
-    /// Removes a key and returns its value, which stays readable for the guard and is dropped after a grace period.
+    /// Removes a key and returns its value, which stays readable for the guard and is dropped after
+    /// a grace period.
     pub fn remove<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
         self.remove_entry(key, guard).map(|(_, value)| value)
     }
@@ -181,8 +186,8 @@ where
     pub(crate) fn put<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> Option<&'g Node<K, V>> {
         match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
             Entry::Vacant(entry) => {
-                // SAFETY: a node of this map's type, whose box is given up: freed a grace period after it is unlinked, or
-                // with the table.
+                // SAFETY: a node of this map's type, whose box is given up: freed a grace period
+                // after it is unlinked, or with the table.
                 unsafe { entry.insert(node.into_link()) };
                 None
             }
@@ -195,12 +200,14 @@ where
         }
     }
 
-    /// Links a node in if its key is not in the map. Else returns the one that is in the way, and gives the node back.
+    /// Links a node in if its key is not in the map. Else returns the one that is in the way, and
+    /// gives the node back.
     pub(crate) fn put_new<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> PutNew<'g, K, V> {
         match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
             Entry::Vacant(entry) => {
                 let link = node.into_link();
-                // SAFETY: as in `put`; the guard keeps it alive for `'g`, should it be removed at once.
+                // SAFETY: as in `put`; the guard keeps it alive for `'g`, should it be removed at
+                // once.
                 unsafe {
                     entry.insert(link);
                     Ok(self.node(link))
@@ -222,7 +229,8 @@ where
             Entry::Vacant(_) => Err(node),
             Entry::Occupied(entry) => {
                 let link = node.into_link();
-                // SAFETY: as in `put`, and the old one just unlinked by us; the guard keeps both alive for `'g`.
+                // SAFETY: as in `put`, and the old one just unlinked by us; the guard keeps both
+                // alive for `'g`.
                 unsafe {
                     self.retire(entry.replace(link));
                     Ok(self.node(link))
@@ -252,14 +260,15 @@ impl<K, V, S> HashMap<K, V, S> {
         }
     }
 
-    /// Locks the bucket and looks whether the very node is in it. No other node can be mistaken for it, should it have been removed: its
-    /// memory is not reused as long as the guard lives.
+    /// Locks the bucket and looks whether the very node is in it. No other node can be mistaken for
+    /// it, should it have been removed: its memory is not reused as long as the guard lives.
     pub(crate) fn entry_of<'g>(&'g self, node: &Node<K, V>, guard: &'g Guard) -> Entry<'g> {
         let link = NonNull::from(node.link());
         self.table.entry(node.link().hash(), |found| found == link || mutation::is("replace-any"), guard)
     }
 
-    /// Sees to it that a node is dropped after a grace period, and returns it, which the caller's guard keeps alive.
+    /// Sees to it that a node is dropped after a grace period, and returns it, which the caller's
+    /// guard keeps alive.
     ///
     /// # Safety
     ///

@@ -1,8 +1,9 @@
 //! Operations on single entries that look first and then change, as one atomic step.
 //!
-//! All are optimistic, and run the caller's closures outside of locks: look the entry up, compute what it shall be, allocate that, and
-//! put it in the place of *the very entry* that was looked up. If another thread has changed it meanwhile, begin anew. So an attempt
-//! fails only if an operation of another thread on the same key has succeeded.
+//! All are optimistic, and run the caller's closures outside of locks: look the entry up, compute
+//! what it shall be, allocate that, and put it in the place of *the very entry* that was looked up.
+//! If another thread has changed it meanwhile, begin anew. So an attempt fails only if an operation
+//! of another thread on the same key has succeeded.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -48,7 +49,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// The value of a key, which is inserted with `value` if it is absent. Wait-free where it is present.
+    /// The value of a key, which is inserted with `value` if it is absent. Wait-free where it is
+    /// present.
     ///
     /// ```
     /// let map = relativist::HashMap::new();
@@ -60,10 +62,11 @@ where
         self.get_or_insert_with(key, || value, guard)
     }
 
-    /// The value of a key, which is inserted with what `value` returns if it is absent. Wait-free where it is present.
+    /// The value of a key, which is inserted with what `value` returns if it is absent. Wait-free
+    /// where it is present.
     ///
-    /// `value` runs at most once, outside of locks. Threads that miss the same key at the same time each call theirs; one is inserted,
-    /// the others are dropped, and all get the same.
+    /// `value` runs at most once, outside of locks. Threads that miss the same key at the same time
+    /// each call theirs; one is inserted, the others are dropped, and all get the same.
     ///
     /// ```
     /// let map = relativist::HashMap::new();
@@ -81,10 +84,12 @@ where
         }
     }
 
-    /// Replaces the value of a key by what `update` makes of it, and returns that; `None` where the key is absent.
+    /// Replaces the value of a key by what `update` makes of it, and returns that; `None` where the
+    /// key is absent.
     ///
-    /// Other threads see the old value or the new. `update` runs outside of locks, and again if another thread has changed the entry
-    /// meanwhile: only the last result goes into the map. `key` goes into the map, too, as with [`HashMap::insert`].
+    /// Other threads see the old value or the new. `update` runs outside of locks, and again if
+    /// another thread has changed the entry meanwhile: only the last result goes into the map.
+    /// `key` goes into the map, too, as with [`HashMap::insert`].
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);
@@ -109,7 +114,8 @@ where
         self.update_or_insert_with(key, update, || value, guard)
     }
 
-    /// [`HashMap::update`] that inserts what `value` returns if the key is absent. `value` runs at most once.
+    /// [`HashMap::update`] that inserts what `value` returns if the key is absent. `value` runs at
+    /// most once.
     pub fn update_or_insert_with<'g>(
         &'g self,
         key: K,
@@ -152,11 +158,13 @@ where
         }
     }
 
-    /// Decides by the value of a key, or its absence, what it shall be: `Ok(Some(value))` sets it, `Ok(None)` removes the entry, and
-    /// `Err` leaves all as it is and is returned. The general case of all operations on an entry.
+    /// Decides by the value of a key, or its absence, what it shall be: `Ok(Some(value))` sets it,
+    /// `Ok(None)` removes the entry, and `Err` leaves all as it is and is returned. The general
+    /// case of all operations on an entry.
     ///
-    /// `decide` runs outside of locks, and again if another thread has changed the entry meanwhile: what it returned last is what
-    /// was done. It may use the map. `key` goes into the map with a value, as with [`HashMap::insert`].
+    /// `decide` runs outside of locks, and again if another thread has changed the entry meanwhile:
+    /// what it returned last is what was done. It may use the map. `key` goes into the map with a
+    /// value, as with [`HashMap::insert`].
     ///
     /// # Errors
     ///
@@ -223,12 +231,13 @@ where
 
     /// Replaces the value of a key if it equals `current`, and returns the value replaced.
     ///
-    /// Values are compared outside of locks. To insert where there is none is [`HashMap::try_insert`]; to remove conditionally,
-    /// [`HashMap::remove_if`].
+    /// Values are compared outside of locks. To insert where there is none is
+    /// [`HashMap::try_insert`]; to remove conditionally, [`HashMap::remove_if`].
     ///
     /// # Errors
     ///
-    /// When the value is another one, or the key is absent: the error has the value in the map, and gives `new` back.
+    /// When the value is another one, or the key is absent: the error has the value in the map, and
+    /// gives `new` back.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);
@@ -263,8 +272,8 @@ where
 
     /// Removes a key if `condition` says yes to its entry, and returns the entry.
     ///
-    /// `condition` runs outside of locks, and again if another thread has changed the entry meanwhile: what is removed is what it said yes
-    /// to.
+    /// `condition` runs outside of locks, and again if another thread has changed the entry
+    /// meanwhile: what is removed is what it said yes to.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);

@@ -13,9 +13,10 @@ use crate::raw::{self, Table};
 impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
     /// The values of several keys.
     ///
-    /// As many lookups by [`get`](HashMap::get), each wait-free and linearizable on its own, but faster where the map is larger
-    /// than the processor's cache: the memory of up to [`Table::BATCH`] of them is asked for at once, where a loop of single
-    /// lookups waits for one after the other. In maps that fit the cache it gains nothing. Allocates nothing.
+    /// As many lookups by [`get`](HashMap::get), each wait-free and linearizable on its own, but
+    /// faster where the map is larger than the processor's cache: the memory of up to
+    /// [`Table::BATCH`] of them is asked for at once, where a loop of single lookups waits for one
+    /// after the other. In maps that fit the cache it gains nothing. Allocates nothing.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("one", 1), ("two", 2), ("three", 3)]);
@@ -33,8 +34,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
         values
     }
 
-    /// Looks up any number of keys as [`get_many`](HashMap::get_many) does, and hands each with its value to `found`, in the
-    /// order of the keys. (All lookups of a batch may take place before the first call of `found`.)
+    /// Looks up any number of keys as [`get_many`](HashMap::get_many) does, and hands each with its
+    /// value to `found`, in the order of the keys. (All lookups of a batch may take place before
+    /// the first call of `found`.)
     ///
     /// ```
     /// let map = relativist::HashMap::from([("one", 1), ("two", 2), ("three", 3)]);

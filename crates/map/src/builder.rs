@@ -68,25 +68,27 @@ impl<S> Builder<S> {
         Self { room: Room::Entries(capacity), ..self }
     }
 
-    /// Room from the start for as many entries as fit into so many bytes, together with their buckets; and never more buckets than
-    /// that. Instead of [`Builder::capacity`]; see [`HashMap::with_capacity_for_memory`].
+    /// Room from the start for as many entries as fit into so many bytes, together with their
+    /// buckets; and never more buckets than that. Instead of [`Builder::capacity`]; see
+    /// [`HashMap::with_capacity_for_memory`].
     pub fn memory(self, bytes: usize) -> Self {
         Self { room: Room::Bytes(bytes), ..self }
     }
 
-    /// An automatic map never shrinks below room for so many entries. By default below what it has room for from the start.
+    /// An automatic map never shrinks below room for so many entries. By default below what it has
+    /// room for from the start.
     pub fn floor(self, entries: usize) -> Self {
         Self { floor: Some(entries), ..self }
     }
 
-    /// An automatic map never grows beyond room for so many entries: with more, chains get longer. Only
-    /// [`HashMap::resize_to`] goes further. No limit by default.
+    /// An automatic map never grows beyond room for so many entries: with more, chains get longer.
+    /// Only [`HashMap::resize_to`] goes further. No limit by default.
     pub fn ceiling(self, entries: usize) -> Self {
         Self { ceiling: Some(entries), ..self }
     }
 
-    /// An automatic map shrinks below and grows above so many entries per bucket; see [`Policy::load_factor`], which tells what is
-    /// possible. `0.125..=1.0` by default.
+    /// An automatic map shrinks below and grows above so many entries per bucket; see
+    /// [`Policy::load_factor`], which tells what is possible. `0.125..=1.0` by default.
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Self {
         Self { load_factor: Some(bounds), ..self }
     }
@@ -96,7 +98,8 @@ impl<S> Builder<S> {
         Self { resizing, ..self }
     }
 
-    /// What hashes the keys. [`RandomState`] by default, which nobody can flood with collisions, and which is slow.
+    /// What hashes the keys. [`RandomState`] by default, which nobody can flood with collisions,
+    /// and which is slow.
     pub fn hasher<T>(self, hasher: T) -> Builder<T> {
         let Self { room, floor, ceiling, load_factor, resizing, .. } = self;
         Builder { room, floor, ceiling, load_factor, resizing, hasher }

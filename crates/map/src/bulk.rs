@@ -1,6 +1,7 @@
 //! Operations on all entries: iterating, and removing on the way.
 //!
-//! What is removed is each time the very entry that was looked at: one that another thread replaces meanwhile stays.
+//! What is removed is each time the very entry that was looked at: one that another thread replaces
+//! meanwhile stays.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -13,14 +14,16 @@ use crate::map::HashMap;
 impl<K, V, S> HashMap<K, V, S> {
     /// Iterates over the entries in an arbitrary order, which is that of their mixed hashes.
     ///
-    /// An entry that is in the map throughout is seen exactly once, however often the map is resized meanwhile; one that
-    /// comes or goes, or is [renamed](HashMap::rename), may be seen or not. Wait-free per step, apart from the empty buckets on
-    /// the way: all of it takes time proportional to buckets and entries.
+    /// An entry that is in the map throughout is seen exactly once, however often the map is
+    /// resized meanwhile; one that comes or goes, or is [renamed](HashMap::rename), may be seen or
+    /// not. Wait-free per step, apart from the empty buckets on the way: all of it takes time
+    /// proportional to buckets and entries.
     ///
-    /// Where there are few entries for the buckets (less than one for eight), and the map is iterated over repeatedly, it takes
-    /// time proportional to the entries alone. The first iteration makes a bitmap of 1/64 of the size of the buckets, which
-    /// updates keep up from then on, and the first one that begins after all readers of that time have left fills it. So it was
-    /// done by Mosberger ("Map Library Design Notes", 1996, section 2.4), with a list.
+    /// Where there are few entries for the buckets (less than one for eight), and the map is
+    /// iterated over repeatedly, it takes time proportional to the entries alone. The first
+    /// iteration makes a bitmap of 1/64 of the size of the buckets, which updates keep up from then
+    /// on, and the first one that begins after all readers of that time have left fills it. So it
+    /// was done by Mosberger ("Map Library Design Notes", 1996, section 2.4), with a list.
     pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V> {
         Iter::new(self.table.iter(guard))
     }
@@ -40,15 +43,15 @@ impl<K, V, S> HashMap<K, V, S> {
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
     /// Removes the entries that are in the map when it gets to them, a bucket at a time.
     ///
-    /// Takes time proportional to buckets and entries. Lookups go on meanwhile; updates of a bucket wait while it is emptied, which takes
-    /// as long as a single update.
+    /// Takes time proportional to buckets and entries. Lookups go on meanwhile; updates of a bucket
+    /// wait while it is emptied, which takes as long as a single update.
     pub fn clear(&self, guard: &Guard) {
         // SAFETY: unlinked, by us.
         self.table.clear(guard, |link| _ = unsafe { self.retire(link) });
     }
 
-    /// Keeps only the entries that `keep` says yes to. Runs it outside of locks, once for each entry that it gets to, as
-    /// [`HashMap::iter`] does.
+    /// Keeps only the entries that `keep` says yes to. Runs it outside of locks, once for each
+    /// entry that it gets to, as [`HashMap::iter`] does.
     ///
     /// ```
     /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
@@ -59,8 +62,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
         self.extract_if(|key, value| !keep(key, value), guard).for_each(drop);
     }
 
-    /// Removes the entries that `extract` says yes to, as the iterator that is returned gets to them: what it does not get to stays.
-    /// Each entry is returned to one thread only, even if several drain the map.
+    /// Removes the entries that `extract` says yes to, as the iterator that is returned gets to
+    /// them: what it does not get to stays. Each entry is returned to one thread only, even if
+    /// several drain the map.
     ///
     /// ```
     /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
@@ -75,7 +79,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
         ExtractIf { map: self, entries: self.iter(guard), extract, guard }
     }
 
-    /// Removes all entries and returns them. Those that the iterator has not got to when it is dropped are removed then.
+    /// Removes all entries and returns them. Those that the iterator has not got to when it is
+    /// dropped are removed then.
     ///
     /// ```
     /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();

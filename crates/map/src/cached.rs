@@ -9,16 +9,19 @@ use crate::node::Node;
 use crate::pinned::Pinned;
 use crate::raw::CachedLookup;
 
-/// A pinned map that answers a lookup of the key that it found last without hashing it; from [`Pinned::cached`].
+/// A pinned map that answers a lookup of the key that it found last without hashing it; from
+/// [`Pinned::cached`].
 ///
-/// The lookup cache of Mosberger's "Map Library Design Notes" (1996, section 2.3), made for maps that change meanwhile: it compares the
-/// key, and then looks whether the bucket is as it was. So it never answers with what is there no more.
+/// The lookup cache of Mosberger's "Map Library Design Notes" (1996, section 2.3), made for maps
+/// that change meanwhile: it compares the key, and then looks whether the bucket is as it was. So
+/// it never answers with what is there no more.
 ///
-/// *When to use it:* where runs of one and the same key are likely (packets of one connection, rows in the order of a
-/// foreign key) and hashing costs more than comparing: long keys, or SipHash, which is std's default. With integer keys and a
-/// hasher like FxHash there is little to gain. What it costs when no key repeats is a comparison, and a look at the head that
-/// the lookup has just loaded. It remembers entries that are the first of their chain, four of five in a map of half an entry per
-/// bucket, and looks up the others as ever. `benches/cached.rs` measures all of it.
+/// *When to use it:* where runs of one and the same key are likely (packets of one connection, rows
+/// in the order of a foreign key) and hashing costs more than comparing: long keys, or SipHash,
+/// which is std's default. With integer keys and a hasher like FxHash there is little to gain. What
+/// it costs when no key repeats is a comparison, and a look at the head that the lookup has just
+/// loaded. It remembers entries that are the first of their chain, four of five in a map of half an
+/// entry per bucket, and looks up the others as ever. `benches/cached.rs` measures all of it.
 ///
 /// ```
 /// let map = relativist::HashMap::from([("one", 1), ("two", 2)]);
@@ -37,14 +40,16 @@ pub struct Cached<'p, 'm, K, V, S> {
 }
 
 impl<'m, K, V, S> Pinned<'m, K, V, S> {
-    /// A handle for lookups that remembers the last key that it found. Not shared: each user makes its own.
+    /// A handle for lookups that remembers the last key that it found. Not shared: each user makes
+    /// its own.
     pub fn cached(&self) -> Cached<'_, 'm, K, V, S> {
         Cached { pinned: self, last: None }
     }
 }
 
 impl<'p, K: Hash + Eq, V, S: BuildHasher> Cached<'p, '_, K, V, S> {
-    /// The value of a key, as by [`HashMap::get`](crate::HashMap::get), and with the same guarantees. Wait-free.
+    /// The value of a key, as by [`HashMap::get`](crate::HashMap::get), and with the same
+    /// guarantees. Wait-free.
     #[inline]
     pub fn get<Q>(&mut self, key: &Q) -> Option<&'p V>
     where

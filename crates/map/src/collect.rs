@@ -14,8 +14,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Makes room for what is about to be inserted. Only to save resizes: without memory for so many buckets, or where we may not
-    /// wait, the map grows as it goes.
+    /// Makes room for what is about to be inserted. Only to save resizes: without memory for so
+    /// many buckets, or where we may not wait, the map grows as it goes.
     pub(crate) fn expect(&self, additional: usize) {
         if !is_reading() {
             let _ = self.try_reserve(additional);
@@ -93,8 +93,8 @@ where
     }
 }
 
-/// A copy of the entries that the map has when they are got to, as with [`HashMap::iter`]: not a snapshot of one moment while others
-/// update it. It has the same policy and as many buckets.
+/// A copy of the entries that the map has when they are got to, as with [`HashMap::iter`]: not a
+/// snapshot of one moment while others update it. It has the same policy and as many buckets.
 ///
 /// # Panics
 ///
@@ -117,8 +117,8 @@ where
     }
 }
 
-/// Whether both have the same keys with equal values. Looks at one entry after the other: while others update one of the maps, the
-/// answer may be true of no moment.
+/// Whether both have the same keys with equal values. Looks at one entry after the other: while
+/// others update one of the maps, the answer may be true of no moment.
 impl<K, V, S> PartialEq for HashMap<K, V, S>
 where
     K: Hash + Eq,

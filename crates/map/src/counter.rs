@@ -1,4 +1,5 @@
-//! The number of entries, counted in stripes so that updaters on different processors share no line.
+//! The number of entries, counted in stripes so that updaters on different processors share no
+//! line.
 
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
@@ -11,7 +12,8 @@ use crate::sync::{AtomicIsize, Relaxed};
 const MAX_OWN: usize = 64;
 const SHARED: usize = 4;
 
-/// A count split over stripes: one for each of the first threads, which needs no read-modify-write, and a few for all others.
+/// A count split over stripes: one for each of the first threads, which needs no read-modify-write,
+/// and a few for all others.
 pub(crate) struct Counter {
     stripes: Box<[Stripe]>,
 }
@@ -30,14 +32,15 @@ impl Counter {
         Self { stripes: (0..stripes()).map(|_| Stripe::default()).collect() }
     }
 
-    /// Adds to the calling thread's stripe. Says whether that has changed by `interval` since it was last so.
+    /// Adds to the calling thread's stripe. Says whether that has changed by `interval` since it
+    /// was last so.
     #[inline]
     pub(crate) fn add(&self, n: isize, interval: usize, guard: &Guard) -> bool {
         let index = guard.thread_index();
         let own = self.stripes.len() - SHARED;
         let stripe = &self.stripes[if index < own { index } else { own + index % SHARED }];
-        // Relaxed, all: a count orders nothing. A thread's own stripe has one writer at a time, and its next owner sees what the
-        // one before wrote (`Guard::thread_index`).
+        // Relaxed, all: a count orders nothing. A thread's own stripe has one writer at a time, and
+        // its next owner sees what the one before wrote (`Guard::thread_index`).
         let count = if index < own {
             let count = stripe.count.load(Relaxed) + n;
             stripe.count.store(count, Relaxed);
@@ -64,7 +67,8 @@ impl Counter {
     }
 }
 
-/// Twice as many of threads' own as there are processors, because not all threads that have a number update tables.
+/// Twice as many of threads' own as there are processors, because not all threads that have a
+/// number update tables.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
     *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get() * 2).min(MAX_OWN) + SHARED)

@@ -3,25 +3,25 @@
 //! # Order
 //!
 //! A table of 2^k buckets takes the bucket from the k high bits of the (mixed) hash, and keeps each
-//! chain sorted by hash. So the buckets, one after the other, are *all entries in the order of their
-//! hashes*, and a bucket is a range of hashes, whatever the size of the table. Shrinking joins
-//! neighbouring ranges, growing splits them, and nothing is reordered. A lookup stops at the first
-//! larger hash. So it finds the same entries whether its chain ends with its bucket or continues into
-//! the next one (ATC 2011, section 4, calls such chains imprecise).
+//! chain sorted by hash. So the buckets, one after the other, are *all entries in the order of
+//! their hashes*, and a bucket is a range of hashes, whatever the size of the table. Shrinking
+//! joins neighbouring ranges, growing splits them, and nothing is reordered. A lookup stops at the
+//! first larger hash. So it finds the same entries whether its chain ends with its bucket or
+//! continues into the next one (ATC 2011, section 4, calls such chains imprecise).
 //!
 //! The authors sketched this in section 4.3 of their paper. The algorithm that they published keeps
 //! chains unsorted, and unzips them with a wait for readers per pass.
 //!
 //! # Head words
 //!
-//! A bucket's head is one word: pointer, lock, state, and a *summary*. The summary says which of the
-//! 16 values of the next four hash bits, after those of the bucket, occur in the chain. At half an
-//! entry per bucket it answers 31 of 32 misses without touching an entry.
+//! A bucket's head is one word: pointer, lock, state, and a *summary*. The summary says which of
+//! the 16 values of the next four hash bits, after those of the bucket, occur in the chain. At half
+//! an entry per bucket it answers 31 of 32 misses without touching an entry.
 //!
 //! # Resizing
 //!
-//! A coarse bucket and the fine buckets that it covers form a *group*. During a resize, a group has one
-//! merged chain, which lookups may enter by the coarse head or by a fine one:
+//! A coarse bucket and the fine buckets that it covers form a *group*. During a resize, a group has
+//! one merged chain, which lookups may enter by the coarse head or by a fine one:
 //!
 //! ```text
 //!   coarse array    [ C ]
@@ -32,15 +32,16 @@
 //! ```
 //!
 //! *Grow:* fill the fine heads of each group; publish the fine array. *Cut* the chains between fine
-//! buckets when the readers from before have left. A lookup that entered by a fine head needs no link
-//! between two fine buckets, so cuts do not affect it. Lookups that entered by a coarse head have left.
+//! buckets when the readers from before have left. A lookup that entered by a fine head needs no
+//! link between two fine buckets, so cuts do not affect it. Lookups that entered by a coarse head
+//! have left.
 //!
-//! *Shrink:* join the chains of each group; publish the coarse array. A lookup that entered by a fine
-//! head finds its bucket's entries where they were before.
+//! *Shrink:* join the chains of each group; publish the coarse array. A lookup that entered by a
+//! fine head finds its bucket's entries where they were before.
 //!
-//! Only the cut has to come after a grace period, and a table may grow again before the cut. Then the
-//! next array is filled with heads that lead into the same merged chains, a new grace period begins,
-//! and one cut serves all growths since the last one:
+//! Only the cut has to come after a grace period, and a table may grow again before the cut. Then
+//! the next array is filled with heads that lead into the same merged chains, a new grace period
+//! begins, and one cut serves all growths since the last one:
 //!
 //! ```text
 //!   base array      [ C                          ]     has the locks
@@ -50,11 +51,11 @@
 //!   being filled    [    ]..                           kept right where it is filled already
 //! ```
 //!
-//! So a thread that fills a map under one handle, or a reader that sleeps in its section, delays cuts
-//! and the reclamation of arrays, but no growth. Until the cut, a lookup that reaches the end of its
-//! bucket looks at one more link, and summaries are less exact, so more misses walk their chains.
-//! Updates search merged chains, and take up to twice as long. They share the locks of the base array,
-//! which may be few: updates by several threads then wait for each other.
+//! So a thread that fills a map under one handle, or a reader that sleeps in its section, delays
+//! cuts and the reclamation of arrays, but no growth. Until the cut, a lookup that reaches the end
+//! of its bucket looks at one more link, and summaries are less exact, so more misses walk their
+//! chains. Updates search merged chains, and take up to twice as long. They share the locks of the
+//! base array, which may be few: updates by several threads then wait for each other.
 //!
 //! Shrinking may be delayed: the background worker shrinks a table when its chains are cut and all
 //! arrays of earlier resizes are freed. This bounds the arrays that readers keep from being freed:
@@ -62,10 +63,10 @@
 //!
 //! # Updates during a resize
 //!
-//! An update locks the head of its bucket, unless that head *follows* a head of the base array: then
-//! the base head is the lock of the whole group. One bit of the head's word is the lock, another says
-//! that the head follows. A head that follows can't be locked. So two updates never hold different
-//! locks for the same chain.
+//! An update locks the head of its bucket, unless that head *follows* a head of the base array:
+//! then the base head is the lock of the whole group. One bit of the head's word is the lock,
+//! another says that the head follows. A head that follows can't be locked. So two updates never
+//! hold different locks for the same chain.
 //!
 //! | what the update finds | what it does |
 //! |---|---|
@@ -73,64 +74,64 @@
 //! | a head that follows | locks the base head; checks that the head still follows, or else starts again; keeps right the finer heads that are in use or filled already |
 //! | a head of a group that was cut | starts again: a finer array is published |
 //!
-//! No resize waits for updates to leave, so what an update has found may be of an earlier resize. That
-//! is why it checks again under the lock. Arrays stay allocated as long as an update may use them,
-//! because updates run in read sections.
+//! No resize waits for updates to leave, so what an update has found may be of an earlier resize.
+//! That is why it checks again under the lock. Arrays stay allocated as long as an update may use
+//! them, because updates run in read sections.
 //!
 //! Updates do not keep arrays right that are older than the published one. A lookup that entered by
 //! such an array began before the newer one was published. So it overlaps with the update, and may
-//! count as having come before it. It still finds every entry that stays in the table: a removed entry
-//! goes on leading to the entry that came after it at that time, and so on.
+//! count as having come before it. It still finds every entry that stays in the table: a removed
+//! entry goes on leading to the entry that came after it at that time, and so on.
 //!
 //! # Renaming
 //!
-//! A rename changes two places at once: it takes an entry out of the chain of the old key and puts it
-//! into that of the new one. No single store can do that. So a third place decides, the *hand*
-//! (`raw/hand.rs`). A lookup that has missed in its chain looks whether a rename has the entry in hand.
-//! Hits never look there, nor do misses that the head's summary answers.
+//! A rename changes two places at once: it takes an entry out of the chain of the old key and puts
+//! it into that of the new one. No single store can do that. So a third place decides, the *hand*
+//! (`raw/hand.rs`). A lookup that has missed in its chain looks whether a rename has the entry in
+//! hand. Hits never look there, nor do misses that the head's summary answers.
 //!
 //! ```text
 //!   hand:    empty | before: the old key is answered | after: the new key is | again: walk once more | empty
 //!   chains:    old : unlink old .. wait for readers  :  .. link new ..       :  wait for readers     :
 //! ```
 //!
-//! The stage is *before* while the link is still in its chain, *after* once it is in none, and *again*
-//! once it is in the new chain. So at every instant chain or hand answers, for exactly one of the keys.
-//! The store that begins *after* gives the entry its new key.
+//! The stage is *before* while the link is still in its chain, *after* once it is in none, and
+//! *again* once it is in the new chain. So at every instant chain or hand answers, for exactly one
+//! of the keys. The store that begins *after* gives the entry its new key.
 //!
-//! * A lookup reaches the hand only if the summary of its bucket lets it pass. So the bit of the new hash
-//!   is set before *after*, and that of the old hash is not cleared before. While a link is in hand,
-//!   removals leave summaries as they are.
-//! * In *again* the hand has no answer: the link may be removed or replaced by now. A lookup that has
-//!   missed walks a second time, and what that finds counts. Once is enough, because the next rename
-//!   waits for this reader.
-//! * The first wait is needed because the link is not copied: a lookup that stands on it must get to the
-//!   end of the old chain. If another link takes its place, this wait is left out.
-//! * The second wait is for lookups that walked the new chain before the link was in it: *again* may end
-//!   only when they have left.
-//! * No lock is held during the waits, since a reader may be waiting for it. Between the two, an update
-//!   of the old key finds the link in hand, and may replace or remove it there.
-//! * If the new key is taken, or a function of the caller panics, the link goes back to where it was:
-//!   *before*, *again*, *empty*.
+//! * A lookup reaches the hand only if the summary of its bucket lets it pass. So the bit of the
+//!   new hash is set before *after*, and that of the old hash is not cleared before. While a link
+//!   is in hand, removals leave summaries as they are.
+//! * In *again* the hand has no answer: the link may be removed or replaced by now. A lookup that
+//!   has missed walks a second time, and what that finds counts. Once is enough, because the next
+//!   rename waits for this reader.
+//! * The first wait is needed because the link is not copied: a lookup that stands on it must get
+//!   to the end of the old chain. If another link takes its place, this wait is left out.
+//! * The second wait is for lookups that walked the new chain before the link was in it: *again*
+//!   may end only when they have left.
+//! * No lock is held during the waits, since a reader may be waiting for it. Between the two, an
+//!   update of the old key finds the link in hand, and may replace or remove it there.
+//! * If the new key is taken, or a function of the caller panics, the link goes back to where it
+//!   was: *before*, *again*, *empty*.
 //!
-//! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename at a
-//! time, and no resize meanwhile: neither has to handle the other's intermediate states, and a lookup
-//! has only one hand to look at.
+//! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename
+//! at a time, and no resize meanwhile: neither has to handle the other's intermediate states, and a
+//! lookup has only one hand to look at.
 //!
 //! # Sparse tables
 //!
-//! Iteration goes from bucket to bucket, and most of them may be empty. So an iteration over a sparse
-//! table leaves a bitmap of the buckets that may have links, for later iterations (Mosberger, "Map
-//! Library Design Notes", 1996, section 2.4). It is installed empty. It is filled when a grace period
-//! has passed, because from then on all updates know of it and set its bits. Bits are never cleared:
-//! a bitmap that has become stale is thrown away. Dense tables have none, and lookups never look at it;
-//! see `raw/occupancy.rs`.
+//! Iteration goes from bucket to bucket, and most of them may be empty. So an iteration over a
+//! sparse table leaves a bitmap of the buckets that may have links, for later iterations
+//! (Mosberger, "Map Library Design Notes", 1996, section 2.4). It is installed empty. It is filled
+//! when a grace period has passed, because from then on all updates know of it and set its bits.
+//! Bits are never cleared: a bitmap that has become stale is thrown away. Dense tables have none,
+//! and lookups never look at it; see `raw/occupancy.rs`.
 //!
 //! # Types
 //!
-//! Which types can be sent to other threads or shared with them, and how they vary with the types of
-//! keys and values. `tests/suite/auto_traits.rs` checks the first, doctests that must not compile check
-//! the second (`variance.rs`). A map can be filled only if its keys and values are
+//! Which types can be sent to other threads or shared with them, and how they vary with the types
+//! of keys and values. `tests/suite/auto_traits.rs` checks the first, doctests that must not
+//! compile check the second (`variance.rs`). A map can be filled only if its keys and values are
 //! `Send + Sync + 'static`, because removed entries are dropped later, on any thread.
 //!
 //! | type | `Send` if | `Sync` if | variance in keys and values |
@@ -145,50 +146,51 @@
 //!
 //! All are `UnwindSafe` and `RefUnwindSafe` if keys, values and hasher are (T9).
 //!
-//! A reference to a key or a value lives no longer than the guard and the map. The guard keeps removed
-//! entries alive, the map all others. Memory safety does not rely on the destructors of handles,
-//! iterators and guards: a leaked [`Drain`](crate::Drain) leaves entries in the map, and a leaked guard
-//! keeps its section open. Nor does it rely on correct `Hash`, `Eq` and `Equivalent`: if they are
-//! wrong, lookups may miss entries, and a key may be in the map twice. A leaked `raw::Entry` keeps its
-//! bucket locked.
+//! A reference to a key or a value lives no longer than the guard and the map. The guard keeps
+//! removed entries alive, the map all others. Memory safety does not rely on the destructors of
+//! handles, iterators and guards: a leaked [`Drain`](crate::Drain) leaves entries in the map, and a
+//! leaked guard keeps its section open. Nor does it rely on correct `Hash`, `Eq` and `Equivalent`:
+//! if they are wrong, lookups may miss entries, and a key may be in the map twice. A leaked
+//! `raw::Entry` keeps its bucket locked.
 //!
 //! # Guarantees
 //!
-//! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates and
-//!   resizes happen meanwhile.
-//! * **T2** Lookups are wait-free: they never wait and never retry. A lookup passes links whose hash is
-//!   at most its own. Their number is bounded by the length of the chain, plus the links that other
-//!   threads insert ahead of the lookup while it walks. (During a rename, a lookup that misses may walk
-//!   the chain twice.)
-//! * **T3** Operations on a key are linearizable. That includes real time: unlocking is a full barrier, so
-//!   a lookup that begins after an update has returned sees the update. (During a resize an update
-//!   changes the newest array first, see `raw/group.rs`.)
-//! * **T4** An update waits for updates of its bucket or group, and for a step of the resizer or of a
-//!   rename on it. It never waits for readers, except by the bound on deferred work. A step of the
-//!   resizer covers the chain of one bucket, or at most 64 heads with their chains, whatever the sizes.
-//!   (A rename waits for readers, and for other renames and resizes by hand.)
-//! * **T5** Neither growing nor shrinking by any power of two waits for readers before lookups use the
-//!   new array. Chains are cut after one grace period, which several growths may share. So no reader,
-//!   however long it stays, delays the automatic growth of any map. A replaced array is freed after a
-//!   grace period. (A resize by hand begins and returns with all chains cut. While it or a rename waits
-//!   for readers, the automatic growth of the same map waits, too.)
+//! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates
+//!   and resizes happen meanwhile.
+//! * **T2** Lookups are wait-free: they never wait and never retry. A lookup passes links whose
+//!   hash is at most its own. Their number is bounded by the length of the chain, plus the links
+//!   that other threads insert ahead of the lookup while it walks. (During a rename, a lookup that
+//!   misses may walk the chain twice.)
+//! * **T3** Operations on a key are linearizable. That includes real time: unlocking is a full
+//!   barrier, so a lookup that begins after an update has returned sees the update. (During a
+//!   resize an update changes the newest array first, see `raw/group.rs`.)
+//! * **T4** An update waits for updates of its bucket or group, and for a step of the resizer or of
+//!   a rename on it. It never waits for readers, except by the bound on deferred work. A step of
+//!   the resizer covers the chain of one bucket, or at most 64 heads with their chains, whatever
+//!   the sizes. (A rename waits for readers, and for other renames and resizes by hand.)
+//! * **T5** Neither growing nor shrinking by any power of two waits for readers before lookups use
+//!   the new array. Chains are cut after one grace period, which several growths may share. So no
+//!   reader, however long it stays, delays the automatic growth of any map. A replaced array is
+//!   freed after a grace period. (A resize by hand begins and returns with all chains cut. While it
+//!   or a rename waits for readers, the automatic growth of the same map waits, too.)
 //! * **T6** If the new array can't be allocated, the table goes on with the old one.
-//! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry twice
-//!   that was not removed and inserted again. The same holds for the calls of one scan, taken together.
-//!   (An entry that is renamed meanwhile may be seen or not. One that the rename replaced may be seen
-//!   under both keys.)
-//! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved or copied.
+//! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry
+//!   twice that was not removed and inserted again. The same holds for the calls of one scan, taken
+//!   together. (An entry that is renamed meanwhile may be seen or not. One that the rename replaced
+//!   may be seen under both keys.)
+//! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved
+//!   or copied.
 //! * **T9** A panic in a key's `Eq` or `Hash`, in a destructor or in a closure leaves no lock held,
-//!   each entry as before the operation or as after it, and nothing leaked. If `Eq`, which runs under a
-//!   bucket's lock, updates the map that called it, the update panics instead of waiting for itself. A
-//!   panic in a destructor that runs on the background resizer's thread does not end the resizer. A
-//!   wait for readers that fails aborts the process, so no panic leaves a table halfway through a
-//!   resize.
-//! * **T10** At every instant an entry that is being renamed is found under exactly one of its two keys.
-//!   Within a read section at most one rename of the table takes effect. So of three lookups in a
-//!   section, of one key, of the other, and of the first again, at least one finds the entry and at
-//!   least one does not.
+//!   each entry as before the operation or as after it, and nothing leaked. If `Eq`, which runs
+//!   under a bucket's lock, updates the map that called it, the update panics instead of waiting
+//!   for itself. A panic in a destructor that runs on the background resizer's thread does not end
+//!   the resizer. A wait for readers that fails aborts the process, so no panic leaves a table
+//!   halfway through a resize.
+//! * **T10** At every instant an entry that is being renamed is found under exactly one of its two
+//!   keys. Within a read section at most one rename of the table takes effect. So of three lookups
+//!   in a section, of one key, of the other, and of the first again, at least one finds the entry
+//!   and at least one does not.
 //!
-//! The resize and the rename are model-checked: the algorithms in Promela (`proofs/`), the code with
-//! loom and shuttle. Iteration is checked with loom. A test-only switch can leave out each of their
-//! waits, marks, locks and publications, and a test then fails (`ci/mutation.sh`).
+//! The resize and the rename are model-checked: the algorithms in Promela (`proofs/`), the code
+//! with loom and shuttle. Iteration is checked with loom. A test-only switch can leave out each of
+//! their waits, marks, locks and publications, and a test then fails (`ci/mutation.sh`).

@@ -24,7 +24,8 @@ impl<'g, K, V> Iter<'g, K, V> {
     #[inline]
     pub(crate) fn next_node(&mut self) -> Option<&'g Node<K, V>> {
         let link = self.links.next()?;
-        // SAFETY: reached in the map's table under a guard that lives for `'g`, so it is a live node of this type.
+        // SAFETY: reached in the map's table under a guard that lives for `'g`, so it is a live
+        // node of this type.
         Some(unsafe { Node::of(link) })
     }
 }
@@ -122,7 +123,8 @@ impl<K, V, S> Iterator for IntoIter<K, V, S> {
         let hash = unsafe { link.as_ref() }.hash();
         self.from = hash.get();
         match self.map.table.entry(hash, |found| found == link, &guard) {
-            // SAFETY: unlinked by us. The map is ours alone: references to its keys and values borrowed it, so none are left.
+            // SAFETY: unlinked by us. The map is ours alone: references to its keys and values
+            // borrowed it, so none are left.
             Entry::Occupied(entry) => Some(unsafe { Node::take(entry.remove()) }),
             Entry::Vacant(_) => unreachable!("nobody else removes entries from a map that we own"),
         }

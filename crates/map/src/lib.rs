@@ -1,20 +1,25 @@
 //! A concurrent hash map whose lookups are wait-free while it grows and shrinks under them.
 //!
-//! The algorithm is that of *relativistic* hash tables (Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent
-//! Hash Tables via Relativistic Programming", USENIX ATC 2011), with chains sorted by hash: a lookup takes no lock, executes no
-//! atomic read-modify-write and no fence, looks at one table, never retries, and never misses an entry that is there,
-//! while the table is resized by any power of two. Growing takes a single wait for readers, which delays neither lookups
-//! nor further growth. [`design`] explains it.
+//! The algorithm is that of *relativistic* hash tables (Triplett, McKenney and Walpole, "Resizable,
+//! Scalable, Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011), with chains
+//! sorted by hash: a lookup takes no lock, executes no atomic read-modify-write and no fence, looks
+//! at one table, never retries, and never misses an entry that is there, while the table is resized
+//! by any power of two. Growing takes a single wait for readers, which delays neither lookups nor
+//! further growth. [`design`] explains it.
 //!
 //! # Is it for you?
 //!
 //! It is made for maps that are read far more often than written and shared by many threads.
 //!
-//! * An entry is an allocation of its own: maps used by a single thread are better served by `std` or `hashbrown`.
-//! * Updates lock a bucket. Lookups never wait for them, but updates that hit one key from all sides take turns.
-//! * Memory of removed entries comes back after a grace period, that is, when the readers of that time have left. A reader
-//!   that stays inside for long holds it up for the whole process ([`relativist_rcu`]).
-//! * Updates need `'static` keys and values. If that is in the way, `dashmap` and `papaya` don't ask for it.
+//! * An entry is an allocation of its own: maps used by a single thread are better served by `std`
+//!   or `hashbrown`.
+//! * Updates lock a bucket. Lookups never wait for them, but updates that hit one key from all
+//!   sides take turns.
+//! * Memory of removed entries comes back after a grace period, that is, when the readers of that
+//!   time have left. A reader that stays inside for long holds it up for the whole process
+//!   ([`relativist_rcu`]).
+//! * Updates need `'static` keys and values. If that is in the way, `dashmap` and `papaya` don't
+//!   ask for it.
 //! * 64-bit targets only, with user addresses below 2^48.
 //!
 //! # Example
@@ -33,9 +38,9 @@
 //!
 //! # Operations
 //!
-//! Those on entries happen in a read section. [`HashMap::pin`] enters one and returns a handle, [`Pinned`], with all of them. Where one guard
-//! shall do for several maps, or references shall outlive a handle, the same are methods of [`HashMap`] that take a guard from
-//! [`read`].
+//! Those on entries happen in a read section. [`HashMap::pin`] enters one and returns a handle,
+//! [`Pinned`], with all of them. Where one guard shall do for several maps, or references shall
+//! outlive a handle, the same are methods of [`HashMap`] that take a guard from [`read`].
 //!
 //! | to | there is |
 //! |---|---|
@@ -54,17 +59,20 @@
 //! | choose a size | [`with_capacity`](HashMap::with_capacity), [`with_capacity_for_memory`](HashMap::with_capacity_for_memory), [`builder`](HashMap::builder) |
 //! | resize | [`resize_to`](HashMap::resize_to), [`reserve`](HashMap::reserve), [`try_reserve`](HashMap::try_reserve), [`shrink_to_fit`](HashMap::shrink_to_fit); by default a background thread does |
 //!
-//! Each operation on a key is one atomic step, and linearizable; those on all entries are not one step, but many. Closures run
-//! without locks: they may use the map, but one that changes its own key each time it is called is called for ever. `Eq` of keys may
-//! run under a lock, and must not update the map.
+//! Each operation on a key is one atomic step, and linearizable; those on all entries are not one
+//! step, but many. Closures run without locks: they may use the map, but one that changes its own
+//! key each time it is called is called for ever. `Eq` of keys may run under a lock, and must not
+//! update the map.
 //!
-//! [`HashSet`] is the set, with [`PinnedSet`] for its handle. The folder `examples` has a short program for each of these patterns.
+//! [`HashSet`] is the set, with [`PinnedSet`] for its handle. The folder `examples` has a short
+//! program for each of these patterns.
 //!
 //! # Async
 //!
-//! Operations don't wait for I/O or for readers, so tasks may call them directly. A handle or guard can't be held across an `.await` of a task
-//! that may be moved to another thread: they aren't `Send`, and that doesn't compile ([`Pinned`] shows the error). Take copies, or
-//! clones of an `Arc`, across:
+//! Operations don't wait for I/O or for readers, so tasks may call them directly. A handle or guard
+//! can't be held across an `.await` of a task that may be moved to another thread: they aren't
+//! `Send`, and that doesn't compile ([`Pinned`] shows the error). Take copies, or clones of an
+//! `Arc`, across:
 //!
 //! ```
 //! # use relativist::HashMap;
@@ -92,8 +100,8 @@
 //!
 //! * `serde`: `Serialize` and `Deserialize` for maps and sets.
 //! * `rayon`: `par_iter` on handles, and `collect` and `par_extend` into maps and sets.
-//! * `contention`: counts how contended the locks of buckets and resizers are, see [`relativist_rcu::contention`]. For measurements: it
-//!   makes updates slower.
+//! * `contention`: counts how contended the locks of buckets and resizers are, see
+//!   [`relativist_rcu::contention`]. For measurements: it makes updates slower.
 
 #[cfg(test)]
 use relativist_testing as _;

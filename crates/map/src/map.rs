@@ -17,9 +17,9 @@ use crate::stats::Stats;
 
 /// A concurrent hash map whose lookups are wait-free while it grows and shrinks under them.
 ///
-/// Lookups, iteration and updates take a shared reference to the map and happen inside a read section, of which either a
-/// [`pinned`](HashMap::pin) handle or a [`Guard`](relativist_rcu::Guard) of the caller's is the proof. References to keys and
-/// values live as long as that:
+/// Lookups, iteration and updates take a shared reference to the map and happen inside a read
+/// section, of which either a [`pinned`](HashMap::pin) handle or a [`Guard`](relativist_rcu::Guard)
+/// of the caller's is the proof. References to keys and values live as long as that:
 ///
 /// ```
 /// use relativist::HashMap;
@@ -67,9 +67,9 @@ use crate::stats::Stats;
 /// ```
 ///
 /// Keys and values can be inserted through a shared reference. The types of keys and values are
-/// therefore *invariant*, as in `Mutex<T>`: the compiler does not convert a map of a subtype to a map
-/// of its supertype. Otherwise a function that needs a `&'static str` could be inserted where other
-/// code expects one that takes any `&str`:
+/// therefore *invariant*, as in `Mutex<T>`: the compiler does not convert a map of a subtype to a
+/// map of its supertype. Otherwise a function that needs a `&'static str` could be inserted where
+/// other code expects one that takes any `&str`:
 ///
 /// ```compile_fail,E0308
 /// # use relativist::HashMap;
@@ -104,42 +104,46 @@ use crate::stats::Stats;
 /// | rename | waits for readers, other renames and resizes | a removal and an insertion |
 /// | automatic resizing | growth waits for no reader, shrinking may | a background thread, see [`Resizing`](crate::Resizing) |
 ///
-/// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of buckets (up to 64 after many have
-/// been removed).
+/// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of
+/// buckets (up to 64 after many have been removed).
 ///
 /// # Keys
 ///
-/// Hashing and comparing are compiled for the type of the key. Keys of a fixed size, integers and byte arrays, take a few loads
-/// to compare, from memory that the lookup has fetched with the link anyway. Keys behind a pointer, `String` or `Box<[u8]>`,
-/// cost a cache miss more and the call of a comparison that finds out the length as it goes (Mosberger, "Map Library Design Notes",
-/// 1996, section 3; `benches/key_size.rs`). Where one key is looked up many times in a row, [`Pinned::cached`] saves hashing it.
+/// Hashing and comparing are compiled for the type of the key. Keys of a fixed size, integers and
+/// byte arrays, take a few loads to compare, from memory that the lookup has fetched with the link
+/// anyway. Keys behind a pointer, `String` or `Box<[u8]>`, cost a cache miss more and the call of a
+/// comparison that finds out the length as it goes (Mosberger, "Map Library Design Notes", 1996,
+/// section 3; `benches/key_size.rs`). Where one key is looked up many times in a row,
+/// [`Pinned::cached`] saves hashing it.
 ///
 /// # Bounds
 ///
-/// Replaced and removed entries are dropped after a grace period, on whatever thread gets to it: updates need keys and
-/// values that are `Send + Sync + 'static`. How many may wait is bounded ([`relativist_rcu::defer`]). Don't hold a handle or
-/// guard for long while updating: nothing that the thread removes is dropped before it lets go.
+/// Replaced and removed entries are dropped after a grace period, on whatever thread gets to it:
+/// updates need keys and values that are `Send + Sync + 'static`. How many may wait is bounded
+/// ([`relativist_rcu::defer`]). Don't hold a handle or guard for long while updating: nothing that
+/// the thread removes is dropped before it lets go.
 ///
 /// **Large values.** The bound is [`MAX_DEFERRED`](relativist_rcu::MAX_DEFERRED) entries or
-/// [`MAX_DEFERRED_BYTES`](relativist_rcu::MAX_DEFERRED_BYTES) per thread. The bytes are those of the
-/// entries themselves: link, key and value. What keys and values own on the heap does not count. If
-/// each value is a `Vec` of 1 MiB, then 256 GiB may wait for a reader that stays in its section. Even
-/// without such a reader a thread collects about 1024 removed entries (1 GiB) before it reclaims them.
-/// If that is too much, call [`relativist_rcu::barrier`] outside of handles and guards, each time the
-/// thread has replaced or removed as many bytes as you can afford.
+/// [`MAX_DEFERRED_BYTES`](relativist_rcu::MAX_DEFERRED_BYTES) per thread. The bytes are those of
+/// the entries themselves: link, key and value. What keys and values own on the heap does not
+/// count. If each value is a `Vec` of 1 MiB, then 256 GiB may wait for a reader that stays in its
+/// section. Even without such a reader a thread collects about 1024 removed entries (1 GiB) before
+/// it reclaims them. If that is too much, call [`relativist_rcu::barrier`] outside of handles and
+/// guards, each time the thread has replaced or removed as many bytes as you can afford.
 ///
-/// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and others, and update others; an
-/// update of the same map would wait for itself, and panics. (Two maps whose keys update each other's map can wait for each other,
-/// as with any two locks.) Closures run without locks. They may use the map; but one that changes its own key each time is called
-/// again for ever, since the entry is never the one that it was given.
+/// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and
+/// others, and update others; an update of the same map would wait for itself, and panics. (Two
+/// maps whose keys update each other's map can wait for each other, as with any two locks.)
+/// Closures run without locks. They may use the map; but one that changes its own key each time is
+/// called again for ever, since the entry is never the one that it was given.
 ///
 /// # Fork and allocators
 ///
-/// Maps are not fork-safe. Locks that another thread of the parent held stay locked in the child of a
-/// `fork`: those of buckets, of resizers, and of the background thread's queue. Lookups and iterations
-/// take no locks, so they work in the child. An update, a resize or a rename there may wait for ever,
-/// unless the parent had only one thread when it forked. (Resizing an automatic map starts a second
-/// thread.) A child that needs more than lookups should call `exec` first.
+/// Maps are not fork-safe. Locks that another thread of the parent held stay locked in the child of
+/// a `fork`: those of buckets, of resizers, and of the background thread's queue. Lookups and
+/// iterations take no locks, so they work in the child. An update, a resize or a rename there may
+/// wait for ever, unless the parent had only one thread when it forked. (Resizing an automatic map
+/// starts a second thread.) A child that needs more than lookups should call `exec` first.
 ///
 /// A global allocator must not update maps: updates allocate, partly under locks.
 ///
@@ -150,13 +154,13 @@ use crate::stats::Stats;
 ///
 /// # Panics in keys, values and closures
 ///
-/// The map survives them: each entry is as before the operation or as after it, no lock is held, and
-/// nothing is leaked. An operation that is one atomic step was done as a whole or not at all.
+/// The map survives them: each entry is as before the operation or as after it, no lock is held,
+/// and nothing is leaked. An operation that is one atomic step was done as a whole or not at all.
 ///
-/// The destructors of removed and replaced entries run after the operation. The panic hook reports a
-/// panic there, and it goes no further. If a destructor panics while the map is dropped,
-/// the other entries are dropped before the panic goes on; a second panic meanwhile aborts the
-/// process, as with std's collections.
+/// The destructors of removed and replaced entries run after the operation. The panic hook reports
+/// a panic there, and it goes no further. If a destructor panics while the map is dropped, the
+/// other entries are dropped before the panic goes on; a second panic meanwhile aborts the process,
+/// as with std's collections.
 pub struct HashMap<K, V, S = RandomState> {
     pub(crate) table: raw::Table,
     pub(crate) hasher: S,
@@ -167,8 +171,9 @@ pub struct HashMap<K, V, S = RandomState> {
 /// because they are inserted through a shared reference. It does not affect `UnwindSafe`.
 type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
 
-// SAFETY: the map owns its keys and values, hands out shared references to them on any thread that has a `&HashMap`, and takes and
-// gives them by value on any thread: all of which is fine for types that are `Send + Sync`.
+// SAFETY: the map owns its keys and values, hands out shared references to them on any thread that
+// has a `&HashMap`, and takes and gives them by value on any thread: all of which is fine for types
+// that are `Send + Sync`.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for HashMap<K, V, S> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for HashMap<K, V, S> {}
@@ -193,15 +198,17 @@ impl<K, V> HashMap<K, V> {
         Builder::new()
     }
 
-    /// An empty map with as many buckets as leave enough of `bytes` for the entries that they are made for. It keeps that size,
-    /// until it is resized by hand.
+    /// An empty map with as many buckets as leave enough of `bytes` for the entries that they are
+    /// made for. It keeps that size, until it is resized by hand.
     ///
-    /// This is sizing at start-up from the memory that a cache may have, as the Linux kernel does it (Lever, "Linux Kernel Hash
-    /// Table Behavior", ALS 2000, section 3), and, as that paper advises, with fewer buckets than memory would allow: when the budget
-    /// is used up there is between 1/2 and a little more than 1 entry in a bucket.
+    /// This is sizing at start-up from the memory that a cache may have, as the Linux kernel does
+    /// it (Lever, "Linux Kernel Hash Table Behavior", ALS 2000, section 3), and, as that paper
+    /// advises, with fewer buckets than memory would allow: when the budget is used up there is
+    /// between 1/2 and a little more than 1 entry in a bucket.
     ///
-    /// What counts is the buckets and the entries with key and value in them; take off from `bytes` what keys and values own besides, and
-    /// what the allocator needs for itself. The map does not count what it uses: it is up to you to stop.
+    /// What counts is the buckets and the entries with key and value in them; take off from `bytes`
+    /// what keys and values own besides, and what the allocator needs for itself. The map does not
+    /// count what it uses: it is up to you to stop.
     ///
     /// # Panics
     ///
@@ -221,7 +228,8 @@ impl<K, V> HashMap<K, V> {
 impl<K, V, S> HashMap<K, V, S> {
     /// An empty map of two buckets that hashes with `hasher`.
     ///
-    /// Weak hashers like FxHash or the identity will do: the map mixes what they return ([`raw::Hash`]).
+    /// Weak hashers like FxHash or the identity will do: the map mixes what they return
+    /// ([`raw::Hash`]).
     pub fn with_hasher(hasher: S) -> Self {
         Self::with_capacity_and_hasher(0, hasher)
     }
@@ -242,10 +250,11 @@ impl<K, V, S> HashMap<K, V, S> {
 
     /// Enters a read section and returns a handle with all operations on entries.
     ///
-    /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept for
-    /// many operations: this map and all others grow meanwhile. Until the handle is dropped, nothing that
-    /// any thread removes is reclaimed. Updates of a map that has grown take up to twice as long, and
-    /// longer if several threads update it, because they share the few locks that it had before.
+    /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept
+    /// for many operations: this map and all others grow meanwhile. Until the handle is dropped,
+    /// nothing that any thread removes is reclaimed. Updates of a map that has grown take up to
+    /// twice as long, and longer if several threads update it, because they share the few locks
+    /// that it had before.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned::new(self, read())
@@ -281,9 +290,9 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.is_resizing()
     }
 
-    /// Resizes to this many buckets, rounded up to a power of two, on the calling thread. Others go on
-    /// using the map. Waits for readers, as [`raw::Table::resize_to`] says. An automatic map may be
-    /// resized again soon, if this size doesn't fit.
+    /// Resizes to this many buckets, rounded up to a power of two, on the calling thread. Others go
+    /// on using the map. Waits for readers, as [`raw::Table::resize_to`] says. An automatic map may
+    /// be resized again soon, if this size doesn't fit.
     ///
     /// # Errors
     ///
@@ -310,8 +319,8 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.resize_to(buckets)
     }
 
-    /// Makes room for so many more entries, so that inserting them starts no resize, as far as the [`Policy`]'s ceiling allows.
-    /// Otherwise as [`HashMap::resize_to`].
+    /// Makes room for so many more entries, so that inserting them starts no resize, as far as the
+    /// [`Policy`]'s ceiling allows. Otherwise as [`HashMap::resize_to`].
     ///
     /// # Panics
     ///

@@ -29,7 +29,8 @@ impl<K, V> Node<K, V> {
     pub(crate) fn try_new(hash: Hash, key: K, value: V) -> Result<Box<Self>, (K, V)> {
         let Some(memory) = recycle::allocate(Layout::new::<Self>()) else { return Err((key, value)) };
         let node = memory.cast::<Self>();
-        // SAFETY: memory of this layout from the global allocator, or kept since it was, is fit for a box.
+        // SAFETY: memory of this layout from the global allocator, or kept since it was, is fit for
+        // a box.
         unsafe {
             node.write(Self { link: Link::new(hash), key, value });
             Ok(Box::from_raw(node.as_ptr()))
@@ -60,7 +61,8 @@ impl<K, V> Node<K, V> {
     /// The link is part of a `Node<K, V>` that is alive and not changed during `'a`.
     #[inline(always)]
     pub(crate) unsafe fn of<'a>(link: NonNull<Link>) -> &'a Self {
-        // SAFETY: the link is the first field, and pointers to it are for the whole node (`into_link`).
+        // SAFETY: the link is the first field, and pointers to it are for the whole node
+        // (`into_link`).
         unsafe { link.cast().as_ref() }
     }
 
@@ -79,8 +81,8 @@ impl<K, V> Node<K, V> {
     ///
     /// # Safety
     ///
-    /// The link came from [`Node::into_link`], nobody looks at the key or the value any more, and no reader that begins from here
-    /// on can find it.
+    /// The link came from [`Node::into_link`], nobody looks at the key or the value any more, and
+    /// no reader that begins from here on can find it.
     pub(crate) unsafe fn take(link: NonNull<Link>) -> (K, V) {
         let node = link.cast::<Self>();
         // SAFETY: ours to move out of, says the caller, and what is deferred drops neither.
@@ -105,7 +107,8 @@ impl<K, V> Node<K, V> {
             // SAFETY: none; that is the point.
             return unsafe { Self::dispose(link) };
         }
-        // SAFETY: key and value may be dropped on any thread at any time; the caller vouches for the rest.
+        // SAFETY: key and value may be dropped on any thread at any time; the caller vouches for
+        // the rest.
         unsafe { defer_raw(link.cast(), size_of::<Self>(), |link| Self::dispose(link.cast())) };
     }
 }

@@ -1,4 +1,5 @@
-//! Maps and sets for `rayon` (feature `rayon`): the order of the hashes is split into ranges, which are iterated in parallel.
+//! Maps and sets for `rayon` (feature `rayon`): the order of the hashes is split into ranges, which
+//! are iterated in parallel.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -52,17 +53,20 @@ impl<'g, K, V> Hashes<'g, K, V> {
         }
     }
 
-    /// The guard is that of the thread that goes through the range; entries may leave the thread, and be used longer.
+    /// The guard is that of the thread that goes through the range; entries may leave the thread,
+    /// and be used longer.
     fn entries<'t>(&self, guard: &'t Guard) -> impl Iterator<Item = (&'g K, &'g V)> + use<'g, 't, K, V>
     where
         'g: 't,
     {
         let last = self.last;
         let links: raw::Iter<'t> = self.table.iter_part(self.first, raw::Prefetched::default(), guard);
-        // SAFETY: reached in the map's table, so it is a node of this type, and alive under `guard`. It is alive for all of `'g`,
-        // too, during which another guard lives: the one given to `all`. That was taken before `guard`, and what came before it came
-        // before `guard` also. So if that guard's section began late enough for a grace period not to wait for it, then `guard`'s did, too,
-        // and would not have reached the node; since it has, the grace period that the node is freed after waits for both.
+        // SAFETY: reached in the map's table, so it is a node of this type, and alive under
+        // `guard`. It is alive for all of `'g`, too, during which another guard lives: the one
+        // given to `all`. That was taken before `guard`, and what came before it came before
+        // `guard` also. So if that guard's section began late enough for a grace period not to wait
+        // for it, then `guard`'s did, too, and would not have reached the node; since it has, the
+        // grace period that the node is freed after waits for both.
         let nodes = links.map(|link| unsafe { (Node::<K, V>::of(link), link.as_ref().hash().get()) });
         nodes.take_while(move |&(_, hash)| hash <= last).map(|(node, _)| node.entry())
     }
@@ -83,7 +87,8 @@ impl<'g, K: Sync, V: Sync> UnindexedProducer for Hashes<'g, K, V> {
     }
 
     fn fold_with<F: Folder<Self::Item>>(self, folder: F) -> F {
-        // The thread that waits for us has a guard. If what `folder` does made us wait for readers, all would wait for ever.
+        // The thread that waits for us has a guard. If what `folder` does made us wait for readers,
+        // all would wait for ever.
         without_waiting(|| {
             let guard = read();
             folder.consume_iter(self.entries(&guard))
@@ -105,10 +110,12 @@ impl<K, V> fmt::Debug for ParIter<'_, K, V> {
     }
 }
 
-/// Each entry that is in the map throughout is seen once, as by [`HashMap::iter`]. The closures run in read sections of the threads that
-/// rayon gives them: they may update maps, but not resize them by hand. Nothing that they remove is reclaimed before the handle is
-/// dropped. What a closure hands to other threads again (`flat_map`, `rayon::join`, `rayon::scope`) must not update maps: it could wait for
-/// the handle, and the handle's thread for it. (`flat_map_iter` stays on its thread.)
+/// Each entry that is in the map throughout is seen once, as by [`HashMap::iter`]. The closures run
+/// in read sections of the threads that rayon gives them: they may update maps, but not resize them
+/// by hand. Nothing that they remove is reclaimed before the handle is dropped. What a closure
+/// hands to other threads again (`flat_map`, `rayon::join`, `rayon::scope`) must not update maps:
+/// it could wait for the handle, and the handle's thread for it. (`flat_map_iter` stays on its
+/// thread.)
 impl<'p, K: Sync, V: Sync, S> IntoParallelIterator for &'p Pinned<'_, K, V, S> {
     type Item = (&'p K, &'p V);
     type Iter = ParIter<'p, K, V>;

@@ -12,10 +12,11 @@ use crate::bulk::{Drain, ExtractIf};
 use crate::iter::{Iter, Keys, Values};
 use crate::map::HashMap;
 
-/// A map in a read section: all operations on entries, without a guard to pass. From [`HashMap::pin`].
+/// A map in a read section: all operations on entries, without a guard to pass. From
+/// [`HashMap::pin`].
 ///
-/// References that it returns live as long as the handle. It stays on its thread, like the guard in it, so it can't be held
-/// across an `.await` of a task that may move:
+/// References that it returns live as long as the handle. It stays on its thread, like the guard in
+/// it, so it can't be held across an `.await` of a task that may move:
 ///
 /// ```compile_fail
 /// async fn wait() {}

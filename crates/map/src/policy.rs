@@ -1,13 +1,14 @@
 //! When to resize, and to what: a pure function of the numbers of entries and buckets.
 //!
-//! A table grows when its load (entries per bucket) gets above an upper bound and shrinks when it gets below a lower one. Either
-//! brings it to between a quarter and half of the upper bound, and the lower bound is at most an eighth of the upper. So
-//! the number of entries has to double or to halve before the next resize, and a table whose size swings a little does not
-//! resize all the time. By default the bounds are 1/8 and 1: a resize brings the load to between 1/4 and 1/2.
+//! A table grows when its load (entries per bucket) gets above an upper bound and shrinks when it
+//! gets below a lower one. Either brings it to between a quarter and half of the upper bound, and
+//! the lower bound is at most an eighth of the upper. So the number of entries has to double or to
+//! halve before the next resize, and a table whose size swings a little does not resize all the
+//! time. By default the bounds are 1/8 and 1: a resize brings the load to between 1/4 and 1/2.
 //!
-//! A table that grows steadily so grows by 4 at a time, and each entry is moved to other buckets a third of a time on average; growing
-//! by 2 between 1/2 and 1 would be once. The average load, and with it the memory and the walk of a lookup, are that of growing by 2
-//! between 3/8 and 3/4.
+//! A table that grows steadily so grows by 4 at a time, and each entry is moved to other buckets a
+//! third of a time on average; growing by 2 between 1/2 and 1 would be once. The average load, and
+//! with it the memory and the walk of a lookup, are that of growing by 2 between 3/8 and 3/4.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -15,8 +16,9 @@ use std::ops::RangeInclusive;
 /// Who resizes a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resizing {
-    /// A background thread, one per process: it grows the table past an entry per bucket and shrinks it below 1/8, never
-    /// below the size it was made with, unless a [`Policy`] says otherwise.
+    /// A background thread, one per process: it grows the table past an entry per bucket and
+    /// shrinks it below 1/8, never below the size it was made with, unless a [`Policy`] says
+    /// otherwise.
     #[default]
     Automatic,
     /// Nobody, until `resize_to` is called.
@@ -44,7 +46,8 @@ pub struct Policy {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// The upper bound of the load is not between 1/4 and 8, or the lower one not between 0 and an eighth of it.
+    /// The upper bound of the load is not between 1/4 and 8, or the lower one not between 0 and an
+    /// eighth of it.
     LoadFactor(RangeInclusive<f64>),
     /// The fewest buckets are more than the most.
     Buckets(RangeInclusive<usize>),
@@ -82,18 +85,22 @@ impl Default for Policy {
 impl Policy {
     /// A power of two beyond all memory.
     const MAX_BUCKETS: usize = 1 << 62;
-    /// The counts that resizing goes by may be off by a sixteenth of the buckets: a smaller upper bound would be noise.
+    /// The counts that resizing goes by may be off by a sixteenth of the buckets: a smaller upper
+    /// bound would be noise.
     const UPPER_BOUNDS: RangeInclusive<f64> = 0.25..=8.0;
     /// Between the bounds. What keeps a table from resizing all the time: see the top of this file.
     const MIN_RATIO: f64 = 8.0;
 
-    /// Shrink below, grow above so many entries per bucket; 1/8 and 1 by default. A lower bound of 0 means never to shrink.
+    /// Shrink below, grow above so many entries per bucket; 1/8 and 1 by default. A lower bound of
+    /// 0 means never to shrink.
     ///
-    /// A higher load saves 8 bytes per bucket and costs lookups a longer walk, half the load on average.
+    /// A higher load saves 8 bytes per bucket and costs lookups a longer walk, half the load on
+    /// average.
     ///
     /// # Errors
     ///
-    /// Unless the upper bound is between 1/4 and 8, and the lower one between 0 and an eighth of the upper.
+    /// Unless the upper bound is between 1/4 and 8, and the lower one between 0 and an eighth of
+    /// the upper.
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Result<Self, PolicyError> {
         let (low, high) = (*bounds.start(), *bounds.end());
         // Some slack for bounds like 0.1 and 0.8, which are no binary fractions.
@@ -104,8 +111,9 @@ impl Policy {
         Ok(Self { low, high, ..self })
     }
 
-    /// Never resize to fewer or to more buckets than that, each rounded up to a power of two. By default a table is not shrunk below
-    /// the size it was made with, and grows without limit. Past the limit chains get longer.
+    /// Never resize to fewer or to more buckets than that, each rounded up to a power of two. By
+    /// default a table is not shrunk below the size it was made with, and grows without limit. Past
+    /// the limit chains get longer.
     ///
     /// # Errors
     ///
@@ -132,8 +140,8 @@ impl Policy {
         (overloaded || wasteful).then(wanted).filter(|&wanted| wanted != buckets)
     }
 
-    /// The number of buckets to which a table is resized that has so many entries, once it is: a power of two, within the ceiling. The floor
-    /// is not looked at. Takes constant time.
+    /// The number of buckets to which a table is resized that has so many entries, once it is: a
+    /// power of two, within the ceiling. The floor is not looked at. Takes constant time.
     ///
     /// ```
     /// use relativist::Policy;
@@ -144,7 +152,8 @@ impl Policy {
         buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).clamp(2, self.ceiling)
     }
 
-    /// The largest number of buckets that leaves enough of a budget of memory for the entries that they are made for.
+    /// The largest number of buckets that leaves enough of a budget of memory for the entries that
+    /// they are made for.
     pub(crate) fn buckets_for_memory(&self, bytes: usize, bucket_bytes: usize, entry_bytes: usize) -> usize {
         let bytes_per_bucket = bucket_bytes as f64 + self.target() * entry_bytes as f64;
         let buckets = (bytes as f64 / bytes_per_bucket) as usize;
@@ -233,7 +242,8 @@ mod tests {
         assert_eq!(policy.wanted(usize::MAX, 2), Some(1 << 62));
     }
 
-    /// After any resize the next one is far: nothing is wanted for half as many or nearly twice as many entries.
+    /// After any resize the next one is far: nothing is wanted for half as many or nearly twice as
+    /// many entries.
     #[test]
     fn has_hysteresis() {
         for policy in policies() {
@@ -262,7 +272,8 @@ mod tests {
         assert_eq!(Policy::default().buckets(nothing.clone()), Err(PolicyError::Buckets(nothing)));
     }
 
-    /// As many buckets as fit, with the entries that they are made for; half as many again would not.
+    /// As many buckets as fit, with the entries that they are made for; half as many again would
+    /// not.
     #[test]
     fn fills_a_budget_of_memory() {
         for policy in policies() {

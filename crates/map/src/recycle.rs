@@ -1,8 +1,9 @@
 //! Memory of nodes, kept by each thread for its next ones.
 //!
-//! An allocator would hand out again the memory of a node much later, when it has grown cold; and to initialise a cold node holds up the
-//! lock that is taken next. So each thread keeps what it frees, up to a bound, by size. The latest is taken first, and while it
-//! is used the processor is asked for the next. The memory remains the global allocator's.
+//! An allocator would hand out again the memory of a node much later, when it has grown cold; and
+//! to initialise a cold node holds up the lock that is taken next. So each thread keeps what it
+//! frees, up to a bound, by size. The latest is taken first, and while it is used the processor is
+//! asked for the next. The memory remains the global allocator's.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
@@ -18,7 +19,8 @@ const MAX_KEPT: usize = if cfg!(relativist_no_recycling) { 0 } else { 256 << 10 
 const MAX_SIZE: usize = 256;
 const WORD: usize = size_of::<usize>();
 
-/// What a thread keeps: a stack for each size in words. Nothing is written to the memory itself, which has long left the cache.
+/// What a thread keeps: a stack for each size in words. Nothing is written to the memory itself,
+/// which has long left the cache.
 struct Kept {
     stacks: [Cell<Vec<NonNull<u8>>>; MAX_SIZE / WORD + 1],
     bytes: Cell<usize>,
@@ -85,8 +87,8 @@ impl Kept {
         })
     }
 
-    /// The stack is out of its cell meanwhile. (If the global allocator itself used a map, and so came back here when the stack
-    /// grows, what it kept would be leaked.)
+    /// The stack is out of its cell meanwhile. (If the global allocator itself used a map, and so
+    /// came back here when the stack grows, what it kept would be leaked.)
     #[inline(always)]
     fn with_stack<R>(&self, layout: Layout, f: impl FnOnce(&mut Vec<NonNull<u8>>) -> R) -> R {
         let cell = &self.stacks[layout.size() / WORD];

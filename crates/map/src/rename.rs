@@ -44,16 +44,19 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Gives an entry another key, in one step: at every instant lookups find it under exactly one of the two.
+    /// Gives an entry another key, in one step: at every instant lookups find it under exactly one
+    /// of the two.
     ///
-    /// Within one read section at most one rename takes effect: who looks up the old key, the new, and again the old one,
-    /// finds the entry at least once, and misses it at least once. That holds for lookups; an iteration may see the entry under
-    /// either key, both, or none.
+    /// Within one read section at most one rename takes effect: who looks up the old key, the new,
+    /// and again the old one, finds the entry at least once, and misses it at least once. That
+    /// holds for lookups; an iteration may see the entry under either key, both, or none.
     ///
-    /// The value is cloned, since readers may hold references to the old key beside it; the old ones are dropped before `rename`
-    /// returns. (The table underneath can [move an object](raw::Table::rename) that has room for two keys.) Lookups go on as fast
-    /// as ever, but for those that don't find their key in its chain. Waits for readers, and for other renames and resizes. `Eq` of
-    /// keys and `clone` run under the locks of both buckets, and must not update the map, which would panic. ATC 2011, section 8.
+    /// The value is cloned, since readers may hold references to the old key beside it; the old
+    /// ones are dropped before `rename` returns. (The table underneath can [move an
+    /// object](raw::Table::rename) that has room for two keys.) Lookups go on as fast as ever, but
+    /// for those that don't find their key in its chain. Waits for readers, and for other renames
+    /// and resizes. `Eq` of keys and `clone` run under the locks of both buckets, and must not
+    /// update the map, which would panic. ATC 2011, section 8.
     ///
     /// ```
     /// use relativist::{HashMap, RenameError};
@@ -68,11 +71,13 @@ where
     ///
     /// # Errors
     ///
-    /// When the old key is not in the map, or the new one is (possibly because they are equal). The map stays as it was.
+    /// When the old key is not in the map, or the new one is (possibly because they are equal). The
+    /// map stays as it was.
     ///
     /// # Panics
     ///
-    /// Inside a read section (a [`Guard`](crate::Guard) or a pinned handle of this thread is alive): it would wait for itself.
+    /// Inside a read section (a [`Guard`](crate::Guard) or a pinned handle of this thread is
+    /// alive): it would wait for itself.
     pub fn rename<Q>(&self, old: &Q, new: K) -> Result<(), RenameError<K>>
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -86,7 +91,8 @@ where
             let value = unsafe { self.node(link) }.value.clone();
             Node::new(new_hash, new.take().expect("nobody else takes it"), value).into_link()
         };
-        // SAFETY: a node of this map's type, whose box is given up: freed a grace period after it is unlinked, or with the table.
+        // SAFETY: a node of this map's type, whose box is given up: freed a grace period after it
+        // is unlinked, or with the table.
         match unsafe { self.table.rename_to((old_hash, self.has_key(old)), (new_hash, is_new), make) } {
             Ok(renamed) => {
                 // SAFETY: unlinked, and readers have left it.

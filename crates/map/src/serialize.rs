@@ -11,11 +11,12 @@ use serde::ser::{Serialize, Serializer};
 use crate::map::HashMap;
 use crate::set::HashSet;
 
-/// What is made room for at most because the input says that so many entries follow: it may be lying.
+/// What is made room for at most because the input says that so many entries follow: it may be
+/// lying.
 const MAX_TRUSTED: usize = 4096;
 
-/// The entries that it has when they are got to, as with [`HashMap::iter`]. Formats that want to know beforehand how many there are learn
-/// it.
+/// The entries that it has when they are got to, as with [`HashMap::iter`]. Formats that want to
+/// know beforehand how many there are learn it.
 impl<K: Serialize, V: Serialize, S> Serialize for HashMap<K, V, S> {
     fn serialize<T: Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
         let guard = read();

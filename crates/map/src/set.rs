@@ -14,11 +14,11 @@ pub use pinned::PinnedSet;
 use crate::builder::Builder;
 use crate::map::HashMap;
 
-/// A concurrent hash set whose lookups are wait-free while it grows and shrinks under them: a [`HashMap`] without values, with the same
-/// costs, progress guarantees and bounds.
+/// A concurrent hash set whose lookups are wait-free while it grows and shrinks under them: a
+/// [`HashMap`] without values, with the same costs, progress guarantees and bounds.
 ///
-/// All operations on elements are those of the [`pinned`](HashSet::pin) handle. For those under a guard of your own, for statistics and
-/// for resizing see [`HashSet::as_map`].
+/// All operations on elements are those of the [`pinned`](HashSet::pin) handle. For those under a
+/// guard of your own, for statistics and for resizing see [`HashSet::as_map`].
 ///
 /// ```
 /// use relativist::HashSet;

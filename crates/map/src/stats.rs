@@ -1,6 +1,7 @@
 //! A snapshot of a table's shape.
 
-/// What a table looks like, and what its resizer has done: the bucket histogram of Lever's paper (ALS 2000, section 3).
+/// What a table looks like, and what its resizer has done: the bucket histogram of Lever's paper
+/// (ALS 2000, section 3).
 ///
 /// ```
 /// use relativist::HashMap;
@@ -24,8 +25,8 @@ pub struct Stats {
     pub grows: u64,
     /// Resizes to fewer buckets since the table was made.
     pub shrinks: u64,
-    /// How often chains were cut after growth, each time after a grace period. Growths that follow each
-    /// other closely share one.
+    /// How often chains were cut after growth, each time after a grace period. Growths that follow
+    /// each other closely share one.
     pub grace_periods: u64,
 }
 

@@ -1,5 +1,6 @@
-//! The one place where atomics come from, so that loom can take their place (`--cfg relativist_loom`), or shuttle (`--cfg
-//! relativist_loom --cfg relativist_shuttle`: whatever there isn't under loom there isn't under shuttle).
+//! The one place where atomics come from, so that loom can take their place
+//! (`--cfg relativist_loom`), or shuttle (`--cfg relativist_loom --cfg relativist_shuttle`:
+//! whatever there isn't under loom there isn't under shuttle).
 
 #[cfg(not(relativist_loom))]
 pub(crate) use std::sync::{
@@ -95,7 +96,8 @@ pub(crate) mod parking {
     }
 }
 
-/// Thread-local variables that are made at compile time and need no destructor, so that reading one costs a load.
+/// Thread-local variables that are made at compile time and need no destructor, so that reading one
+/// costs a load.
 macro_rules! local {
     ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {
         #[cfg(not(relativist_loom))]
@@ -121,12 +123,12 @@ mod tracked {
 
     /// Loom's atomic, with two differences.
     ///
-    /// Each access conflicts with every other. Loom tries only those orders of accesses that make a difference, but takes a load
-    /// and a later exchange by another thread to make none, if that other one has itself loaded in between: which is what
-    /// each of our locks does.
+    /// Each access conflicts with every other. Loom tries only those orders of accesses that make a
+    /// difference, but takes a load and a later exchange by another thread to make none, if that
+    /// other one has itself loaded in between: which is what each of our locks does.
     ///
-    /// Dropping it fails the model if some access does not come before: links and heads are to be reclaimed only when all
-    /// readers have left them.
+    /// Dropping it fails the model if some access does not come before: links and heads are to be
+    /// reclaimed only when all readers have left them.
     #[derive(Debug)]
     pub(crate) struct Tracked<A: Exclusive>(A);
 

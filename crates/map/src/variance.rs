@@ -1,8 +1,9 @@
-//! Types into which keys or values are inserted through a shared reference are invariant in them. For
-//! each such type there is a program that must not compile, and a twin that does. (Documentation only.)
+//! Types into which keys or values are inserted through a shared reference are invariant in them.
+//! For each such type there is a program that must not compile, and a twin that does.
+//! (Documentation only.)
 //!
-//! `for<'a> fn(&'a str)` is a subtype of `fn(&'static str)`: a function that takes any `&str` also takes
-//! a `&'static str`. Both are `'static`, so the bounds of updates allow both.
+//! `for<'a> fn(&'a str)` is a subtype of `fn(&'static str)`: a function that takes any `&str` also
+//! takes a `&'static str`. Both are `'static`, so the bounds of updates allow both.
 //!
 //! # The attack
 //!

@@ -1,4 +1,5 @@
-//! The background thread that resizes automatic tables, one per process, started by the first table that needs it.
+//! The background thread that resizes automatic tables, one per process, started by the first table
+//! that needs it.
 
 #[cfg(relativist_loom)]
 #[must_use]
@@ -33,9 +34,9 @@ mod background {
         worker: Option<u32>,
     }
 
-    /// Asks the worker to look at a table soon. The worker skips a table that was dropped meanwhile.
-    /// Returns false when there is no memory for the request, or no worker and no thread could be
-    /// started. Then the caller may ask again later.
+    /// Asks the worker to look at a table soon. The worker skips a table that was dropped
+    /// meanwhile. Returns false when there is no memory for the request, or no worker and no thread
+    /// could be started. Then the caller may ask again later.
     #[must_use]
     pub(crate) fn request(table: Weak<TableInner>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,12 +79,12 @@ mod background {
         queue.start_worker();
     }
 
-    /// Goes on with the resize of a table, without waiting for readers, so that no table delays another.
-    /// Returns whether the table still waits for readers.
+    /// Goes on with the resize of a table, without waiting for readers, so that no table delays
+    /// another. Returns whether the table still waits for readers.
     fn still_waits(table: &Weak<TableInner>) -> bool {
         let mut again = false;
-        // If the map was dropped meanwhile, then this is the last owner, and the destructors of keys and
-        // values run here. A panic in one of them must not end the worker.
+        // If the map was dropped meanwhile, then this is the last owner, and the destructors of
+        // keys and values run here. A panic in one of them must not end the worker.
         contain(|| {
             if let Some(table) = table.upgrade() {
                 again = table.advance_resize();
@@ -110,8 +111,8 @@ mod background {
         }
     }
 
-    /// Adds the requested tables to those that wait, and returns whether there were any. If there are
-    /// none, waits for a request: as long as the pause, or without limit if no table waits.
+    /// Adds the requested tables to those that wait, and returns whether there were any. If there
+    /// are none, waits for a request: as long as the pause, or without limit if no table waits.
     fn requested_tables(waiting: &mut Waiting, pause: &Pause) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
         while queue.tables.is_empty() && waiting.is_empty() {

@@ -1,8 +1,9 @@
-//! The map without memory, from the n-th allocation on, for every n. In a program of its own, because it
-//! needs an allocator that can fail.
+//! The map without memory, from the n-th allocation on, for every n. In a program of its own,
+//! because it needs an allocator that can fail.
 //!
-//! Operations that report exhaustion must leave the map as it was. All others behave as those of std's
-//! collections: they succeed, panic or abort, as their documentation says. A child process runs them.
+//! Operations that report exhaustion must leave the map as it was. All others behave as those of
+//! std's collections: they succeed, panic or abort, as their documentation says. A child process
+//! runs them.
 
 use relativist_testing as _;
 
@@ -148,7 +149,8 @@ const FALLIBLE: [Fallible; 7] = [
     ("shrink_to_fit", |map| map.shrink_to_fit().is_ok()),
 ];
 
-/// A map with this many entries in 256 buckets. All that a thread allocates once has been allocated.
+/// A map with this many entries in 256 buckets. All that a thread allocates once has been
+/// allocated.
 fn warm(resizing: Resizing, entries: u64) -> Numbers {
     let map = Numbers::builder().capacity(128).floor(0).resizing(resizing).build().unwrap();
     (&map).extend((0..entries).map(|n| (n, n)));
@@ -156,8 +158,8 @@ fn warm(resizing: Resizing, entries: u64) -> Numbers {
     map
 }
 
-/// T6, T9: whichever allocation is the first to fail, an operation that reports it has changed nothing.
-/// On a new thread, which has no free nodes.
+/// T6, T9: whichever allocation is the first to fail, an operation that reports it has changed
+/// nothing. On a new thread, which has no free nodes.
 #[test]
 fn whatever_is_reported_has_changed_nothing() {
     let attempt = |operation: fn(&Numbers) -> bool, n| {
@@ -195,8 +197,8 @@ mod child {
 
     type Infallible = (&'static str, u64, fn(&Numbers));
 
-    /// Operations that may panic or abort without memory, each with the number of entries of its map.
-    /// Another thread makes the map, so this thread has allocated nothing yet.
+    /// Operations that may panic or abort without memory, each with the number of entries of its
+    /// map. Another thread makes the map, so this thread has allocated nothing yet.
     const INFALLIBLE: [Infallible; 16] = [
         ("build", 10, |_| _ = Numbers::builder().build::<u64, u64>().is_ok()),
         ("checked_insert", 250, |map| (1000..1010).for_each(|n| _ = map.pin().checked_insert(n, n).is_ok())),
@@ -240,8 +242,8 @@ mod child {
         if FAILED.get() { SURVIVED } else { ENOUGH }
     }
 
-    /// Whichever allocation is the first to fail, an operation succeeds, reports it, panics, or aborts with
-    /// a message.
+    /// Whichever allocation is the first to fail, an operation succeeds, reports it, panics, or
+    /// aborts with a message.
     #[test]
     fn nothing_worse_than_an_abort() {
         if let Ok(child) = var(CHILD) {

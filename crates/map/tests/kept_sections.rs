@@ -1,5 +1,5 @@
-//! T5: growth does not wait for readers. In a process of its own, because read sections delay deferred
-//! functions of the whole process.
+//! T5: growth does not wait for readers. In a process of its own, because read sections delay
+//! deferred functions of the whole process.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
 use relativist_testing as _;
@@ -113,8 +113,8 @@ fn a_map_grows_under_the_handle_that_fills_it() {
     assert_holds(&map, ENTRIES / 2..ENTRIES);
 }
 
-/// A reader that sleeps in its section delays the growth of no map: neither of one that has grown just
-/// before, nor of a new one. A resize by hand publishes its array meanwhile.
+/// A reader that sleeps in its section delays the growth of no map: neither of one that has grown
+/// just before, nor of a new one. A resize by hand publishes its array meanwhile.
 #[test]
 fn a_reader_that_stays_delays_no_growth() {
     let _turn = take_turn();
@@ -143,8 +143,8 @@ fn a_reader_that_stays_delays_no_growth() {
     }
 }
 
-/// T1: readers stay for a moment, one after the other. So several growths happen before a cut, and cuts
-/// and shrinks happen in the gaps. No lookup misses an entry that is there.
+/// T1: readers stay for a moment, one after the other. So several growths happen before a cut, and
+/// cuts and shrinks happen in the gaps. No lookup misses an entry that is there.
 #[test]
 fn residents_are_found_while_growths_stack_up() {
     const RESIDENTS: u64 = 64;

@@ -1,13 +1,13 @@
-//! Models of the resize, explored by loom: all interleavings up to a number of preemptions, and what the memory model allows loads
-//! to see.
+//! Models of the resize, explored by loom: all interleavings up to a number of preemptions, and
+//! what the memory model allows loads to see.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg relativist_loom" cargo test --release -p relativist --test loom
 //! ```
 //!
-//! The scene is a single group: a coarse bucket with the places 0 to 7, of which two fine buckets have 0 to 3 and 4 to 7. Places
-//! 1 and 5 are *residents*, which nobody removes. The hard cases are 0 and 4, each the first link of a fine bucket, and 3, the
-//! last before a cut.
+//! The scene is a single group: a coarse bucket with the places 0 to 7, of which two fine buckets
+//! have 0 to 3 and 4 to 7. Places 1 and 5 are *residents*, which nobody removes. The hard cases are
+//! 0 and 4, each the first link of a fine bucket, and 3, the last before a cut.
 #![cfg(all(relativist_loom, not(relativist_shuttle)))]
 
 #[path = "loom/rename.rs"]
@@ -30,7 +30,8 @@ const FINE: usize = 4;
 const FINER: usize = 8;
 const RESIDENTS: [u64; 2] = [1, 5];
 
-/// The hash of place `n` of sixteen: 0 to 7 are in the first of two buckets, 0 to 3 in the first of four.
+/// The hash of place `n` of sixteen: 0 to 7 are in the first of two buckets, 0 to 3 in the first of
+/// four.
 fn at(n: u64) -> Hash {
     exactly(n << 60)
 }
@@ -42,7 +43,8 @@ fn next_to(n: u64) -> Hash {
 
 /// The hash that is `mixed` after mixing.
 fn exactly(mixed: u64) -> Hash {
-    // Newton's iteration for the inverse of an odd number modulo 2^64: each step doubles the number of right bits.
+    // Newton's iteration for the inverse of an odd number modulo 2^64: each step doubles the number
+    // of right bits.
     let factor = Hash::new(1).get();
     let inverse = (0..6).fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(factor.wrapping_mul(x))));
     let hash = Hash::new(mixed.wrapping_mul(inverse));
@@ -53,16 +55,19 @@ fn exactly(mixed: u64) -> Hash {
 #[repr(C)]
 struct Node {
     link: Link,
-    /// Written before the node is published and when it is disposed of. Loom fails the model if a read of it races with either.
+    /// Written before the node is published and when it is disposed of. Loom fails the model if a
+    /// read of it races with either.
     content: UnsafeCell<u64>,
     /// What it has been renamed to. Loom doesn't see this.
     name: AtomicU64,
 }
 
-/// The end of a node. Its atomics and its cell check that all accesses by others happened before; whoever comes later finds garbage.
+/// The end of a node. Its atomics and its cell check that all accesses by others happened before;
+/// whoever comes later finds garbage.
 unsafe fn dispose(link: NonNull<Link>) {
     let node = link.cast::<Node>();
-    // SAFETY: all links of these tables are in such nodes, and the memory stays allocated until the end of the model.
+    // SAFETY: all links of these tables are in such nodes, and the memory stays allocated until the
+    // end of the model.
     unsafe {
         node.as_ref().content.with_mut(|content| *content = 0);
         node.drop_in_place();
@@ -172,7 +177,8 @@ fn reclaim(link: NonNull<Link>) {
     unsafe { dispose(link) };
 }
 
-/// The number of preemptions for models that take minutes with two: one if `RELATIVIST_LOOM_QUICK` is set.
+/// The number of preemptions for models that take minutes with two: one if `RELATIVIST_LOOM_QUICK`
+/// is set.
 fn unless_quick(preemptions: usize) -> usize {
     if is_quick() { 1 } else { preemptions }
 }
@@ -205,7 +211,8 @@ enum Update {
 
 use Update::{Insert, Remove, Replace};
 
-/// First of both buckets, first of the second fine bucket, last before the cut, last of all; and each again in reverse.
+/// First of both buckets, first of the second fine bucket, last before the cut, last of all; and
+/// each again in reverse.
 const UPDATES: [Update; 11] = [
     Insert(0),
     Insert(4),
@@ -261,7 +268,8 @@ fn each_way(mut model: impl FnMut(usize, usize)) {
     model(FINE, COARSE);
 }
 
-/// T1, T8: whoever looks while the table changes from one size to the other finds the residents, and nothing reclaimed.
+/// T1, T8: whoever looks while the table changes from one size to the other finds the residents,
+/// and nothing reclaimed.
 fn lookups(from: usize, to: usize) {
     explore(unless_quick(2), move || {
         // Two in a fine bucket, which the summary tells apart, and one in the other.
@@ -290,8 +298,8 @@ fn lookups_while_shrinking() {
     lookups(FINE, COARSE);
 }
 
-/// T1: the table grows again before any reader has left. Chains are cut when the readers of the last
-/// growth have left.
+/// T1: the table grows again before any reader has left. Chains are cut when the readers of the
+/// last growth have left.
 #[test]
 fn lookups_while_growing_twice() {
     explore(unless_quick(2), move || {
@@ -319,7 +327,8 @@ fn grow_twice(scene: &Scene) {
     scene.table.resize_to(FINER).unwrap();
 }
 
-/// T2: lookups of a bucket end though an update holds its lock, and though the resizer waits in the midst of a transition.
+/// T2: lookups of a bucket end though an update holds its lock, and though the resizer waits in the
+/// midst of a transition.
 #[test]
 fn lookups_wait_for_nobody() {
     each_way(|from, to| {
@@ -347,7 +356,8 @@ fn lookups_wait_for_nobody() {
 #[derive(Clone, Copy)]
 struct Shared(&'static Guard);
 
-// SAFETY: the guard is of use only to keep its section open, which the thread that owns it does until all others are done.
+// SAFETY: the guard is of use only to keep its section open, which the thread that owns it does
+// until all others are done.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -418,7 +428,8 @@ fn scan_while_resizing() {
     });
 }
 
-/// So many buckets that iterations skip the empty ones while there are fewer than four links: each has two places.
+/// So many buckets that iterations skip the empty ones while there are fewer than four links: each
+/// has two places.
 const SPARSE: usize = FINER;
 
 /// A table with a summary of the buckets that are not empty, open for being filled.
@@ -536,7 +547,8 @@ fn sparse_iteration_sees_insertions_while_resizing() {
     });
 }
 
-/// An update beside the transition is in the table afterwards, whichever way one looks, and so is all else.
+/// An update beside the transition is in the table afterwards, whichever way one looks, and so is
+/// all else.
 fn updates(from: usize, to: usize, residents: &'static [u64], updates: &[Update]) {
     for &update in updates {
         explore(unless_quick(2), move || {
@@ -621,7 +633,8 @@ fn updates_of_an_uncut_table() {
     }
 }
 
-/// A group whose links are all in one fine bucket, or that has none, is entered into the fine heads without its lock.
+/// A group whose links are all in one fine bucket, or that has none, is entered into the fine heads
+/// without its lock.
 #[test]
 fn updates_of_one_side_while_growing() {
     let one_side = [Insert(0), Insert(4), Remove(0), Remove(4), Replace(4)];
@@ -647,7 +660,8 @@ impl Scene {
     }
 }
 
-/// Nothing that was there is left when the table has been emptied beside a transition, and each link was handed out once.
+/// Nothing that was there is left when the table has been emptied beside a transition, and each
+/// link was handed out once.
 #[test]
 fn clearing_while_resizing() {
     each_way(|from, to| {
@@ -718,7 +732,8 @@ fn entries_unlock_while_resizing() {
     });
 }
 
-/// T4: the resizer waits for readers meanwhile, but updates don't. Updates of either fine bucket at once: the one lock that counts for the group keeps them apart.
+/// T4: the resizer waits for readers meanwhile, but updates don't. Updates of either fine bucket at
+/// once: the one lock that counts for the group keeps them apart.
 #[test]
 fn two_updates_while_resizing() {
     each_way(|from, to| {
@@ -748,7 +763,8 @@ fn two_updates_while_resizing() {
     });
 }
 
-/// T3: what one lookup has seen of an update, the next one does not deny, though the first came by the older array.
+/// T3: what one lookup has seen of an update, the next one does not deny, though the first came by
+/// the older array.
 fn lookups_agree(from: usize, to: usize) {
     for update in [Insert(4), Remove(4), Replace(4), Insert(3), Remove(3)] {
         explore(unless_quick(2), move || {
@@ -809,7 +825,8 @@ fn lookups_agree_while_growing_twice() {
     }
 }
 
-/// T3: a lookup that still has the head word from before a removal may find what was inserted since. Then so does the next.
+/// T3: a lookup that still has the head word from before a removal may find what was inserted
+/// since. Then so does the next.
 fn lookups_agree_after_a_stale_head(from: usize, to: usize) {
     explore(unless_quick(2), move || {
         let scene = Scene::new(from, &[1, 2]);
@@ -840,7 +857,8 @@ fn lookups_agree_after_a_stale_head_while_resizing() {
     each_way(lookups_agree_after_a_stale_head);
 }
 
-/// An update that has found heads of one resize stays correct during the next one, which begins at once.
+/// An update that has found heads of one resize stays correct during the next one, which begins at
+/// once.
 fn updates_across(sizes: &'static [usize]) {
     for update in [Insert(4), Remove(4)] {
         explore(1, move || {
@@ -856,8 +874,8 @@ fn updates_across(sizes: &'static [usize]) {
     }
 }
 
-/// The table has grown and is uncut when the update begins. So it may hold what it has found of that
-/// growth while chains are cut, and while the table shrinks.
+/// The table has grown and is uncut when the update begins. So it may hold what it has found of
+/// that growth while chains are cut, and while the table shrinks.
 #[test]
 fn updates_across_a_cut_and_shrinking() {
     explore(unless_quick(2), move || {

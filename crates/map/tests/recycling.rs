@@ -1,4 +1,5 @@
-//! What nodes take from the allocator, and give back. A binary of its own, because it replaces the global allocator.
+//! What nodes take from the allocator, and give back. A binary of its own, because it replaces the
+//! global allocator.
 
 use relativist_testing as _;
 

@@ -1,5 +1,6 @@
-//! T9, and R9 of `relativist_rcu::design`: if the kernel refuses `membarrier` to a thread, the process
-//! aborts with a message. A panic would unwind out of a resize, and the next resize would lose keys.
+//! T9, and R9 of `relativist_rcu::design`: if the kernel refuses `membarrier` to a thread, the
+//! process aborts with a message. A panic would unwind out of a resize, and the next resize would
+//! lose keys.
 #![cfg(all(target_os = "linux", not(relativist_loom), not(relativist_shuttle)))]
 
 use relativist_testing as _;

@@ -1,5 +1,6 @@
-//! Models that are too large for loom, run by shuttle under many schedules, random ones and ones with few preemptions (PCT). Seeds
-//! are fixed, so each run is the same. Memory is sequentially consistent here; what weaker orders do is loom's business.
+//! Models that are too large for loom, run by shuttle under many schedules, random ones and ones
+//! with few preemptions (PCT). Seeds are fixed, so each run is the same. Memory is sequentially
+//! consistent here; what weaker orders do is loom's business.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg relativist_loom --cfg relativist_shuttle" cargo test --release -p relativist --test shuttle
@@ -49,8 +50,8 @@ fn explore(schedules: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
     Runner::new(PctScheduler::new_from_seed(SEED, PREEMPTIONS, schedules), config()).run(model);
 }
 
-/// Keys are places in the order of the table, of which there are sixteen: half of them in each of the two buckets of the smallest
-/// table.
+/// Keys are places in the order of the table, of which there are sixteen: half of them in each of
+/// the two buckets of the smallest table.
 const PLACES: Hashing = Hashing(|n| (UNMIXED.0)(n << 60));
 
 type Map<V> = Arc<HashMap<u64, V, Hashing>>;
@@ -94,7 +95,8 @@ fn keys(map: &Map<Tracked>) -> Vec<u64> {
     keys
 }
 
-/// T1, T7, T8: residents are found and iterated over, once and whole, while others come and go and the table is resized.
+/// T1, T7, T8: residents are found and iterated over, once and whole, while others come and go and
+/// the table is resized.
 #[test]
 fn residents_are_found() {
     static TALLY: Tally = Tally::new();
@@ -192,8 +194,9 @@ fn clear_during_a_resize() {
     });
 }
 
-/// T10, T1: in one section, of three lookups, of the one key, the other, and the one again, one at least finds the entry, and one at
-/// least doesn't; and neighbours are always found. (Resizes and renames take turns.)
+/// T10, T1: in one section, of three lookups, of the one key, the other, and the one again, one at
+/// least finds the entry, and one at least doesn't; and neighbours are always found. (Resizes and
+/// renames take turns.)
 #[test]
 fn rename_during_a_resize() {
     explore(3000, || {
@@ -241,8 +244,9 @@ fn resizers_and_updaters_take_turns() {
     });
 }
 
-/// Runs all threads in turns, at random, and from some moment on one of them alone, which has to come to its end in a bounded number
-/// of steps: the others stop wherever they are, in the midst of an update or a transition, with whatever locks they hold.
+/// Runs all threads in turns, at random, and from some moment on one of them alone, which has to
+/// come to its end in a bounded number of steps: the others stop wherever they are, in the midst of
+/// an update or a transition, with whatever locks they hold.
 struct Solo {
     turns: RandomScheduler,
     moments: Random,
@@ -290,13 +294,14 @@ impl Scheduler for Solo {
     }
 }
 
-/// How many lookups the reader makes, and how many accesses to what is shared each may take: to enter and to leave a section
-/// (the first of which registers the thread), to load array and head, and to walk a chain, in which there are never more than
-/// six links.
+/// How many lookups the reader makes, and how many accesses to what is shared each may take: to
+/// enter and to leave a section (the first of which registers the thread), to load array and head,
+/// and to walk a chain, in which there are never more than six links.
 const LOOKUPS: u64 = 12;
 const STEPS: u64 = 12;
 
-/// T2: wherever all other threads stop, lookups end, within a number of steps that only the length of the chain bounds.
+/// T2: wherever all other threads stop, lookups end, within a number of steps that only the length
+/// of the chain bounds.
 #[test]
 fn lookups_finish_alone() {
     static TALLY: Tally = Tally::new();

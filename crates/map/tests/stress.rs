@@ -1,5 +1,5 @@
-//! Threads that do everything at once, under continuous resizing. To be run under the sanitizers, too; for how long each
-//! test runs is set by `RELATIVIST_STRESS_SECONDS`.
+//! Threads that do everything at once, under continuous resizing. To be run under the sanitizers,
+//! too; for how long each test runs is set by `RELATIVIST_STRESS_SECONDS`.
 //!
 //! T1 to T10 are the guarantees of `relativist::design`.
 
@@ -73,7 +73,8 @@ fn keep_resizing(map: &Map, bits: Range<u64>) {
     }
 }
 
-/// Replaces, inserts and removes at random, and returns by how much the number of entries has changed.
+/// Replaces, inserts and removes at random, and returns by how much the number of entries has
+/// changed.
 fn churn(map: &Map, tally: &'static Tally, seed: u64) -> i64 {
     let mut random = Random::new(seed);
     let mut change = 0;
@@ -107,7 +108,8 @@ fn churn(map: &Map, tally: &'static Tally, seed: u64) -> i64 {
     change
 }
 
-/// Looks up residents, which have to be there, and other keys, whose values have to be right if they are.
+/// Looks up residents, which have to be there, and other keys, whose values have to be right if
+/// they are.
 fn look_up(map: &Map, residents: u64, seed: u64) {
     let mut random = Random::new(seed);
     for _ in rounds() {
@@ -126,7 +128,8 @@ fn look_up(map: &Map, residents: u64, seed: u64) {
     }
 }
 
-/// When all threads are done, the map has to be right in every respect; then it goes, and so has every value.
+/// When all threads are done, the map has to be right in every respect; then it goes, and so has
+/// every value.
 fn check_and_drop(map: Map, entries: u64, residents: u64, tally: &Tally) {
     assert_eq!(map.len() as u64, entries);
     assert_eq!(map.stats().entries as u64, entries);
@@ -255,7 +258,8 @@ fn eventually(condition: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// A key whose comparison takes its time and notices company. Insertions compare under the lock of the bucket.
+/// A key whose comparison takes its time and notices company. Insertions compare under the lock of
+/// the bucket.
 struct Slow(u64);
 
 thread_local! {
@@ -285,8 +289,8 @@ impl Hash for Slow {
     }
 }
 
-/// T3, T4: updates of a bucket exclude each other, those who wait sleep and are woken, and none is lost, whatever size the
-/// table has and is given meanwhile.
+/// T3, T4: updates of a bucket exclude each other, those who wait sleep and are woken, and none is
+/// lost, whatever size the table has and is given meanwhile.
 #[test]
 fn updates_of_one_bucket_take_turns() {
     let map: HashMap<Slow, u64, _> =
@@ -320,10 +324,11 @@ fn updates_of_one_bucket_take_turns() {
     assert_eq!(map.stats().entries as i64, change, "the key is in the table more than once, or lost");
 }
 
-/// T1, T10: keys that two threads rename to and fro, while the table is resized, and others are inserted, replaced and removed.
+/// T1, T10: keys that two threads rename to and fro, while the table is resized, and others are
+/// inserted, replaced and removed.
 ///
-/// Within one read section at most one rename takes effect. So of three lookups, of the one name, the other, and the one again, one at
-/// least finds the entry, and one at least doesn't.
+/// Within one read section at most one rename takes effect. So of three lookups, of the one name,
+/// the other, and the one again, one at least finds the entry, and one at least doesn't.
 #[test]
 fn renamed_entries_have_one_name() {
     const RENAMED: u64 = 64;

@@ -1,5 +1,5 @@
-//! T9: the background resizer survives panics on its thread. In a process of its own, because there is
-//! one resizer per process.
+//! T9: the background resizer survives panics on its thread. In a process of its own, because there
+//! is one resizer per process.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
 use relativist_testing as _;
@@ -72,8 +72,8 @@ fn comes_true_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bo
     true
 }
 
-/// Drops maps while they shrink, until the resizer was the last owner of one and `happened`. The maps
-/// have so many buckets that the test notices a resize before its end.
+/// Drops maps while they shrink, until the resizer was the last owner of one and `happened`. The
+/// maps have so many buckets that the test notices a resize before its end.
 fn drop_during_a_resize<V: Send + Sync + 'static>(value: fn() -> V, happened: impl Fn() -> bool) {
     let happens = comes_true(|| {
         let map: HashMap<u64, V> = HashMap::new();

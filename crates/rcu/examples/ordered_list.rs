@@ -1,16 +1,21 @@
-//! A second structure built by the rules of relativistic programming: a sorted list whose items move while others walk it.
+//! A second structure built by the rules of relativistic programming: a sorted list whose items
+//! move while others walk it.
 //!
-//! Think of the rules of a firewall, walked from the first to the last. To give a rule another place takes two writes, one that links a copy
-//! where it belongs, and one that unlinks the original. No walk may miss the rule meanwhile. (One that is under way may see it twice.)
-//! What has to lie between the two writes depends on where they are, seen by a reader on its way (Triplett, McKenney and
-//! Walpole, USENIX ATC 2011, section 8):
+//! Think of the rules of a firewall, walked from the first to the last. To give a rule another
+//! place takes two writes, one that links a copy where it belongs, and one that unlinks the
+//! original. No walk may miss the rule meanwhile. (One that is under way may see it twice.) What
+//! has to lie between the two writes depends on where they are, seen by a reader on its way
+//! (Triplett, McKenney and Walpole, USENIX ATC 2011, section 8):
 //!
-//! * *The second write comes earlier* on the way: the item moves towards the tail. Who sees the original gone has yet to come to the copy, which
-//!   was linked before. To publish it, by a Release store, is enough.
-//! * *The second write comes later:* the item moves towards the head. A reader between the two has passed the place of the copy before it
-//!   was there, and would find the original gone. So the writer waits for readers first.
+//! * *The second write comes earlier* on the way: the item moves towards the tail. Who sees the
+//!   original gone has yet to come to the copy, which was linked before. To publish it, by a
+//!   Release store, is enough.
+//! * *The second write comes later:* the item moves towards the head. A reader between the two has
+//!   passed the place of the copy before it was there, and would find the original gone. So the
+//!   writer waits for readers first.
 //!
-//! The program tries all ways in which a reader can pass the two writes, and then lets threads walk while items move.
+//! The program tries all ways in which a reader can pass the two writes, and then lets threads walk
+//! while items move.
 //!
 //! ```sh
 //! cargo run -p relativist-rcu --example ordered_list
@@ -28,8 +33,8 @@ use relativist_rcu::{Guard, barrier, defer_raw, is_reading, read, wait_for_reade
 
 /// Items in the order of their places.
 ///
-/// Walks are wait-free. Updates exclude each other, and one that moves an item towards the head waits for readers while it holds the
-/// mutex: a reader must not update, then.
+/// Walks are wait-free. Updates exclude each other, and one that moves an item towards the head
+/// waits for readers while it holds the mutex: a reader must not update, then.
 struct OrderedList<T> {
     head: Link<T>,
     writer: Mutex<()>,
@@ -48,7 +53,8 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
         Self { head: AtomicPtr::default(), writer: Mutex::new(()) }
     }
 
-    /// Walks from the first to the last. An item that is in the list throughout is seen, wherever it moves meanwhile.
+    /// Walks from the first to the last. An item that is in the list throughout is seen, wherever
+    /// it moves meanwhile.
     fn iter<'g>(&'g self, _guard: &'g Guard) -> Walk<'g, T> {
         Walk { link: &self.head }
     }
@@ -101,7 +107,8 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
     /// The link that leads to the first such node, or the last link.
     fn link_to<'l>(&'l self, _writer: &'l MutexGuard<'_, ()>, is_it: impl Fn(&Node<T>) -> bool) -> &'l Link<T> {
         let mut link = &self.head;
-        // Relaxed, here and wherever links are read under the mutex: they are changed under it only.
+        // Relaxed, here and wherever links are read under the mutex: they are changed under it
+        // only.
         // SAFETY: nodes in the list are not retired without the mutex, which the caller holds.
         while let Some(node) = unsafe { link.load(Relaxed).as_ref() } {
             if is_it(node) {
@@ -115,18 +122,22 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
     fn link(&self, writer: &MutexGuard<'_, ()>, place: u64, item: T) {
         let link = self.link_to(writer, |node| node.place > place);
         let node = Node { place, item, next: AtomicPtr::new(link.load(Relaxed)) };
-        // Release: pairs with the Acquire in `Walk::next`: the node is seen whole, and so is every write before it.
+        // Release: pairs with the Acquire in `Walk::next`: the node is seen whole, and so is every
+        // write before it.
         link.store(Box::into_raw(Box::new(node)), Release);
     }
 
-    /// Takes a node out of the list, in which it is, and frees it after a grace period. It goes on leading readers that stand on it.
+    /// Takes a node out of the list, in which it is, and frees it after a grace period. It goes on
+    /// leading readers that stand on it.
     fn unlink(&self, writer: &MutexGuard<'_, ()>, node: NonNull<Node<T>>) {
         let link = self.link_to(writer, |other| std::ptr::eq(other, node.as_ptr()));
         // SAFETY: in the list, and we hold the mutex.
         let next = unsafe { node.as_ref() }.next.load(Relaxed);
-        // Release: pairs with the Acquire in `Walk::next`: who finds the original gone will find the copy further on.
+        // Release: pairs with the Acquire in `Walk::next`: who finds the original gone will find
+        // the copy further on.
         link.store(next, Release);
-        // SAFETY: no link leads to it any more; it came from a box, and `T: Send + 'static` may be dropped on any thread.
+        // SAFETY: no link leads to it any more; it came from a box, and `T: Send + 'static` may be
+        // dropped on any thread.
         unsafe { defer_raw(node.cast(), size_of::<Node<T>>(), free::<T>) };
     }
 }
@@ -159,16 +170,18 @@ impl<'g, T> Iterator for Walk<'g, T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         // Acquire: pairs with the Release in `link` and `unlink`.
-        // SAFETY: nodes are freed a grace period after they were unlinked, and the guard that lives for `'g` was taken before.
+        // SAFETY: nodes are freed a grace period after they were unlinked, and the guard that lives
+        // for `'g` was taken before.
         let node = unsafe { self.link.load(Acquire).as_ref() }?;
         self.link = &node.next;
         Some((node.place, &node.item))
     }
 }
 
-/// How many ways there are for a reader to pass the two writes by which the item at `from` moves to `to`, and in how many of them it
-/// misses the item: it takes so many steps before the first write, so many between the two, and the rest after the second. With
-/// `waits`, the writer does not write again before the reader has come to the end.
+/// How many ways there are for a reader to pass the two writes by which the item at `from` moves to
+/// `to`, and in how many of them it misses the item: it takes so many steps before the first write,
+/// so many between the two, and the rest after the second. With `waits`, the writer does not write
+/// again before the reader has come to the end.
 fn ways(from: u64, to: u64, waits: bool) -> (usize, usize) {
     const LENGTH: usize = 8;
     let (mut all, mut missed) = (0, 0);

@@ -1,13 +1,14 @@
 //! The asymmetric barrier: nearly free for readers, dear for writers.
 //!
-//! [`light`] in a reader and [`heavy`] in a writer order like two sequentially consistent fences: if the writer's accesses
-//! after `heavy` miss what the reader wrote before its `light`, then the reader's accesses after `light` see what the
-//! writer wrote before `heavy`.
+//! [`light`] in a reader and [`heavy`] in a writer order like two sequentially consistent fences:
+//! if the writer's accesses after `heavy` miss what the reader wrote before its `light`, then the
+//! reader's accesses after `light` see what the writer wrote before `heavy`.
 //!
-//! On Linux `heavy` is `membarrier(PRIVATE_EXPEDITED)`: the kernel makes each processor that runs a thread of this
-//! process execute a full barrier before the call returns, and a thread that isn't running passed one when it was switched
-//! out. So each reader has a full barrier *somewhere* in its program during the call, and for `light` it is enough that
-//! the compiler keeps the order. Elsewhere, or where a sandbox filters the call, both sides are real fences.
+//! On Linux `heavy` is `membarrier(PRIVATE_EXPEDITED)`: the kernel makes each processor that runs a
+//! thread of this process execute a full barrier before the call returns, and a thread that isn't
+//! running passed one when it was switched out. So each reader has a full barrier *somewhere* in
+//! its program during the call, and for `light` it is enough that the compiler keeps the order.
+//! Elsewhere, or where a sandbox filters the call, both sides are real fences.
 
 use std::hint::cold_path;
 
@@ -19,7 +20,8 @@ use crate::sync::atomic::{
 };
 use crate::sync::compiler_fence;
 
-/// How readers and writers are ordered against each other; one choice per process, made at first use.
+/// How readers and writers are ordered against each other; one choice per process, made at first
+/// use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Barrier {
     /// Readers execute no fence; writers call `membarrier` (Linux 4.14 and later).
@@ -32,7 +34,8 @@ pub enum Barrier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BarrierError {
-    /// RCU is in use already, with this barrier; the choice must come before any other call of this crate.
+    /// RCU is in use already, with this barrier; the choice must come before any other call of this
+    /// crate.
     InUse(Barrier),
     /// The kernel does not offer `membarrier` to this process.
     Unsupported,
@@ -51,18 +54,18 @@ impl std::fmt::Display for BarrierError {
 
 impl std::error::Error for BarrierError {}
 
-/// Forces the barrier instead of letting the first use choose, for tests and for processes that will enter a sandbox
-/// which forbids `membarrier` later.
+/// Forces the barrier instead of letting the first use choose, for tests and for processes that
+/// will enter a sandbox which forbids `membarrier` later.
 ///
 /// If the kernel later refuses `membarrier` to a thread of a process that uses
-/// [`Barrier::Membarrier`], the process aborts with a message on stderr: without the barrier, objects
-/// would be freed under readers. Note that a seccomp filter may apply to a single thread, and to the
-/// threads that this one starts.
+/// [`Barrier::Membarrier`], the process aborts with a message on stderr: without the barrier,
+/// objects would be freed under readers. Note that a seccomp filter may apply to a single thread,
+/// and to the threads that this one starts.
 ///
 /// # Errors
 ///
-/// [`BarrierError::InUse`] when RCU was used before with another barrier, [`BarrierError::Unsupported`] when
-/// the kernel refuses `membarrier`.
+/// [`BarrierError::InUse`] when RCU was used before with another barrier,
+/// [`BarrierError::Unsupported`] when the kernel refuses `membarrier`.
 ///
 /// ```
 /// use relativist_rcu::{Barrier, active_barrier, set_barrier};
@@ -117,8 +120,8 @@ pub(crate) fn heavy() {
         // Pairs with the fence in `light`.
         fence(SeqCst);
     } else {
-        // Pairs with the compiler fence in `light`. The fences around it hold back the compiler, and tell a reader of
-        // this code what to think of the call.
+        // Pairs with the compiler fence in `light`. The fences around it hold back the compiler,
+        // and tell a reader of this code what to think of the call.
         compiler_fence(SeqCst);
         membarrier::execute();
         compiler_fence(SeqCst);
@@ -129,7 +132,8 @@ pub(crate) fn heavy() {
 #[cfg(all(unix, not(relativist_loom)))]
 pub(crate) fn reregister_in_child() {
     if domain().barrier() == Barrier::Membarrier {
-        // A refusal does not matter to a child that only calls `exec`. In other children `execute` aborts.
+        // A refusal does not matter to a child that only calls `exec`. In other children `execute`
+        // aborts.
         membarrier::register();
     }
 }
@@ -148,8 +152,8 @@ mod membarrier {
     }
 
     /// Ends the process. Going on without the barrier would free objects under readers. Unwinding
-    /// would be wrong, too: the caller may be in the middle of a change that other threads see, such
-    /// as the resize of a table.
+    /// would be wrong, too: the caller may be in the middle of a change that other threads see,
+    /// such as the resize of a table.
     #[cold]
     fn abort(error: &std::io::Error) -> ! {
         use std::io::Write;

@@ -1,11 +1,13 @@
-//! How contended locks are: acquisitions, those that found the lock held, and the time that these waited, per *site*, that is, per kind of
-//! lock. For measurements, in the manner of Poettering's mutrace, which the ATC 2011 paper used.
+//! How contended locks are: acquisitions, those that found the lock held, and the time that these
+//! waited, per *site*, that is, per kind of lock. For measurements, in the manner of Poettering's
+//! mutrace, which the ATC 2011 paper used.
 //!
-//! Everything is counted with the feature `contention`, and nothing without it: then a [`Site`] is only a name, taking a lock is that and no
-//! more, and [`counts`] is empty.
+//! Everything is counted with the feature `contention`, and nothing without it: then a [`Site`] is
+//! only a name, taking a lock is that and no more, and [`counts`] is empty.
 //!
-//! Counters are spread over threads, each on a line of its own, so that counting adds little contention. What it adds to each acquisition is an
-//! atomic increment and, where the lock is held by somebody else, two looks at the clock. Not for processes that fork while they have threads.
+//! Counters are spread over threads, each on a line of its own, so that counting adds little
+//! contention. What it adds to each acquisition is an atomic increment and, where the lock is held
+//! by somebody else, two looks at the clock. Not for processes that fork while they have threads.
 //!
 //! ```
 //! use relativist_rcu::contention::{self, Site};
@@ -32,14 +34,16 @@ pub struct Site {
     counters: counting::Counters,
 }
 
-/// What has happened at a site since the process began. Figures of a moment at which locks are in use need not fit together exactly.
+/// What has happened at a site since the process began. Figures of a moment at which locks are in
+/// use need not fit together exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Its name.
     pub site: &'static str,
     /// How often such a lock was taken.
     pub acquisitions: u64,
-    /// How often it was found to be held by somebody else. Who found it so has waited; or gone away, where locks are only tried.
+    /// How often it was found to be held by somebody else. Who found it so has waited; or gone
+    /// away, where locks are only tried.
     pub contended: u64,
     /// How long all threads together have waited for locks that they then got.
     pub waited: Duration,
@@ -71,7 +75,8 @@ pub fn counts() -> Vec<Counts> {
 }
 
 impl Site {
-    /// A site of this name: short, and with underscores for blanks, because it becomes part of names of statistics.
+    /// A site of this name: short, and with underscores for blanks, because it becomes part of
+    /// names of statistics.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -103,7 +108,8 @@ impl Site {
         if has_succeeded { attempt.acquired() } else { attempt.contended() }
     }
 
-    /// Takes a lock by `lock`; without waiting, by `try_lock`, if that is possible and acquisitions are counted.
+    /// Takes a lock by `lock`; without waiting, by `try_lock`, if that is possible and acquisitions
+    /// are counted.
     #[inline(always)]
     pub fn acquire<G>(&'static self, try_lock: impl FnOnce() -> Option<G>, lock: impl FnOnce() -> G) -> G {
         if !ENABLED {
@@ -140,7 +146,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The lock is held by somebody else. From now on the attempt waits. Any further time changes nothing.
+    /// The lock is held by somebody else. From now on the attempt waits. Any further time changes
+    /// nothing.
     #[inline(always)]
     pub fn contended(&mut self) {
         #[cfg(feature = "contention")]

@@ -1,4 +1,5 @@
-//! The process-wide domain: the grace-period counter, and who drives grace periods. [`crate::design`] has the argument.
+//! The process-wide domain: the grace-period counter, and who drives grace periods.
+//! [`crate::design`] has the argument.
 
 use crate::barrier::{Barrier, choose, heavy};
 use crate::contention::Site;
@@ -19,13 +20,14 @@ static DRIVER: Site = Site::new("rcu_driver");
 
 /// The state behind every function of this crate.
 pub(crate) struct Domain {
-    /// Counts grace periods in steps of [`Domain::STEP`]; the lowest bit says whether readers have to fence
-    /// ([`Domain::FENCED`]). [`Domain::UNCHOSEN`] before the first use; after it never [`Slot::OUTSIDE`] or
-    /// [`Slot::OUTSIDE_FENCED`].
+    /// Counts grace periods in steps of [`Domain::STEP`]; the lowest bit says whether readers have
+    /// to fence ([`Domain::FENCED`]). [`Domain::UNCHOSEN`] before the first use; after it never
+    /// [`Slot::OUTSIDE`] or [`Slot::OUTSIDE_FENCED`].
     counter: Line<AtomicU64>,
     /// The latest grace period that has ended.
     completed: AtomicU64,
-    /// Held by whoever drives grace periods, for as long as one look at the readers takes; guards `scanning`.
+    /// Held by whoever drives grace periods, for as long as one look at the readers takes; guards
+    /// `scanning`.
     driving: AtomicBool,
     /// The grace period that has begun and not ended; 0 for none.
     scanning: Cell<u64>,
@@ -36,8 +38,9 @@ pub(crate) struct Domain {
 #[repr(align(128))]
 struct Line<T>(T);
 
-// SAFETY: `scanning` is accessed only by the holder of `driving`, which is taken with Acquire and given back with Release
-// (or reset in the single-threaded child of a fork). Everything else is atomic.
+// SAFETY: `scanning` is accessed only by the holder of `driving`, which is taken with Acquire and
+// given back with Release (or reset in the single-threaded child of a fork). Everything else is
+// atomic.
 unsafe impl Sync for Domain {}
 
 impl Domain {
@@ -57,14 +60,15 @@ impl Domain {
         }
     }
 
-    /// Chooses the barrier and prepares for `fork`, before the first reader enters. Later calls do nothing. Takes no lock,
-    /// which a fork could leave locked.
+    /// Chooses the barrier and prepares for `fork`, before the first reader enters. Later calls do
+    /// nothing. Takes no lock, which a fork could leave locked.
     pub(crate) fn initialize(&self, barrier: impl FnOnce() -> Barrier) {
         // Acquire: pairs with the Release below; who sees the choice sees what was prepared for it.
         if self.counter.0.load(Acquire) != Self::UNCHOSEN {
             return;
         }
-        // Of threads that race both do this, and nothing is amiss: the handler may run twice in a child.
+        // Of threads that race both do this, and nothing is amiss: the handler may run twice in a
+        // child.
         crate::fork::install();
         let first = match barrier() {
             Barrier::Membarrier => Self::STEP,
@@ -91,10 +95,11 @@ impl Domain {
     /// What a reader stores on entry.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
-        // Acquire: pairs with the AcqRel increments in `ticket` and `begin`. A reader that sees a grace period's number
-        // sees all that was unlinked before it began, so that it needn't be waited for (design, step 3). A plain load on
-        // x86, `ldapr` on Arm. Loom would not notice Relaxed here, because under loom `light` executes a fence. With
-        // `membarrier` that is a compiler fence only.
+        // Acquire: pairs with the AcqRel increments in `ticket` and `begin`. A reader that sees a
+        // grace period's number sees all that was unlinked before it began, so that it needn't be
+        // waited for (design, step 3). A plain load on x86, `ldapr` on Arm. Loom would not notice
+        // Relaxed here, because under loom `light` executes a fence. With `membarrier` that is a
+        // compiler fence only.
         self.counter.0.load(Acquire)
     }
 
@@ -104,18 +109,21 @@ impl Domain {
         (self.counter.0.load(Relaxed) / Self::STEP).saturating_sub(1)
     }
 
-    /// The first grace period that will cover everything the caller did so far: one that begins after this call.
+    /// The first grace period that will cover everything the caller did so far: one that begins
+    /// after this call.
     pub(crate) fn ticket(&self) -> u64 {
-        // AcqRel on a read-modify-write that changes nothing: the grace period's increment comes later in the counter's
-        // modification order and so continues this release sequence; readers that acquire its number see what the caller
-        // did before, though somebody else may be driving.
+        // AcqRel on a read-modify-write that changes nothing: the grace period's increment comes
+        // later in the counter's modification order and so continues this release sequence; readers
+        // that acquire its number see what the caller did before, though somebody else may be
+        // driving.
         let now = self.counter.0.fetch_add(0, mutation::unless("relaxed-ticket", AcqRel));
         if mutation::is("stale-ticket") { now } else { now + Self::STEP }
     }
 
-    /// Whether the grace period has ended; helps it along. Wait-free: at most two passes over the slots, one for the grace
-    /// period that it found running and one for the next. (No grace period ends while its driver is off the processor,
-    /// though: the others see the flag taken, and go away.)
+    /// Whether the grace period has ended; helps it along. Wait-free: at most two passes over the
+    /// slots, one for the grace period that it found running and one for the next. (No grace period
+    /// ends while its driver is off the processor, though: the others see the flag taken, and go
+    /// away.)
     pub(crate) fn poll(&self, ticket: u64) -> bool {
         if self.has_completed(ticket) {
             return true;
@@ -135,15 +143,17 @@ impl Domain {
     }
 
     pub(crate) fn has_completed(&self, ticket: u64) -> bool {
-        // Acquire: pairs with the Release in `try_complete`: what readers did happened before what the caller does next.
+        // Acquire: pairs with the Release in `try_complete`: what readers did happened before what
+        // the caller does next.
         self.completed.load(mutation::unless("relaxed-completed", Acquire)) >= ticket
     }
 
     /// Begins a grace period: readers from here on carry its number. Called by the driver.
     fn begin(&self) {
-        // AcqRel: Release pairs with the Acquire in `now`; Acquire takes over what the callers of `ticket` released, so
-        // that the barrier below covers their stores too. Loom would not notice Relaxed here: under loom the fence in
-        // `heavy` is an Acquire, and any increment continues the release sequence of `ticket`.
+        // AcqRel: Release pairs with the Acquire in `now`; Acquire takes over what the callers of
+        // `ticket` released, so that the barrier below covers their stores too. Loom would not
+        // notice Relaxed here: under loom the fence in `heavy` is an Acquire, and any increment
+        // continues the release sequence of `ticket`.
         let number = self.counter.0.fetch_add(Self::STEP, AcqRel) + Self::STEP;
         heavy();
         self.scanning.set(number);
@@ -152,7 +162,8 @@ impl Domain {
     /// Ends the grace period if no reader from before it is left. Called by the driver.
     fn try_complete(&self, number: u64) -> bool {
         let blocks = |slot: &Slot| {
-            // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's section happened before.
+            // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's
+            // section happened before.
             let entered = slot.entered.load(mutation::unless("relaxed-scan", Acquire));
             entered > Slot::OUTSIDE_FENCED && (entered < number || mutation::is("wait-for-new-readers"))
         };
@@ -172,7 +183,8 @@ impl Domain {
         (free || mutation::is("no-driver-lock")).then(|| Driver(self))
     }
 
-    /// In the child of a fork nobody else is driving; a grace period begun by another thread may lack its barrier.
+    /// In the child of a fork nobody else is driving; a grace period begun by another thread may
+    /// lack its barrier.
     #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
         if mutation::is("fork-keeps-driver") {

@@ -4,11 +4,13 @@ use crate::domain::domain;
 use crate::guard::is_reading;
 use crate::sync::Backoff;
 
-/// Waits until every read section that was running when the call was made has ended: one grace period.
+/// Waits until every read section that was running when the call was made has ended: one grace
+/// period.
 ///
-/// With no reader inside it returns after one barrier. Concurrent callers share grace periods: who comes while one is running is
-/// answered by the next, and so waits, at the longest, for the sections that begin before that one does. Later ones don't
-/// delay it. Blocking: spins briefly, then sleeps up to a millisecond at a time.
+/// With no reader inside it returns after one barrier. Concurrent callers share grace periods: who
+/// comes while one is running is answered by the next, and so waits, at the longest, for the
+/// sections that begin before that one does. Later ones don't delay it. Blocking: spins briefly,
+/// then sleeps up to a millisecond at a time.
 ///
 /// # Panics
 ///
@@ -31,7 +33,8 @@ pub fn grace_periods() -> u64 {
     domain().begun()
 }
 
-/// A grace period to be polled instead of waited for: the "wait for readers" of the papers, in two halves.
+/// A grace period to be polled instead of waited for: the "wait for readers" of the papers, in two
+/// halves.
 ///
 /// ```
 /// use relativist_rcu::{GracePeriod, read};
@@ -49,15 +52,17 @@ pub struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// Marks this moment. When the grace period has passed, all sections that run now have ended. Wait-free.
+    /// Marks this moment. When the grace period has passed, all sections that run now have ended.
+    /// Wait-free.
     pub fn start() -> Self {
         domain().initialize_by_default();
         Self { ticket: domain().ticket() }
     }
 
-    /// Whether it has passed. Once true, it stays true. Never blocks, but drives the grace period on: costs a barrier at
-    /// times and a look at each registered thread. May be called inside a read section. Who asks again and again should
-    /// pause in between: nobody else can look meanwhile.
+    /// Whether it has passed. Once true, it stays true. Never blocks, but drives the grace period
+    /// on: costs a barrier at times and a look at each registered thread. May be called inside a
+    /// read section. Who asks again and again should pause in between: nobody else can look
+    /// meanwhile.
     pub fn has_passed(&self) -> bool {
         domain().poll(self.ticket)
     }

@@ -14,8 +14,8 @@ use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::local;
 
 local! {
-    /// This thread's slot, or that of the unregistered. Has no destructor, so it can be read at any moment of a thread's
-    /// life.
+    /// This thread's slot, or that of the unregistered. Has no destructor, so it can be read at any
+    /// moment of a thread's life.
     static SLOT: Cell<&'static Slot> = Cell::new(unregistered());
     /// Gives the slot back at thread exit.
     static REGISTRATION: Registration = Registration(Cell::new(None));
@@ -23,8 +23,8 @@ local! {
 
 /// Proof of being inside a read-side critical section; dropping it leaves the section.
 ///
-/// References to what RCU protects borrow the guard, so they can't outlive the section. Guards nest: the section ends
-/// when the last guard of the thread is dropped, in whatever order.
+/// References to what RCU protects borrow the guard, so they can't outlive the section. Guards
+/// nest: the section ends when the last guard of the thread is dropped, in whatever order.
 #[must_use = "the read section ends when the guard is dropped"]
 pub struct Guard {
     slot: &'static Slot,
@@ -34,10 +34,12 @@ pub struct Guard {
 
 /// Enters a read-side critical section.
 ///
-/// Whatever is reachable now or becomes reachable while the guard lives stays allocated until the guard is dropped.
+/// Whatever is reachable now or becomes reachable while the guard lives stays allocated until the
+/// guard is dropped.
 ///
-/// Wait-free: a few loads and stores, neither lock nor atomic read-modify-write, and no fence with [`Barrier::Membarrier`].
-/// Nested calls only count. A thread's first call registers it, which may allocate (and aborts when memory is out).
+/// Wait-free: a few loads and stores, neither lock nor atomic read-modify-write, and no fence with
+/// [`Barrier::Membarrier`]. Nested calls only count. A thread's first call registers it, which may
+/// allocate (and aborts when memory is out).
 ///
 /// Works in the destructors of thread-local variables and in the child of a `fork`.
 ///
@@ -92,8 +94,8 @@ impl Guard {
         Self { slot, _not_send: PhantomData }
     }
 
-    /// A guard that was given to [`std::mem::forget`], and whose section therefore goes on: for those who can't keep it, such as
-    /// interfaces to other languages. `None` outside of sections.
+    /// A guard that was given to [`std::mem::forget`], and whose section therefore goes on: for
+    /// those who can't keep it, such as interfaces to other languages. `None` outside of sections.
     ///
     /// Forgotten again ([`std::mem::ManuallyDrop`]), it may be used any number of times meanwhile.
     ///
@@ -111,15 +113,17 @@ impl Guard {
     ///
     /// # Safety
     ///
-    /// If the calling thread is in a section, then it has forgotten a guard that was not taken back before, or was forgotten again.
+    /// If the calling thread is in a section, then it has forgotten a guard that was not taken back
+    /// before, or was forgotten again.
     #[inline]
     pub unsafe fn of_forgotten() -> Option<Self> {
         let slot = SLOT.with(Cell::get);
         slot.is_reading().then(|| Self::of(slot))
     }
 
-    /// Leaves the section and enters a new one, so that a long loop doesn't stall grace periods. References taken before
-    /// can't be used after it: it borrows the guard mutably. Does nothing of use while another guard of the thread lives.
+    /// Leaves the section and enters a new one, so that a long loop doesn't stall grace periods.
+    /// References taken before can't be used after it: it borrows the guard mutably. Does nothing
+    /// of use while another guard of the thread lives.
     ///
     /// ```compile_fail,E0502
     /// use relativist_rcu::{Published, read};
@@ -143,11 +147,12 @@ impl Guard {
         self.slot = ManuallyDrop::new(read()).slot;
     }
 
-    /// A number for the calling thread that no other thread has as long as this one is registered: for data kept per thread.
+    /// A number for the calling thread that no other thread has as long as this one is registered:
+    /// for data kept per thread.
     ///
-    /// Numbers are small: those of threads that have exited are given out again, so they stay below the number of threads
-    /// (and background threads of this crate) that used RCU at the same time. What the last thread with this number did
-    /// happened before what this one does.
+    /// Numbers are small: those of threads that have exited are given out again, so they stay below
+    /// the number of threads (and background threads of this crate) that used RCU at the same time.
+    /// What the last thread with this number did happened before what this one does.
     ///
     /// ```
     /// let guard = relativist_rcu::read();
@@ -180,7 +185,8 @@ impl Drop for Guard {
     }
 }
 
-/// Names the calling thread, in the child of a fork as before: no two threads that run have the same, and it is never 0.
+/// Names the calling thread, in the child of a fork as before: no two threads that run have the
+/// same, and it is never 0.
 pub(crate) fn thread_token() -> usize {
     SLOT.with(|own| std::ptr::from_ref(own).addr())
 }
@@ -194,8 +200,9 @@ pub(crate) fn own_slot() -> Option<&'static Slot> {
 #[inline(always)]
 fn enter(slot: &Slot, fenced: bool) {
     let now = domain().now();
-    // Release: pairs with the Acquire in `Domain::try_complete`. Whoever sees this section sees the end of the one before
-    // it, too. The order against what the section reads is the business of `light` and `heavy`.
+    // Release: pairs with the Acquire in `Domain::try_complete`. Whoever sees this section sees the
+    // end of the one before it, too. The order against what the section reads is the business of
+    // `light` and `heavy`.
     slot.entered.store(now, mutation::unless("relaxed-enter", Release));
     light(fenced);
 }
@@ -203,7 +210,8 @@ fn enter(slot: &Slot, fenced: bool) {
 #[inline(always)]
 fn leave(slot: &'static Slot) {
     if slot.nesting.get() == 0 {
-        // Release: pairs with the Acquire in `Domain::try_complete`: what the section read was read before.
+        // Release: pairs with the Acquire in `Domain::try_complete`: what the section read was read
+        // before.
         slot.entered.store(Slot::OUTSIDE, mutation::unless("relaxed-leave", Release));
     } else {
         cold_path();
@@ -235,8 +243,8 @@ fn leave_flagged(slot: &'static Slot, flags: usize) {
     }
 }
 
-/// Ends the thread's registration: now, or with the section that is still open. That one may never end: its guard was
-/// leaked, and references to all it protects may live on in other threads.
+/// Ends the thread's registration: now, or with the section that is still open. That one may never
+/// end: its guard was leaked, and references to all it protects may live on in other threads.
 fn give_back(slot: &Slot) {
     if slot.is_reading() && !mutation::is("exit-ends-section") {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
@@ -250,21 +258,23 @@ fn give_back(slot: &Slot) {
 fn register() -> &'static Slot {
     domain().initialize_by_default();
     let slot = domain().registry.claim(domain().fenced(Relaxed));
-    // A global allocator that uses RCU itself may have registered this thread while `claim` allocated.
+    // A global allocator that uses RCU itself may have registered this thread while `claim`
+    // allocated.
     if let Some(own) = own_slot() {
         slot.release();
         return own;
     }
     SLOT.with(|own| own.set(slot));
-    // In the destructors that run after `Registration`'s there is nobody left to give the slot back: the section does.
+    // In the destructors that run after `Registration`'s there is nobody left to give the slot
+    // back: the section does.
     if REGISTRATION.try_with(|registration| registration.0.set(Some(slot))).is_err() {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     }
     slot
 }
 
-/// Gives this thread's slot back when the thread exits. A guard may live on in another thread-local variable, whose
-/// destructor comes later.
+/// Gives this thread's slot back when the thread exits. A guard may live on in another thread-local
+/// variable, whose destructor comes later.
 struct Registration(Cell<Option<&'static Slot>>);
 
 impl Drop for Registration {

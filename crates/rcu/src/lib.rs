@@ -1,25 +1,29 @@
 //! Userspace read-copy update (RCU).
 //!
-//! Readers enter a *read-side critical section* with [`read`] and leave it by dropping the [`Guard`]. Inside, they follow
-//! pointers that writers replace meanwhile. A writer unlinks an object so that no new reader can find it, waits until every
-//! reader that might still hold it has left ([`wait_for_readers`], a *grace period*), and frees it; or it hands the object to
-//! [`defer_drop`] and goes on. The wait orders more than reclamation: a writer may use it to let readers pass before the
-//! next step of a larger change, which is how the hash table of the `relativist` crate resizes itself (Triplett, McKenney
-//! and Walpole, "Resizable, Scalable, Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011, section 3).
+//! Readers enter a *read-side critical section* with [`read`] and leave it by dropping the
+//! [`Guard`]. Inside, they follow pointers that writers replace meanwhile. A writer unlinks an
+//! object so that no new reader can find it, waits until every reader that might still hold it has
+//! left ([`wait_for_readers`], a *grace period*), and frees it; or it hands the object to
+//! [`defer_drop`] and goes on. The wait orders more than reclamation: a writer may use it to let
+//! readers pass before the next step of a larger change, which is how the hash table of the
+//! `relativist` crate resizes itself (Triplett, McKenney and Walpole, "Resizable, Scalable,
+//! Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011, section 3).
 //!
 //! # What it costs
 //!
-//! Entering and leaving are a handful of ordinary loads and stores to a line that only this thread writes: no lock, no
-//! atomic read-modify-write, no fence. The price is paid by the writer, who has the kernel run a barrier on every
-//! processor that runs a thread of this process (`membarrier`). Where the kernel refuses that, readers execute one fence;
-//! the choice is made once, at first use (see [`Barrier`]).
+//! Entering and leaving are a handful of ordinary loads and stores to a line that only this thread
+//! writes: no lock, no atomic read-modify-write, no fence. The price is paid by the writer, who has
+//! the kernel run a barrier on every processor that runs a thread of this process (`membarrier`).
+//! Where the kernel refuses that, readers execute one fence; the choice is made once, at first use
+//! (see [`Barrier`]).
 //!
 //! # When to use something else
 //!
-//! * Grace periods last as long as the longest read section that was running when they began. A section held across
-//!   blocking calls stalls reclamation in the whole process: for long-lived references use `Arc`.
-//! * There is one domain per process. Libraries that must not delay each other's reclamation want `seize` or
-//!   `crossbeam-epoch` collectors of their own.
+//! * Grace periods last as long as the longest read section that was running when they began. A
+//!   section held across blocking calls stalls reclamation in the whole process: for long-lived
+//!   references use `Arc`.
+//! * There is one domain per process. Libraries that must not delay each other's reclamation want
+//!   `seize` or `crossbeam-epoch` collectors of their own.
 //! * `liburcu` is the choice in C, and has more flavours (signals, quiescent-state based).
 //!
 //! # Example
@@ -71,7 +75,8 @@
 //! std::thread::spawn(|| drop(relativist_rcu::read())).join().unwrap();
 //! ```
 //!
-//! The argument why a grace period is one, and the numbered guarantees that the tests cite, are in [`design`].
+//! The argument why a grace period is one, and the numbered guarantees that the tests cite, are in
+//! [`design`].
 
 #[cfg(test)]
 use relativist_testing as _;

@@ -1,8 +1,10 @@
-//! Switches that break an algorithm on purpose, one at a time, to prove that the tests would notice.
+//! Switches that break an algorithm on purpose, one at a time, to prove that the tests would
+//! notice.
 //!
-//! In a build with `--cfg relativist_mutation` the environment variable `RELATIVIST_MUTATION` names the switch that is on. In every
-//! other build each of them is a constant `false`, and leaves no code behind. `tests/mutations.txt` of each crate lists which test
-//! notices which, and `ci/mutation.sh` goes through all of them.
+//! In a build with `--cfg relativist_mutation` the environment variable `RELATIVIST_MUTATION` names
+//! the switch that is on. In every other build each of them is a constant `false`, and leaves no
+//! code behind. `tests/mutations.txt` of each crate lists which test notices which, and
+//! `ci/mutation.sh` goes through all of them.
 
 use crate::sync::atomic::Ordering;
 

@@ -1,6 +1,7 @@
 //! Asking the processor for memory ahead of its use.
 
-/// Asks for the line at this address, which need not be valid. Nothing where there is no way to say it.
+/// Asks for the line at this address, which need not be valid. Nothing where there is no way to say
+/// it.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -10,11 +10,11 @@ use crate::sync::atomic::{
     Ordering::{AcqRel, Acquire},
 };
 
-/// A shared value of which readers see either the old or the new version, whole: the *publish* and *read* primitives of
-/// the papers (ATC 2011, section 3).
+/// A shared value of which readers see either the old or the new version, whole: the *publish* and
+/// *read* primitives of the papers (ATC 2011, section 3).
 ///
-/// For values that are read far more often than replaced: configurations, routing tables. Writers that compute a new
-/// value from the current one must exclude each other by a lock of their own.
+/// For values that are read far more often than replaced: configurations, routing tables. Writers
+/// that compute a new value from the current one must exclude each other by a lock of their own.
 ///
 /// ```
 /// use relativist_rcu::{Published, read};
@@ -44,8 +44,8 @@ use crate::sync::atomic::{
 /// drop(value);
 /// ```
 ///
-/// A new version is published through a shared reference, so `Published<T>` is *invariant* in `T`, as
-/// is `Mutex<T>`:
+/// A new version is published through a shared reference, so `Published<T>` is *invariant* in `T`,
+/// as is `Mutex<T>`:
 ///
 /// ```compile_fail,E0308
 /// use relativist_rcu::Published;
@@ -80,27 +80,28 @@ impl<T> Published<T> {
     /// The current version, for as long as the guard lives. Wait-free: one load.
     #[inline]
     pub fn read<'g>(&'g self, _guard: &'g Guard) -> &'g T {
-        // Acquire: pairs with the Release in `publish`: what the pointer leads to is seen as it was published.
+        // Acquire: pairs with the Release in `publish`: what the pointer leads to is seen as it was
+        // published.
         let value = self.value.load(Acquire);
-        // SAFETY: never null. A version is dropped a grace period after it was replaced, or with `self`: the guard holds off
-        // the one, the borrow of `self` the other.
+        // SAFETY: never null. A version is dropped a grace period after it was replaced, or with
+        // `self`: the guard holds off the one, the borrow of `self` the other.
         unsafe { &*value }
     }
 
-    /// Replaces the value. Readers go on undisturbed, and the old version is dropped after a grace period. Does not block,
-    /// but for the bound on deferred work (see [`defer`](crate::defer())).
+    /// Replaces the value. Readers go on undisturbed, and the old version is dropped after a grace
+    /// period. Does not block, but for the bound on deferred work (see [`defer`](crate::defer())).
     pub fn publish(&self, value: T)
     where
         T: Send + Sync + 'static,
     {
         let new = Box::into_raw(Box::new(value));
-        // AcqRel: Release pairs with the Acquire in `read`; Acquire shows us the old version as its publisher wrote it,
-        // because we may drop it.
+        // AcqRel: Release pairs with the Acquire in `read`; Acquire shows us the old version as its
+        // publisher wrote it, because we may drop it.
         let old = self.value.swap(new, AcqRel);
         // SAFETY: never null.
         let old = unsafe { NonNull::new_unchecked(old) };
-        // SAFETY: it came from a box, the swap made us the only one who will free it, and no new reader finds it;
-        // `T: Send + 'static`.
+        // SAFETY: it came from a box, the swap made us the only one who will free it, and no new
+        // reader finds it; `T: Send + 'static`.
         unsafe { defer_free(old) };
     }
 }

@@ -1,12 +1,14 @@
 //! A thread's deferred functions: an unbounded queue with one producer and one consumer at a time.
 //!
-//! The owner of the slot pushes without a read-modify-write. Anybody may drain, holding the queue's lock. Entries sit in
-//! chunks, each linked to the next; the producer never touches a chunk again once it has linked the next one, so the
-//! consumer frees chunks as it leaves them. (What bounds the queue is its owner: see `defer.rs`.)
+//! The owner of the slot pushes without a read-modify-write. Anybody may drain, holding the queue's
+//! lock. Entries sit in chunks, each linked to the next; the producer never touches a chunk again
+//! once it has linked the next one, so the consumer frees chunks as it leaves them. (What bounds
+//! the queue is its owner: see `defer.rs`.)
 //!
-//! A fork may cut off producer and consumer between any two steps, and the child goes on from there. So each step leaves a
-//! state that explains itself: a chunk knows the number of its first entry, links are set before what relies on them, and
-//! what can be torn is made anew in [`Queue::reset_in_child`].
+//! A fork may cut off producer and consumer between any two steps, and the child goes on from
+//! there. So each step leaves a state that explains itself: a chunk knows the number of its first
+//! entry, links are set before what relies on them, and what can be torn is made anew in
+//! [`Queue::reset_in_child`].
 
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
@@ -35,8 +37,9 @@ pub(crate) struct Deferred {
 impl Deferred {
     /// Calls the function. A panic ends here: the thread that happens to reclaim did not cause it.
     fn run(self) {
-        // SAFETY: `defer_raw` demands that `reclaim(data)` may be called once, on any thread, after a grace period; the
-        // queue hands each entry out once, after the grace period that began after the entry was pushed.
+        // SAFETY: `defer_raw` demands that `reclaim(data)` may be called once, on any thread, after
+        // a grace period; the queue hands each entry out once, after the grace period that began
+        // after the entry was pushed.
         let call = || unsafe { (self.reclaim)(self.data) };
         if mutation::is("panic-escapes") {
             return call();
@@ -45,8 +48,8 @@ impl Deferred {
     }
 }
 
-/// After so many entries or bytes the owner looks whether it can run some: enough to spread the cost of a barrier thin, few
-/// enough to find the objects still in its cache.
+/// After so many entries or bytes the owner looks whether it can run some: enough to spread the
+/// cost of a barrier thin, few enough to find the objects still in its cache.
 pub(crate) const BATCH: u64 = 1024;
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
@@ -108,10 +111,10 @@ pub(crate) struct Queue {
     seen: Cell<u64>,
 }
 
-// SAFETY: `tail` and `looked` are touched by the owner of the slot alone, `sealed` and `seen` by the holder of `consumer`
-// alone (taken with Acquire, released with Release). Entries are written by the producer before the Release store of
-// `pushed` and read by the consumer after its Acquire load; each is read once. `Deferred` is safe to send by the contract
-// of `defer_raw`.
+// SAFETY: `tail` and `looked` are touched by the owner of the slot alone, `sealed` and `seen` by
+// the holder of `consumer` alone (taken with Acquire, released with Release). Entries are written
+// by the producer before the Release store of `pushed` and read by the consumer after its Acquire
+// load; each is read once. `Deferred` is safe to send by the contract of `defer_raw`.
 unsafe impl Sync for Queue {}
 
 impl Queue {
@@ -140,10 +143,12 @@ impl Queue {
         // Relaxed, all: the producer's own counts; the bytes are published with `pushed`.
         let (count, bytes) = (self.pushed.load(Relaxed), self.pushed_bytes.load(Relaxed));
         self.pushed_bytes.store(bytes.wrapping_add(deferred.bytes), Relaxed);
-        // SAFETY: the producer's live chunk, and no thread reads this entry before `pushed` counts it.
+        // SAFETY: the producer's live chunk, and no thread reads this entry before `pushed` counts
+        // it.
         unsafe { chunk.as_ref() }.entry(count).with_mut(|entry| unsafe { (*entry).write(deferred) });
-        // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes. Loom would not notice Relaxed here or
-        // there: entries are pushed in a read section, and the grace period orders its end before each drain.
+        // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes. Loom would
+        // not notice Relaxed here or there: entries are pushed in a read section, and the grace
+        // period orders its end before each drain.
         self.pushed.store(count + 1, Release);
     }
 
@@ -154,8 +159,8 @@ impl Queue {
                 return chunk;
             }
             let new = Chunk::allocate();
-            // A global allocator that uses RCU itself may have pushed entries and appended a chunk in
-            // `allocate`.
+            // A global allocator that uses RCU itself may have pushed entries and appended a chunk
+            // in `allocate`.
             if self.chunk_with_room().is_none() {
                 return self.append_chunk(new);
             }
@@ -188,7 +193,8 @@ impl Queue {
         unsafe { NonNull::new_unchecked(chunk) }
     }
 
-    /// Whether the owner has pushed enough since the last `set_due` to see to reclamation. The caller owns the slot.
+    /// Whether the owner has pushed enough since the last `set_due` to see to reclamation. The
+    /// caller owns the slot.
     pub(crate) fn is_due(&self) -> bool {
         let (count, bytes) = self.looked.get();
         // Relaxed: the producer's own counts.
@@ -204,10 +210,12 @@ impl Queue {
 
     /// Entries and bytes that wait; for others than the owner an estimate.
     pub(crate) fn pending(&self) -> (u64, usize) {
-        // Relaxed: heuristics. `popped` first, so that the difference can't be negative for the owner.
+        // Relaxed: heuristics. `popped` first, so that the difference can't be negative for the
+        // owner.
         let (popped, popped_bytes) = (self.popped.load(Relaxed), self.popped_bytes.load(Relaxed));
         match self.pushed.load(Relaxed).wrapping_sub(popped) {
-            // A fork may have come between a count and its bytes. An empty queue is empty whatever they say.
+            // A fork may have come between a count and its bytes. An empty queue is empty whatever
+            // they say.
             0 => (0, 0),
             count => (count, self.pushed_bytes.load(Relaxed).wrapping_sub(popped_bytes)),
         }
@@ -228,15 +236,17 @@ impl Queue {
         self.try_lock().is_some_and(|_consumer| self.popped.load(Relaxed) >= end)
     }
 
-    /// Runs what has passed its grace period, helping grace periods along; returns at once when somebody else drains.
+    /// Runs what has passed its grace period, helping grace periods along; returns at once when
+    /// somebody else drains.
     pub(crate) fn drain(&self, _marked: &Reclaiming) {
         if let Some(consumer) = self.try_lock() {
             consumer.drain();
         }
     }
 
-    /// Like [`Queue::drain`], but leaves a queue alone whose oldest entry has come since the last call: its owner is busy
-    /// and will see to it, with warmer caches. Says whether anything is left.
+    /// Like [`Queue::drain`], but leaves a queue alone whose oldest entry has come since the last
+    /// call: its owner is busy and will see to it, with warmer caches. Says whether anything is
+    /// left.
     #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
     pub(crate) fn drain_if_stale(&self, _marked: &Reclaiming) -> bool {
         let Some(consumer) = self.try_lock() else {
@@ -257,10 +267,12 @@ impl Queue {
         (taken.is_ok() || mutation::is("no-drain-lock")).then(|| Consumer(self))
     }
 
-    /// In the child of a fork no other thread drains. At worst the one entry that it was running is lost.
+    /// In the child of a fork no other thread drains. At worst the one entry that it was running is
+    /// lost.
     #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
-        // Relaxed, all: the child has one thread. If that one forked in a deferred function, it still drains.
+        // Relaxed, all: the child has one thread. If that one forked in a deferred function, it
+        // still drains.
         if self.consumer.load(Relaxed) == thread_token() || mutation::is("fork-keeps-locks") {
             return;
         }
@@ -275,8 +287,8 @@ struct Consumer<'q>(&'q Queue);
 
 impl Consumer<'_> {
     fn drain(&self) {
-        // Once for what was sealed before, once for what has come since. No more: a function that defers another one
-        // must not keep us here.
+        // Once for what was sealed before, once for what has come since. No more: a function that
+        // defers another one must not keep us here.
         for _ in 0..2 {
             let sealed = self.seal();
             // Relaxed: ours under the lock.
@@ -299,7 +311,8 @@ impl Consumer<'_> {
         if self.0.popped.load(Relaxed) == self.0.sealed.get().end {
             let early = mutation::is("ticket-before-end").then(|| (domain().ticket(), yield_now()).0);
             let end = self.0.end();
-            // The ticket is drawn after `end` was acquired, so its grace period begins after those entries were pushed.
+            // The ticket is drawn after `end` was acquired, so its grace period begins after those
+            // entries were pushed.
             self.0.sealed.set(Sealed { end, ticket: early.unwrap_or_else(|| domain().ticket()) });
         }
         self.0.sealed.get()
@@ -307,8 +320,9 @@ impl Consumer<'_> {
 
     fn pop(&self, end: u64) -> Option<Deferred> {
         let queue = self.0;
-        // Relaxed, all: `popped` and `head` are ours under the lock, but for the producer's first store to `head`, which
-        // `end`'s Acquire has shown us; so has it the link to the next chunk.
+        // Relaxed, all: `popped` and `head` are ours under the lock, but for the producer's first
+        // store to `head`, which `end`'s Acquire has shown us; so has it the link to the next
+        // chunk.
         let number = queue.popped.load(Relaxed);
         if number == end {
             return None;
@@ -321,7 +335,8 @@ impl Consumer<'_> {
                 chunk.entry(later).with_mut(|entry| unsafe { (*entry).assume_init_ref().data.as_ptr() }),
             );
         }
-        // SAFETY: entry `number < end` was written and published, and `popped` sees to it that it is read once.
+        // SAFETY: entry `number < end` was written and published, and `popped` sees to it that it
+        // is read once.
         let deferred = chunk.entry(number).with_mut(|entry| unsafe { (*entry).assume_init_read() });
         // Relaxed: see `pending`.
         queue.popped_bytes.store(queue.popped_bytes.load(Relaxed).wrapping_add(deferred.bytes), Relaxed);
@@ -342,9 +357,11 @@ impl Consumer<'_> {
         self.0.head.store(next, Relaxed);
         // A child of a fork finds no head that is freed.
         compiler_fence(SeqCst);
-        // SAFETY: came from `Box::into_raw`; the producer moved on before it pushed the entry, and we just did.
+        // SAFETY: came from `Box::into_raw`; the producer moved on before it pushed the entry, and
+        // we just did.
         drop(unsafe { Box::from_raw(left) });
-        // SAFETY: the entry has been pushed and isn't in the chunk before, so the next is linked, and live as above.
+        // SAFETY: the entry has been pushed and isn't in the chunk before, so the next is linked,
+        // and live as above.
         unsafe { &*next }
     }
 }

@@ -1,8 +1,9 @@
 //! The registry of readers: one slot per thread, in a list that only grows at its head.
 //!
-//! A slot is claimed when a thread first uses RCU and given back when the thread exits; a later thread takes it over with
-//! whatever deferred work is still in its queue. Slots are never freed, so whoever waits for readers walks the list without
-//! a lock, and their number is the largest number of threads that used RCU at the same time.
+//! A slot is claimed when a thread first uses RCU and given back when the thread exits; a later
+//! thread takes it over with whatever deferred work is still in its queue. Slots are never freed,
+//! so whoever waits for readers walks the list without a lock, and their number is the largest
+//! number of threads that used RCU at the same time.
 
 use std::ptr::null_mut;
 
@@ -14,7 +15,8 @@ use crate::sync::atomic::{
 };
 use crate::sync::{Cell, const_fn, global};
 
-/// What one thread shows to those who wait for readers. Padded to two cache lines, because processors fetch pairs.
+/// What one thread shows to those who wait for readers. Padded to two cache lines, because
+/// processors fetch pairs.
 #[repr(align(128))]
 pub(crate) struct Slot {
     /// The grace-period counter as of the start of the running read section, or [`Slot::OUTSIDE`].
@@ -29,20 +31,22 @@ pub(crate) struct Slot {
     next: AtomicPtr<Slot>,
 }
 
-// SAFETY: the `Cell`s are accessed only by the thread that owns the slot: it got the slot by the acquiring exchange in
-// `claim` and gives it up by the releasing store in `release`, so accesses of successive owners are ordered. (The child of
-// a fork is single-threaded when it resets them.) Everything else is atomic, or a `Queue`, which argues for itself.
+// SAFETY: the `Cell`s are accessed only by the thread that owns the slot: it got the slot by the
+// acquiring exchange in `claim` and gives it up by the releasing store in `release`, so accesses of
+// successive owners are ordered. (The child of a fork is single-threaded when it resets them.)
+// Everything else is atomic, or a `Queue`, which argues for itself.
 unsafe impl Sync for Slot {}
 
 impl Slot {
     /// Not inside a read section. The counter never takes this value.
     pub(crate) const OUTSIDE: u64 = 0;
-    /// The same where readers have to fence, so that entering finds out off its fast path. Not a number that the counter
-    /// takes, either.
+    /// The same where readers have to fence, so that entering finds out off its fast path. Not a
+    /// number that the counter takes, either.
     pub(crate) const OUTSIDE_FENCED: u64 = 1;
     /// Flag in `nesting` for as long as the slot lives: readers have to fence.
     pub(crate) const FENCED: usize = 1 << (usize::BITS - 3);
-    /// Flag in `nesting`: give the slot back when the outermost section ends, because the thread is exiting.
+    /// Flag in `nesting`: give the slot back when the outermost section ends, because the thread is
+    /// exiting.
     pub(crate) const TRANSIENT: usize = 1 << (usize::BITS - 1);
     /// Flag in `nesting`: see to deferred work when the outermost section ends.
     pub(crate) const RECLAIM: usize = 1 << (usize::BITS - 2);
@@ -86,8 +90,8 @@ impl Slot {
     }
 
     fn try_claim(&self) -> bool {
-        // Relaxed first look: only a hint that spares a write. Acquire: pairs with the Release in `release`, so that the
-        // new owner sees the cells as the last one left them.
+        // Relaxed first look: only a hint that spares a write. Acquire: pairs with the Release in
+        // `release`, so that the new owner sees the cells as the last one left them.
         !self.owned.load(Relaxed) && self.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok()
     }
 
@@ -112,8 +116,8 @@ impl Slot {
 }
 
 global! {
-    /// Where threads point that have no slot yet. It is never at rest, so that entering finds out off its fast path. Nobody
-    /// writes to it.
+    /// Where threads point that have no slot yet. It is never at rest, so that entering finds out
+    /// off its fast path. Nobody writes to it.
     fn unregistered() -> Slot = Slot::new(u64::MAX, 0, usize::MAX);
 }
 
@@ -145,8 +149,8 @@ impl Registry {
         loop {
             // Relaxed: published by the exchange below.
             slot.next.store(head, Relaxed);
-            // AcqRel: Release publishes the slot to the Acquire in `iter`, and Acquire keeps publishing what other threads
-            // pushed before.
+            // AcqRel: Release publishes the slot to the Acquire in `iter`, and Acquire keeps
+            // publishing what other threads pushed before.
             match self.head.compare_exchange_weak(
                 head,
                 std::ptr::from_ref(slot).cast_mut(),
@@ -161,10 +165,12 @@ impl Registry {
 
     /// The slots that were in the list when the call was made.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Slot> {
-        // Acquire: pairs with the AcqRel in `claim`; the slots behind the head were published before it.
+        // Acquire: pairs with the AcqRel in `claim`; the slots behind the head were published
+        // before it.
         let mut next = self.head.load(mutation::unless("relaxed-slots", Acquire));
         std::iter::from_fn(move || {
-            // SAFETY: the list holds null or slots leaked in `claim`, which live and stay put for ever.
+            // SAFETY: the list holds null or slots leaked in `claim`, which live and stay put for
+            // ever.
             let slot: &'static Slot = unsafe { next.as_ref() }?;
             // Relaxed: written before the slot was published, and never again.
             next = slot.next.load(Relaxed);
@@ -201,8 +207,8 @@ mod tests {
         drop(read());
     }
 
-    /// R7: there are no more slots than threads at the same time: those of exited threads are taken over, also if they
-    /// were registered in a destructor at last.
+    /// R7: there are no more slots than threads at the same time: those of exited threads are taken
+    /// over, also if they were registered in a destructor at last.
     #[test]
     fn slots_are_reused() {
         const AT_ONCE: usize = 4;

@@ -1,5 +1,6 @@
-//! The one place where atomics, cells and threads come from, so that loom can take their place (`--cfg relativist_loom`), or
-//! shuttle (`--cfg relativist_loom --cfg relativist_shuttle`: whatever there isn't under loom there isn't under shuttle).
+//! The one place where atomics, cells and threads come from, so that loom can take their place
+//! (`--cfg relativist_loom`), or shuttle (`--cfg relativist_loom --cfg relativist_shuttle`:
+//! whatever there isn't under loom there isn't under shuttle).
 
 #[cfg(not(relativist_loom))]
 pub(crate) use std::{
@@ -61,8 +62,8 @@ macro_rules! const_fn {
     };
 }
 
-/// Thread-local variables that are made at compile time, so that reading one costs a load, and nothing more if it has no
-/// destructor.
+/// Thread-local variables that are made at compile time, so that reading one costs a load, and
+/// nothing more if it has no destructor.
 macro_rules! local {
     ($($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;)*) => {
         #[cfg(not(relativist_loom))]
@@ -82,7 +83,8 @@ macro_rules! local {
     };
 }
 
-/// `static NAME: Type = value;`, made anew for each execution of a model. Defines `fn name() -> &'static Type`.
+/// `static NAME: Type = value;`, made anew for each execution of a model. Defines
+/// `fn name() -> &'static Type`.
 macro_rules! global {
     ($(#[$meta:meta])* fn $name:ident() -> $type:ty = $value:expr;) => {
         $(#[$meta])*
@@ -110,7 +112,8 @@ macro_rules! global {
 
 pub(crate) use {const_fn, global, local};
 
-/// Waiting for another thread: a few spins, then the processor is offered to others, then sleeps up to a millisecond.
+/// Waiting for another thread: a few spins, then the processor is offered to others, then sleeps up
+/// to a millisecond.
 ///
 /// Readers never wake anybody (that would cost them), so whoever waits for one has to look again.
 #[cfg(not(relativist_loom))]

@@ -1,6 +1,8 @@
-//! The background thread that reclaims for threads that have deferred something and then fell silent or exited.
+//! The background thread that reclaims for threads that have deferred something and then fell
+//! silent or exited.
 //!
-//! It runs only while something is pending, and for a second after. It takes no lock that a fork could leave locked.
+//! It runs only while something is pending, and for a second after. It takes no lock that a fork
+//! could leave locked.
 
 #[cfg(relativist_loom)]
 pub(crate) fn wake() {}
@@ -22,8 +24,8 @@ mod presence {
     };
     use crate::sync::const_fn;
 
-    /// Whether there is a worker. No push may fall between a worker that has looked for the last time and a producer that
-    /// believes it to be there.
+    /// Whether there is a worker. No push may fall between a worker that has looked for the last
+    /// time and a producer that believes it to be there.
     pub(super) struct Presence(AtomicBool);
 
     impl Presence {
@@ -40,14 +42,16 @@ mod presence {
             if !mutation::is("wake-without-light") {
                 light(domain().fenced(Relaxed));
             }
-            // Relaxed: see `light`. SeqCst: once per start, and easy to think about. One thread wins.
+            // Relaxed: see `light`. SeqCst: once per start, and easy to think about. One thread
+            // wins.
             !self.0.load(Relaxed) && !self.0.swap(true, SeqCst)
         }
 
         /// Called by a worker that has nothing to do. When it says no, the worker must stay.
         pub(super) fn try_leave(&self, is_work_left: impl FnOnce() -> bool) -> bool {
             self.leave();
-            // Pairs with `light` in `is_missing`: either the producer sees that we are gone, or we see the push.
+            // Pairs with `light` in `is_missing`: either the producer sees that we are gone, or we
+            // see the push.
             if !mutation::is("leave-without-heavy") {
                 heavy();
             }
@@ -87,7 +91,8 @@ mod background {
     use crate::guard::is_reading;
     use crate::mutation;
 
-    /// How often the worker looks. What has been pending for one to two of these is reclaimed, readers permitting.
+    /// How often the worker looks. What has been pending for one to two of these is reclaimed,
+    /// readers permitting.
     const TICK: Duration = Duration::from_millis(10);
     /// How many ticks without work the worker stays for.
     const LINGER: u32 = 100;
@@ -105,20 +110,23 @@ mod background {
     #[cold]
     fn start() {
         let worker = std::thread::Builder::new().name("rcu-reclaim".into());
-        // Without a worker the owners still reclaim as they go on deferring, and the next push tries again.
+        // Without a worker the owners still reclaim as they go on deferring, and the next push
+        // tries again.
         if without_signals(|| worker.spawn(run)).is_err() {
             PRESENCE.leave();
         }
     }
 
-    /// Calls `spawn` such that the new thread handles no signals: those are for the threads of the program.
+    /// Calls `spawn` such that the new thread handles no signals: those are for the threads of the
+    /// program.
     #[cfg(unix)]
     fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
         use std::mem::MaybeUninit;
         use std::ptr::null_mut;
 
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: both sets are ours; `sigfillset` fills the one, `pthread_sigmask` the other. Neither can fail so.
+        // SAFETY: both sets are ours; `sigfillset` fills the one, `pthread_sigmask` the other.
+        // Neither can fail so.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
@@ -143,9 +151,9 @@ mod background {
                 std::thread::sleep(TICK);
                 idle = if sweep(&marked) { 0 } else { idle + 1 };
                 if is_reading() {
-                    // A deferred function has left a section open on this thread. If the guard is in
-                    // a thread-local variable, the section ends with the thread. So this thread ends,
-                    // and another one takes over.
+                    // A deferred function has left a section open on this thread. If the guard is
+                    // in a thread-local variable, the section ends with the thread. So this thread
+                    // ends, and another one takes over.
                     PRESENCE.leave();
                     return wake();
                 }

@@ -27,8 +27,8 @@ thread_local!(static INSIDE: Cell<bool> = const { Cell::new(false) });
 
 struct Deferring;
 
-/// Defers a function whenever RCU itself allocates or frees a thread's slot or a chunk of a queue, but
-/// not if this function caused that.
+/// Defers a function whenever RCU itself allocates or frees a thread's slot or a chunk of a queue,
+/// but not if this function caused that.
 fn defer_something(layout: Layout) {
     let is_rcu = layout.align() >= 128 || layout.size() > 4096;
     if is_rcu && ENABLED.load(SeqCst) && !INSIDE.replace(true) {

@@ -22,8 +22,8 @@ auto_traits! {
     Barrier => + + + +,
     BarrierError => + + + +,
 
-    // As `Box<T>`: a thread that shares it reads the value, and the thread that drops it drops the value.
-    // `publish` has further bounds.
+    // As `Box<T>`: a thread that shares it reads the value, and the thread that drops it drops the
+    // value. `publish` has further bounds.
     Published<u64> => + + + +,
     Published<OnlySend> => + - + +,
     Published<OnlySync> => - + + +,

@@ -29,7 +29,8 @@ struct Tally {
 
 impl Tally {
     fn pending(&self) -> usize {
-        // In this order: what runs in between makes the result too large at most by what has really been pending.
+        // In this order: what runs in between makes the result too large at most by what has really
+        // been pending.
         let run = self.run.load(SeqCst);
         self.deferred.load(SeqCst) - run
     }
@@ -127,7 +128,8 @@ fn a_section_defers_freely_and_pays_at_its_end() {
     });
 }
 
-/// R5: who works for a reader that waits for him doesn't wait for readers, and makes up for it afterwards.
+/// R5: who works for a reader that waits for him doesn't wait for readers, and makes up for it
+/// afterwards.
 #[test]
 fn work_for_a_reader_is_not_held_up() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,7 +29,8 @@ fn runs_after_the_readers() {
     assert!(ran.load(SeqCst));
 }
 
-/// R1: what is published is dropped once: the old versions after a grace period, the last with the pointer.
+/// R1: what is published is dropped once: the old versions after a grace period, the last with the
+/// pointer.
 #[test]
 fn published_values_are_dropped_once() {
     let alive = Arc::new(());
@@ -121,7 +122,8 @@ fn a_barrier_waits_for_what_runs() {
     must_end(|| one.join().unwrap());
 }
 
-/// R6: a barrier in a deferred function would wait for itself. It panics; waiting for readers there is fine.
+/// R6: a barrier in a deferred function would wait for itself. It panics; waiting for readers there
+/// is fine.
 #[test]
 fn a_barrier_in_a_deferred_function_panics() {
     let (tell, told) = mpsc::channel();
@@ -134,7 +136,8 @@ fn a_barrier_in_a_deferred_function_panics() {
     must_end(barrier);
 }
 
-/// Panics when it is dropped. With nothing, because what the destructor of a panic's payload throws is given up.
+/// Panics when it is dropped. With nothing, because what the destructor of a panic's payload throws
+/// is given up.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -143,7 +146,8 @@ impl Drop for Bomb {
     }
 }
 
-/// R9: whatever a deferred function throws, those after it run, and so do barriers, on the thread that ran it and elsewhere.
+/// R9: whatever a deferred function throws, those after it run, and so do barriers, on the thread
+/// that ran it and elsewhere.
 #[test]
 fn a_panic_goes_no_further() {
     must_end(|| {

@@ -13,19 +13,22 @@ use std::thread;
 use relativist_rcu::{GracePeriod, Published, barrier, defer, is_reading, read, wait_for_readers};
 use support::{Reader, must_end, wait_until};
 
-/// What a child has to find in the state of these tests' threads must not depend on the threads of another.
+/// What a child has to find in the state of these tests' threads must not depend on the threads of
+/// another.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The child's end, successful or not. Runs no destructors: most of what they belong to is not there.
+/// The child's end, successful or not. Runs no destructors: most of what they belong to is not
+/// there.
 fn leave(success: bool) -> ! {
     // SAFETY: always.
     unsafe { libc::_exit(if success { 0 } else { 1 }) }
 }
 
-/// Returns `None` in the child, which has two minutes to live: under a sanitizer the trace of a panic takes ten seconds.
+/// Returns `None` in the child, which has two minutes to live: under a sanitizer the trace of a
+/// panic takes ten seconds.
 fn fork() -> Option<libc::pid_t> {
     // SAFETY: the child uses this crate, the allocator (which libc keeps usable) and system calls.
     match unsafe { libc::fork() } {
@@ -126,7 +129,8 @@ fn a_new_worker_starts() {
     must_end(barrier);
 }
 
-/// R8: a queue that another thread was draining is free. The function that was running is lost, those after it aren't.
+/// R8: a queue that another thread was draining is free. The function that was running is lost,
+/// those after it aren't.
 #[test]
 fn a_drain_was_cut_off() {
     let _alone = alone();
@@ -172,8 +176,9 @@ fn a_deferred_function_forks() {
     must_end(barrier);
 }
 
-/// Enters and leaves a section in a thread of its own, without the standard library: that has a lock which its threads take when they begin and
-/// end, and a child that is forked meanwhile never gets it.
+/// Enters and leaves a section in a thread of its own, without the standard library: that has a
+/// lock which its threads take when they begin and end, and a child that is forked meanwhile never
+/// gets it.
 fn in_plain_thread() {
     extern "C" fn enter(_: *mut libc::c_void) -> *mut libc::c_void {
         drop(read());

@@ -1,4 +1,5 @@
-//! What a leaked guard leaves behind: guarantee R7 of `relativist_rcu::design`. Alone in its process, whose grace periods it ends.
+//! What a leaked guard leaves behind: guarantee R7 of `relativist_rcu::design`. Alone in its
+//! process, whose grace periods it ends.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
@@ -25,7 +26,8 @@ fn leak_guard() -> &'static Guard {
     guard
 }
 
-/// R7: the section of a leaked guard outlives its thread, as do the references that it protects; others go on.
+/// R7: the section of a leaked guard outlives its thread, as do the references that it protects;
+/// others go on.
 #[test]
 fn a_leaked_guard_keeps_its_section_open() {
     must_end(wait_for_readers);

@@ -1,5 +1,5 @@
-//! R6: if a deferred function leaves a read section open on the thread that runs it, this thread does
-//! not wait for itself. In a process of its own, because it delays grace periods.
+//! R6: if a deferred function leaves a read section open on the thread that runs it, this thread
+//! does not wait for itself. In a process of its own, because it delays grace periods.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
@@ -53,8 +53,8 @@ fn wait_for_all_deferred() {
     let this = thread::current().id();
     let mut panicked = false;
     for _ in 0..100 {
-        // In the queues of two threads: after the function of one has run, the grace period of the other
-        // cannot pass any more.
+        // In the queues of two threads: after the function of one has run, the grace period of the
+        // other cannot pass any more.
         let others = [(); 2].map(|()| {
             let (deferred, is_deferred) = channel();
             let (leave, may_leave) = channel::<()>();

@@ -1,9 +1,11 @@
 //! Loom runs these models in every order that the memory model and a bound on preemptions allow:
-//! `RUSTFLAGS="--cfg relativist_loom" cargo test -p relativist-rcu --release --test loom`. Each model has a bound of its own, which
-//! lets it end within seconds; `LOOM_MAX_PREEMPTIONS` sets another for all of them.
+//! `RUSTFLAGS="--cfg relativist_loom" cargo test -p relativist-rcu --release --test
+//! loom`. Each model has a bound of its own, which lets it end within seconds;
+//! `LOOM_MAX_PREEMPTIONS` sets another for all of them.
 //!
-//! Loom has no `membarrier`, so they check the algorithm with fences ([`relativist_rcu::Barrier::Fence`]). Objects are loom's
-//! cells: to reclaim one is to write to it, and loom fails when a reader's access isn't ordered against that.
+//! Loom has no `membarrier`, so they check the algorithm with fences
+//! ([`relativist_rcu::Barrier::Fence`]). Objects are loom's cells: to reclaim one is to write to
+//! it, and loom fails when a reader's access isn't ordered against that.
 #![cfg(all(relativist_loom, not(relativist_shuttle)))]
 
 use loom::cell::UnsafeCell;
@@ -98,7 +100,8 @@ fn spawn<T: Sync + Send + 'static>(shared: &Arc<T>, body: fn(&T)) -> thread::Joi
     thread::spawn(move || body(&shared))
 }
 
-/// R1: a reader sees the old or the new object, neither reclaimed. The reader registers while the writer waits (R7).
+/// R1: a reader sees the old or the new object, neither reclaimed. The reader registers while the
+/// writer waits (R7).
 #[test]
 fn publish_and_read() {
     explore(8, || {
@@ -134,7 +137,8 @@ fn leave_and_enter_again() {
     });
 }
 
-/// R1, R4: two writers unlink an object each; whoever drives, both grace periods hold, and two are enough.
+/// R1, R4: two writers unlink an object each; whoever drives, both grace periods hold, and two are
+/// enough.
 #[test]
 fn waiters_share() {
     explore(2, || {
@@ -221,7 +225,8 @@ fn defer_reclaim(pair: &Arc<Pair>) {
     unsafe { defer_raw(raw.cast(), 0, reclaim) };
 }
 
-/// R1: what one thread defers, another runs, after a grace period that began after the object was unlinked.
+/// R1: what one thread defers, another runs, after a grace period that began after the object was
+/// unlinked.
 #[test]
 fn defer_for_another_to_drain() {
     explore(2, || {
@@ -237,7 +242,8 @@ fn defer_for_another_to_drain() {
     });
 }
 
-/// R1: the drainer's grace period begins after the object was unlinked, also if others have passed since it came.
+/// R1: the drainer's grace period begins after the object was unlinked, also if others have passed
+/// since it came.
 #[test]
 fn drain_under_the_eyes_of_a_reader() {
     explore(3, || {
@@ -255,7 +261,8 @@ fn drain_under_the_eyes_of_a_reader() {
     });
 }
 
-/// R10: deferred functions run once, also across chunks of the queue, when both ends of it are busy.
+/// R10: deferred functions run once, also across chunks of the queue, when both ends of it are
+/// busy.
 #[test]
 fn push_against_drain() {
     explore(3, || {

@@ -1,4 +1,5 @@
-//! Read sections and grace periods, seen from outside: guarantees R2, R3, R4, R6 and R9 of `relativist_rcu::design`.
+//! Read sections and grace periods, seen from outside: guarantees R2, R3, R4, R6 and R9 of
+//! `relativist_rcu::design`.
 #![cfg(not(relativist_loom))]
 
 mod support;
@@ -12,8 +13,8 @@ use relativist_rcu::{
 };
 use support::{Reader, must_end};
 
-/// These tests hold up the grace periods of the process, so only one runs at a time. (Tests that count
-/// grace periods run in processes of their own.)
+/// These tests hold up the grace periods of the process, so only one runs at a time. (Tests that
+/// count grace periods run in processes of their own.)
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

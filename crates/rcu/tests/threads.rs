@@ -1,5 +1,5 @@
-//! Threads that come and go, and what their thread-local destructors may do: guarantees R7 and R10 of
-//! `relativist_rcu::design`. (That slots are reused is tested beside the registry.)
+//! Threads that come and go, and what their thread-local destructors may do: guarantees R7 and R10
+//! of `relativist_rcu::design`. (That slots are reused is tested beside the registry.)
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
@@ -31,9 +31,10 @@ thread_local! {
     static HELD: RefCell<Option<Guard>> = const { RefCell::new(None) };
 }
 
-/// Runs `at_exit` in the destructors of thread-local variables that were first used before and after this crate was: so
-/// whatever order the platform has, one call comes before this crate's own destructor and one after. What a call returns
-/// is checked on this side, for a panic in a destructor takes the process down.
+/// Runs `at_exit` in the destructors of thread-local variables that were first used before and
+/// after this crate was: so whatever order the platform has, one call comes before this crate's own
+/// destructor and one after. What a call returns is checked on this side, for a panic in a
+/// destructor takes the process down.
 fn in_destructors(at_exit: fn() -> Result<(), &'static str>) {
     let (told, results) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -90,8 +91,8 @@ fn deferring_in_destructors() {
     });
 }
 
-/// R7, R10: so does what they defer and nobody waits for. (Many of them, because a thread that registers for one section
-/// reclaims at its end, too.)
+/// R7, R10: so does what they defer and nobody waits for. (Many of them, because a thread that
+/// registers for one section reclaims at its end, too.)
 #[test]
 fn destructors_leave_work_behind() {
     static LEFT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -118,8 +119,8 @@ fn first_use_in_a_destructor() {
     must_end(wait_for_readers);
 }
 
-/// R7: a guard in a thread-local variable holds its section open until its destructor, even if that is the last, and
-/// ends it there.
+/// R7: a guard in a thread-local variable holds its section open until its destructor, even if that
+/// is the last, and ends it there.
 #[test]
 fn a_guard_kept_until_exit() {
     for registered_first in [false, true] {

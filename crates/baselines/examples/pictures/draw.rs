@@ -14,7 +14,8 @@ const LINE: i32 = 18;
 const LANE: i32 = 52;
 const COLUMN: i32 = 80;
 const RADIUS: i32 = 17;
-/// Where these begin: the boxes of the array that readers come by, those of the one that is left behind, and entries.
+/// Where these begin: the boxes of the array that readers come by, those of the one that is left
+/// behind, and entries.
 const PUBLISHED: i32 = 120;
 const LEFT_BEHIND: i32 = 20;
 const ENTRIES: i32 = 250;
@@ -114,7 +115,8 @@ fn arrow(from: Point, to: Point, radius: i32, dashes: Option<&str>) -> Markup {
     }
 }
 
-/// White and black in turns, by its bucket in the larger array; grey where readers of others may be.
+/// White and black in turns, by its bucket in the larger array; grey where readers of others may
+/// be.
 fn entry(plan: &Plan, key: u64, (x, y): Point, readers: &[BTreeSet<u64>]) -> Markup {
     let own = (plan.bucket)(key);
     let others = readers.iter().enumerate().any(|(reader, positions)| reader != own && positions.contains(&key));

@@ -6,7 +6,8 @@ use std::iter::successors;
 /// The keys to which each bucket's head leads, in the order of the chains.
 pub type Chains = Vec<Vec<u64>>;
 
-/// How a table takes buckets from keys. Readers are told apart by the bucket of the larger array that they look for.
+/// How a table takes buckets from keys. Readers are told apart by the bucket of the larger array
+/// that they look for.
 pub struct Plan {
     /// Buckets of the larger array.
     pub buckets: usize,

@@ -1,5 +1,5 @@
-//! The library's table. It needs no help to be looked at while it is resized: a reader that stays inside holds the resizer up where
-//! that waits for readers.
+//! The library's table. It needs no help to be looked at while it is resized: a reader that stays
+//! inside holds the resizer up where that waits for readers.
 
 use std::ptr::NonNull;
 use std::thread;

@@ -53,7 +53,8 @@ impl<const SIZE: usize> KeySize for Known<SIZE> {
     }
 }
 
-/// Routines on their own, for keys of size `S`: not inlined, so that what they know of the size is what `S` says.
+/// Routines on their own, for keys of size `S`: not inlined, so that what they know of the size is
+/// what `S` says.
 #[inline(never)]
 fn bind<S: KeySize, B: Build>(map: &mut Map<B>, key: &[u8], value: u64) -> bool {
     map.bind_as::<S>(key, value)
@@ -74,7 +75,8 @@ fn unbind<S: KeySize, B: Build>(map: &mut Map<B>, key: &[u8]) -> Option<u64> {
     map.unbind_as::<S>(key)
 }
 
-/// The build without routines for certain sizes, and without a list of buckets that may hold something.
+/// The build without routines for certain sizes, and without a list of buckets that may hold
+/// something.
 #[derive(Clone, Copy, Debug)]
 pub struct Old {
     key_size: usize,

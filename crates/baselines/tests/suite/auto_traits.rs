@@ -1,5 +1,5 @@
-//! Which tables can be sent to other threads and shared with them: all but the one for a single thread.
-//! Keys and values are `u64`, or belong to one thread, so variance does not matter.
+//! Which tables can be sent to other threads and shared with them: all but the one for a single
+//! thread. Keys and values are `u64`, or belong to one thread, so variance does not matter.
 
 use foldhash::fast::FixedState;
 use relativist_baselines::ddds::Ddds;

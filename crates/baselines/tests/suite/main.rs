@@ -1,4 +1,5 @@
-//! One suite for all tables: what std's map does, and that residents are found whatever resizers and updaters do meanwhile.
+//! One suite for all tables: what std's map does, and that residents are found whatever resizers
+//! and updaters do meanwhile.
 
 use relativist_testing as _;
 

@@ -20,7 +20,8 @@ fn value(key: u64) -> u64 {
     !key
 }
 
-/// Resizes while others work: as many as are asked for, for the sake of sanitizers and of long runs.
+/// Resizes while others work: as many as are asked for, for the sake of sanitizers and of long
+/// runs.
 fn resizes() -> u64 {
     std::env::var("RELATIVIST_STRESS_RESIZES").map_or(40, |resizes| resizes.parse().unwrap())
 }

@@ -1,4 +1,5 @@
-//! The array of buckets, allocated in one piece with its header, so that one pointer leads a reader to everything.
+//! The array of buckets, allocated in one piece with its header, so that one pointer leads a reader
+//! to everything.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -37,12 +38,14 @@ impl std::error::Error for AllocError {}
 #[repr(C, align(64))]
 struct Header {
     scale: Scale,
-    /// The coarser array whose heads are the locks of those heads here that follow; null when none does.
+    /// The coarser array whose heads are the locks of those heads here that follow; null when none
+    /// does.
     base: AtomicPtr<Header>,
-    /// The newest finer array whose heads are kept right by updates that hold a lock here; null before
-    /// the table grows.
+    /// The newest finer array whose heads are kept right by updates that hold a lock here; null
+    /// before the table grows.
     finer: AtomicPtr<Header>,
-    /// Which buckets may have links, if iterations have asked for it; null otherwise. See `occupancy.rs`.
+    /// Which buckets may have links, if iterations have asked for it; null otherwise. See
+    /// `occupancy.rs`.
     summary: AtomicPtr<Occupancy>,
 }
 
@@ -112,7 +115,8 @@ impl DetachedArray {
 }
 
 impl<'a> Array<'a> {
-    /// Fewest and most bits of a bucket number. The shifts that take buckets from hashes need one at least.
+    /// Fewest and most bits of a bucket number. The shifts that take buckets from hashes need one
+    /// at least.
     pub(super) const MIN_BITS: u32 = 1;
     pub(super) const MAX_BITS: u32 = 44;
 
@@ -162,8 +166,9 @@ impl<'a> Array<'a> {
         let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
         // SAFETY: as the caller vouches.
         unsafe { self.free_occupancy() };
-        // SAFETY: the caller gives it up; header and heads are valid, and nobody uses them afterwards. (Dropping them does nothing,
-        // except that loom's atomics check that nobody does.)
+        // SAFETY: the caller gives it up; header and heads are valid, and nobody uses them
+        // afterwards. (Dropping them does nothing, except that loom's atomics check that nobody
+        // does.)
         unsafe {
             std::ptr::slice_from_raw_parts_mut(self.heads(), self.len()).drop_in_place();
             self.header.drop_in_place();
@@ -216,7 +221,8 @@ impl<'a> Array<'a> {
 
     #[inline(always)]
     fn heads(self) -> *mut Head {
-        // SAFETY: the heads follow the header in the same allocation. (Not by way of `&Header`, whose provenance ends with it.)
+        // SAFETY: the heads follow the header in the same allocation. (Not by way of `&Header`,
+        // whose provenance ends with it.)
         unsafe { self.header.add(1).cast::<Head>().as_ptr() }
     }
 
@@ -236,16 +242,18 @@ impl<'a> Array<'a> {
 
     /// All heads, in the order of the hashes.
     pub(super) fn all(self) -> &'a [Head] {
-        // SAFETY: so many heads follow the header, alive during `'a`; heads are atomic, so sharing them is fine.
+        // SAFETY: so many heads follow the header, alive during `'a`; heads are atomic, so sharing
+        // them is fine.
         unsafe { std::slice::from_raw_parts(self.heads(), self.len()) }
     }
 
-    /// How many buckets are worth bringing near at a time: their links fit into the first-level cache, and are more than the
-    /// processor can ask memory for at once.
+    /// How many buckets are worth bringing near at a time: their links fit into the first-level
+    /// cache, and are more than the processor can ask memory for at once.
     pub(super) const BATCH: usize = 64;
 
-    /// Brings the links of some buckets, those with heads that are wanted, into the cache, for who is about to visit them all. Links
-    /// lie anywhere in memory, and each step along a chain waits for the one before: so chains are walked side by side.
+    /// Brings the links of some buckets, those with heads that are wanted, into the cache, for who
+    /// is about to visit them all. Links lie anywhere in memory, and each step along a chain waits
+    /// for the one before: so chains are walked side by side.
     ///
     /// # Safety
     ///
@@ -285,7 +293,8 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Brings the links of so many buckets near, from that of this hash on, and returns the hash that they end at.
+    /// Brings the links of so many buckets near, from that of this hash on, and returns the hash
+    /// that they end at.
     ///
     /// # Safety
     ///
@@ -302,8 +311,8 @@ impl<'a> Array<'a> {
     #[cfg(relativist_loom)]
     pub(super) unsafe fn prefetch_chains(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
-    /// The array whose heads are the locks of those heads here that follow. It stays alive for a caller
-    /// that has found such a head in its read section.
+    /// The array whose heads are the locks of those heads here that follow. It stays alive for a
+    /// caller that has found such a head in its read section.
     pub(super) fn base(self) -> Option<Self> {
         Self::load(&self.header().base)
     }
@@ -312,7 +321,8 @@ impl<'a> Array<'a> {
         Self::store(&self.header().base, base);
     }
 
-    /// The array of the heads that are kept right where a head here [has finer](Word::has_finer) ones.
+    /// The array of the heads that are kept right where a head here [has finer](Word::has_finer)
+    /// ones.
     pub(super) fn finer(self) -> Option<Self> {
         Self::load(&self.header().finer)
     }

@@ -9,12 +9,15 @@ use super::head::{Head, Word};
 use super::{Hash, Link, Table};
 use crate::mutation;
 
-/// What a lookup saw that found the first link of its bucket's chain: the array, and what the head held.
+/// What a lookup saw that found the first link of its bucket's chain: the array, and what the head
+/// held.
 ///
-/// While both are the same, the same lookup finds the same link: it would load the array and then the head, as
-/// [`CachedLookup::is_still_valid`] does, and all else is settled by what it has loaded. For that it doesn't matter what the table is
-/// going through meanwhile, resizes included, so the answer is as linearizable as that of the lookup that is left out. Neither array
-/// nor link can have been freed and made again, at the same address, as long as the guard lives under which they were found.
+/// While both are the same, the same lookup finds the same link: it would load the array and then
+/// the head, as [`CachedLookup::is_still_valid`] does, and all else is settled by what it has
+/// loaded. For that it doesn't matter what the table is going through meanwhile, resizes included,
+/// so the answer is as linearizable as that of the lookup that is left out. Neither array nor link
+/// can have been freed and made again, at the same address, as long as the guard lives under which
+/// they were found.
 #[derive(Clone, Copy)]
 pub(crate) struct CachedLookup<'g> {
     array: Array<'g>,
@@ -23,8 +26,8 @@ pub(crate) struct CachedLookup<'g> {
 }
 
 impl Table {
-    /// What to remember of a lookup that has found `link` under this guard, if it is the first of its chain. (Most are: four of
-    /// five at half a link per bucket.)
+    /// What to remember of a lookup that has found `link` under this guard, if it is the first of
+    /// its chain. (Most are: four of five at half a link per bucket.)
     #[inline]
     pub(crate) fn cached_lookup<'g>(
         &'g self,

@@ -1,20 +1,23 @@
-//! A locked bucket, or a locked group of buckets while the table is resized, and how updates change it.
+//! A locked bucket, or a locked group of buckets while the table is resized, and how updates change
+//! it.
 //!
-//! A bucket of the *base* array and the finer buckets that it covers form a *group*. While the table is
-//! resized, the links of a group form one chain, which starts at the head in the base array. Heads of
-//! finer arrays lead into that chain. The base head is the lock of the group. An update that holds it
-//! changes everything that leads to the link: the predecessor or the base head, and in each array that
-//! it has to keep right, the head of the bucket if the link is its first.
+//! A bucket of the *base* array and the finer buckets that it covers form a *group*. While the
+//! table is resized, the links of a group form one chain, which starts at the head in the base
+//! array. Heads of finer arrays lead into that chain. The base head is the lock of the group. An
+//! update that holds it changes everything that leads to the link: the predecessor or the base
+//! head, and in each array that it has to keep right, the head of the bucket if the link is its
+//! first.
 //!
-//! Which arrays are kept right? While the table grows: the published array, and the one that is being
-//! filled to replace it. While it shrinks: the one by which the update entered. Older arrays are not. A
-//! lookup that entered by an older array began before the newer one was published, so it overlaps with
-//! the update and may count as having come before it. It still finds every link that is in the table
-//! throughout, because a removed link goes on leading to the links that came after it.
+//! Which arrays are kept right? While the table grows: the published array, and the one that is
+//! being filled to replace it. While it shrinks: the one by which the update entered. Older arrays
+//! are not. A lookup that entered by an older array began before the newer one was published, so it
+//! overlaps with the update and may count as having come before it. It still finds every link that
+//! is in the table throughout, because a removed link goes on leading to the links that came after
+//! it.
 //!
-//! Lookups that run at the same time may enter by different arrays. A lookup by an older array must not
-//! see a change that a lookup which begins *afterwards*, by a newer array, does not see. Therefore
-//! changes reach the newest array first.
+//! Lookups that run at the same time may enter by different arrays. A lookup by an older array must
+//! not see a change that a lookup which begins *afterwards*, by a newer array, does not see.
+//! Therefore changes reach the newest array first.
 //!
 //! A lookup that has loaded an old head word may reach new links. It must find no link that a later
 //! lookup misses because of the summary. Therefore summaries announce a link before its predecessor
@@ -68,12 +71,14 @@ pub(super) enum Change {
     Insert,
     Replace,
     Remove,
-    /// Takes a link out of the chain while lookups must still find it in hand: its summary bit stays.
+    /// Takes a link out of the chain while lookups must still find it in hand: its summary bit
+    /// stays.
     Unlink,
 }
 
 impl TableInner {
-    /// Locks what has to be locked to change the chain of this hash. Panics if this thread holds another lock of the table.
+    /// Locks what has to be locked to change the chain of this hash. Panics if this thread holds
+    /// another lock of the table.
     #[inline(always)]
     pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
         reentrancy::enter(self);
@@ -121,7 +126,8 @@ impl TableInner {
         }
     }
 
-    /// Locks the base head for a hash whose head in `array` follows it. `None` if it no longer does.
+    /// Locks the base head for a hash whose head in `array` follows it. `None` if it no longer
+    /// does.
     fn try_lock_base<'g>(&'g self, array: Array<'g>, hash: Hash) -> Option<LockedGroup<'g>> {
         let base = array.base()?;
         // Most likely the predecessor. The exchange below waits for all that comes before it.
@@ -130,9 +136,9 @@ impl TableInner {
         }
         let head = base.head(hash);
         let word = if mutation::is("ignore-moved") { head.lock() } else { head.lock_owner().ok()? };
-        // As long as `base` is the base, only the holder of this lock changes whether the head follows.
-        // If it does not, then it followed the base of an earlier resize, whose groups were cut, and does
-        // not follow this one yet: this lock is not that of the chain.
+        // As long as `base` is the base, only the holder of this lock changes whether the head
+        // follows. If it does not, then it followed the base of an earlier resize, whose groups
+        // were cut, and does not follow this one yet: this lock is not that of the chain.
         if !array.head(hash).load().follows() && !mutation::is("unchecked-follower") {
             head.unlock(word);
             return None;
@@ -161,7 +167,8 @@ impl TableInner {
 }
 
 impl LockedGroup<'_> {
-    /// Finds the link that matches, or the place where one with this hash belongs: after all of smaller or equal hash.
+    /// Finds the link that matches, or the place where one with this hash belongs: after all of
+    /// smaller or equal hash.
     #[inline(always)]
     pub(super) fn search(&self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
         match self.finest() {
@@ -174,16 +181,17 @@ impl LockedGroup<'_> {
         }
     }
 
-    /// While the table grows, each update keeps the finer heads right, so a search may start at one of
-    /// them. While it shrinks, updates that entered by the coarse array do not, so a finer head may lead
-    /// to a link that was removed.
+    /// While the table grows, each update keeps the finer heads right, so a search may start at one
+    /// of them. While it shrinks, updates that entered by the coarse array do not, so a finer head
+    /// may lead to a link that was removed.
     #[cold]
     fn search_in_resize(&self, level: &Level<'_>, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
         if !self.word.has_finer() && !mutation::is("stale-entry") {
             return walk(self.word.first(), hash, is_match);
         }
         let entry = level.entry_before(hash, self.array).unwrap_or_else(|| self.word.first());
-        // In an array that is being filled, later heads may not be filled yet: look in the published one.
+        // In an array that is being filled, later heads may not be filled yet: look in the
+        // published one.
         let after = self.levels[0].as_ref().and_then(|level| level.first_after(hash, self.array));
         match after {
             Some(after) => walk_to(entry, after),
@@ -241,7 +249,8 @@ impl LockedGroup<'_> {
         }
     }
 
-    /// Marks the buckets that are empty and about to have a link, for iterations: see `occupancy.rs`.
+    /// Marks the buckets that are empty and about to have a link, for iterations: see
+    /// `occupancy.rs`.
     #[inline(always)]
     fn mark_occupied(&self, hash: Hash) {
         if self.word.first().is_null() {
@@ -251,7 +260,8 @@ impl LockedGroup<'_> {
         self.levels.iter().flatten().for_each(|level| level.mark_occupied(hash));
     }
 
-    /// Sets the summary bits of a link that is about to be reachable by another one: see the top of this file.
+    /// Sets the summary bits of a link that is about to be reachable by another one: see the top of
+    /// this file.
     #[cold]
     fn announce(&self, hash: Hash) {
         if !self.word.may_contain(hash, self.scale) {
@@ -271,8 +281,8 @@ impl LockedGroup<'_> {
         place.link(to);
     }
 
-    /// Unlinks the whole chain and unlocks. Returns the first link, and the scale of the bucket. `None`
-    /// during a resize, when the chain is longer than the bucket.
+    /// Unlinks the whole chain and unlocks. Returns the first link, and the scale of the bucket.
+    /// `None` during a resize, when the chain is longer than the bucket.
     pub(super) fn unlink_all(self) -> Option<(*mut Link, Scale)> {
         if self.finest().is_some() {
             return None;
@@ -320,16 +330,17 @@ impl LockedGroup<'_> {
 }
 
 impl Level<'_> {
-    /// While the table grows: a link shortly before the place of this hash. It is the first link of the
-    /// nearest earlier bucket that has links, within the bucket of `base`. `None` if there is none
-    /// near by.
+    /// While the table grows: a link shortly before the place of this hash. It is the first link of
+    /// the nearest earlier bucket that has links, within the bucket of `base`. `None` if there is
+    /// none near by.
     #[cold]
     fn entry_before(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
         let bucket = hash.bucket(self.array.scale());
         let factor_bits = self.array.bits() - base.bits();
         let group = hash.bucket(base.scale()) << factor_bits;
-        // In buckets. Heads lie side by side, so reading many costs less than a walk along a few links. In
-        // a sparse table, the walk from the start of a group of n heads takes about sqrt(n) links at most.
+        // In buckets. Heads lie side by side, so reading many costs less than a walk along a few
+        // links. In a sparse table, the walk from the start of a group of n heads takes about
+        // sqrt(n) links at most.
         let max_distance = 1024.max(16 << (factor_bits / 2));
         let heads = &self.array.all()[bucket.saturating_sub(max_distance).max(group)..bucket];
         // The chains of heads that no longer follow were cut off.
@@ -338,8 +349,9 @@ impl Level<'_> {
         words.map(Word::first).find(|first| !first.is_null())
     }
 
-    /// While the table grows: the link that comes after the place of this hash, if heads alone show that
-    /// no link of its bucket comes before it or has the same hash. Null for the end of the chain.
+    /// While the table grows: the link that comes after the place of this hash, if heads alone show
+    /// that no link of its bucket comes before it or has the same hash. Null for the end of the
+    /// chain.
     #[cold]
     fn first_after(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
         /// In buckets. Farther on, looking at the links costs less.
@@ -389,7 +401,8 @@ impl Place {
     #[inline(always)]
     fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
         let is_here = |link: NonNull<Link>| {
-            // SAFETY: all links that we look at are in the chain that the caller has locked, or about to enter it.
+            // SAFETY: all links that we look at are in the chain that the caller has locked, or
+            // about to enter it.
             unsafe { link.as_ref() }.hash().shares_bucket(hash, scale)
         };
         let is_first = !self.before.is_some_and(is_here);
@@ -403,8 +416,8 @@ impl Place {
         }
     }
 
-    /// Whether the neighbours would set other bits in the summary. (The chain is sorted, so no other links
-    /// matter.)
+    /// Whether the neighbours would set other bits in the summary. (The chain is sorted, so no
+    /// other links matter.)
     #[inline(always)]
     fn is_sole_user_of_its_summary_bit(&self, hash: Hash, scale: Scale) -> bool {
         let shares_bit = |link: NonNull<Link>| {
@@ -416,7 +429,8 @@ impl Place {
     }
 }
 
-/// Finds a link, or the place for it, starting at `next`. All links before `next` have smaller hashes.
+/// Finds a link, or the place for it, starting at `next`. All links before `next` have smaller
+/// hashes.
 #[inline(always)]
 fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
     let mut before = None;
@@ -437,7 +451,8 @@ fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>)
     Place { before, found: None, after: next }
 }
 
-/// The place in front of `after`, starting at `next`, which is not behind it. Does not read `after`.
+/// The place in front of `after`, starting at `next`, which is not behind it. Does not read
+/// `after`.
 fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
     let mut before = None;
     while next != after

@@ -2,12 +2,14 @@
 
 /// A user's 64-bit hash, mixed by one multiplication.
 ///
-/// The table takes buckets from the high bits of a hash and orders chains by it, so the high bits have to depend on the low
-/// ones. Weak hashes (the identity on integers, FxHash) don't provide that; a multiplication by an odd constant near 2^64
-/// divided by the golden ratio does (Knuth's multiplicative hashing; Lever, "Linux Kernel Hash Table Behavior", ALS 2000,
-/// section 5). It spreads consecutive integers better than chance would; some strides come out worse, with some seven
-/// times the walk of random hashes (identity-hashed multiples of 2^16, say): for such keys take a real hash function.
-/// Multiplication by an odd number loses nothing: equal user hashes and equal [`Hash`](struct@Hash)es are the same thing.
+/// The table takes buckets from the high bits of a hash and orders chains by it, so the high bits
+/// have to depend on the low ones. Weak hashes (the identity on integers, FxHash) don't provide
+/// that; a multiplication by an odd constant near 2^64 divided by the golden ratio does (Knuth's
+/// multiplicative hashing; Lever, "Linux Kernel Hash Table Behavior", ALS 2000, section 5). It
+/// spreads consecutive integers better than chance would; some strides come out worse, with some
+/// seven times the walk of random hashes (identity-hashed multiples of 2^16, say): for such keys
+/// take a real hash function. Multiplication by an odd number loses nothing: equal user hashes and
+/// equal [`Hash`](struct@Hash)es are the same thing.
 ///
 /// ```
 /// use relativist::raw::Hash;
@@ -39,7 +41,8 @@ impl Hash {
         (self.0.wrapping_shr(scale.shift) >> 4) as usize
     }
 
-    /// The four bits that follow those of the bucket: which bit of the chain's summary stands for this hash.
+    /// The four bits that follow those of the bucket: which bit of the chain's summary stands for
+    /// this hash.
     #[inline(always)]
     pub(super) const fn summary_slot(self, scale: Scale) -> u32 {
         self.0.wrapping_shr(scale.shift) as u32 & 15
@@ -72,8 +75,8 @@ impl Hash {
     }
 }
 
-/// How many buckets there are, in the form that lookups want it: by how much a hash is shifted to leave the bits of the
-/// bucket and the four bits after them.
+/// How many buckets there are, in the form that lookups want it: by how much a hash is shifted to
+/// leave the bits of the bucket and the four bits after them.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
     shift: u32,

@@ -7,12 +7,16 @@
 //! +--------------------------------------------+-------+---------+--------+----------+
 //! ```
 //!
-//! * *summary:* bit *n* is set when some link of the bucket has *n* in the four hash bits that follow those of the bucket.
-//!   A bit may be set needlessly, but is never clear while the bucket has such a link.
-//! * *follows:* the head can't be locked. The head in a coarser array, the *base*, is the lock of its chain. If the link bits
-//!   are all ones, the head itself was the base of a group that was cut, and a finer array is published.
-//! * *finer:* the heads of a finer array that this bucket covers are filled. An update keeps them right as well.
-//! * *locked:* one update is at work. Readers ignore the lock. Until it is released, no other thread writes to the head.
+//! * *summary:* bit *n* is set when some link of the bucket has *n* in the four hash bits that
+//!   follow those of the bucket. A bit may be set needlessly, but is never clear while the bucket
+//!   has such a link.
+//! * *follows:* the head can't be locked. The head in a coarser array, the *base*, is the lock of
+//!   its chain. If the link bits are all ones, the head itself was the base of a group that was
+//!   cut, and a finer array is published.
+//! * *finer:* the heads of a finer array that this bucket covers are filled. An update keeps them
+//!   right as well.
+//! * *locked:* one update is at work. Readers ignore the lock. Until it is released, no other
+//!   thread writes to the head.
 //!
 //! Locking and unlocking take one atomic read-modify-write each.
 
@@ -70,7 +74,8 @@ impl Word {
         self.0.addr() & ((2 << hash.summary_slot(scale)) - 1) == 0
     }
 
-    /// In which of the `factor` finer buckets all links are that this one is parted into, if the summary tells; any for no links.
+    /// In which of the `factor` finer buckets all links are that this one is parted into, if the
+    /// summary tells; any for no links.
     pub(super) fn sole_part(self, factor: usize) -> Option<usize> {
         let width = Self::SUMMARY_BITS.checked_div(factor).filter(|&width| width > 0)?;
         let summary = self.summary();
@@ -81,8 +86,8 @@ impl Word {
         (summary >> (part * width) >> width == 0).then_some(part)
     }
 
-    /// What the head of that part holds. As the last of the hash bits that its summary is about are not known, it has bits for either
-    /// value of them.
+    /// What the head of that part holds. As the last of the hash bits that its summary is about are
+    /// not known, it has bits for either value of them.
     pub(super) fn of_sole_part(self, part: usize, factor: usize) -> Self {
         if self.first().is_null() {
             return Self::EMPTY;
@@ -105,12 +110,14 @@ impl Word {
         self.0.addr() & Self::LOCKED != 0
     }
 
-    /// Whether the head can't be locked: the head of a coarser array, its *base*, is the lock of the chain.
+    /// Whether the head can't be locked: the head of a coarser array, its *base*, is the lock of
+    /// the chain.
     pub(super) fn follows(self) -> bool {
         self.0.addr() & Self::FOLLOWS != 0
     }
 
-    /// Whether the heads of a finer array that this bucket covers are filled, and have to be kept right.
+    /// Whether the heads of a finer array that this bucket covers are filled, and have to be kept
+    /// right.
     pub(super) fn has_finer(self) -> bool {
         self.0.addr() & Self::FINER != 0
     }
@@ -186,15 +193,15 @@ impl Head {
         Word(self.0.load(mutation::unless("relaxed-head", Acquire)))
     }
 
-    /// Stores into a head that no other thread may write to: the caller holds its lock, or it is not
-    /// published yet, or it follows a coarser head whose lock the caller holds.
+    /// Stores into a head that no other thread may write to: the caller holds its lock, or it is
+    /// not published yet, or it follows a coarser head whose lock the caller holds.
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
         self.0.store(word.0, mutation::unless("relaxed-store", Release));
     }
 
-    /// Locks a head that is unlocked and not part of a resize, and returns what it held. `None` if it is
-    /// locked or part of a resize, or another thread is faster.
+    /// Locks a head that is unlocked and not part of a resize, and returns what it held. `None` if
+    /// it is locked or part of a resize, or another thread is faster.
     #[inline(always)]
     pub(super) fn try_lock_if_settled(&self) -> Option<Word> {
         let word = self.load();
@@ -207,8 +214,8 @@ impl Head {
         is_locked.then_some(word)
     }
 
-    /// Locks a head and returns what it held. If the head follows a coarser one, or its group was cut,
-    /// returns what it holds as the error.
+    /// Locks a head and returns what it held. If the head follows a coarser one, or its group was
+    /// cut, returns what it holds as the error.
     pub(super) fn lock_owner(&self) -> Result<Word, Word> {
         self.lock_unless(Word::follows)
     }
@@ -245,7 +252,8 @@ impl Head {
             self.store(word.with_finer());
             return true;
         }
-        // AcqRel, Relaxed: as in `try_lock`; an update that sees the mark sees the finer heads as they were filled.
+        // AcqRel, Relaxed: as in `try_lock`; an update that sees the mark sees the finer heads as
+        // they were filled.
         let order = mutation::unless("relaxed-mark", AcqRel);
         !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, order, Relaxed).is_ok()
     }
@@ -258,11 +266,11 @@ impl Head {
     /// Sets what the head holds from now on, and unlocks it.
     #[inline(always)]
     pub(super) fn unlock(&self, word: Word) {
-        // AcqRel: Release pairs with the Acquire in `load` and `try_lock`. A Release store would do for
-        // that. But the store could still be in the processor's buffer when the update has returned and
-        // the thread's next lookup reads. If two threads insert, and then each looks for what the other
-        // inserted, both could miss (T3). An exchange is a full barrier on x86-64; elsewhere
-        // `wake_waiters` has a fence.
+        // AcqRel: Release pairs with the Acquire in `load` and `try_lock`. A Release store would do
+        // for that. But the store could still be in the processor's buffer when the update has
+        // returned and the thread's next lookup reads. If two threads insert, and then each looks
+        // for what the other inserted, both could miss (T3). An exchange is a full barrier on
+        // x86-64; elsewhere `wake_waiters` has a fence.
         if mutation::is("plain-unlock") {
             self.store(word.without(Word::LOCKED));
         } else {
@@ -334,7 +342,8 @@ mod tests {
         Word::EMPTY.with_first(std::ptr::without_provenance_mut(8)).with(summary)
     }
 
-    /// The part that a summary tells is where all links are that it may stand for, and the head of the part announces all of them.
+    /// The part that a summary tells is where all links are that it may stand for, and the head of
+    /// the part announces all of them.
     #[test]
     fn a_summary_tells_the_sole_part() {
         for factor_bits in 1..=5 {

@@ -1,7 +1,8 @@
 //! A link on its way from one place of the table to another: in no chain, and yet in the table.
 //!
-//! A [rename](super::Table::rename) takes a link out of the chain of its old hash and puts one into the chain of the new
-//! hash. In between it has it *in hand*, where lookups find it who have come to the end of their chain in vain:
+//! A [rename](super::Table::rename) takes a link out of the chain of its old hash and puts one into
+//! the chain of the new hash. In between it has it *in hand*, where lookups find it who have come
+//! to the end of their chain in vain:
 //!
 //! | stage | who has missed in the chain of the |
 //! |---|---|
@@ -10,8 +11,9 @@
 //! | after | new hash, finds what is in hand |
 //! | again | new hash (or old, if the link went back) may have looked before the link came there, and looks again |
 //!
-//! From *before* to *after* is one store: the moment at which the entry changes its name. A hit costs nothing of this, nor does a
-//! miss that the head's summary answers; hence the summaries of both hashes have to say "maybe" while there is something in hand.
+//! From *before* to *after* is one store: the moment at which the entry changes its name. A hit
+//! costs nothing of this, nor does a miss that the head's summary answers; hence the summaries of
+//! both hashes have to say "maybe" while there is something in hand.
 
 use std::ptr::{self, NonNull, null_mut};
 
@@ -20,8 +22,8 @@ use super::{Hash, Link};
 use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
-/// Only the holder of the resizer's mutex changes it, so there is one rename at a time. Exception: in the
-/// stage `before`, an update that holds the lock of the old hash may change the link.
+/// Only the holder of the resizer's mutex changes it, so there is one rename at a time. Exception:
+/// in the stage `before`, an update that holds the lock of the old hash may change the link.
 pub(super) struct InFlightRename {
     /// Null, `before`, `after` or [`RECHECK`].
     stage: AtomicPtr<InFlightLink>,
@@ -52,11 +54,13 @@ impl InFlightRename {
 
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        // Acquire: pairs with the Release in `enter`; who relies on the chain alone sees it as the rename left it.
+        // Acquire: pairs with the Release in `enter`; who relies on the chain alone sees it as the
+        // rename left it.
         self.stage.load(Acquire).is_null()
     }
 
-    /// How a link is to be taken out of a chain: some link in hand may need the same bit of the summary.
+    /// How a link is to be taken out of a chain: some link in hand may need the same bit of the
+    /// summary.
     #[inline(always)]
     pub(super) fn kind_of_removal(&self) -> Change {
         if self.is_empty() || mutation::is("clear-summary-in-flight") { Change::Remove } else { Change::Unlink }
@@ -64,8 +68,8 @@ impl InFlightRename {
 
     /// For lookups that have missed in the chain of this hash.
     pub(super) fn after_miss(&self, hash: Hash) -> MissOutcome {
-        // Acquire: pairs with the Release in `enter`: the answer is seen as it was set, and the next look at the chains sees
-        // what was done to them before this stage.
+        // Acquire: pairs with the Release in `enter`: the answer is seen as it was set, and the
+        // next look at the chains sees what was done to them before this stage.
         let stage = self.stage.load(Acquire);
         match [&self.old_key, &self.new_key].into_iter().find(|&at| ptr::eq(stage, at)) {
             Some(in_flight) => in_flight.link_if(hash).map_or(MissOutcome::Nothing, MissOutcome::Link),
@@ -80,7 +84,8 @@ impl InFlightRename {
         ptr::eq(self.stage.load(Acquire), &self.old_key)
     }
 
-    /// For who holds the lock of this hash, and has found nothing in its chain: what it finds in hand is there until it lets go.
+    /// For who holds the lock of this hash, and has found nothing in its chain: what it finds in
+    /// hand is there until it lets go.
     #[cold]
     pub(super) fn old_link(&self, hash: Hash) -> Option<NonNull<Link>> {
         if self.answers_old_key() { self.old_key.link_if(hash) } else { None }
@@ -98,14 +103,16 @@ impl InFlightRename {
         self.enter(ptr::from_ref(&self.old_key).cast_mut());
     }
 
-    /// Stage *after*: the moment of the rename. The caller holds the locks of both hashes, and neither chain has the link.
+    /// Stage *after*: the moment of the rename. The caller holds the locks of both hashes, and
+    /// neither chain has the link.
     pub(super) fn answer_new_key(&self, hash: Hash, link: NonNull<Link>) {
         self.new_key.set(hash, link);
         self.enter(ptr::from_ref(&self.new_key).cast_mut());
     }
 
-    /// Stage *again*. The caller holds the lock of the hash in whose chain the link is now. Later lookups needn't ask, and must not
-    /// be answered: the link can be removed as soon as the lock is released.
+    /// Stage *again*. The caller holds the lock of the hash in whose chain the link is now. Later
+    /// lookups needn't ask, and must not be answered: the link can be removed as soon as the lock
+    /// is released.
     pub(super) fn recheck(&self) {
         if !mutation::is("skip-recheck") {
             self.enter(RECHECK);
@@ -136,7 +143,8 @@ impl InFlightLink {
     }
 
     fn link_if(&self, hash: Hash) -> Option<NonNull<Link>> {
-        // Relaxed: set before the stage was published. Acquire: pairs with the Release in `set_held`.
+        // Relaxed: set before the stage was published. Acquire: pairs with the Release in
+        // `set_held`.
         let link = || NonNull::new(self.link.load(mutation::unless("relaxed-in-flight-link", Acquire)));
         (self.hash.load(Relaxed) == hash.get()).then(link).flatten()
     }

@@ -35,19 +35,22 @@ pub(crate) struct Prefetched {
 impl Table {
     /// Iterates in the order of the hashes, while updates and resizes go on.
     ///
-    /// A link that is in the table throughout is seen exactly once, however often the table is resized meanwhile; one that
-    /// comes or goes meanwhile, or is [renamed](Table::rename), may be seen or not. Wait-free per step, but for the empty buckets
-    /// on the way: a whole iteration costs time proportional to buckets and links, and to links alone where a table of few links
-    /// for its buckets is iterated over again and again: the first iterations leave notes of where there are links, 1/64 of the
-    /// size of the buckets, for the next ones.
+    /// A link that is in the table throughout is seen exactly once, however often the table is
+    /// resized meanwhile; one that comes or goes meanwhile, or is [renamed](Table::rename), may be
+    /// seen or not. Wait-free per step, but for the empty buckets on the way: a whole iteration
+    /// costs time proportional to buckets and links, and to links alone where a table of few links
+    /// for its buckets is iterated over again and again: the first iterations leave notes of where
+    /// there are links, 1/64 of the size of the buckets, for the next ones.
     pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t> {
         self.iter_from(0, guard)
     }
 
-    /// Iterates over the links whose hashes ([`Hash::get`]) are at least `from`; otherwise as [`Table::iter`].
+    /// Iterates over the links whose hashes ([`Hash::get`]) are at least `from`; otherwise as
+    /// [`Table::iter`].
     ///
-    /// The order of the hashes is the same for any size of the table. So an iteration may be broken off between two hashes and
-    /// resumed at any later time by another one: together they see a link that is in the table throughout exactly once.
+    /// The order of the hashes is the same for any size of the table. So an iteration may be broken
+    /// off between two hashes and resumed at any later time by another one: together they see a
+    /// link that is in the table throughout exactly once.
     pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
         let array = self.inner().array(guard);
         let occupancy = array.is_sparse(self.len()).then(OccupancyCursor::default);
@@ -58,16 +61,19 @@ impl Table {
         Iter::new(self, guard, from, occupancy, Prefetched::default())
     }
 
-    /// The same for a part of the table, whatever there is to know of the whole: looks at each bucket.
+    /// The same for a part of the table, whatever there is to know of the whole: looks at each
+    /// bucket.
     pub(crate) fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t> {
         Iter::new(self, guard, from, None, prefetched)
     }
 
-    /// Visits the links from `cursor` on, `n` of them and all others with the last one's hash (but at least one, if there is
-    /// one), and returns the cursor to go on from; `None` when that was all. Begins with cursor 0.
+    /// Visits the links from `cursor` on, `n` of them and all others with the last one's hash (but
+    /// at least one, if there is one), and returns the cursor to go on from; `None` when that was
+    /// all. Begins with cursor 0.
     ///
-    /// A link that is in the table from the first call of a scan to the last, and isn't [renamed](Table::rename), is visited exactly
-    /// once. Between the calls no guard is needed: a cursor is a hash, of which all smaller ones have been done with.
+    /// A link that is in the table from the first call of a scan to the last, and isn't
+    /// [renamed](Table::rename), is visited exactly once. Between the calls no guard is needed: a
+    /// cursor is a hash, of which all smaller ones have been done with.
     pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<Link>)) -> Option<u64> {
         let mut last = None;
         let mut links = self.iter_from(cursor, guard);
@@ -107,8 +113,8 @@ impl<'t> Iter<'t> {
         self.end = hash;
     }
 
-    /// Enters the bucket that `from` falls into, in whatever array is the present one: its chain holds all links from there
-    /// to its end.
+    /// Enters the bucket that `from` falls into, in whatever array is the present one: its chain
+    /// holds all links from there to its end.
     fn enter_bucket(&mut self) {
         let array = self.table.inner().array(self.guard);
         let mut from = Hash::from_mixed(self.from);
@@ -122,7 +128,8 @@ impl<'t> Iter<'t> {
             }
         }
         if self.occupancy.is_none() && from.get() >= self.prefetched.until {
-            // Twice as many as the last time: most iterations that have come far go on, while those of a scan may be short.
+            // Twice as many as the last time: most iterations that have come far go on, while those
+            // of a scan may be short.
             let batch = (self.prefetched.batch * 2).clamp(2, Array::BATCH);
             // SAFETY: the guard lives for `'t`.
             let until = unsafe { array.prefetch_batch(from, batch) };

@@ -6,7 +6,8 @@ use super::Hash;
 use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
-/// The part of an object by which a table holds it: 16 bytes, to be embedded, usually first in a `#[repr(C)]` struct.
+/// The part of an object by which a table holds it: 16 bytes, to be embedded, usually first in a
+/// `#[repr(C)]` struct.
 ///
 /// The table never moves or copies what surrounds the link.
 #[repr(C, align(8))]
@@ -18,7 +19,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link that is in no table. The hash is the link's place: only [`Table::rename`](super::Table::rename) changes it.
+    /// A link that is in no table. The hash is the link's place: only
+    /// [`Table::rename`](super::Table::rename) changes it.
     #[inline]
     pub fn new(hash: Hash) -> Self {
         Self { next: AtomicPtr::new(null_mut()), hash: AtomicU64::new(hash.get()) }
@@ -31,18 +33,22 @@ impl Link {
         Hash::from_mixed(self.hash.load(Relaxed))
     }
 
-    /// The same for lookups. An atomic load is an instruction of its own, where a plain one can be part of a comparison.
+    /// The same for lookups. An atomic load is an instruction of its own, where a plain one can be
+    /// part of a comparison.
     ///
     /// # Safety
     ///
-    /// The link was reached by a chain, within a read section that lasts: so nobody changes its hash.
+    /// The link was reached by a chain, within a read section that lasts: so nobody changes its
+    /// hash.
     #[inline(always)]
     pub(super) unsafe fn hash_in_chain(&self) -> Hash {
-        // SAFETY: `set_hash` is called when readers who reached the link by a chain have left, and before others do.
+        // SAFETY: `set_hash` is called when readers who reached the link by a chain have left, and
+        // before others do.
         Hash::from_mixed(unsafe { *self.hash.as_ptr() })
     }
 
-    /// Changes the hash of a link that is in no chain, and at which no reader is left who came by one.
+    /// Changes the hash of a link that is in no chain, and at which no reader is left who came by
+    /// one.
     pub(super) fn set_hash(&self, hash: Hash) {
         // Relaxed: as above.
         self.hash.store(hash.get(), Relaxed);
@@ -67,12 +73,13 @@ impl Link {
     }
 }
 
-/// The links of a chain with their hashes. The successor is read before a link is handed out, so that it may be freed.
+/// The links of a chain with their hashes. The successor is read before a link is handed out, so
+/// that it may be freed.
 ///
 /// # Safety
 ///
-/// What the chain leads to is alive while it is walked: the caller holds its lock, or is in the read section in which it found
-/// `first`, or is the only one left.
+/// What the chain leads to is alive while it is walked: the caller holds its lock, or is in the
+/// read section in which it found `first`, or is the only one left.
 pub(super) unsafe fn links_from(first: *mut Link) -> impl Iterator<Item = (NonNull<Link>, Hash)> {
     let mut next = first;
     std::iter::from_fn(move || {

@@ -11,12 +11,14 @@ use crate::mutation;
 impl Table {
     /// Finds the link with this hash for which `is_match` says yes.
     ///
-    /// Wait-free: no lock, no fence, no atomic read-modify-write, no retry, whatever updaters and resizers do. Looks at the
-    /// bucket's head, and at the links of its chain up to the first with a larger hash: on average half of a chain of
-    /// entries per bucket; `is_match` is asked only where the whole hash is equal. Most misses are answered by the head alone.
+    /// Wait-free: no lock, no fence, no atomic read-modify-write, no retry, whatever updaters and
+    /// resizers do. Looks at the bucket's head, and at the links of its chain up to the first with
+    /// a larger hash: on average half of a chain of entries per bucket; `is_match` is asked only
+    /// where the whole hash is equal. Most misses are answered by the head alone.
     ///
-    /// A link that is in the table throughout the call is found. What is found stays valid as long as the guard, even if it
-    /// is removed meanwhile. Beside a [rename](Table::rename) a miss may walk the chain twice.
+    /// A link that is in the table throughout the call is found. What is found stays valid as long
+    /// as the guard, even if it is removed meanwhile. Beside a [rename](Table::rename) a miss may
+    /// walk the chain twice.
     ///
     /// (Let `is_match` capture by `move`: then what only a rename needs costs nothing.)
     #[inline]
@@ -60,8 +62,8 @@ impl Table {
         self.find_renamed(hash, is_match, guard)
     }
 
-    /// What is left to do for a lookup that has walked in vain while a link is being renamed: see [`hand`](super::in_flight). Not
-    /// inlined, so that others don't pay for it.
+    /// What is left to do for a lookup that has walked in vain while a link is being renamed: see
+    /// [`hand`](super::in_flight). Not inlined, so that others don't pay for it.
     #[cold]
     #[inline(never)]
     fn find_renamed(
@@ -73,7 +75,8 @@ impl Table {
         match self.inner().in_flight.after_miss(hash) {
             MissOutcome::Nothing => None,
             MissOutcome::Link(link) => is_match(link).then_some(link),
-            // Once is enough: the link is in the chain since before that reply, and the next rename waits for us.
+            // Once is enough: the link is in the chain since before that reply, and the next rename
+            // waits for us.
             // SAFETY: the head is loaded in the read section.
             MissOutcome::WalkAgain => unsafe {
                 walk(self.inner().array(guard).head(hash).load().first(), hash, is_match)
@@ -86,14 +89,16 @@ impl Table {
 ///
 /// # Safety
 ///
-/// `first` is what a head held, loaded in a read section that lasts, or a link further on with only smaller hashes before it; or null.
+/// `first` is what a head held, loaded in a read section that lasts, or a link further on with only
+/// smaller hashes before it; or null.
 #[inline(always)]
 unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
     // SAFETY: as below.
     let mut next = unsafe { first_not_smaller(first, hash) };
     while let Some(link) = NonNull::new(next) {
-        // SAFETY: links reachable from a head stay allocated until a grace period after their removal (the contract of
-        // `VacantEntry::insert`), and the section began before we got here.
+        // SAFETY: links reachable from a head stay allocated until a grace period after their
+        // removal (the contract of `VacantEntry::insert`), and the section began before we got
+        // here.
         let current = unsafe { link.as_ref() };
         // SAFETY: reached by a chain.
         let its = unsafe { current.hash_in_chain() };
@@ -102,8 +107,8 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
                 return Some(link);
             }
         } else if its > hash {
-            // The chain may run on into links of other buckets (it is *imprecise*, ATC 2011, section 4), but they come after
-            // ours in the order.
+            // The chain may run on into links of other buckets (it is *imprecise*, ATC 2011,
+            // section 4), but they come after ours in the order.
             return None;
         }
         next = current.next();
@@ -113,8 +118,9 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
 
 /// The first step of the walk, without a branch: the second link if the first has a smaller hash.
 ///
-/// At half an entry per bucket one lookup in five finds another link before its own, and no processor can predict which. With
-/// a branch here a loop of lookups in 2^12 entries, which fit the cache, took 11 ns each instead of 7.
+/// At half an entry per bucket one lookup in five finds another link before its own, and no
+/// processor can predict which. With a branch here a loop of lookups in 2^12 entries, which fit the
+/// cache, took 11 ns each instead of 7.
 ///
 /// # Safety
 ///
@@ -129,12 +135,14 @@ pub(super) unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Lin
     }
 }
 
-/// `if a < b { then } else { otherwise }` as a conditional move, of which the compiler would make a branch.
+/// `if a < b { then } else { otherwise }` as a conditional move, of which the compiler would make a
+/// branch.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut Link {
     let mut chosen = otherwise;
-    // SAFETY: compares two registers and moves one of two others; `readonly` only because it handles pointers.
+    // SAFETY: compares two registers and moves one of two others; `readonly` only because it
+    // handles pointers.
     unsafe {
         std::arch::asm!(
             "cmp {a}, {b}",

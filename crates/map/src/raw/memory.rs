@@ -1,7 +1,8 @@
 //! Zeroed memory for bucket arrays.
 //!
-//! Large arrays come straight from the kernel, in huge pages if it has them: a random access costs a miss in the address translation
-//! otherwise. The global allocator is no help there, because aligned and zeroed memory may come to it by writing zeros, into small pages.
+//! Large arrays come straight from the kernel, in huge pages if it has them: a random access costs
+//! a miss in the address translation otherwise. The global allocator is no help there, because
+//! aligned and zeroed memory may come to it by writing zeros, into small pages.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -44,7 +45,8 @@ fn map(size: usize) -> Option<NonNull<u8>> {
     if memory == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: our own mapping, whose contents the advice doesn't change. Whether it is taken or not.
+    // SAFETY: our own mapping, whose contents the advice doesn't change. Whether it is taken or
+    // not.
     unsafe { libc::madvise(memory, size, libc::MADV_HUGEPAGE) };
     NonNull::new(memory.cast())
 }

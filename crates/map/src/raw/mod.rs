@@ -1,7 +1,8 @@
 //! The table underneath: intrusive, and unsafe to update.
 //!
-//! For structures that embed a [`Link`] and manage their own memory: objects with a header of their own, objects that are in several
-//! tables at once, multimaps. Everybody else wants [`HashMap`](crate::HashMap). The algorithm is explained in [`crate::design`].
+//! For structures that embed a [`Link`] and manage their own memory: objects with a header of their
+//! own, objects that are in several tables at once, multimaps. Everybody else wants
+//! [`HashMap`](crate::HashMap). The algorithm is explained in [`crate::design`].
 //!
 //! | | |
 //! |---|---|
@@ -10,7 +11,8 @@
 //! | [`Table::rename`], [`Table::rename_to`] | give an object another key |
 //! | [`Table::resize_to`], [`Table::reserve`], [`Table::shrink_to_fit`] | resize by hand |
 //!
-//! Programs that show how: `raw_intrusive.rs`, `raw_multimap.rs` and `rename.rs` among the crate's examples.
+//! Programs that show how: `raw_intrusive.rs`, `raw_multimap.rs` and `rename.rs` among the crate's
+//! examples.
 
 mod array;
 mod batch;

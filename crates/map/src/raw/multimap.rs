@@ -35,12 +35,12 @@ impl Table {
         }
     }
 
-    /// Iterates over all links with this hash, in the order in which they were inserted. Which of them have the key that is
-    /// looked for, the caller has to see.
+    /// Iterates over all links with this hash, in the order in which they were inserted. Which of
+    /// them have the key that is looked for, the caller has to see.
     ///
-    /// A link that is in the table throughout is seen exactly once, whatever updates and resizes go on; one that comes, goes
-    /// or is [renamed](Table::rename) meanwhile may be seen or not. Wait-free, and as fast as [`Table::find`]. What is found stays
-    /// valid as long as the guard.
+    /// A link that is in the table throughout is seen exactly once, whatever updates and resizes go
+    /// on; one that comes, goes or is [renamed](Table::rename) meanwhile may be seen or not.
+    /// Wait-free, and as fast as [`Table::find`]. What is found stays valid as long as the guard.
     pub fn find_all<'t>(&'t self, hash: Hash, guard: &'t Guard) -> FindAll<'t> {
         let (head, scale) = self.inner().array(guard).head_and_scale(hash);
         let head = head.load();

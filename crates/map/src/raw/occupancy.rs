@@ -1,23 +1,26 @@
-//! Which buckets of an array may have links, so that iterating over a sparse table costs by its links and not by its buckets: the
-//! list of potentially non-empty buckets of Mosberger's "Map Library Design Notes" (1996, section 2.4), as a bitmap of two levels
-//! for many threads.
+//! Which buckets of an array may have links, so that iterating over a sparse table costs by its
+//! links and not by its buckets: the list of potentially non-empty buckets of Mosberger's "Map
+//! Library Design Notes" (1996, section 2.4), as a bitmap of two levels for many threads.
 //!
-//! There is a bit for each bucket, and one above for each word of those. It is kept as lazily as can be:
+//! There is a bit for each bucket, and one above for each word of those. It is kept as lazily as
+//! can be:
 //!
-//! * *Installed* empty, by an iteration that finds the table sparse. A table that is dense, or that nobody iterates over, has
-//!   none, and its updates pay a load where they fill an empty bucket. From now on they also set the bits of that bucket (if
-//!   they aren't set), *before* anybody can find the new link.
-//! * *Opened* when a grace period has passed since: an update that didn't know of it was in a section that began before, and is
-//!   over.
-//! * *Filled* word by word, by the next iterations as they go: they set the bits of all buckets in which they find links, and the
-//!   word is good. A bucket that has links now got the first of them either from an update that set the bit, or before the
-//!   summary was opened: then whoever filled the word found some there, unless they were removed and the bucket was filled
-//!   again, by an update that set the bit.
-//! * *Never cleared:* removals don't touch it. An iteration that finds most of the bits that it follows stale puts an empty
-//!   summary in its place.
+//! * *Installed* empty, by an iteration that finds the table sparse. A table that is dense, or that
+//!   nobody iterates over, has none, and its updates pay a load where they fill an empty bucket.
+//!   From now on they also set the bits of that bucket (if they aren't set), *before* anybody can
+//!   find the new link.
+//! * *Opened* when a grace period has passed since: an update that didn't know of it was in a
+//!   section that began before, and is over.
+//! * *Filled* word by word, by the next iterations as they go: they set the bits of all buckets in
+//!   which they find links, and the word is good. A bucket that has links now got the first of them
+//!   either from an update that set the bit, or before the summary was opened: then whoever filled
+//!   the word found some there, unless they were removed and the bucket was filled again, by an
+//!   update that set the bit.
+//! * *Never cleared:* removals don't touch it. An iteration that finds most of the bits that it
+//!   follows stale puts an empty summary in its place.
 //!
-//! During a resize an update sets the bits in each array that it changes. So this argument concerns one
-//! array and its heads: an iteration skips a bucket only if it could have found the head empty.
+//! During a resize an update sets the bits in each array that it changes. So this argument concerns
+//! one array and its heads: an iteration skips a bucket only if it could have found the head empty.
 
 use std::alloc::Layout;
 use std::ptr::{NonNull, null_mut};
@@ -43,7 +46,8 @@ const BITS: usize = u64::BITS as usize;
 pub(super) struct Occupancy {
     /// Begins when the array leads here: set once, by who has installed this.
     grace: OnceLock<GracePeriod>,
-    /// 0 until the grace period has passed; from then on one more than the number of words that are good, from the first on.
+    /// 0 until the grace period has passed; from then on one more than the number of words that are
+    /// good, from the first on.
     progress: AtomicBits,
     /// A bit for each bucket. Never set without the one in `words`.
     buckets: Box<[AtomicBits]>,
@@ -81,7 +85,8 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Sees to it that there is a summary that can be followed, if not yet by the iteration that begins now.
+    /// Sees to it that there is a summary that can be followed, if not yet by the iteration that
+    /// begins now.
     ///
     /// # Safety
     ///
@@ -96,7 +101,8 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Puts an empty summary in the place of `old`. Without memory for it, or if somebody else has done it, nothing is done.
+    /// Puts an empty summary in the place of `old`. Without memory for it, or if somebody else has
+    /// done it, nothing is done.
     ///
     /// # Safety
     ///
@@ -167,7 +173,8 @@ impl Occupancy {
             // SAFETY: none; that is the point.
             return unsafe { Self::free(occupancy) };
         }
-        // SAFETY: readers and updates find it by way of the array within a section; it is freed once.
+        // SAFETY: readers and updates find it by way of the array within a section; it is freed
+        // once.
         unsafe {
             let bytes = occupancy.as_ref().buckets.len() * size_of::<AtomicBits>();
             defer_raw(occupancy.cast(), bytes, |occupancy| Self::free(occupancy.cast()));
@@ -178,7 +185,8 @@ impl Occupancy {
         if mutation::is("ignore-progress") {
             return self.buckets.len() + 1;
         }
-        // Acquire: pairs with the Release in `open_if_known` and `fill`: the bits that make the words good are seen.
+        // Acquire: pairs with the Release in `open_if_known` and `fill`: the bits that make the
+        // words good are seen.
         self.progress.load(mutation::unless("relaxed-progress", Acquire)) as usize
     }
 
@@ -186,8 +194,8 @@ impl Occupancy {
     fn open_if_known(&self) {
         let is_known = || self.grace.get().is_some_and(GracePeriod::has_passed) || mutation::is("skip-occupancy-grace");
         if self.progress() == 0 && is_known() {
-            // Release: pairs with the Acquire in `progress`: what the sections have done that the grace period has waited for is
-            // seen. If it fails, somebody else has opened it.
+            // Release: pairs with the Acquire in `progress`: what the sections have done that the
+            // grace period has waited for is seen. If it fails, somebody else has opened it.
             let _ = self.progress.compare_exchange(0, 1, Release, Relaxed);
         }
     }
@@ -203,10 +211,11 @@ impl Occupancy {
 
     #[cold]
     fn set(&self, word: usize, bits: u64) {
-        // Relaxed: whoever has to see it has a later store of ours for it, of a bit below or of the link.
+        // Relaxed: whoever has to see it has a later store of ours for it, of a bit below or of the
+        // link.
         self.words[word / BITS].fetch_or(1 << (word % BITS), Relaxed);
-        // Release: pairs with the Acquire in `mark`. Loom would not notice Relaxed here or there: the
-        // bit above matters only with two or more words, and tables under loom have one.
+        // Release: pairs with the Acquire in `mark`. Loom would not notice Relaxed here or there:
+        // the bit above matters only with two or more words, and tables under loom have one.
         self.buckets[word].fetch_or(bits, Release);
     }
 
@@ -217,24 +226,27 @@ impl Occupancy {
         if bits != 0 {
             self.set(word, bits);
         }
-        // AcqRel: Release pairs with the Acquire in `progress`; Acquire keeps what others have filled before. If it fails,
-        // somebody else has filled it.
+        // AcqRel: Release pairs with the Acquire in `progress`; Acquire keeps what others have
+        // filled before. If it fails, somebody else has filled it.
         let _ = self.progress.compare_exchange(word as u64 + 1, word as u64 + 2, AcqRel, Relaxed);
     }
 
-    /// Whether it can tell what comes from this bucket on: its word is good, or the next to be filled.
+    /// Whether it can tell what comes from this bucket on: its word is good, or the next to be
+    /// filled.
     fn covers(&self, bucket: usize) -> bool {
         bucket / BITS < self.progress()
     }
 
-    /// The first bucket from this one on, which must be covered, that may have links. Fills the words on the way.
+    /// The first bucket from this one on, which must be covered, that may have links. Fills the
+    /// words on the way.
     fn next(&self, mut bucket: usize, heads: &[Head]) -> Option<usize> {
         while bucket < heads.len() {
             let word = bucket / BITS;
             if word + 1 == self.progress() {
                 self.fill(word, heads);
             }
-            // Relaxed: who must not miss a bit has seen the progress, or something that happened after the bit was set.
+            // Relaxed: who must not miss a bit has seen the progress, or something that happened
+            // after the bit was set.
             let bits = self.buckets[word].load(Relaxed) & !0 << (bucket % BITS);
             if bits != 0 {
                 return Some(word * BITS + bits.trailing_zeros() as usize);
@@ -301,8 +313,8 @@ impl<'a> OccupancyCursor<'a> {
         NextBucket::At(next)
     }
 
-    /// Called when the iteration ends or is broken off: has the summary made anew if most of it was of no use. Not for a few
-    /// bits, because that costs the next iteration a look at all buckets.
+    /// Called when the iteration ends or is broken off: has the summary made anew if most of it was
+    /// of no use. Not for a few bits, because that costs the next iteration a look at all buckets.
     ///
     /// # Safety
     ///
@@ -310,7 +322,8 @@ impl<'a> OccupancyCursor<'a> {
     pub(super) unsafe fn replace_if_stale(&mut self, array: Array<'a>) {
         let Self { occupancy, followed, stale } = std::mem::take(self);
         if let Some(occupancy) = occupancy.filter(|its| stale > followed / 2 && stale >= its.buckets.len() / 16) {
-            // SAFETY: as the caller vouches. (If the array has another one, because of a resize, nothing happens.)
+            // SAFETY: as the caller vouches. (If the array has another one, because of a resize,
+            // nothing happens.)
             unsafe { array.replace_occupancy(Some(occupancy)) };
         }
     }
@@ -347,7 +360,8 @@ mod tests {
         entry.remove();
     }
 
-    /// How far the summary has come, if there is one, after an iteration that has to find so many links.
+    /// How far the summary has come, if there is one, after an iteration that has to find so many
+    /// links.
     #[track_caller]
     fn iterate(table: &Table, links: usize) -> Option<usize> {
         let guard = read();

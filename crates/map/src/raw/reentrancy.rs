@@ -1,7 +1,8 @@
 //! Which tables this thread has locked a bucket of, so that it doesn't wait for itself.
 //!
-//! A key's `Eq` runs under a bucket's lock, as does what a caller does while an [`Entry`](super::Entry) lives. If that updated the
-//! same table, it would hang, but only where the buckets happen to be the same. It panics instead, wherever they are.
+//! A key's `Eq` runs under a bucket's lock, as does what a caller does while an
+//! [`Entry`](super::Entry) lives. If that updated the same table, it would hang, but only where the
+//! buckets happen to be the same. It panics instead, wherever they are.
 
 use std::cell::Cell;
 use std::ptr;
@@ -10,7 +11,8 @@ use super::table::TableInner;
 use crate::mutation;
 use crate::sync::local;
 
-/// How many tables may be nested: a key's `Eq` may update another table, whose keys' `Eq` updates a third.
+/// How many tables may be nested: a key's `Eq` may update another table, whose keys' `Eq` updates a
+/// third.
 const MAX_LOCKED_TABLES: usize = 8;
 
 struct LockedTables {
@@ -33,8 +35,8 @@ pub(super) fn enter(table: &TableInner) {
         .with(|locked| if locked.count.get() == 0 { locked.push_first(table) } else { locked.push_other(table) });
 }
 
-/// Call before locking a second bucket of the same table. Only renames do this: they cannot wait for
-/// themselves.
+/// Call before locking a second bucket of the same table. Only renames do this: they cannot wait
+/// for themselves.
 pub(super) fn enter_again(table: &TableInner) {
     LOCKED_TABLES.with(|locked| locked.push(table));
 }

@@ -1,19 +1,22 @@
-//! The key move: an entry gets another key, and so another place, without ever being in neither or in both.
+//! The key move: an entry gets another key, and so another place, without ever being in neither or
+//! in both.
 //!
-//! The relativistic papers promise it as the next thing to resizing (ATC 2011, section 8). Two places can't be changed at once, so
-//! lookups are told by a third, the [hand](super::in_flight), which of the two counts:
+//! The relativistic papers promise it as the next thing to resizing (ATC 2011, section 8). Two
+//! places can't be changed at once, so lookups are told by a third, the [hand](super::in_flight),
+//! which of the two counts:
 //!
 //! 1. take the link in hand, and unlink it from the chain of its old hash;
 //! 2. **wait for readers**: nobody stands on it any more, so its place can change;
-//! 3. turn: from here on it is found under the new hash only; link it into that chain, and give it out of hand;
+//! 3. turn: from here on it is found under the new hash only; link it into that chain, and give it
+//!    out of hand;
 //! 4. **wait for readers**: nobody is left who looked into the new chain before it was there.
 //!
 //! If another link takes its place, nobody stands on that, and the first wait is not needed.
 //!
-//! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename at a
-//! time, and no resize meanwhile: each bucket has its own lock and chain, and a lookup has one hand to
-//! look at. Only renames and the resizer hold two bucket locks at a time, so a rename may take them in
-//! any order.
+//! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename
+//! at a time, and no resize meanwhile: each bucket has its own lock and chain, and a lookup has one
+//! hand to look at. Only renames and the resizer hold two bucket locks at a time, so a rename may
+//! take them in any order.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -52,21 +55,25 @@ impl fmt::Display for RenameError {
 impl std::error::Error for RenameError {}
 
 impl Table {
-    /// Moves the link that matches the old key to the place of a new key: the link itself, not a copy.
+    /// Moves the link that matches the old key to the place of a new key: the link itself, not a
+    /// copy.
     ///
-    /// At every instant lookups find it under exactly one of the two keys. Within one read section at most one rename takes
-    /// effect: whoever looks up the old, the new, and again the old key there finds the link at least once, and misses it at
-    /// least once.
+    /// At every instant lookups find it under exactly one of the two keys. Within one read section
+    /// at most one rename takes effect: whoever looks up the old, the new, and again the old key
+    /// there finds the link at least once, and misses it at least once.
     ///
-    /// `rekey` makes the object answer to the new key. From before it is called until `rename` returns, lookups and updates may
-    /// ask about the object under the old key, and from when it returns, under the new one. So after `rekey` the object has
-    /// to match both; when `rename` has returned, only the new key counts. (An object can have a field for each.)
+    /// `rekey` makes the object answer to the new key. From before it is called until `rename`
+    /// returns, lookups and updates may ask about the object under the old key, and from when it
+    /// returns, under the new one. So after `rekey` the object has to match both; when `rename` has
+    /// returned, only the new key counts. (An object can have a field for each.)
     ///
-    /// Lookups are as fast as ever, except that those which walk their chain in vain may walk it twice. Updates go on as
-    /// well, those of the old key included: they may replace the link while it is on the move, and then the new one is moved, or
-    /// remove it. Iterations, [`Table::find_all`] and [`Table::stats`] may miss it, but never see it twice within one read
-    /// section. Waits for readers twice, and for other renames and resizes of the table, which it takes turns with. `is_old`,
-    /// `is_new` and `rekey` run under the locks of both buckets: as to what they may do, see [`Table::entry`].
+    /// Lookups are as fast as ever, except that those which walk their chain in vain may walk it
+    /// twice. Updates go on as well, those of the old key included: they may replace the link while
+    /// it is on the move, and then the new one is moved, or remove it. Iterations,
+    /// [`Table::find_all`] and [`Table::stats`] may miss it, but never see it twice within one read
+    /// section. Waits for readers twice, and for other renames and resizes of the table, which it
+    /// takes turns with. `is_old`, `is_new` and `rekey` run under the locks of both buckets: as to
+    /// what they may do, see [`Table::entry`].
     ///
     /// ATC 2011, section 8.
     ///
@@ -107,15 +114,16 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// When no link matches the old key (or it is removed meanwhile), or one matches the new key, or the hashes are equal: the
-    /// table can't tell the places apart then. `rekey` has not been called.
+    /// When no link matches the old key (or it is removed meanwhile), or one matches the new key,
+    /// or the hashes are equal: the table can't tell the places apart then. `rekey` has not been
+    /// called.
     ///
     /// # Panics
     ///
     /// * Inside a read section (a `Guard` of this thread is alive): it would wait for itself.
     /// * When one of the functions panics. Then the link stays where it was.
-    /// * When one of the functions leaves a read section open on this thread, by leaking the guard or
-    ///   storing it in a thread-local variable. Then the link may have been renamed or not.
+    /// * When one of the functions leaves a read section open on this thread, by leaking the guard
+    ///   or storing it in a thread-local variable. Then the link may have been renamed or not.
     pub fn rename(
         &self,
         (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
@@ -153,12 +161,13 @@ impl Table {
         Ok(())
     }
 
-    /// Replaces the link that matches the old key by another one, at the place of a new key, in one step as lookups see it. Returns
-    /// the old link, which belongs to the caller: readers have left it, so it can be reclaimed at once.
+    /// Replaces the link that matches the old key by another one, at the place of a new key, in one
+    /// step as lookups see it. Returns the old link, which belongs to the caller: readers have left
+    /// it, so it can be reclaimed at once.
     ///
-    /// For objects that can't match two keys. `make` is given the old link and returns the new one. An iteration that goes on
-    /// meanwhile may see either, both, or none. Waits for readers once. All else is as for [`Table::rename`], but for equal hashes,
-    /// which are no matter here.
+    /// For objects that can't match two keys. `make` is given the old link and returns the new one.
+    /// An iteration that goes on meanwhile may see either, both, or none. Waits for readers once.
+    /// All else is as for [`Table::rename`], but for equal hashes, which are no matter here.
     ///
     /// # Errors
     ///
@@ -206,13 +215,14 @@ impl Table {
         rename.unlink(&mut pair, place, link);
         rename.finish(pair, other);
         drop(guard);
-        // If one of the caller's functions has left a section open, then this rename has not waited for
-        // readers, and the old link must not be returned.
+        // If one of the caller's functions has left a section open, then this rename has not waited
+        // for readers, and the old link must not be returned.
         assert_outside_sections("renaming");
         Ok(link)
     }
 
-    /// The resizer's mutex is held from here on: so nothing deferred may run, because a destructor may resize.
+    /// The resizer's mutex is held from here on: so nothing deferred may run, because a destructor
+    /// may resize.
     fn begin_rename(&self, old: Hash, new: Hash) -> Rename<'_> {
         let inner = self.inner();
         let mut resizer = inner.lock_resizer();
@@ -265,8 +275,8 @@ impl Rename<'_> {
         }
     }
 
-    /// Makes `link`, which has the new hash and is in no chain, what is found under the new hash, instead of what is in hand under
-    /// the old one.
+    /// Makes `link`, which has the new hash and is in no chain, what is found under the new hash,
+    /// instead of what is in hand under the old one.
     fn finish(&self, mut pair: Pair<'_>, link: NonNull<Link>) {
         let new = pair.renamed();
         // First, so that whoever has seen the turn is not sent away by the head.
@@ -285,7 +295,8 @@ impl Rename<'_> {
         pair.old.forget_locked(self.old);
     }
 
-    /// The link has been taken and not turned: back it goes, where lookups still expect it, unless an update has removed it.
+    /// The link has been taken and not turned: back it goes, where lookups still expect it, unless
+    /// an update has removed it.
     fn put_back(&self) {
         let guard = read();
         let mut group = self.inner.lock_group(self.old, &guard);
@@ -304,8 +315,9 @@ impl Drop for Rename<'_> {
         if self.inner.in_flight.answers_old_key() && !mutation::is("drop-in-flight") {
             self.put_back();
         }
-        // A function of the caller, such as a key's `Eq`, may have left a section open on this thread,
-        // which would wait for itself. Until the next rename has waited, lookups that miss walk twice.
+        // A function of the caller, such as a key's `Eq`, may have left a section open on this
+        // thread, which would wait for itself. Until the next rename has waited, lookups that miss
+        // walk twice.
         if is_reading() {
             return;
         }

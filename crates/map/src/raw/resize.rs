@@ -1,31 +1,32 @@
-//! How a table grows and shrinks, by any power of two, during lookups and updates, and without waiting
-//! for readers.
+//! How a table grows and shrinks, by any power of two, during lookups and updates, and without
+//! waiting for readers.
 //!
-//! Chains are sorted by hash and buckets are ranges of hashes. So joining buckets means linking ends to
-//! beginnings, and splitting a bucket means cutting its chain (ATC 2011, section 4.3). Between the two,
-//! the buckets of a group share one merged chain, into which the heads of both arrays lead (see
-//! `group.rs`). Only the cut needs a wait for readers: a lookup that entered by a coarse head needs the
-//! links between the finer buckets, and one that entered by a fine head does not.
+//! Chains are sorted by hash and buckets are ranges of hashes. So joining buckets means linking
+//! ends to beginnings, and splitting a bucket means cutting its chain (ATC 2011, section 4.3).
+//! Between the two, the buckets of a group share one merged chain, into which the heads of both
+//! arrays lead (see `group.rs`). Only the cut needs a wait for readers: a lookup that entered by a
+//! coarse head needs the links between the finer buckets, and one that entered by a fine head does
+//! not.
 //!
-//! **Grow:** fill the fine heads, bucket by bucket; publish the fine array. From here on lookups have
-//! short chains. When all readers from before have left: cut, group by group. A table need not wait for
-//! the cut to grow again: the heads of the next array are filled from the same chains, and one cut is
-//! made, for the array that is published then. So a reader that stays in its section, even the thread
-//! that fills the table, does not delay growth.
+//! **Grow:** fill the fine heads, bucket by bucket; publish the fine array. From here on lookups
+//! have short chains. When all readers from before have left: cut, group by group. A table need not
+//! wait for the cut to grow again: the heads of the next array are filled from the same chains, and
+//! one cut is made, for the array that is published then. So a reader that stays in its section,
+//! even the thread that fills the table, does not delay growth.
 //!
-//! **Shrink:** join the chains of each group, and make the fine heads follow the coarse one; publish the
-//! coarse array. If a group takes several steps, the last heads come first.
+//! **Shrink:** join the chains of each group, and make the fine heads follow the coarse one;
+//! publish the coarse array. If a group takes several steps, the last heads come first.
 //!
 //! Replaced arrays are freed after a grace period.
 //!
-//! Updates go on meanwhile. Each waits for at most one *step*, during which the resizer holds locks: a
-//! step covers the chain of one bucket, or [`STEP`] heads.
+//! Updates go on meanwhile. Each waits for at most one *step*, during which the resizer holds
+//! locks: a step covers the chain of one bucket, or [`STEP`] heads.
 //!
-//! **Cost:** links lie anywhere in memory, so the resizer prefetches the links of many chains at once,
-//! and reads them only where it must. If all links of a bucket go to the same finer bucket, the summary
-//! of the head shows it, and the chain is not walked; this holds for most short chains. The finer
-//! summary is less exact then. The cut makes summaries exact again, except where nothing has to be cut
-//! in a table that the background worker is about to grow again.
+//! **Cost:** links lie anywhere in memory, so the resizer prefetches the links of many chains at
+//! once, and reads them only where it must. If all links of a bucket go to the same finer bucket,
+//! the summary of the head shows it, and the chain is not walked; this holds for most short chains.
+//! The finer summary is less exact then. The cut makes summaries exact again, except where nothing
+//! has to be cut in a table that the background worker is about to grow again.
 
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
@@ -88,7 +89,8 @@ impl Resizer {
         self.uncut.as_ref().is_some_and(|uncut| uncut.since.elapsed() < WORTH_WAITING)
     }
 
-    /// Makes room to [`retire`](Self::retire) this many arrays: a resize that has begun must not fail.
+    /// Makes room to [`retire`](Self::retire) this many arrays: a resize that has begun must not
+    /// fail.
     fn reserve(&mut self, arrays: usize, bits: u32) -> Result<(), AllocError> {
         self.retired.try_reserve(arrays).map_err(|_| AllocError::of_bits(bits))
     }
@@ -102,7 +104,8 @@ impl Resizer {
         self.retired.retain(|retired| {
             let has_passed = retired.readers.has_passed();
             if has_passed {
-                // SAFETY: no reader can have found it after it was replaced, and those from before have left.
+                // SAFETY: no reader can have found it after it was replaced, and those from before
+                // have left.
                 unsafe { retired.array.get().free() };
             }
             !has_passed
@@ -156,7 +159,8 @@ impl TableInner {
         Ok(())
     }
 
-    /// If chains are uncut, waits for readers and cuts them. The caller is outside of read sections.
+    /// If chains are uncut, waits for readers and cuts them. The caller is outside of read
+    /// sections.
     pub(super) fn settle(&self, resizer: &mut Resizer) {
         if let Some(uncut) = &resizer.uncut
             && !mutation::is("skip-cut-wait")
@@ -199,8 +203,8 @@ impl TableInner {
         }
         self.array.publish(fine);
         if base != coarse {
-            // After the publication: an update that sees this no longer keeps the coarse heads right,
-            // which are replaced by now.
+            // After the publication: an update that sees this no longer keeps the coarse heads
+            // right, which are replaced by now.
             base.set_finer(Some(fine));
             resizer.retire(coarse);
         }
@@ -216,8 +220,8 @@ impl TableInner {
         Ok(())
     }
 
-    /// The last part of growing: cuts the chains of `base` between the buckets of the published array.
-    /// No lookup may be left that entered by an older array.
+    /// The last part of growing: cuts the chains of `base` between the buckets of the published
+    /// array. No lookup may be left that entered by an older array.
     fn cut(&self, base: &DetachedArray, resizer: &mut Resizer) {
         // SAFETY: as in `grow`.
         let (base, fine) = unsafe { (base.get(), self.array.load()) };
@@ -244,8 +248,8 @@ impl TableInner {
         if mutation::is("publish-before-join") {
             self.array.publish(coarse);
         }
-        // Descending: a step links the chains of its heads in front of those that are joined already. So
-        // it looks at no other heads.
+        // Descending: a step links the chains of its heads in front of those that are joined
+        // already. So it looks at no other heads.
         let order = Order::Descending;
         for_each_step((coarse, fine), fine, order, |_| true, |step| join(&step, coarse.scale()));
         self.array.publish(coarse);
@@ -278,9 +282,9 @@ enum Order {
 }
 
 /// Calls `step` once for each coarse head, or several times, in this order, if the head covers more
-/// than [`STEP`] fine ones. `chained` is the array whose heads lead to the links at present. `walks`
-/// says, by the word of such a head, whether the step will walk its chain. Then the chain is
-/// prefetched, together with those of other groups, before any of them is locked.
+/// than [`STEP`] fine ones. `chained` is the array whose heads lead to the links at present.
+/// `walks` says, by the word of such a head, whether the step will walk its chain. Then the chain
+/// is prefetched, together with those of other groups, before any of them is locked.
 fn for_each_step(
     (coarse, fine): (Array<'_>, Array<'_>),
     chained: Array<'_>,
@@ -314,7 +318,8 @@ fn for_each_step(
     }
 }
 
-/// Calls `visit` with each coarse head, the fine heads that it covers, and the bucket of the first of these.
+/// Calls `visit` with each coarse head, the fine heads that it covers, and the bucket of the first
+/// of these.
 fn for_each_group(
     coarse: Array<'_>,
     fine: Array<'_>,
@@ -356,8 +361,8 @@ fn store_all(heads: &[Head], word: Word) {
     heads.iter().for_each(|head| head.store(word));
 }
 
-/// The first part of growing a table whose chains are cut: makes each fine head lead to the first link
-/// of its bucket.
+/// The first part of growing a table whose chains are cut: makes each fine head lead to the first
+/// link of its bucket.
 fn fill_settled(coarse: Array<'_>, fine: Array<'_>) {
     let factor = fine.len() / coarse.len();
     let walks = |word: Word| word.sole_part(factor).is_none();
@@ -368,8 +373,8 @@ fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
     // No other thread looks at the fine heads before the coarse one is marked.
     store_all(fines, Word::EMPTY_FOLLOWER);
     // If the head shows that all links go to one bucket, the chain need be neither locked nor read.
-    // Updates may change the chain before the mark is set. If the head then still has the same value, it
-    // shows the same.
+    // Updates may change the chain before the mark is set. If the head then still has the same
+    // value, it shows the same.
     let word = coarse.load();
     if let Some(part) = word.sole_part(fines.len()) {
         fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
@@ -385,8 +390,8 @@ fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
     coarse.unlock(if mutation::is("unmarked-coarse") { word } else { word.with_finer() });
 }
 
-/// The same for a table whose chains are uncut: they are those of a coarser array, `base`, which has
-/// the locks.
+/// The same for a table whose chains are uncut: they are those of a coarser array, `base`, which
+/// has the locks.
 fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
     let factor = fine.len() / coarse.len();
     let step = STEP.min(coarse.len() / base.len());
@@ -429,9 +434,9 @@ fn fill_by_chain(links: impl Iterator<Item = (NonNull<Link>, Hash)>, fines: &[He
     }
 }
 
-/// A step of the last part of growing: cuts the chain between fine buckets, makes summaries exact, and
-/// makes the fine heads lockable. If nothing has to be cut, and the table is about to grow again, the
-/// chain is not walked.
+/// A step of the last part of growing: cuts the chain between fine buckets, makes summaries exact,
+/// and makes the fine heads lockable. If nothing has to be cut, and the table is about to grow
+/// again, the chain is not walked.
 fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     let Step { head, fines, first, is_last, .. } = step;
     let free_all = || fines.iter().for_each(|fine| fine.store(fine.load().without_follows()));
@@ -444,7 +449,8 @@ fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     if !(is_whole && skips_exact_summaries && word.sole_part(fines.len()).is_some()) {
         rest = cut_chain(word.first(), fines, first, scale);
     }
-    // All cuts come before the first head is lockable: from then on the fine bucket's own lock counts.
+    // All cuts come before the first head is lockable: from then on the fine bucket's own lock
+    // counts.
     if !mutation::is("clear-before-cut") {
         free_all();
     }
@@ -453,8 +459,8 @@ fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
 }
 
 /// Cuts the chain into those of the fine heads, and returns the first link that belongs to none of
-/// them. `bucket` is the bucket of the first of these heads. No link of the chain belongs to an earlier
-/// bucket.
+/// them. `bucket` is the bucket of the first of these heads. No link of the chain belongs to an
+/// earlier bucket.
 fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *mut Link {
     let mut last: Option<(NonNull<Link>, Hash, Word)> = None;
     let fine_of = |hash: Hash| fines.get(hash.bucket(scale) - bucket);
@@ -493,12 +499,12 @@ fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *
     null_mut()
 }
 
-/// A step of shrinking: links the chains of the fine heads in front of that of the coarse head, which
-/// has the chains of later heads, and makes the fine heads follow it.
+/// A step of shrinking: links the chains of the fine heads in front of that of the coarse head,
+/// which has the chains of later heads, and makes the fine heads follow it.
 fn join(step: &Step<'_>, scale: Scale) {
     let Step { head, fines, .. } = *step;
-    // An update that found its fine head following in an earlier resize may now take this head for the
-    // base, and hold its lock until it sees that the fine head does not follow.
+    // An update that found its fine head following in an earlier resize may now take this head for
+    // the base, and hold its lock until it sees that the fine head does not follow.
     let mut joined = if mutation::is("join-coarse-unlocked") { head.load() } else { head.lock() };
     let later = joined.first();
     let mut last: Option<NonNull<Link>> = None;
@@ -531,8 +537,8 @@ fn join(step: &Step<'_>, scale: Scale) {
 mod tests {
     use super::*;
 
-    /// T4: steps cover each fine head once, in order, with the coarse head that is its lock. A step covers
-    /// at most [`STEP`] of them, however large the factor.
+    /// T4: steps cover each fine head once, in order, with the coarse head that is its lock. A step
+    /// covers at most [`STEP`] of them, however large the factor.
     #[test]
     fn steps_are_bounded() {
         for (coarse_bits, fine_bits) in [(1, 2), (1, 7), (1, 8), (3, 14), (5, 6), (9, 10)] {

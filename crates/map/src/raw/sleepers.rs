@@ -5,8 +5,8 @@ use crate::mutation;
 use crate::sync::parking::{AtomicCount, park, unpark_all};
 use crate::sync::{Relaxed, fence_after_exchange, full_fence};
 
-/// The number of threads that sleep, or are about to, until some head is unlocked. Without contention
-/// for locks, updates only read it.
+/// The number of threads that sleep, or are about to, until some head is unlocked. Without
+/// contention for locks, updates only read it.
 ///
 /// It has two cache lines to itself, because processors fetch lines in pairs.
 #[repr(align(128))]
@@ -27,8 +27,8 @@ impl Sleepers {
     pub(super) fn sleep(&self, key: usize, is_locked: impl Fn() -> bool) {
         // Relaxed: ordered by the fence.
         self.0.fetch_add(1, Relaxed);
-        // Pairs with the fence in `wake`: either that thread sees the new number, or `park` sees that the
-        // bucket is unlocked. (`park` and `unpark_all` exclude each other.)
+        // Pairs with the fence in `wake`: either that thread sees the new number, or `park` sees
+        // that the bucket is unlocked. (`park` and `unpark_all` exclude each other.)
         if !mutation::is("sleep-without-fence") {
             full_fence();
         }
@@ -60,8 +60,8 @@ mod loom_tests {
     use super::*;
     use crate::sync::{AcqRel, Acquire};
 
-    /// T4: a thread that waits for a bucket goes on when it is unlocked. Loom reports threads that sleep
-    /// for ever.
+    /// T4: a thread that waits for a bucket goes on when it is unlocked. Loom reports threads that
+    /// sleep for ever.
     #[test]
     fn no_sleeper_is_left_behind() {
         loom::model(|| {

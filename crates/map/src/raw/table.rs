@@ -22,10 +22,12 @@ use crate::worker;
 
 /// A concurrent hash table of links, with wait-free lookups, under which it grows and shrinks.
 ///
-/// The table is intrusive: it knows only [`Link`]s, which callers embed in objects of their own, and callers say what is
-/// equal. It holds as many links with the same hash, or even the same key, as are inserted.
+/// The table is intrusive: it knows only [`Link`]s, which callers embed in objects of their own,
+/// and callers say what is equal. It holds as many links with the same hash, or even the same key,
+/// as are inserted.
 ///
-/// Memory: 8 bytes per bucket, and 16 for the link in each object. Links must lie below address 2^48.
+/// Memory: 8 bytes per bucket, and 16 for the link in each object. Links must lie below address
+/// 2^48.
 ///
 /// ```
 /// use std::ptr::NonNull;
@@ -85,8 +87,8 @@ pub(crate) struct TableInner {
     count: Counter,
     /// The link that is being renamed.
     pub(super) in_flight: InFlightRename,
-    /// Taken before the resizer's mutex, which makes that fair: otherwise a thread that resizes in a loop
-    /// could keep it.
+    /// Taken before the resizer's mutex, which makes that fair: otherwise a thread that resizes in
+    /// a loop could keep it.
     turn: Mutex<()>,
     resizer: Mutex<Resizer>,
     pub(super) counts: Counts,
@@ -109,11 +111,13 @@ impl Table {
     /// What a bucket costs.
     pub(crate) const BYTES_PER_BUCKET: usize = size_of::<Head>();
 
-    /// A table of at least so many buckets, rounded up to a power of two, at least 2. How it is resized is told by a [`Policy`], or
-    /// just a [`Resizing`]; an automatic table never shrinks below the size it was made with, unless the policy says otherwise.
+    /// A table of at least so many buckets, rounded up to a power of two, at least 2. How it is
+    /// resized is told by a [`Policy`], or just a [`Resizing`]; an automatic table never shrinks
+    /// below the size it was made with, unless the policy says otherwise.
     ///
-    /// While a link is in the table it belongs to the table: `dispose` is called for each that is left when the table is
-    /// dropped. (If a background resize is under way then, by the worker, when that is done.)
+    /// While a link is in the table it belongs to the table: `dispose` is called for each that is
+    /// left when the table is dropped. (If a background resize is under way then, by the worker,
+    /// when that is done.)
     ///
     /// # Errors
     ///
@@ -175,12 +179,14 @@ impl Table {
         self.inner.counts.resizing.load(Relaxed)
     }
 
-    /// Resizes on the calling thread, to `buckets` rounded up to a power of two, at least 2. Lookups and
-    /// updates go on meanwhile. An automatic table may be resized again soon, if this size doesn't fit.
+    /// Resizes on the calling thread, to `buckets` rounded up to a power of two, at least 2.
+    /// Lookups and updates go on meanwhile. An automatic table may be resized again soon, if this
+    /// size doesn't fit.
     ///
-    /// It may wait for readers three times: first, if an automatic growth has left chains uncut; then, if
-    /// the table grows, after the new array is published and before chains are cut; and last, if the
-    /// replaced array is larger than [`relativist_rcu::MAX_DEFERRED_BYTES`], before that is freed.
+    /// It may wait for readers three times: first, if an automatic growth has left chains uncut;
+    /// then, if the table grows, after the new array is published and before chains are cut; and
+    /// last, if the replaced array is larger than [`relativist_rcu::MAX_DEFERRED_BYTES`], before
+    /// that is freed.
     ///
     /// # Errors
     ///
@@ -194,8 +200,8 @@ impl Table {
         self.inner.resize_now(bits_for(buckets))
     }
 
-    /// Grows as the background worker does: without waiting for readers, so that chains stay uncut. The next resize by hand
-    /// cuts them, whatever the size that it asks for.
+    /// Grows as the background worker does: without waiting for readers, so that chains stay uncut.
+    /// The next resize by hand cuts them, whatever the size that it asks for.
     ///
     /// # Errors
     ///
@@ -205,8 +211,8 @@ impl Table {
         self.inner.grow(bits_for(buckets), &mut self.inner.lock_resizer())
     }
 
-    /// Makes room for `additional` more links, so that inserting them starts no resize, as far as the policy's ceiling allows. As
-    /// [`Table::resize_to`] otherwise.
+    /// Makes room for `additional` more links, so that inserting them starts no resize, as far as
+    /// the policy's ceiling allows. As [`Table::resize_to`] otherwise.
     ///
     /// # Errors
     ///
@@ -243,10 +249,10 @@ impl Table {
         stats
     }
 
-    /// [`stats`](Self::stats) in parts, for callers that must not be busy for so long: adds `buckets`
-    /// buckets to what earlier calls have counted. Begins with cursor 0, and returns the cursor for the
-    /// next call, or `None` after the last bucket. What changes from one call to the next may be counted
-    /// twice or not at all.
+    /// [`stats`](Self::stats) in parts, for callers that must not be busy for so long: adds
+    /// `buckets` buckets to what earlier calls have counted. Begins with cursor 0, and returns the
+    /// cursor for the next call, or `None` after the last bucket. What changes from one call to the
+    /// next may be counted twice or not at all.
     pub fn add_stats(&self, stats: &mut Stats, cursor: u64, buckets: usize) -> Option<u64> {
         let guard = read();
         let array = self.inner.array(&guard);
@@ -266,9 +272,10 @@ impl Table {
         (end < array.len()).then(|| Hash::start_of_bucket(end, array.scale()).get())
     }
 
-    /// The links to which each bucket's head leads, in the order of the chains: what a lookup may have to
-    /// pass. During a resize chains may be *imprecise* (ATC 2011, section 4) and continue into links of
-    /// other buckets. For pictures and diagnoses: costs as much as all chains are long.
+    /// The links to which each bucket's head leads, in the order of the chains: what a lookup may
+    /// have to pass. During a resize chains may be *imprecise* (ATC 2011, section 4) and continue
+    /// into links of other buckets. For pictures and diagnoses: costs as much as all chains are
+    /// long.
     ///
     /// Links stay alive as long as the guard.
     ///
@@ -329,7 +336,8 @@ impl fmt::Debug for Table {
 impl TableInner {
     #[inline(always)]
     pub(super) fn array<'g>(&self, _guard: &'g Guard) -> Array<'g> {
-        // SAFETY: an array is freed a grace period after it was replaced, and the guard was taken before we found it.
+        // SAFETY: an array is freed a grace period after it was replaced, and the guard was taken
+        // before we found it.
         unsafe { self.array.load() }
     }
 
@@ -359,14 +367,14 @@ impl TableInner {
         self.policy.resizing == Resizing::Automatic && wanted().is_some_and(|wanted| wanted > buckets)
     }
 
-    /// Resizes to what the entries need, as far as that is possible without waiting for readers. Called by
-    /// the worker. Returns whether to call it again soon, when readers may have left.
+    /// Resizes to what the entries need, as far as that is possible without waiting for readers.
+    /// Called by the worker. Returns whether to call it again soon, when readers may have left.
     #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
     pub(crate) fn advance_resize(&self) -> bool {
         // A resize by hand or a rename may hold the mutex as long as readers stay.
         let Some(mut resizer) = self.try_lock_resizer() else { return true };
-        // Cleared before we look, so that a later update asks again. AcqRel: pairs with the one in `ask_worker`; the updates
-        // that found it set are seen.
+        // Cleared before we look, so that a later update asks again. AcqRel: pairs with the one in
+        // `ask_worker`; the updates that found it set are seen.
         self.requested.swap(false, AcqRel);
         // Relaxed, both: a statistic.
         self.counts.resizing.store(true, Relaxed);
@@ -412,7 +420,8 @@ impl TableInner {
 
     /// Called when the table has got another size.
     pub(super) fn size_changed(&self, buckets: usize) {
-        // Often enough to notice in time, seldom enough to cost nothing: the count may be off by a sixteenth of the buckets.
+        // Often enough to notice in time, seldom enough to cost nothing: the count may be off by a
+        // sixteenth of the buckets.
         let interval = (buckets / 16 / self.count.stripes()).clamp(1, 1024);
         // Relaxed, both: heuristics.
         self.interval.store(interval, Relaxed);
@@ -426,8 +435,8 @@ impl Drop for TableInner {
         let resizer = self.resizer.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: no thread uses the table any more, nor does the worker.
         unsafe { resizer.free_all() };
-        // SAFETY: as above. The links in the table are the table's own, by the contract of `VacantEntry::insert`; no reader is
-        // left, because lookups borrow the table.
+        // SAFETY: as above. The links in the table are the table's own, by the contract of
+        // `VacantEntry::insert`; no reader is left, because lookups borrow the table.
         unsafe { dispose_of_all(self.array.load(), self.dispose) };
     }
 }

@@ -9,11 +9,12 @@ use super::group::{Change, LockedGroup, Place, prepare};
 use super::{Hash, Link, Table};
 use crate::mutation;
 
-/// A place in the table, under the lock of its bucket: either a link that matched, or where one would go.
+/// A place in the table, under the lock of its bucket: either a link that matched, or where one
+/// would go.
 ///
-/// The lock is released by the method that makes a change, or when the entry is dropped. Lookups don't notice it; updates of
-/// the same bucket wait, and so does the resizer: an entry that is leaked blocks them for ever. Updates by the same thread panic,
-/// whatever their bucket.
+/// The lock is released by the method that makes a change, or when the entry is dropped. Lookups
+/// don't notice it; updates of the same bucket wait, and so does the resizer: an entry that is
+/// leaked blocks them for ever. Updates by the same thread panic, whatever their bucket.
 pub enum Entry<'t> {
     /// A link matched.
     Occupied(OccupiedEntry<'t>),
@@ -46,16 +47,18 @@ struct Position<'t> {
 impl Table {
     /// Locks the bucket of the hash and finds the link that `is_match` says yes to.
     ///
-    /// Blocks while another update of the same bucket is under way, or the resizer is at work on it (a few chains at a time,
-    /// never a wait for readers). Costs a walk over the bucket's chain up to the place.
+    /// Blocks while another update of the same bucket is under way, or the resizer is at work on it
+    /// (a few chains at a time, never a wait for readers). Costs a walk over the bucket's chain up
+    /// to the place.
     ///
-    /// `is_match` runs under the lock, and so does all that the thread does while the entry lives. It may look things up in
-    /// this table, and update others.
+    /// `is_match` runs under the lock, and so does all that the thread does while the entry lives.
+    /// It may look things up in this table, and update others.
     ///
     /// # Panics
     ///
-    /// When the thread has such an entry of this table already, or is inside of such an `is_match`: it would wait for itself
-    /// if it hit the same bucket. A panic, of `is_match` too, leaves the table as it was, and no lock held.
+    /// When the thread has such an entry of this table already, or is inside of such an `is_match`:
+    /// it would wait for itself if it hit the same bucket. A panic, of `is_match` too, leaves the
+    /// table as it was, and no lock held.
     #[inline]
     pub fn entry<'t>(
         &'t self,
@@ -88,11 +91,11 @@ impl Table {
 }
 
 impl Table {
-    /// Unlinks the link that `is_match` says yes to, and returns it; it now belongs to the caller. As to reclaiming it see
-    /// [`OccupiedEntry::replace`].
+    /// Unlinks the link that `is_match` says yes to, and returns it; it now belongs to the caller.
+    /// As to reclaiming it see [`OccupiedEntry::replace`].
     ///
-    /// Wait-free, like [`Table::find`], when there is none; else it blocks as [`Table::entry`] does. `is_match` runs outside of
-    /// locks.
+    /// Wait-free, like [`Table::find`], when there is none; else it blocks as [`Table::entry`]
+    /// does. `is_match` runs outside of locks.
     #[inline]
     pub fn remove(
         &self,
@@ -101,8 +104,8 @@ impl Table {
         guard: &Guard,
     ) -> Option<NonNull<Link>> {
         loop {
-            // Without the lock as far as possible: its read-modify-write waits for every load before it, and a lookup brings
-            // in what the lock's holder will look at.
+            // Without the lock as far as possible: its read-modify-write waits for every load
+            // before it, and a lookup brings in what the lock's holder will look at.
             let found = self.find(hash, &mut is_match, guard)?;
             if let Entry::Occupied(entry) = self.entry(hash, |link| link == found, guard) {
                 return Some(entry.remove());
@@ -113,12 +116,14 @@ impl Table {
 }
 
 impl OccupiedEntry<'_> {
-    /// The link that matched. It stays linked while the entry lives, and valid while the guard does.
+    /// The link that matched. It stays linked while the entry lives, and valid while the guard
+    /// does.
     pub fn get(&self) -> NonNull<Link> {
         self.found
     }
 
-    /// Puts `new` in its place, in one step as lookups see it, and returns the old link, which now belongs to the caller.
+    /// Puts `new` in its place, in one step as lookups see it, and returns the old link, which now
+    /// belongs to the caller.
     ///
     /// Lookups may go on using the old link until a grace period has passed: reclaim it by
     /// [`relativist_rcu::defer_raw`] or after [`relativist_rcu::wait_for_readers`].
@@ -144,7 +149,8 @@ impl OccupiedEntry<'_> {
         self.found
     }
 
-    /// Unlinks it and returns it; it now belongs to the caller. As to reclaiming it see [`OccupiedEntry::replace`].
+    /// Unlinks it and returns it; it now belongs to the caller. As to reclaiming it see
+    /// [`OccupiedEntry::replace`].
     #[inline]
     pub fn remove(self) -> NonNull<Link> {
         let Position { table, guard, group, place, hash, .. } = self.at;
@@ -162,13 +168,14 @@ impl OccupiedEntry<'_> {
 }
 
 impl VacantEntry<'_> {
-    /// Links `new` in. It belongs to the table from here on, until it is replaced, removed, or disposed of with the table.
+    /// Links `new` in. It belongs to the table from here on, until it is replaced, removed, or
+    /// disposed of with the table.
     ///
     /// # Safety
     ///
-    /// `new` is in no table, and none has given it back within the last grace period. It stays valid and in place while it is
-    /// linked and, after it was replaced or removed, until a grace period has passed. The function given to [`Table::new`] can
-    /// dispose of it, on any thread.
+    /// `new` is in no table, and none has given it back within the last grace period. It stays
+    /// valid and in place while it is linked and, after it was replaced or removed, until a grace
+    /// period has passed. The function given to [`Table::new`] can dispose of it, on any thread.
     ///
     /// # Panics
     ///

@@ -7,8 +7,9 @@ use super::{HashSet, PinnedSet};
 
 /// Operations on two sets, the other one under this handle's guard.
 ///
-/// Each element is looked up in the other set when the iterator gets to it. While others update the sets the result may be true of no
-/// moment, and a union may show an element twice that leaves the one set and is then found in the other.
+/// Each element is looked up in the other set when the iterator gets to it. While others update the
+/// sets the result may be true of no moment, and a union may show an element twice that leaves the
+/// one set and is then found in the other.
 ///
 /// ```
 /// use relativist::HashSet;

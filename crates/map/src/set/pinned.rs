@@ -10,7 +10,8 @@ use super::HashSet;
 use crate::iter::Keys;
 use crate::node::Node;
 
-/// A set in a read section: all operations on elements. From [`HashSet::pin`]. See [`Pinned`](crate::Pinned) for what goes for handles.
+/// A set in a read section: all operations on elements. From [`HashSet::pin`]. See
+/// [`Pinned`](crate::Pinned) for what goes for handles.
 pub struct PinnedSet<'s, T, S> {
     pub(super) set: &'s HashSet<T, S>,
     pub(super) guard: Guard,
@@ -106,7 +107,8 @@ impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> PinnedSet<'_, T, S> {
         self.take(value).is_some()
     }
 
-    /// Removes a value and returns the element that was equal to it, which is dropped after a grace period.
+    /// Removes a value and returns the element that was equal to it, which is dropped after a grace
+    /// period.
     pub fn take<Q: Hash + Equivalent<T> + ?Sized>(&self, value: &Q) -> Option<&T> {
         self.set.map.remove_entry(value, &self.guard).map(|(element, ())| element)
     }
@@ -118,12 +120,14 @@ impl<T: Send + Sync + 'static, S> PinnedSet<'_, T, S> {
         self.set.map.clear(&self.guard);
     }
 
-    /// Keeps only the elements that `keep` says yes to; see [`HashMap::retain`](crate::HashMap::retain).
+    /// Keeps only the elements that `keep` says yes to; see
+    /// [`HashMap::retain`](crate::HashMap::retain).
     pub fn retain(&self, mut keep: impl FnMut(&T) -> bool) {
         self.set.map.retain(|element, ()| keep(element), &self.guard);
     }
 
-    /// Removes the elements that `extract` says yes to as it gets to them; see [`HashMap::extract_if`](crate::HashMap::extract_if).
+    /// Removes the elements that `extract` says yes to as it gets to them; see
+    /// [`HashMap::extract_if`](crate::HashMap::extract_if).
     pub fn extract_if(&self, mut extract: impl FnMut(&T) -> bool) -> impl Iterator<Item = &T> {
         let entries = self.set.map.extract_if(move |element, ()| extract(element), &self.guard);
         entries.map(|(element, ())| element)

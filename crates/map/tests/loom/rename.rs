@@ -27,7 +27,8 @@ impl Scene {
         self.rename_while(how, old, new, || ())
     }
 
-    /// Calls `before_turn` under the locks, when the link has been unlinked, if it is moved, and before the new name counts.
+    /// Calls `before_turn` under the locks, when the link has been unlinked, if it is moved, and
+    /// before the new name counts.
     fn rename_while(&self, how: How, old: Hash, new: Hash, before_turn: impl FnOnce()) -> Result<(), RenameError> {
         let (is_old, is_new) = ((old, |link| is(link, old)), (new, |link| is(link, new)));
         match how {
@@ -53,7 +54,8 @@ impl Scene {
         self.find(hash, guard).is_some()
     }
 
-    /// T10: exactly one of the two is there at every instant, and at most one rename takes effect within a section.
+    /// T10: exactly one of the two is there at every instant, and at most one rename takes effect
+    /// within a section.
     fn assert_one_of(&self, one: Hash, other: Hash) {
         let guard = read();
         let found = [one, other, one].map(|hash| self.has(hash, &guard));
@@ -242,7 +244,8 @@ fn lookups_of_an_in_flight_replacement() {
         let scene = Scene::new(FINE, &[1, 4]);
         let guard = read();
         let renamer = alongside(&scene, |scene| scene.rename(Moved, at(4), at(0)).unwrap());
-        // The link is in hand now, in most executions, and stays there as long as this section lasts.
+        // The link is in hand now, in most executions, and stays there as long as this section
+        // lasts.
         let_wait();
         let replacer = alongside(&scene, |scene| {
             let guard = read();
@@ -262,7 +265,8 @@ fn lookups_of_an_in_flight_replacement() {
     });
 }
 
-/// T3: when the new name is given to another one while the link is on the move, the link stays what it was.
+/// T3: when the new name is given to another one while the link is on the move, the link stays what
+/// it was.
 #[test]
 fn insertion_under_the_new_name() {
     explore(1, || {
@@ -298,7 +302,8 @@ fn removal_next_to_a_link_in_flight() {
     });
 }
 
-/// T10: who empties the table while a link is on the move, and waits for readers, doesn't make the summary forget it.
+/// T10: who empties the table while a link is on the move, and waits for readers, doesn't make the
+/// summary forget it.
 #[test]
 fn clearing_during_a_rename() {
     explore(2, || {

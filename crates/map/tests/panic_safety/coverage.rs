@@ -8,8 +8,8 @@ use std::path::Path;
 use crate::operations::{MAP, MAP_WAITING, SET, SET_WAITING};
 use crate::raw::{TABLE, TABLE_WAITING};
 
-/// The types whose functions must be in the lists, and the name that they have there. Handles have the
-/// operations of maps and sets.
+/// The types whose functions must be in the lists, and the name that they have there. Handles have
+/// the operations of maps and sets.
 const TYPES: [(&str, &str); 8] = [
     ("HashMap", "HashMap"),
     ("Pinned", "HashMap"),
@@ -36,8 +36,8 @@ const ELSEWHERE: &[&str] = &[
     "VacantEntry::insert",
 ];
 
-/// Functions, of any type, that call no user code except the destructor of a hasher. `Default` covers
-/// that.
+/// Functions, of any type, that call no user code except the destructor of a hasher. `Default`
+/// covers that.
 const HARMLESS: &[&str] = &[
     "add_stats",
     "buckets",

@@ -1,11 +1,12 @@
 //! T9: whichever call of user code panics, the map goes on.
 //!
-//! Each operation runs repeatedly, each time on a fresh map: the first call of user code panics, then
-//! the second, and so on until the operation runs to its end. User code is hashing, comparing, cloning,
-//! dropping, formatting, serializing, closures and iterators (`parts.rs`). Checked each time:
+//! Each operation runs repeatedly, each time on a fresh map: the first call of user code panics,
+//! then the second, and so on until the operation runs to its end. User code is hashing, comparing,
+//! cloning, dropping, formatting, serializing, closures and iterators (`parts.rs`). Checked each
+//! time:
 //!
-//! * Each entry is as before the operation, or as after it. An operation that is one atomic step was
-//!   done as a whole or not at all.
+//! * Each entry is as before the operation, or as after it. An operation that is one atomic step
+//!   was done as a whole or not at all.
 //! * Iteration, lookups and the number of entries agree.
 //! * No lock is held: any thread can update all keys, and the table can grow and shrink.
 //! * Every key and value is dropped once: none is alive when the map is gone and readers have left.
@@ -226,7 +227,8 @@ enum Setting {
 }
 
 impl Setting {
-    /// Runs `act` at rest, or during a resize: the new array is published, and a reader delays the rest.
+    /// Runs `act` at rest, or during a resize: the new array is published, and a reader delays the
+    /// rest.
     fn run<S: Subject>(self, subject: &Arc<S>, act: impl FnOnce()) {
         let Self::ResizingTo(buckets) = self else { return act() };
         let reader = Reader::enter();

@@ -1,5 +1,5 @@
-//! T3: operations that look first and then change do both in one step. Closures run without locks: here they do what other
-//! threads might do meanwhile.
+//! T3: operations that look first and then change do both in one step. Closures run without locks:
+//! here they do what other threads might do meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

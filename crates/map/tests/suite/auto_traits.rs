@@ -80,8 +80,8 @@ auto_traits! {
     BuildError => + + + +,
     PolicyError => + + + +,
 
-    // The raw table: the caller of `insert` vouches for the objects. The thread that has locked a bucket
-    // unlocks it.
+    // The raw table: the caller of `insert` vouches for the objects. The thread that has locked a
+    // bucket unlocks it.
     Table => + + + +,
     Link => + + + +,
     raw::Hash => + + + +,

@@ -93,7 +93,8 @@ fn hashes_a_run_of_keys_once() {
     hashed(0);
 }
 
-/// T3: what a thread has seen of another's updates it does not unsee, though it has them from the cache, the table being resized.
+/// T3: what a thread has seen of another's updates it does not unsee, though it has them from the
+/// cache, the table being resized.
 #[test]
 fn never_goes_back_in_time() {
     let map = map(MIXED);

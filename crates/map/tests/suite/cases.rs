@@ -1,6 +1,8 @@
-//! What other maps are tested for, and where this one is. Read for it: the tests of std's `HashMap` and `HashSet` and of hashbrown. Of
-//! Java's `ConcurrentHashMap`, not compared name by name, what is checked by JSR 166's TCK (`ConcurrentHashMapTest`, `ConcurrentHashMap8Test`) and of the JDK's
-//! `java/util/concurrent/ConcurrentHashMap` and `ConcurrentMap`. Tests without a module are in this file.
+//! What other maps are tested for, and where this one is. Read for it: the tests of std's `HashMap`
+//! and `HashSet` and of hashbrown. Of Java's `ConcurrentHashMap`, not compared name by name, what
+//! is checked by JSR 166's TCK (`ConcurrentHashMapTest`, `ConcurrentHashMap8Test`) and of the JDK's
+//! `java/util/concurrent/ConcurrentHashMap` and `ConcurrentMap`. Tests without a module are in this
+//! file.
 //!
 //! | std and hashbrown | here |
 //! |---|---|
@@ -223,7 +225,8 @@ fn iteration_goes_on_while_the_map_changes() {
     let mut seen = BTreeSet::new();
     for &key in pinned.keys() {
         assert!(seen.insert(key), "T7: {key} was seen twice");
-        // A third goes when it is seen, a third is replaced, and for the last third another key comes and goes.
+        // A third goes when it is seen, a third is replaced, and for the last third another key
+        // comes and goes.
         match key % 3 {
             0 => assert!(pinned.remove(&key).is_some()),
             1 => assert!(pinned.insert(key, 0).is_some()),

@@ -95,7 +95,8 @@ fn keys_and_values_may_want_more_alignment() {
     assert_eq!(map.pin().get(&Wide(7)).unwrap().0, 7);
 }
 
-/// What is there when it begins is removed, even while others insert and remove. (T7 for the iteration in it.)
+/// What is there when it begins is removed, even while others insert and remove. (T7 for the
+/// iteration in it.)
 #[test]
 fn clear_removes_what_was_there_while_others_insert() {
     let map: HashMap<u64, u64> = HashMap::new();

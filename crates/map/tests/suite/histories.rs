@@ -1,4 +1,5 @@
-//! The checker of histories, on histories written by hand: what it must accept, and what it must not.
+//! The checker of histories, on histories written by hand: what it must accept, and what it must
+//! not.
 
 use crate::history::Call::{self, CompareExchange, Get, Insert, Remove, Rename, TryInsert, Update};
 use crate::history::{Event, Value, check};
@@ -33,7 +34,8 @@ fn looks_at_keys_one_by_one() {
     assert_eq!(part.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 2], "the history of key 1 alone");
 }
 
-/// Who has missed the old key finds the new one. The other way round, the rename may have come in between.
+/// Who has missed the old key finds the new one. The other way round, the rename may have come in
+/// between.
 #[test]
 fn looks_at_renamed_keys_together() {
     let insert = event(0, 1, Insert(0, 1), None);

@@ -1,5 +1,6 @@
-//! T8, T9: incorrect safe code gets wrong answers at worst. With `Hash`, `Eq` and `Equivalent` that lie,
-//! and with forgotten iterators, nothing is used after it was freed, and nothing is dropped twice.
+//! T8, T9: incorrect safe code gets wrong answers at worst. With `Hash`, `Eq` and `Equivalent` that
+//! lie, and with forgotten iterators, nothing is used after it was freed, and nothing is dropped
+//! twice.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};

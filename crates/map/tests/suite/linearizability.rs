@@ -32,8 +32,8 @@ fn history(table: &(impl Table + Sync), round: u64) -> [Vec<Event>; THREADS] {
     })
 }
 
-/// Records histories while the map is resized, of the map or of what `table` makes of it, until one is not linearizable: returns
-/// the part of it that isn't.
+/// Records histories while the map is resized, of the map or of what `table` makes of it, until one
+/// is not linearizable: returns the part of it that isn't.
 fn search<'m, T: Table + Sync>(map: &'m Map, table: impl Fn(&'m Map) -> T) -> Option<Vec<Vec<Event>>> {
     let mut random = Random::new(0);
     let resize = || map.resize_to(2 << random.below(6)).unwrap();

@@ -1,5 +1,5 @@
-//! T9: a panic in a key's `Eq` or `Hash`, in a closure, or in what else is called of keys and values, leaves no lock held and the map
-//! as it was.
+//! T9: a panic in a key's `Eq` or `Hash`, in a closure, or in what else is called of keys and
+//! values, leaves no lock held and the map as it was.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};

@@ -48,7 +48,8 @@ fn iteration_runs_on_several_threads() {
     assert!(threads.into_inner().unwrap().len() > 1);
 }
 
-/// T7 and T8: residents are seen once each while the map is updated and resized, and what is seen is alive.
+/// T7 and T8: residents are seen once each while the map is updated and resized, and what is seen
+/// is alive.
 #[test]
 fn iteration_sees_residents_while_others_update() {
     static TALLY: Tally = Tally::new();
@@ -70,7 +71,8 @@ fn iteration_sees_residents_while_others_update() {
             let pinned = map.pin();
             let entries = pinned.par_iter();
             let seen: Vec<(&u64, &Tracked)> = pool.install(|| entries.collect());
-            // On another thread than those that found them, after these have left their read sections.
+            // On another thread than those that found them, after these have left their read
+            // sections.
             seen.iter().for_each(|(key, value)| value.assert_of(**key));
             let residents: StdSet<u64> = seen.iter().map(|&(&key, _)| key).filter(|&key| key < 2000).collect();
             let times = seen.iter().filter(|&&(&key, _)| key < 2000).count();
@@ -96,7 +98,8 @@ fn maps_and_sets_are_filled_in_parallel() {
     });
 }
 
-/// Many more entries than a thread may leave waiting for readers, of which the one that waits for all this is one.
+/// Many more entries than a thread may leave waiting for readers, of which the one that waits for
+/// all this is one.
 #[test]
 fn closures_may_remove_and_replace() {
     const MANY: u64 = 60_000;

@@ -1,5 +1,6 @@
-//! T4, T9: no lock of the map is held while destructors run, so they may use the map, and even resize it. A lock is held while `Eq`
-//! of keys runs and while a raw entry lives: updates of the same table panic then, and nothing hangs.
+//! T4, T9: no lock of the map is held while destructors run, so they may use the map, and even
+//! resize it. A lock is held while `Eq` of keys runs and while a raw entry lives: updates of the
+//! same table panic then, and nothing hangs.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -36,8 +37,8 @@ impl Drop for User {
     }
 }
 
-/// Retires one value and two arrays at a time, many more than a thread lets pile up: sooner or later values are reclaimed when an
-/// array is retired.
+/// Retires one value and two arrays at a time, many more than a thread lets pile up: sooner or
+/// later values are reclaimed when an array is retired.
 fn replace_and_resize(map: &Arc<Map>) {
     for _ in 0..3000 {
         map.pin().insert(1, User { map: Arc::downgrade(map) });
@@ -60,7 +61,8 @@ fn destructors_may_resize_the_map() {
     assert_eq!(dropped, 2999);
 }
 
-/// A value that defers, each time it is cloned, more than a thread does between two looks at what can be reclaimed.
+/// A value that defers, each time it is cloned, more than a thread does between two looks at what
+/// can be reclaimed.
 struct Deferring(Weak<HashMap<u64, Deferring>>);
 
 static RESIZED: AtomicU64 = AtomicU64::new(0);
@@ -191,7 +193,8 @@ fn bare_table() -> Table {
     Table::new(64, Resizing::Manual, leave_alone).unwrap()
 }
 
-/// The entries of several tables, dropped in whatever order, leave the thread free to update them all.
+/// The entries of several tables, dropped in whatever order, leave the thread free to update them
+/// all.
 #[test]
 fn updates_during_an_entry_panic() {
     within_a_minute(|| {

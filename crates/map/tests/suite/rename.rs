@@ -16,7 +16,8 @@ fn map(hashing: Hashing) -> HashMap<u64, u64, Hashing> {
     HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(hashing).build().unwrap()
 }
 
-/// The map against `std`'s, in tables of all sizes, with hashes that are good, in one bucket, and all the same.
+/// The map against `std`'s, in tables of all sizes, with hashes that are good, in one bucket, and
+/// all the same.
 #[test]
 fn does_what_a_removal_and_an_insertion_do() {
     for hashing in [MIXED, IDENTITY, Hashing(|n| n % 3), Hashing(|_| 42)] {
@@ -127,7 +128,8 @@ fn moves_the_link_itself() {
     assert_eq!(rename(&table, 1001, 1001, |_| ()), Err(RawError::SameHash));
 }
 
-/// T9: when a key is taken, while the link is on the move, too, or something panics, the link is where it was.
+/// T9: when a key is taken, while the link is on the move, too, or something panics, the link is
+/// where it was.
 #[test]
 fn what_fails_changes_nothing() {
     let table = table(&[1, 2, 3]);
@@ -197,8 +199,8 @@ fn panics_staying(operation: impl FnOnce()) {
     drop(GUARD.take().expect("a section was left open"));
 }
 
-/// R6, T9: a function that leaves a section open makes the rename panic, not hang or abort. The link is
-/// renamed or not.
+/// R6, T9: a function that leaves a section open makes the rename panic, not hang or abort. The
+/// link is renamed or not.
 #[test]
 fn panics_when_a_section_is_left_open() {
     let table = table(&[1, 5]);
@@ -236,7 +238,8 @@ impl StdHash for Staying {
     }
 }
 
-/// The entry that was replaced must not be freed, because the rename has not waited for its readers.
+/// The entry that was replaced must not be freed, because the rename has not waited for its
+/// readers.
 #[test]
 fn frees_nothing_when_a_section_is_left_open() {
     let map: HashMap<Staying, String> = [(Staying(1), "one".to_string()), (Staying(2), "two".to_string())].into();

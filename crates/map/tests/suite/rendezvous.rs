@@ -1,4 +1,5 @@
-//! T3 in real time: when an update has returned, every lookup that begins finds it done, whatever its key and thread.
+//! T3 in real time: when an update has returned, every lookup that begins finds it done, whatever
+//! its key and thread.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -11,12 +12,12 @@ use relativist_rcu::read;
 
 const ROUNDS: u64 = 20_000;
 
-/// There are fewer rounds if they take longer than this: if both threads share a busy core, each round
-/// takes several time slices.
+/// There are fewer rounds if they take longer than this: if both threads share a busy core, each
+/// round takes several time slices.
 const TIME: Duration = Duration::from_secs(10);
 
-/// Releases both threads as simultaneously as possible. They spin for long before they yield, so that
-/// they sometimes run at the same time even on a busy machine.
+/// Releases both threads as simultaneously as possible. They spin for long before they yield, so
+/// that they sometimes run at the same time even on a busy machine.
 fn meet(arrived: &AtomicUsize, round: u64) {
     let both = 2 * (round as usize + 1);
     arrived.fetch_add(1, SeqCst);
@@ -54,7 +55,8 @@ fn assert_meet(insert_and_look: impl Fn(u64, u64) -> bool + Sync) {
     let run = |mine: u64| -> Vec<bool> {
         stay_on_processor(mine);
         let round = |round| {
-            // One thread ends the test for both, before they meet in the first round that is left out.
+            // One thread ends the test for both, before they meet in the first round that is left
+            // out.
             if mine == 0 && begin.elapsed() > TIME {
                 end.store(round, SeqCst);
             }
@@ -91,8 +93,8 @@ struct Object {
     key: u64,
 }
 
-/// The same without allocating and hashing. So the lookup begins while a store without a barrier would
-/// still be in the processor's buffer.
+/// The same without allocating and hashing. So the lookup begins while a store without a barrier
+/// would still be in the processor's buffer.
 #[test]
 fn two_threads_that_link_and_look_find_each_other() {
     let object = |key| Object { link: Link::new(Hash::new(key)), key };

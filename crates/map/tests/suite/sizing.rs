@@ -35,7 +35,8 @@ fn room_is_made_for_what_was_asked() {
     assert_eq!(map.buckets(), 2048);
 }
 
-/// No table is larger for being asked for in bytes than its budget, nor smaller than half of it would do.
+/// No table is larger for being asked for in bytes than its budget, nor smaller than half of it
+/// would do.
 #[test]
 fn room_is_made_for_a_budget_of_memory() {
     for (bytes, buckets) in [(0, 2), (48 << 10, 2048), ((48 << 10) - 1, 1024), (95 << 10, 2048), (48 << 20, 2 << 20)] {
@@ -48,7 +49,8 @@ fn room_is_made_for_a_budget_of_memory() {
     assert!(matches!(map, Err(BuildError::Alloc(_))));
 }
 
-/// Neither when it is full, nor when it is empty again. A second map shows that the worker is done with the first.
+/// Neither when it is full, nor when it is empty again. A second map shows that the worker is done
+/// with the first.
 #[test]
 fn a_map_made_for_a_budget_keeps_its_size() {
     let map: HashMap<u64, u64> = HashMap::with_capacity_for_memory(48 << 6);
@@ -86,8 +88,8 @@ fn an_automatic_map_keeps_its_load_factor() {
     wait_for_buckets(&map, 128 / 6..=128 * 2);
 }
 
-/// Each step of a shrink looks only at the heads that it joins. If it also looked at the empty heads
-/// before them, this would take hours: the square of the number of buckets.
+/// Each step of a shrink looks only at the heads that it joins. If it also looked at the empty
+/// heads before them, this would take hours: the square of the number of buckets.
 #[test]
 fn shrinking_takes_one_pass_over_empty_buckets() {
     let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build::<u64, u64>().unwrap();

@@ -129,12 +129,13 @@ fn with_the_identity() {
 /// All in a few words of buckets.
 #[test]
 fn with_neighbouring_hashes() {
-    // Multiples of the inverse of the constant that hashes are mixed with, so that neighbours share a bucket.
+    // Multiples of the inverse of the constant that hashes are mixed with, so that neighbours share
+    // a bucket.
     check(Hashing(|n| (n << 44).wrapping_mul(0xF1DE_83E1_9937_733D)));
 }
 
-/// Residents are seen, and so is what the iterating thread has itself inserted, while others insert, remove and iterate, and
-/// the table is resized.
+/// Residents are seen, and so is what the iterating thread has itself inserted, while others
+/// insert, remove and iterate, and the table is resized.
 #[test]
 fn beside_updates_and_resizes() {
     const RESIDENTS: u64 = 100;

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-/// Returns what `foreground` does; while it runs, and at least once, another thread repeats `background`. A panic in either
-/// ends both.
+/// Returns what `foreground` does; while it runs, and at least once, another thread repeats
+/// `background`. A panic in either ends both.
 pub fn alongside<R>(mut background: impl FnMut() + Send, foreground: impl FnOnce() -> R) -> R {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -15,7 +15,8 @@ pub const MIXED: Hashing = Hashing(mix);
 /// As bad as it gets without losing anything.
 pub const IDENTITY: Hashing = Hashing(|n| n);
 
-/// The inverse of what maps do to hashes: keys are in the table in their own order, the highest bits in the lead.
+/// The inverse of what maps do to hashes: keys are in the table in their own order, the highest
+/// bits in the lead.
 pub const UNMIXED: Hashing = Hashing(|n| n.wrapping_mul(0xF1DE_83E1_9937_733D));
 
 pub struct Applied {

@@ -1,10 +1,12 @@
-//! What threads did to a map and what came of it, and whether that can be explained by the calls having taken effect one after the
-//! other, each at some moment between its beginning and its end.
+//! What threads did to a map and what came of it, and whether that can be explained by the calls
+//! having taken effect one after the other, each at some moment between its beginning and its end.
 //!
-//! The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", JPDC 1993), which remembers the states that
-//! led nowhere (Lowe, "Testing for Linearizability", 2017). Keys that no call connects are looked at one by one.
+//! The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", JPDC 1993),
+//! which remembers the states that led nowhere (Lowe, "Testing for Linearizability", 2017). Keys
+//! that no call connects are looked at one by one.
 //!
-//! Another operation takes a line in [`Call`], one in [`Call::random`], one in `perform`, and one in [`Call::apply`].
+//! Another operation takes a line in [`Call`], one in [`Call::random`], one in `perform`, and one
+//! in [`Call::apply`].
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -148,7 +150,8 @@ pub struct Event {
     pub result: Value,
 }
 
-/// Writes down what threads do, in the order of one clock for all, which also makes values that differ.
+/// Writes down what threads do, in the order of one clock for all, which also makes values that
+/// differ.
 #[derive(Default)]
 pub struct Recorder {
     clock: AtomicU64,
@@ -202,7 +205,8 @@ impl State {
     }
 }
 
-/// Whether the history of a map that was empty at first, thread by thread, is linearizable; if not, the part of it that isn't.
+/// Whether the history of a map that was empty at first, thread by thread, is linearizable; if not,
+/// the part of it that isn't.
 pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
     for keys in connected(threads) {
         let touches = |event: &&Event| event.call.keys().iter().any(|&key| keys[key as usize]);

@@ -1,4 +1,5 @@
-//! Values that notice when they are torn, used after they were dropped, or dropped twice, and that are counted.
+//! Values that notice when they are torn, used after they were dropped, or dropped twice, and that
+//! are counted.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
@@ -6,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::random::mix;
 
-/// Counts the values made and dropped, and what is wrong with them. (Drops happen on threads where a panic would go unheard.)
+/// Counts the values made and dropped, and what is wrong with them. (Drops happen on threads where
+/// a panic would go unheard.)
 ///
 /// Each test has a static one: the thread sanitizer takes dropping an `Arc` for a race.
 pub struct Tally {
@@ -25,8 +27,9 @@ impl Tally {
         self.made.load(Relaxed) - self.dropped.load(Relaxed)
     }
 
-    /// So many values are alive when all has been reclaimed, and nothing was wrong with any. That may take a moment: a map that is
-    /// dropped while the background thread resizes it goes when that is done.
+    /// So many values are alive when all has been reclaimed, and nothing was wrong with any. That
+    /// may take a moment: a map that is dropped while the background thread resizes it goes when
+    /// that is done.
     #[track_caller]
     pub fn assert_live(&self, expected: u64) {
         let end = Instant::now() + Duration::from_secs(60);
@@ -40,7 +43,8 @@ impl Tally {
     }
 }
 
-/// A value of a key, which describes itself: 64 bytes on its own cache line, so that allocations are reused soon.
+/// A value of a key, which describes itself: 64 bytes on its own cache line, so that allocations
+/// are reused soon.
 ///
 /// The fields are plain, so that sanitizers see every unsynchronized access.
 #[repr(align(64))]
@@ -83,7 +87,8 @@ impl Drop for Tracked {
         self.tally.dropped.fetch_add(1, Relaxed);
         self.tally.faults.fetch_add(u64::from(!self.is_whole()), Relaxed);
         for field in [&mut self.key, &mut self.id, &mut self.not_id, &mut self.mixed] {
-            // SAFETY: a field of ours. Volatile, because the compiler would leave out stores to what is about to be freed.
+            // SAFETY: a field of ours. Volatile, because the compiler would leave out stores to
+            // what is about to be freed.
             unsafe { std::ptr::write_volatile(field, Self::POISON) };
         }
     }

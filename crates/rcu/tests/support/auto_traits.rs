@@ -12,8 +12,8 @@ pub struct OnlySync(PhantomData<*const ()>);
 // SAFETY: there is nothing in it.
 unsafe impl Sync for OnlySync {}
 
-/// `TYPE => + - + -,` for each type: whether it is `Send`, `Sync`, `UnwindSafe` and `RefUnwindSafe`. A
-/// wrong line does not compile.
+/// `TYPE => + - + -,` for each type: whether it is `Send`, `Sync`, `UnwindSafe` and
+/// `RefUnwindSafe`. A wrong line does not compile.
 macro_rules! auto_traits {
     (@wanted +) => { true };
     (@wanted -) => { false };

@@ -3,7 +3,8 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Far more than anything here takes, even under CPU pressure. Many mutations are noticed by this limit.
+/// Far more than anything here takes, even under CPU pressure. Many mutations are noticed by this
+/// limit.
 const LIMIT: Duration = Duration::from_secs(if cfg!(relativist_mutation) { 20 } else { 120 });
 
 /// Runs `body` on a thread of its own; panics if it does, or if it doesn't end.

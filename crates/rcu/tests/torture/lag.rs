@@ -1,9 +1,10 @@
 //! The one race that the asymmetric barrier is for (R1): a reader whose store on entry comes late.
 //!
-//! Before each section the reader writes to more lines of memory than its processor can have at hand, so that its store
-//! buffer is full when it enters. It may then find an object long before others see that it is inside. A writer who
-//! doesn't make that processor catch up overlooks it, and the object ages under its eyes. Without the barrier this happens
-//! about a thousand times a second, in a build with optimization; without optimization the stores come too slowly.
+//! Before each section the reader writes to more lines of memory than its processor can have at
+//! hand, so that its store buffer is full when it enters. It may then find an object long before
+//! others see that it is inside. A writer who doesn't make that processor catch up overlooks it,
+//! and the object ages under its eyes. Without the barrier this happens about a thousand times a
+//! second, in a build with optimization; without optimization the stores come too slowly.
 
 use std::ptr::{from_ref, null_mut, write_volatile};
 use std::sync::atomic::{
@@ -24,7 +25,8 @@ type Line = [u64; 8];
 const LINES: usize = 1 << 20;
 /// More stores than processors of today buffer, or many of them.
 const STORES: usize = 80;
-/// Objects are used again after so many grace periods, rather than freed: the reader may look at them however it fails.
+/// Objects are used again after so many grace periods, rather than freed: the reader may look at
+/// them however it fails.
 const OBJECTS: usize = 4096;
 
 /// What readers find: its age, as in the other torture test.

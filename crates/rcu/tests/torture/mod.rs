@@ -1,11 +1,14 @@
-//! Torture in the manner of the Linux kernel's `rcutorture`: guarantees R1, R7 and R10 of `relativist_rcu::design` under load.
+//! Torture in the manner of the Linux kernel's `rcutorture`: guarantees R1, R7 and R10 of
+//! `relativist_rcu::design` under load.
 //!
-//! Writers replace an object over and over. A removed object is 1 old, and one older with each grace period from then on.
-//! Readers of all kinds look, at the end of their sections, how old the object became that they found at the beginning.
-//! 0 and 1 are fine: nobody removed it, or it was removed and no grace period has passed. A reader that sees 2 has had a
-//! grace period pass over its section. Old objects are poisoned and freed.
+//! Writers replace an object over and over. A removed object is 1 old, and one older with each
+//! grace period from then on. Readers of all kinds look, at the end of their sections, how old the
+//! object became that they found at the beginning. 0 and 1 are fine: nobody removed it, or it was
+//! removed and no grace period has passed. A reader that sees 2 has had a grace period pass over
+//! its section. Old objects are poisoned and freed.
 //!
-//! Runs for `RELATIVIST_TORTURE_SECONDS`, or 3 (the lagging reader for a third of that); run it for hours after changes to the algorithm, and with `--release`.
+//! Runs for `RELATIVIST_TORTURE_SECONDS`, or 3 (the lagging reader for a third of that); run it for
+//! hours after changes to the algorithm, and with `--release`.
 
 pub mod lag;
 

@@ -87,7 +87,7 @@ mod rivals {
             // Initial-exec thread-local storage: what a program that links liburcu directly would get.
             let mut build = cc::Build::new();
             build
-                .files(["src/rcu/liburcu.c", "src/tables/foreign/lfht.c"])
+                .files(["src/tools/rcu/liburcu.c", "src/tables/foreign/lfht.c"])
                 .opt_level(3)
                 .flag("-ftls-model=initial-exec");
             build.compile("relativist_urcu");

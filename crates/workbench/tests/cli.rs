@@ -570,7 +570,7 @@ fn load_compares_servers_that_it_starts() {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_interrupted_soak_tells_what_it_has_done() {
-    use relativist_bench::load::server::Place;
+    use relativist_bench::memcached::server::Place;
     use relativistd::{Options, Server};
     use rustix::process::{Pid, Signal, kill_process_group};
     use std::os::unix::process::CommandExt;

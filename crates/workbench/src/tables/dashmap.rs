@@ -4,7 +4,7 @@ use dashmap::{DashMap, Entry};
 
 use super::hashers::Foldhash;
 use super::{Lookup, Table, View};
-use crate::entries::{Key, Value};
+use crate::tables::entries::{Key, Value};
 
 /// A shard's lock per operation.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use thread_local::ThreadLocal;
 
 use super::hashers::Foldhash;
 use super::{Lookup, Table, View};
-use crate::entries::{Key, Value};
+use crate::tables::entries::{Key, Value};
 
 /// A handle per reading thread, one writer for all.
 pub struct Evmap<K: Key, V: Value> {

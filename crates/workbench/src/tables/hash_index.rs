@@ -7,8 +7,8 @@ use scc::hash_index::{Entry, HashIndex};
 
 use super::hashers::Foldhash;
 use super::{Handle, Lookup, Table, View};
-use crate::compare::loops::Lookups;
-use crate::entries::{Key, Value};
+use crate::tables::candidate::Lookups;
+use crate::tables::entries::{Key, Value};
 
 /// A guard per operation, inside `peek_with`.
 #[derive(Debug)]

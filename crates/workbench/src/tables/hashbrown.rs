@@ -9,8 +9,8 @@ use hashbrown::HashMap;
 
 use super::hashers::Foldhash;
 use super::{Handle, Lookup, Table, View};
-use crate::compare::loops::Lookups;
-use crate::entries::{Key, Value};
+use crate::tables::candidate::Lookups;
+use crate::tables::entries::{Key, Value};
 
 const NAME: &str = "hashbrown, unsynchronised";
 

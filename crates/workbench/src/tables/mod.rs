@@ -1,12 +1,14 @@
 //! The tables that are measured, behind two small traits.
 //!
-//! The loops over these traits ([`crate::compare::loops`], [`crate::resize`]) are generic and compiled once for each
+//! The loops over these traits ([`crate::tables::candidate`], [`crate::papers::lookups`]) are generic and compiled once for each
 //! table. (The papers' tables are in a crate of their own, `relativist-baselines`.) The adapters are always inlined into them: what remains of calls is the table's own.
 //!
 //! An operation has a guard (or lock) of its own unless the adapter's name says "handle". Where a library offers several
 //! ways, the adapter takes the one that its documentation recommends for the purpose.
 
+pub mod candidate;
 pub mod dashmap;
+pub mod entries;
 pub mod evmap;
 pub mod flurry;
 #[cfg(any(feature = "liburcu", feature = "tbb", feature = "cuckoo"))]
@@ -14,6 +16,7 @@ pub mod foreign;
 pub mod hash_index;
 pub mod hashbrown;
 pub mod hashers;
+pub mod mixes;
 pub mod papaya;
 pub mod relativist;
 pub mod rwlock;
@@ -21,8 +24,8 @@ pub mod scc;
 
 use std::sync::Arc;
 
-use crate::compare::loops::Lookups;
-use crate::entries::{Key, Value};
+use crate::tables::candidate::Lookups;
+use crate::tables::entries::{Key, Value};
 
 /// A table that many threads read.
 pub trait Lookup: Send + Sync + 'static {

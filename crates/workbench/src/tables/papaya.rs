@@ -6,8 +6,8 @@ use papaya::{HashMap, HashMapRef, LocalGuard};
 
 use super::hashers::Foldhash;
 use super::{Handle, Lookup, Table, View};
-use crate::compare::loops::Lookups;
-use crate::entries::{Key, Value};
+use crate::tables::candidate::Lookups;
+use crate::tables::entries::{Key, Value};
 
 /// A guard per operation.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use relativist::{HashMap, Pinned};
 
 use super::hashers::Foldhash;
 use super::{Handle, Lookup, Table, View};
-use crate::compare::loops::{BATCH, Lookups};
-use crate::entries::{Key, Value};
-use crate::keys::Indices;
+use crate::harness::keys::Indices;
+use crate::tables::candidate::{BATCH, Lookups};
+use crate::tables::entries::{Key, Value};
 
 /// A guard per operation.
 #[derive(Debug)]

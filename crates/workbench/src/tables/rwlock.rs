@@ -7,7 +7,7 @@ use relativist_baselines::rwlock::Lock;
 
 use super::hashers::Foldhash;
 use super::{Lookup, Table, View};
-use crate::entries::{Key, Value};
+use crate::tables::entries::{Key, Value};
 
 type Map<K, V> = HashMap<K, V, Foldhash>;
 

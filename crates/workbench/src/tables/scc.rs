@@ -4,7 +4,7 @@ use scc::HashMap;
 
 use super::hashers::Foldhash;
 use super::{Lookup, Table, View};
-use crate::entries::{Key, Value};
+use crate::tables::entries::{Key, Value};
 
 /// A bucket's lock per operation.
 #[derive(Debug)]

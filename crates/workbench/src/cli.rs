@@ -1,0 +1,131 @@
+//! The command line: which module runs which subcommand.
+
+use clap::{Parser, Subcommand};
+
+use crate::harness::interruption::Ending;
+use crate::{harness, papers, tools};
+
+/// Measures the relativistic hash table, its RCU and the server made of it, and what they compete with.
+///
+/// All contenders of a run live in one process (but servers), use one allocator and one hash function, and are measured in interleaved
+/// rounds in a changing order; medians are over rounds, ratios are taken within a round. Tables on stdout are Markdown;
+/// --json keeps every sample with the command line, the versions and the machine. Progress and warnings go to stderr.
+///
+/// On Ctrl-C or SIGTERM, figures, load, serving and soak finish the measurement under way, report
+/// what they have, and exit. A second signal ends them at once. If an option that takes one value
+/// is given twice, the last one counts.
+///
+/// For numbers worth keeping: build with --release, leave the machine alone, and keep threads at or below the number of
+/// cores. Threads are pinned, thread i to the i-th allowed CPU, as long as there are enough CPUs. scc asks for AVX2 on
+/// x86-64: build with RUSTFLAGS='-C target-feature=+avx2' where the CPU has it.
+#[derive(Debug, Parser)]
+#[command(name = "relativist-bench", version, max_term_width = 100, args_override_self = true, after_help = EXIT_STATUS)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0    the run is complete
+  1    an error or a wrong answer, or serving is complete and a target was missed
+  2    wrong options
+  130  SIGINT (Ctrl-C) ended the run early; figures, load, serving and soak report what they have
+  143  SIGTERM did";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Compare(tools::compare::Args),
+    Resize(papers::resize::Args),
+    Figures(papers::figures::Args),
+    Instructions(papers::instructions::Args),
+    Rcu(tools::rcu::Args),
+    Hash(HashArgs),
+    Replay(tools::replay::Args),
+    Xkernel(papers::xkernel::Args),
+    #[cfg(target_os = "linux")]
+    Load(tools::load::Args),
+    #[cfg(target_os = "linux")]
+    Echo(tools::echo::Args),
+    #[cfg(target_os = "linux")]
+    Serving(tools::serving::Args),
+    #[cfg(target_os = "linux")]
+    Soak(tools::soak::Args),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Supervise(harness::supervisor::Args),
+    #[command(hide = true)]
+    CompareChild(tools::compare::subprocess::Args),
+    #[command(hide = true)]
+    InstructionsChild(papers::instructions::ChildArgs),
+    #[command(hide = true)]
+    HashChild(tools::hash::instructions::ChildArgs),
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// A lookup that missed, a table that misbehaved otherwise, an option that asks for the impossible, or a file that could
+/// not be written.
+pub fn run(cli: Cli) -> anyhow::Result<Ending> {
+    match cli.command {
+        Command::Figures(args) => return papers::figures::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Load(args) => return tools::load::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Serving(args) => return tools::serving::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Soak(args) => return tools::soak::run(&args),
+        Command::Compare(args) => tools::compare::run(&args),
+        Command::Resize(args) => papers::resize::run(&args),
+        Command::Instructions(args) => papers::instructions::run(&args),
+        Command::Rcu(args) => tools::rcu::run(&args),
+        Command::Hash(args) => hash(&args),
+        Command::Replay(args) => tools::replay::run(&args),
+        Command::Xkernel(args) => papers::xkernel::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Echo(args) => tools::echo::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Supervise(args) => harness::supervisor::run(&args),
+        Command::CompareChild(args) => tools::compare::subprocess::run(&args),
+        Command::InstructionsChild(args) => papers::instructions::run_child(&args),
+        Command::HashChild(args) => tools::hash::instructions::run_child(&args),
+    }?;
+    Ok(Ending::Complete)
+}
+
+/// Tell which hash function and table size suit your keys
+///
+/// Counts all keys into buckets with every function and several table sizes: how many buckets stay empty, how large the others get, how many
+/// entries a lookup meets, how far all that is from chance, and what hashing costs. Ends with a recommendation. The functions are those
+/// of Lever, "Linux Kernel Hash Table Behavior" (ALS 2000), textbook ones, and those of today's crates; "your own" is a trait in the library.
+///
+/// Keys are lines of FILE, unless another source is given. Each counts, so give each once. Memory grows with the tables (4 bytes per
+/// bucket, function and size), not with the keys.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct HashArgs {
+    #[command(subcommand)]
+    command: Option<HashCommand>,
+
+    #[command(flatten)]
+    options: tools::hash::Options,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum HashCommand {
+    /// Put the paper's histograms beside those of generated keys of the same kind and number
+    Paper,
+    Caches(Box<papers::caches::Args>),
+}
+
+fn hash(args: &HashArgs) -> anyhow::Result<()> {
+    match &args.command {
+        None => tools::hash::run(&args.options, &papers::lever::claims()),
+        Some(HashCommand::Caches(args)) => papers::caches::run(args),
+        Some(HashCommand::Paper) => {
+            papers::lever::run();
+            Ok(())
+        }
+    }
+}

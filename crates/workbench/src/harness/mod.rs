@@ -1,0 +1,20 @@
+//! How things are measured: candidates in turns, threads that run batches, samples, reports.
+//!
+//! Nothing here knows a table, a server or a command.
+
+pub mod callgrind;
+pub mod chart;
+pub mod comparison;
+pub mod fonts;
+pub mod interruption;
+pub mod keys;
+pub mod latency;
+pub mod machine;
+pub mod options;
+pub mod report;
+pub mod rounds;
+pub mod sampling;
+pub mod stats;
+#[cfg(target_os = "linux")]
+pub mod supervisor;
+pub mod workers;

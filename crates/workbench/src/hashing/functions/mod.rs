@@ -1,0 +1,117 @@
+//! Hash functions from keys to buckets: the paper's, textbook ones, and those of today's crates.
+
+pub mod lever;
+pub mod modern;
+pub mod textbook;
+
+use super::keys::{Key, Keys};
+use modern::Fold;
+
+/// The logarithms of table sizes that functions are asked for.
+pub const BITS: std::ops::RangeInclusive<u32> = 1..=30;
+
+/// A hash function together with how it takes a bucket from the hash: what Lever's paper compares.
+///
+/// Implement it to study a function of your own beside the others:
+///
+/// ```
+/// use relativist_bench::hashing::functions::HashFunction;
+/// use relativist_bench::hashing::keys::{Key, Keys};
+/// use relativist_bench::hashing::histogram::Histogram;
+///
+/// /// Page numbers, for keys that are addresses.
+/// struct PageNumber;
+///
+/// impl HashFunction for PageNumber {
+///     fn name(&self) -> String {
+///         "page-number".into()
+///     }
+///
+///     fn source(&self) -> &'static str {
+///         "the address without its offset in a page"
+///     }
+///
+///     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
+///         (key.sum() >> 12) as usize & ((1 << bits) - 1)
+///     }
+/// }
+///
+/// let addresses: Keys = (0..1000).map(|n| Key::Number(n << 12)).collect();
+/// let histogram = Histogram::of(&PageNumber, &addresses, 10);
+/// assert_eq!((histogram.entries, histogram.largest()), (1000, 1));
+/// ```
+pub trait HashFunction: Send + Sync {
+    /// The name by which it is chosen and reported.
+    fn name(&self) -> String;
+
+    /// Where it comes from, in half a sentence.
+    fn source(&self) -> &'static str;
+
+    /// The bucket of `key` in a table of [`buckets`](Self::buckets)`(bits)` buckets.
+    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize;
+
+    /// The number of buckets that it uses of a table of 2^`bits`: all, unless it says otherwise.
+    fn buckets(&self, bits: u32) -> usize {
+        1 << bits
+    }
+
+    /// Counts `keys` into their buckets. Provided so that the loop is compiled for each function.
+    fn count(&self, keys: &Keys, bits: u32, counts: &mut [u32]) {
+        for key in keys.iter() {
+            counts[self.bucket(&key, bits)] += 1;
+        }
+    }
+
+    /// Hashes `keys` for the sake of the time that it takes, and returns something that depends on all results.
+    #[inline(never)]
+    fn exercise(&self, keys: &Keys, bits: u32) -> usize {
+        keys.iter().fold(0, |sum, key| sum ^ self.bucket(&key, bits))
+    }
+}
+
+/// Every function that comes with the program; those of 64 bits give buckets by `folds`.
+#[must_use]
+pub fn all(folds: &[Fold]) -> Vec<Box<dyn HashFunction>> {
+    let mut functions = lever::all();
+    functions.extend(textbook::all());
+    functions.extend(folds.iter().flat_map(|fold| modern::all(*fold)));
+    functions
+}
+
+/// A mask of the low `bits` bits.
+const fn mask(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_function_stays_inside_of_its_table_for_every_kind_of_key() {
+        let keys = [
+            Key::Number(u64::MAX),
+            Key::Pair(u64::MAX - 7, u64::MAX),
+            Key::Name(u64::MAX, &[0xff; 300]),
+            Key::Bytes(b""),
+            Key::Bytes(&[0xff; 40]),
+        ];
+        for function in all(&[Fold::Low, Fold::High, Fold::Mixed]) {
+            for bits in BITS {
+                assert!(function.buckets(bits) <= 1 << bits, "{}", function.name());
+                for key in keys {
+                    let bucket = function.bucket(&key, bits);
+                    assert!(bucket < function.buckets(bits), "{} of {key:?} in 2^{bits}: {bucket}", function.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_distinct() {
+        let functions = all(&[Fold::Low, Fold::High, Fold::Mixed]);
+        let names: HashSet<String> = functions.iter().map(|function| function.name()).collect();
+        assert_eq!(names.len(), functions.len());
+    }
+}

@@ -1,0 +1,181 @@
+//! The alternatives that section 5 of the paper lists, and the 64-bit multiplier that section 6 leaves to others.
+
+use super::{HashFunction, mask};
+use crate::harness::keys::scramble;
+use crate::hashing::keys::Key;
+
+/// The key itself: its low bits, which is also its remainder by a power of two.
+#[derive(Clone, Copy, Debug)]
+pub struct Untransformed;
+
+/// The remainder by the largest prime that is not above the size of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct PrimeModulus;
+
+/// Knuth's multiplicative hashing on 64 bits: times 2^64 divided by the golden ratio, of which the high bits count.
+#[derive(Clone, Copy, Debug)]
+pub struct Fibonacci;
+
+/// One table of random words, one load per byte of the key, as appendix A discusses it.
+#[derive(Clone, Copy, Debug)]
+pub struct TableDriven;
+
+/// CRC-32C, by instruction where the processor has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Crc32c;
+
+impl HashFunction for Untransformed {
+    fn name(&self) -> String {
+        "untransformed".into()
+    }
+
+    fn source(&self) -> &'static str {
+        "the key's low bits: modulus by a power of two"
+    }
+
+    #[inline]
+    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
+        (key.sum() & mask(bits)) as usize
+    }
+}
+
+/// By how much the largest prime not above 2^n is below it, at index n.
+const BELOW: [u64; 31] =
+    [0, 0, 1, 1, 3, 1, 3, 1, 5, 3, 3, 9, 3, 1, 3, 19, 15, 1, 5, 1, 3, 9, 3, 15, 3, 39, 5, 39, 57, 3, 35];
+
+impl HashFunction for PrimeModulus {
+    fn name(&self) -> String {
+        "modulus-prime".into()
+    }
+
+    fn source(&self) -> &'static str {
+        "remainder by the largest prime that fits"
+    }
+
+    #[inline]
+    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
+        (key.sum() % self.buckets(bits) as u64) as usize
+    }
+
+    #[inline]
+    fn buckets(&self, bits: u32) -> usize {
+        (1 << bits) - BELOW[bits as usize] as usize
+    }
+}
+
+impl HashFunction for Fibonacci {
+    fn name(&self) -> String {
+        "fibonacci-64".into()
+    }
+
+    fn source(&self) -> &'static str {
+        "multiplicative with 2^64 / golden ratio, high bits"
+    }
+
+    #[inline]
+    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
+        (key.sum().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - bits)) as usize
+    }
+}
+
+static TABLE: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        // Twice, since neighbours are still alike in their low bits after once.
+        table[byte] = scramble(scramble(byte as u64 + 1));
+        byte += 1;
+    }
+    table
+};
+
+impl HashFunction for TableDriven {
+    fn name(&self) -> String {
+        "table-driven".into()
+    }
+
+    fn source(&self) -> &'static str {
+        "Lever, appendix A: a load from a random table per byte"
+    }
+
+    #[inline]
+    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
+        // An odd rotation comes back after 64 bytes only, so that equal bytes in two places don't cancel out.
+        let step = |hash: u64, byte: &u8| hash.rotate_left(11) ^ TABLE[usize::from(*byte)];
+        (key.with_bytes(|bytes| bytes.iter().fold(0, step)) & mask(bits)) as usize
+    }
+}
+
+#[inline]
+fn crc32c_of(bytes: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instruction.
+        return unsafe { crc32c_by_instruction(bytes) };
+    }
+    crc32c::crc32c(bytes)
+}
+
+/// An instruction for each eight bytes. (The crate's way, by several streams at once, pays from some hundred bytes on.)
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn crc32c_by_instruction(bytes: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
+    let (words, rest) = bytes.as_chunks();
+    let step = |crc, word: &[u8; 8]| _mm_crc32_u64(crc, u64::from_le_bytes(*word));
+    let crc = words.iter().fold(u64::from(u32::MAX), step) as u32;
+    !rest.iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
+}
+
+impl HashFunction for Crc32c {
+    fn name(&self) -> String {
+        "crc32c".into()
+    }
+
+    fn source(&self) -> &'static str {
+        "CRC-32C, by instruction where there is one"
+    }
+
+    #[inline]
+    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
+        (u64::from(key.with_bytes(crc32c_of)) & mask(bits)) as usize
+    }
+}
+
+/// All of this module.
+pub(super) fn all() -> Vec<Box<dyn HashFunction>> {
+    vec![Box::new(Untransformed), Box::new(PrimeModulus), Box::new(Fibonacci), Box::new(TableDriven), Box::new(Crc32c)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_moduli_are_the_largest_primes_that_fit() {
+        let is_prime = |n: u64| n > 1 && (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
+        for bits in super::super::BITS {
+            let modulus = PrimeModulus.buckets(bits) as u64;
+            assert!(is_prime(modulus), "2^{bits}");
+            assert!(!(modulus + 1..=1 << bits).any(is_prime), "2^{bits}");
+        }
+    }
+
+    #[test]
+    fn crc32c_is_the_standards() {
+        // The check value of CRC-32C (RFC 3720).
+        let expected = 0xe306_9283_u64 & mask(30);
+        assert_eq!(Crc32c.bucket(&Key::Bytes(b"123456789"), 30), expected as usize);
+        let bytes: Vec<u8> = (0..40).collect();
+        for length in 0..=bytes.len() {
+            assert_eq!(crc32c_of(&bytes[..length]), crc32c::crc32c(&bytes[..length]), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn fibonaccis_multiplier_parts_neighbours_best() {
+        // Knuth, 6.4: each multiple of the golden ratio falls into one of the largest gaps that those before have left.
+        let buckets: std::collections::HashSet<_> = (0..987).map(|n| Fibonacci.bucket(&Key::Number(n), 10)).collect();
+        assert!(buckets.len() > 800, "{}", buckets.len());
+    }
+}

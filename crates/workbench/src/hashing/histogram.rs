@@ -1,0 +1,265 @@
+//! Bucket-size histograms, and what follows from them.
+
+use std::fmt;
+
+use serde::Serialize;
+use statrs::distribution::{ChiSquared, ContinuousCDF, Discrete, Poisson};
+
+use super::functions::HashFunction;
+use super::keys::Keys;
+
+/// How many buckets there are of each size: all that a chained table's quality depends on.
+///
+/// Its `Display` is the paper's: a row per size up to 15, one for all above, and the cumulative percentage of the objects,
+/// rounded down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Histogram {
+    /// At index *n*, the number of buckets with *n* entries.
+    pub sizes: Vec<u64>,
+    /// The number of buckets.
+    pub buckets: u64,
+    /// The number of entries in them.
+    pub entries: u64,
+}
+
+/// Of a map in use, from its [`stats`](relativist::HashMap::stats):
+///
+/// ```
+/// use relativist_bench::hashing::histogram::Histogram;
+///
+/// let map: relativist::HashMap<u64, ()> = (0..10_000).map(|n| (n * n, ())).collect();
+/// let histogram = Histogram::from(&map.stats());
+/// println!("{histogram}"); // as the paper prints it
+/// assert_eq!(histogram.entries, 10_000);
+/// // The map's default hasher is as good as a random function.
+/// assert!(histogram.fit().is_some_and(|fit| fit.p_value > 1e-9));
+/// ```
+impl From<&relativist::Stats> for Histogram {
+    fn from(stats: &relativist::Stats) -> Self {
+        Self::from_sizes(stats.chain_lengths.iter().map(|buckets| *buckets as u64).collect())
+    }
+}
+
+/// How far a histogram is from that of a random function: Pearson's chi-square test against the Poisson distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Fit {
+    /// The statistic.
+    pub chi_square: f64,
+    /// Its degrees of freedom.
+    pub degrees: u32,
+    /// The chance that a random function is as far away.
+    pub p_value: f64,
+}
+
+impl Histogram {
+    /// Hashes `keys` into a table of 2^`bits`.
+    #[must_use]
+    pub fn of(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Self {
+        let mut counts = vec![0; function.buckets(bits)];
+        function.count(keys, bits, &mut counts);
+        Self::from_counts(&counts)
+    }
+
+    /// Of buckets with these numbers of entries.
+    #[must_use]
+    pub fn from_counts(counts: &[u32]) -> Self {
+        let largest = counts.iter().copied().max().unwrap_or(0);
+        let mut sizes = vec![0; largest as usize + 1];
+        for count in counts {
+            sizes[*count as usize] += 1;
+        }
+        Self::from_sizes(sizes)
+    }
+
+    /// With `sizes[n]` buckets of *n* entries.
+    #[must_use]
+    pub fn from_sizes(sizes: Vec<u64>) -> Self {
+        let buckets = sizes.iter().sum();
+        let entries = (0..).zip(&sizes).map(|(size, buckets): (u64, _)| size * buckets).sum();
+        Self { sizes, buckets, entries }
+    }
+
+    /// The number of empty buckets.
+    #[must_use]
+    pub fn empty(&self) -> u64 {
+        self.sizes.first().copied().unwrap_or(0)
+    }
+
+    /// The size of the largest bucket.
+    #[must_use]
+    pub fn largest(&self) -> usize {
+        self.sizes.iter().rposition(|buckets| *buckets > 0).unwrap_or(0)
+    }
+
+    /// Entries per bucket: how many a miss meets in a bucket that is drawn blindly.
+    #[must_use]
+    pub fn load(&self) -> f64 {
+        self.entries as f64 / self.buckets as f64
+    }
+
+    /// Entries that a miss meets on average, when keys that are missing are like those that are there: each entry is looked
+    /// up as if it were absent. A random function gives the load.
+    #[must_use]
+    pub fn probes_per_miss(&self) -> f64 {
+        if self.entries == 0 {
+            return 0.0;
+        }
+        let met = |(size, buckets): (usize, &u64)| size as f64 * size.saturating_sub(1) as f64 * *buckets as f64;
+        self.sizes.iter().enumerate().map(met).sum::<f64>() / self.entries as f64
+    }
+
+    /// Entries that a hit meets on average, with the one found: that one, and half of the others in its bucket.
+    #[must_use]
+    pub fn probes_per_hit(&self) -> f64 {
+        1.0 + self.probes_per_miss() / 2.0
+    }
+
+    /// Entries that a lookup meets on average, when this share of them hits.
+    #[must_use]
+    pub fn probes(&self, hit_rate: f64) -> f64 {
+        hit_rate * self.probes_per_hit() + (1.0 - hit_rate) * self.probes_per_miss()
+    }
+
+    /// Variance of the sizes over their mean: 1 for a random function, less where keys are spread more evenly than that,
+    /// more where they cluster.
+    #[must_use]
+    pub fn dispersion(&self) -> f64 {
+        if self.entries == 0 {
+            return 0.0;
+        }
+        // Of the probes per miss and the load follows the second moment.
+        self.probes_per_miss() + 1.0 - self.load()
+    }
+
+    /// How many buckets a random function would give `size` entries.
+    ///
+    /// # Panics
+    /// When the histogram has no entries.
+    #[must_use]
+    pub fn expected(&self, size: u64) -> f64 {
+        let poisson = Poisson::new(self.load()).expect("a load above zero");
+        self.buckets as f64 * poisson.pmf(size)
+    }
+
+    /// Tests the sizes against those of a random function; `None` where there are too few entries or buckets to tell.
+    ///
+    /// Neighbouring sizes are put together until five buckets are expected of each class. Two degrees of freedom are lost to the
+    /// number of buckets and to the number of entries.
+    #[must_use]
+    pub fn fit(&self) -> Option<Fit> {
+        const ENOUGH: f64 = 5.0;
+        if self.entries == 0 {
+            return None;
+        }
+        // Outside of this range next to nothing is expected.
+        let reach = 12.0 * self.load().sqrt() + 12.0;
+        let (from, to) = ((self.load() - reach).max(0.0) as u64, (self.load() + reach) as u64);
+        let observed = |size: u64| self.sizes.get(size as usize).copied().unwrap_or(0) as f64;
+        let (mut classes, mut class) = (Vec::new(), (0.0, 0.0));
+        let (mut expected_so_far, mut observed_so_far) = (0.0, 0.0);
+        class.1 += (0..from).map(observed).sum::<f64>();
+        for size in from..=to {
+            class.0 += self.expected(size);
+            class.1 += observed(size);
+            let rest = self.buckets as f64 - expected_so_far - class.0;
+            if class.0 >= ENOUGH && rest >= ENOUGH {
+                expected_so_far += class.0;
+                observed_so_far += class.1;
+                classes.push(std::mem::take(&mut class));
+            }
+        }
+        // The last class has all that is left, however large.
+        classes.push((self.buckets as f64 - expected_so_far, self.buckets as f64 - observed_so_far));
+        let degrees = u32::try_from(classes.len().checked_sub(2)?).ok().filter(|degrees| *degrees > 0)?;
+        let chi_square = classes.iter().map(|(expected, observed)| (observed - expected).powi(2) / expected).sum();
+        let distribution = ChiSquared::new(degrees.into()).expect("degrees above zero");
+        Some(Fit { chi_square, degrees, p_value: distribution.sf(chi_square) })
+    }
+}
+
+/// The largest size with a row of its own.
+const LARGEST_ROW: usize = 15;
+
+impl fmt::Display for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "size  buckets  objects  sum-pct")?;
+        let mut cumulated = 0;
+        for size in 0..=LARGEST_ROW {
+            let buckets = self.sizes.get(size).copied().unwrap_or(0);
+            let objects = buckets * size as u64;
+            cumulated += objects;
+            row(f, &size.to_string(), buckets, objects, self.percent(cumulated))?;
+        }
+        let buckets = self.sizes.iter().skip(LARGEST_ROW + 1).sum();
+        row(f, &format!(">{LARGEST_ROW}"), buckets, self.entries - cumulated, self.percent(self.entries))
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, size: &str, buckets: u64, objects: u64, percent: u64) -> fmt::Result {
+    writeln!(f, "{size:>4}{buckets:>9}{objects:>9}{percent:>9}")
+}
+
+impl Histogram {
+    fn percent(&self, entries: u64) -> u64 {
+        (u128::from(entries) * 100).checked_div(self.entries.into()).unwrap_or(0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hashing::functions::modern::Fold;
+    use crate::hashing::functions::{all, textbook};
+    use crate::hashing::keys::Key;
+
+    #[test]
+    fn probes_are_those_of_walking_the_chains() {
+        // Buckets of 3, 0, 1 and 0 entries. Hits meet 1, 2, 3 and 1; an entry taken out and missed meets 2, 2, 2 and 0.
+        let histogram = Histogram::from_counts(&[3, 0, 1, 0]);
+        assert_eq!(histogram.sizes, [2, 1, 0, 1]);
+        assert_eq!((histogram.empty(), histogram.largest(), histogram.entries), (2, 3, 4));
+        assert_eq!(histogram.probes_per_hit(), 7.0 / 4.0);
+        assert_eq!(histogram.probes_per_miss(), 6.0 / 4.0);
+        assert_eq!(histogram.probes(0.5), 13.0 / 8.0);
+        // Mean 1, variance (4 + 1 + 0 + 1) / 4.
+        assert_eq!(histogram.dispersion(), 1.5);
+    }
+
+    #[test]
+    fn nothing_is_no_distribution() {
+        let histogram = Histogram::from_counts(&[0; 8]);
+        assert_eq!((histogram.largest(), histogram.probes_per_miss(), histogram.fit()), (0, 0.0, None));
+        assert!(histogram.to_string().contains("   0        8        0        0\n"), "{histogram}");
+    }
+
+    #[test]
+    fn the_p_value_tells_random_from_clustered_and_from_even() {
+        let keys: Keys = (0..40_000).map(Key::Number).collect();
+        let functions = all(&[Fold::Low]);
+        let random = functions.iter().find(|function| function.name() == "siphash").unwrap();
+        let random = Histogram::of(random.as_ref(), &keys, 14);
+        let fit = random.fit().unwrap();
+        assert!(fit.p_value > 0.001 && fit.p_value < 0.999, "{fit:?}");
+        assert!((random.dispersion() - 1.0).abs() < 0.05, "{}", random.dispersion());
+        let even = Histogram::of(&textbook::Untransformed, &keys, 14);
+        assert!(even.fit().unwrap().p_value < 1e-9 && even.dispersion() < 0.2);
+        let clustered = Histogram::from_sizes(vec![12_000, 0, 0, 0, 0, 0, 0, 0, 0, 4_384]);
+        assert!(clustered.fit().unwrap().p_value < 1e-9 && clustered.dispersion() > 5.0);
+    }
+
+    /// The shares of p-values below a bound, over many random tables: that is what a p-value is.
+    #[test]
+    fn p_values_are_uniform_for_random_tables() {
+        let random = all(&[Fold::Low]).into_iter().find(|function| function.name() == "siphash").unwrap();
+        let p_values: Vec<f64> = (0..200)
+            .map(|table| {
+                let keys: Keys = (0..3000).map(|n| Key::Pair(table, n)).collect();
+                Histogram::of(random.as_ref(), &keys, 10).fit().unwrap().p_value
+            })
+            .collect();
+        for bound in [0.1, 0.5, 0.9] {
+            let share = p_values.iter().filter(|p| **p < bound).count() as f64 / 200.0;
+            assert!((share - bound).abs() < 0.12, "{share} below {bound}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! One client: a connection, what it has asked for, and what of the answers has arrived.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::time::Instant;
+
+use anyhow::{Result, bail, ensure};
+use rustix::buffer::spare_capacity;
+use socket2::Socket;
+
+use super::items::Items;
+use super::protocol::{Piece, shown};
+use super::tally::{Tally, Window};
+use super::workload::{LONGEST_KEY, Protocol, Work};
+
+/// What is read at once.
+pub const READ: usize = 256 << 10;
+
+/// So much of what has been sent may be kept beside what has not.
+const KEPT: usize = 256 << 10;
+
+/// What all clients have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// What they do.
+    pub work: &'a Work,
+    /// What they ask for.
+    pub items: &'a Items,
+    /// When it counts.
+    pub window: Window,
+}
+
+/// A request that is not answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// When it was sent, or due.
+    pub at: Instant,
+    /// Whether it is a SET; a GET otherwise.
+    pub is_set: bool,
+    /// Keys that no answer has come for.
+    keys: u16,
+}
+
+/// What came of an attempt to send or to receive.
+#[derive(Debug)]
+pub enum Attempt<T> {
+    /// What was done.
+    Done(T),
+    /// The connection is broken, for this reason.
+    Broken(String),
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Client {
+    socket: Socket,
+    is_broken: bool,
+    /// What is still to be sent; what comes before `written` has been.
+    output: Vec<u8>,
+    written: usize,
+    /// The beginning of a piece of a reply.
+    rest: Vec<u8>,
+    requests: VecDeque<Request>,
+    /// Keys of all requests, in order.
+    keys: VecDeque<u64>,
+    /// For the key that is expected.
+    key: Vec<u8>,
+    /// How many requests have been put.
+    pub put: u64,
+}
+
+impl Client {
+    /// A client of a server that it is connected with, or will be. The socket doesn't block.
+    #[must_use]
+    pub fn new(socket: Socket) -> Self {
+        Self {
+            socket,
+            is_broken: false,
+            output: Vec::new(),
+            written: 0,
+            rest: Vec::new(),
+            requests: VecDeque::new(),
+            keys: VecDeque::new(),
+            key: Vec::with_capacity(LONGEST_KEY),
+            put: 0,
+        }
+    }
+
+    /// Its connection broke: hands what will have no answer to `lost`.
+    pub fn abandon(&mut self, lost: impl FnMut(Request)) {
+        self.is_broken = true;
+        self.output.clear();
+        self.written = 0;
+        self.rest.clear();
+        self.keys.clear();
+        self.requests.drain(..).for_each(lost);
+    }
+
+    /// Whether it has no connection.
+    #[inline]
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// It will have this connection, which doesn't block, and may not be there yet.
+    pub fn begin_to_connect(&mut self, socket: Socket) {
+        self.socket = socket;
+    }
+
+    /// Its connection is there, or will not be, for this reason.
+    pub fn end_connecting(&mut self) -> Attempt<()> {
+        match self.socket.take_error() {
+            Ok(None) => {
+                self.is_broken = false;
+                Attempt::Done(())
+            }
+            Ok(Some(error)) | Err(error) => Attempt::Broken(format!("cannot connect with the server: {error}")),
+        }
+    }
+
+    /// Its socket.
+    #[must_use]
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Requests that are not answered, the oldest first.
+    #[must_use]
+    pub fn requests(&self) -> &VecDeque<Request> {
+        &self.requests
+    }
+
+    /// Puts a request to store an item; it is sent by [`Client::send`].
+    #[inline]
+    pub fn put_set(&mut self, setting: Setting<'_>, index: u64, at: Instant) {
+        setting.work.protocol.push_set(setting.items, index, &mut self.output);
+        self.keys.push_back(index);
+        self.requests.push_back(Request { at, is_set: true, keys: 1 });
+        self.put += 1;
+    }
+
+    /// Puts a request for some items.
+    #[inline]
+    pub fn put_get(&mut self, setting: Setting<'_>, indices: impl Iterator<Item = u64>, at: Instant) {
+        let before = self.keys.len();
+        self.keys.extend(indices);
+        let keys = (self.keys.len() - before) as u16;
+        setting.work.protocol.push_get(setting.items, self.keys.range(before..).copied(), &mut self.output);
+        self.requests.push_back(Request { at, is_set: false, keys });
+        self.put += 1;
+    }
+
+    /// Sends what has been put, by one write. Returns whether all of it went.
+    #[inline]
+    pub fn send(&mut self) -> Attempt<bool> {
+        if self.written < self.output.len() {
+            match (&self.socket).write(&self.output[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) => return Attempt::Broken(format!("cannot send to the server: {error}")),
+            }
+        }
+        let all = self.written == self.output.len();
+        // What has been sent is not kept until all has, which may be never in an open loop. Nor is the rest moved more than once for each
+        // byte that was sent.
+        if all || self.written >= KEPT.max(self.output.len() / 2) {
+            self.output.drain(..self.written);
+            self.written = 0;
+        }
+        Attempt::Done(all)
+    }
+
+    /// Reads once and takes the replies apart. Returns how many requests were answered. `buffer` is the same for all clients of a
+    /// thread.
+    ///
+    /// # Errors
+    /// When the server answers what it was not asked for.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        setting: Setting<'_>,
+        buffer: &mut [u8; 2 * READ],
+        tally: &mut Tally,
+    ) -> Result<Attempt<usize>> {
+        let before = self.rest.len();
+        // The rest of a large value is read behind its beginning; small beginnings are copied, so that clients need no memory of
+        // their own for them.
+        let is_large = before > READ;
+        let read = if is_large {
+            self.rest.reserve(READ);
+            rustix::io::read(&self.socket, spare_capacity(&mut self.rest)).map_err(std::io::Error::from)
+        } else {
+            buffer[..before].copy_from_slice(&self.rest);
+            (&self.socket).read(&mut buffer[before..])
+        };
+        let count = match read {
+            Ok(0) => {
+                let unanswered = self.requests.len();
+                return Ok(Attempt::Broken(format!(
+                    "the server closed a connection with {unanswered} requests unanswered"
+                )));
+            }
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(Attempt::Done(0));
+            }
+            Err(error) => return Ok(Attempt::Broken(format!("cannot receive from the server: {error}"))),
+        };
+        let mut rest = std::mem::take(&mut self.rest);
+        let answered = if is_large {
+            let (answered, taken) = match self.take_apart(setting, &rest, tally)? {
+                Attempt::Done(done) => done,
+                Attempt::Broken(reason) => return Ok(Attempt::Broken(reason)),
+            };
+            rest.drain(..taken);
+            answered
+        } else {
+            let bytes = &buffer[..before + count];
+            let (answered, taken) = match self.take_apart(setting, bytes, tally)? {
+                Attempt::Done(done) => done,
+                Attempt::Broken(reason) => return Ok(Attempt::Broken(reason)),
+            };
+            rest.clear();
+            rest.extend_from_slice(&bytes[taken..]);
+            answered
+        };
+        self.rest = rest;
+        Ok(Attempt::Done(answered))
+    }
+
+    /// Takes what is whole. Returns how many requests were answered, and how many bytes that took.
+    #[inline]
+    fn take_apart(&mut self, setting: Setting<'_>, bytes: &[u8], tally: &mut Tally) -> Result<Attempt<(usize, usize)>> {
+        let now = Instant::now();
+        let (mut answered, mut taken) = (0, 0);
+        while let Some((piece, length)) = setting.work.protocol.parse(&bytes[taken..], setting.items.largest_value())? {
+            taken += length;
+            if let Piece::TurnedAway(line) = piece {
+                ensure!(answered == 0, "an answer, and then {}", shown(line));
+                return Ok(Attempt::Broken(format!("the server turned a connection away: {}", shown(line))));
+            }
+            if self.take(setting, piece, tally)? {
+                let request = self.requests.pop_front().expect("it was answered");
+                self.keys.drain(..usize::from(request.keys));
+                tally.answered += u64::from(setting.window.has(now));
+                if setting.window.has(request.at) {
+                    tally.record(request.is_set, &setting.window, request.at, now);
+                }
+                answered += 1;
+            }
+        }
+        Ok(Attempt::Done((answered, taken)))
+    }
+
+    /// Checks a piece of a reply. Returns whether it was the last one to the oldest request.
+    #[inline]
+    fn take(&mut self, setting: Setting<'_>, piece: Piece<'_>, tally: &mut Tally) -> Result<bool> {
+        let Some(request) = self.requests.front().copied() else { bail!("a reply without a request: {piece:?}") };
+        match (request.is_set, piece) {
+            (true, Piece::Stored) => Ok(true),
+            (false, Piece::Value { key, data }) => {
+                let position = self.expect(setting, key, data)?;
+                let request = self.requests.front_mut().expect("it is still there");
+                tally.asked += position as u64 + 1;
+                tally.found += 1;
+                request.keys -= position as u16 + 1;
+                self.keys.drain(..=position);
+                Ok(setting.work.protocol == Protocol::Meta && setting.work.keys_per_get == 1)
+            }
+            (false, Piece::End) => {
+                tally.asked += u64::from(request.keys);
+                Ok(true)
+            }
+            (_, Piece::Refused(line)) => {
+                tally.refused += 1;
+                tally.refusal.get_or_insert_with(|| shown(line));
+                Ok(true)
+            }
+            (is_set, piece) => {
+                bail!("a reply to something else than a {}: {piece:?}", if is_set { "SET" } else { "GET" })
+            }
+        }
+    }
+
+    /// The position of an item among those that the oldest request waits for. Those before it are missing.
+    #[inline]
+    fn expect(&mut self, setting: Setting<'_>, key: &[u8], data: &[u8]) -> Result<usize> {
+        let waiting = usize::from(self.requests.front().expect("the caller saw it").keys);
+        if setting.work.unchecked {
+            ensure!(waiting > 0, "more items than were asked for");
+            return Ok(0);
+        }
+        for (position, &index) in self.keys.iter().take(waiting).enumerate() {
+            self.key.clear();
+            setting.items.push_key(index, &mut self.key);
+            if self.key == key {
+                let expected = setting.items.value(index);
+                ensure!(
+                    data == expected,
+                    "a wrong value of {}: {} instead of {}",
+                    shown(key),
+                    shown(data),
+                    shown(expected)
+                );
+                return Ok(position);
+            }
+        }
+        bail!("a key that was not asked for, or not there: {}", shown(key))
+    }
+}

@@ -1,0 +1,512 @@
+//! The threads that drive the clients: one epoll set each, no allocation per request, one write per client and turn.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+use super::client::{Attempt, Client, READ, Setting};
+use super::cores::Cores;
+use super::items::Items;
+use super::schedule::{Schedule, of_client};
+use super::server::Address;
+use super::tally::{Tally, Window};
+use super::workload::Work;
+use crate::harness::keys::seed;
+use crate::harness::sampling::{Distribution, Draws, Operation, Ranks};
+use crate::harness::workers::thread_time;
+
+/// A server that says nothing for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Requests that are sent together to store the items beforehand, and what they may take unless one takes more.
+const PRELOAD_DEPTH: usize = 64;
+const PRELOAD_BYTES: usize = 16 << 20;
+
+/// How long a client whose connection broke waits before it makes another.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// A source of load: a work, and all that can be prepared of it.
+#[derive(Debug)]
+pub struct Generator<'a> {
+    work: &'a Work,
+    cores: &'a Cores,
+    items: Items,
+}
+
+impl<'a> Generator<'a> {
+    /// Prepares a work, whose threads run on these cores.
+    #[must_use]
+    pub fn new(work: &'a Work, cores: &'a Cores) -> Self {
+        Self { work, cores, items: Items::new(work) }
+    }
+
+    /// What is done.
+    #[must_use]
+    pub fn work(&self) -> &'a Work {
+        self.work
+    }
+
+    /// Stores all items.
+    ///
+    /// # Errors
+    /// When the server can't be reached, refuses or answers wrongly.
+    pub fn preload(&self, address: &Address) -> Result<()> {
+        let clients = self.work.threads;
+        let depth = (PRELOAD_BYTES / self.items.largest_value()).clamp(1, PRELOAD_DEPTH) as u16;
+        let work = Work { sets: 100, depth, rate: None, grow: None, clients, ..self.work.clone() };
+        let next = Arc::new(AtomicU64::new(0));
+        let load = self.connect_with(work, address, None, |_| Script::Each(Arc::clone(&next)))?;
+        match load.run(Window::never()).context("cannot store the items")?.refusal {
+            Some(refusal) => bail!(
+                "cannot store the items: {refusal} (-I and -m tell servers how large items may be, and all of them; --no-preload stores none)"
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Connects all clients. Other rounds will ask for other keys. With a `slot`, there will be a timeline.
+    ///
+    /// # Errors
+    /// When the server can't be reached.
+    pub fn connect(&self, address: &Address, round: usize, slot: Option<Duration>) -> Result<Load<'_>> {
+        let work = self.work.clone();
+        let growth = work.grow.map(|limit| (Arc::new(AtomicU64::new(work.items)), limit));
+        let script = |thread| {
+            let (items, seed) = (self.work.items, seed(round, thread));
+            let ranks = (self.work.popularity == Distribution::Zipf).then(|| Ranks::new(items, seed));
+            Script::Mix {
+                draws: Draws::new(0..items, None, self.work.sets, seed),
+                ranks: ranks.map(Box::new),
+                growth: growth.clone(),
+            }
+        };
+        self.connect_with(work, address, slot, script)
+    }
+
+    fn connect_with(
+        &self,
+        work: Work,
+        address: &Address,
+        slot: Option<Duration>,
+        script: impl Fn(usize) -> Script,
+    ) -> Result<Load<'_>> {
+        let driver = |thread: usize| {
+            let clients = of_client(work.clients.into(), thread, work.threads.into());
+            Driver::connect(clients, address, script(thread), Tally::new(slot))
+        };
+        let drivers = (0..usize::from(work.threads)).map(driver).collect::<Result<Vec<_>>>()?;
+        Ok(Load { generator: self, work, drivers, sum: Tally::new(slot) })
+    }
+}
+
+/// Clients that are connected.
+pub struct Load<'a> {
+    generator: &'a Generator<'a>,
+    work: Work,
+    drivers: Vec<Driver>,
+    sum: Tally,
+}
+
+impl Load<'_> {
+    /// Does the work, from now until the window closes and all is answered. Each client of a closed loop sends once at least.
+    /// Connections that break are made anew.
+    ///
+    /// # Errors
+    /// When the server answers wrongly, or not at all any more.
+    pub fn run(self, window: Window) -> Result<Tally> {
+        let Self { generator, work, drivers, mut sum } = self;
+        let setting = Setting { work: &work, items: &generator.items, window };
+        thread::scope(|scope| {
+            let spawn = |(thread, driver): (usize, Driver)| {
+                scope.spawn(move || {
+                    generator.cores.pin_one(thread)?;
+                    driver.run(setting, thread)
+                })
+            };
+            let handles: Vec<_> = drivers.into_iter().enumerate().map(spawn).collect();
+            for handle in handles {
+                sum.add(handle.join().expect("no thread panics")?);
+            }
+            Ok(sum)
+        })
+    }
+}
+
+/// What a thread's clients do, one after the other.
+enum Script {
+    /// The mix of the work: operations and items, which are those of `ranks` if there are some. Where the table is to grow, SETs store new
+    /// items: their number so far, and its limit.
+    Mix { draws: Draws<'static>, ranks: Option<Box<Ranks>>, growth: Option<(Arc<AtomicU64>, u64)> },
+    /// A SET of each item; the number of the next one.
+    Each(Arc<AtomicU64>),
+}
+
+impl Script {
+    /// Puts the next request, if there is one.
+    #[inline]
+    fn put(&mut self, setting: Setting<'_>, client: &mut Client, at: Instant) -> bool {
+        match self {
+            Self::Mix { draws, ranks, growth } => {
+                let mut draw = || {
+                    let (operation, index) = draws.draw();
+                    (operation, ranks.as_mut().map_or(index, |ranks| ranks.draw()))
+                };
+                match draw() {
+                    (Operation::Get, index) => {
+                        let others = (1..setting.work.keys_per_get).map(|_| draw().1);
+                        client.put_get(setting, std::iter::once(index).chain(others), at);
+                    }
+                    (_, index) => {
+                        // Relaxed, here and below: a number that is handed out once, and publishes nothing.
+                        let new = growth.as_ref().map(|(stored, limit)| (stored.fetch_add(1, Relaxed), *limit));
+                        let index = new.filter(|(new, limit)| new < limit).map_or(index, |(new, _)| new);
+                        client.put_set(setting, index, at);
+                    }
+                }
+            }
+            Self::Each(next) => {
+                let number = next.fetch_add(1, Relaxed);
+                if number >= setting.work.items {
+                    return false;
+                }
+                client.put_set(setting, scattered(number, setting.work.items), at);
+            }
+        }
+        true
+    }
+
+    /// Draws whether a request that can't be put any more would have been a SET.
+    fn draw_is_set(&mut self) -> bool {
+        match self {
+            Self::Mix { draws, .. } => draws.draw().0 != Operation::Get,
+            Self::Each(_) => true,
+        }
+    }
+}
+
+/// A permutation of the items, so that those that are asked for most don't lie side by side: the prime is larger than any number of
+/// items.
+fn scattered(number: u64, items: u64) -> u64 {
+    const PRIME: u128 = (1 << 32) + 15;
+    (u128::from(number) * PRIME % u128::from(items)) as u64
+}
+
+/// One thread's clients.
+struct Driver {
+    script: Script,
+    epoll: OwnedFd,
+    clients: Vec<Client>,
+    outstanding: usize,
+    tally: Tally,
+    buffer: Box<[u8; 2 * READ]>,
+    address: Address,
+    /// Clients without a connection, and when each will ask for another, the earliest first.
+    broken: VecDeque<(Instant, usize)>,
+    /// Clients that have asked for one.
+    connecting: usize,
+}
+
+impl Driver {
+    fn connect(clients: u64, address: &Address, script: Script, tally: Tally) -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot create an epoll set")?;
+        let connect = |number| {
+            let socket = address.connect()?;
+            socket.set_nonblocking(true)?;
+            epoll::add(&epoll, &socket, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+            Ok(Client::new(socket))
+        };
+        let clients = (0..clients).map(connect).collect::<Result<Vec<_>>>()?;
+        let buffer = vec![0; 2 * READ].into_boxed_slice().try_into().expect("it has that size");
+        let (address, broken) = (address.clone(), VecDeque::new());
+        Ok(Self { script, epoll, clients, outstanding: 0, tally, buffer, address, broken, connecting: 0 })
+    }
+
+    /// Sends and receives until the window closes and all is answered.
+    fn run(mut self, setting: Setting<'_>, thread: usize) -> Result<Tally> {
+        let Work { rate, threads, .. } = *setting.work;
+        // Without slack the kernel wakes a thread when it asked to be.
+        rustix::thread::set_current_timer_slack(std::num::NonZero::new(1))?;
+        let Window { begin, from, until } = setting.window;
+        let schedule = rate.map(|rate| Schedule::new(begin, rate, thread, threads.into()));
+        let mut due = 0;
+        if schedule.is_none() {
+            for number in 0..self.clients.len() {
+                self.send_batch(setting, number, Instant::now())?;
+            }
+        }
+        let give_up = until + setting.window.length() + PATIENCE;
+        let mut cpu = Cpu::default();
+        let mut heard = Instant::now();
+        let mut events = Vec::with_capacity(self.clients.len());
+        loop {
+            let now = Instant::now();
+            cpu.look(now, from, until);
+            if let Some(schedule) = &schedule {
+                due = self.send_due(setting, schedule, due, now)?;
+            }
+            self.reconnect(setting, schedule.as_ref(), now)?;
+            let all_sent = match schedule {
+                // Clients that have no answer to wait for, and a connection, had nothing more to send.
+                None => now >= until || self.broken.is_empty() && self.connecting == 0,
+                Some(_) => now >= until && self.clients.iter().map(|client| client.put).sum::<u64>() == due,
+            };
+            if self.outstanding == 0 && all_sent {
+                break;
+            }
+            if now >= give_up {
+                self.count_late(setting, schedule.as_ref(), due, now);
+                break;
+            }
+            let next = match &schedule {
+                Some(schedule) if now < until => schedule.due_at(due).min(until),
+                _ if now < until => until,
+                _ => give_up,
+            };
+            let next = self.broken.front().map_or(next, |&(at, _)| next.min(at));
+            let timeout = next.saturating_duration_since(now).min(PATIENCE);
+            let timeout = Timespec::try_from(timeout).expect("short enough");
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error).context("cannot wait for events"),
+            }
+            let mut hears = self.outstanding == 0 && self.broken.is_empty() && self.connecting == 0;
+            for event in events.drain(..) {
+                hears |= self.serve(setting, event, schedule.as_ref(), due)?;
+            }
+            if hears {
+                heard = Instant::now();
+            } else if heard.elapsed() >= PATIENCE {
+                let is_late = now >= until && schedule.is_some();
+                ensure!(
+                    self.outstanding == 0 || is_late,
+                    "{} requests without a reply for {} s",
+                    self.outstanding,
+                    PATIENCE.as_secs()
+                );
+                // Nobody is there. What becomes due meanwhile is late.
+                if now >= until {
+                    self.count_late(setting, schedule.as_ref(), due, now);
+                    break;
+                }
+            }
+        }
+        cpu.look(Instant::now(), from, until);
+        self.tally.cpu = cpu.used();
+        Ok(self.tally)
+    }
+
+    /// A client's turn. Returns whether its connection stands.
+    #[inline]
+    fn serve(
+        &mut self,
+        setting: Setting<'_>,
+        event: epoll::Event,
+        schedule: Option<&Schedule>,
+        due: u64,
+    ) -> Result<bool> {
+        let (number, flags) = (event.data.u64() as usize, event.flags);
+        if self.clients[number].is_broken() {
+            return self.end_connecting(setting, number, schedule, due);
+        }
+        if flags.contains(epoll::EventFlags::OUT) && !self.flush(setting, number, true)? {
+            return Ok(false);
+        }
+        let client = &mut self.clients[number];
+        match client.receive(setting, &mut self.buffer, &mut self.tally)? {
+            Attempt::Done(answered) => self.outstanding -= answered,
+            Attempt::Broken(reason) => {
+                self.give_up_connection(setting, number, reason)?;
+                return Ok(false);
+            }
+        }
+        match schedule {
+            None if client.requests().is_empty() => {
+                let now = Instant::now();
+                if now < setting.window.until { self.send_batch(setting, number, now) } else { Ok(true) }
+            }
+            None => Ok(true),
+            Some(schedule) => self.send_due_of(setting, number, schedule, due),
+        }
+    }
+
+    /// A connection broke: what it owed is lost, and its client makes another after a while.
+    #[cold]
+    fn give_up_connection(&mut self, setting: Setting<'_>, number: usize, reason: String) -> Result<()> {
+        ensure!(matches!(self.script, Script::Mix { .. }), reason);
+        let client = &mut self.clients[number];
+        epoll::delete(&self.epoll, client.socket())?;
+        let now = Instant::now();
+        client.abandon(|request| {
+            self.outstanding -= 1;
+            self.tally.lost += 1;
+            // What was due and had no answer after a stall belongs to the tail; in a closed loop it would only be how fast connections break.
+            if setting.work.rate.is_some() && setting.window.has(request.at) {
+                self.tally.record(request.is_set, &setting.window, request.at, now);
+            }
+        });
+        self.tally.broken += 1;
+        self.tally.breakage.get_or_insert(reason);
+        self.broken.push_back((now + RETRY, number));
+        Ok(())
+    }
+
+    /// Clients that have waited for long enough make another connection, as long as there is something to send.
+    #[inline]
+    fn reconnect(&mut self, setting: Setting<'_>, schedule: Option<&Schedule>, now: Instant) -> Result<()> {
+        while let Some(&(at, number)) = self.broken.front()
+            && at <= now
+        {
+            self.broken.pop_front();
+            if schedule.is_none() && now >= setting.window.until {
+                continue;
+            }
+            match self.address.begin_to_connect() {
+                Ok(socket) => {
+                    let data = epoll::EventData::new_u64(number as u64);
+                    epoll::add(&self.epoll, &socket, data, epoll::EventFlags::OUT)?;
+                    self.clients[number].begin_to_connect(socket);
+                    self.connecting += 1;
+                }
+                Err(_) => self.broken.push_back((now + RETRY, number)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A client has the connection that it asked for, and sends what is to be sent, or tries once more after a while. Returns whether it
+    /// has.
+    #[cold]
+    fn end_connecting(
+        &mut self,
+        setting: Setting<'_>,
+        number: usize,
+        schedule: Option<&Schedule>,
+        due: u64,
+    ) -> Result<bool> {
+        let (client, now) = (&mut self.clients[number], Instant::now());
+        self.connecting -= 1;
+        if let Attempt::Broken(_) = client.end_connecting() {
+            epoll::delete(&self.epoll, client.socket())?;
+            self.broken.push_back((now + RETRY, number));
+            return Ok(false);
+        }
+        epoll::modify(&self.epoll, client.socket(), epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?;
+        match schedule {
+            Some(schedule) => self.send_due_of(setting, number, schedule, due),
+            None if now < setting.window.until => self.send_batch(setting, number, now),
+            None => Ok(true),
+        }
+    }
+
+    /// The closed loop: a client sends so many requests as are sent together. Returns whether its connection stands.
+    #[inline]
+    fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<bool> {
+        for _ in 0..setting.work.depth {
+            if !self.script.put(setting, &mut self.clients[number], now) {
+                break;
+            }
+            self.outstanding += 1;
+        }
+        self.flush(setting, number, false)
+    }
+
+    /// The open loop: sends all that has become due. Returns how many requests have.
+    fn send_due(&mut self, setting: Setting<'_>, schedule: &Schedule, before: u64, now: Instant) -> Result<u64> {
+        let due = schedule.due_until(now.min(setting.window.until)).max(before);
+        let clients = self.clients.len();
+        for number in before..due.min(before + clients as u64) {
+            self.send_due_of(setting, (number % clients as u64) as usize, schedule, due)?;
+        }
+        Ok(due)
+    }
+
+    /// Sends what is due of a client, as far as it may. Returns whether its connection stands.
+    #[inline]
+    fn send_due_of(&mut self, setting: Setting<'_>, number: usize, schedule: &Schedule, due: u64) -> Result<bool> {
+        let clients = self.clients.len();
+        let client = &mut self.clients[number];
+        if client.is_broken() {
+            return Ok(false);
+        }
+        let due = of_client(due, number, clients);
+        while client.put < due && client.requests().len() < setting.work.depth.into() {
+            let at = schedule.due_at(client.put * clients as u64 + number as u64);
+            self.script.put(setting, client, at);
+            self.outstanding += 1;
+        }
+        self.flush(setting, number, false)
+    }
+
+    /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it takes more. Returns whether the
+    /// connection stands.
+    #[inline]
+    fn flush(&mut self, setting: Setting<'_>, number: usize, was_waiting: bool) -> Result<bool> {
+        let client = &mut self.clients[number];
+        let waits = match client.send() {
+            Attempt::Done(all) => !all,
+            Attempt::Broken(reason) => {
+                self.give_up_connection(setting, number, reason)?;
+                return Ok(false);
+            }
+        };
+        if waits != was_waiting {
+            let wanted =
+                epoll::EventFlags::IN | if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            epoll::modify(&self.epoll, client.socket(), epoll::EventData::new_u64(number as u64), wanted)?;
+        }
+        Ok(true)
+    }
+
+    /// Counts what was due and has not been answered with the latency that it has had so far.
+    fn count_late(&mut self, setting: Setting<'_>, schedule: Option<&Schedule>, due: u64, now: Instant) {
+        let window = &setting.window;
+        let clients = self.clients.len();
+        for (number, client) in self.clients.iter().enumerate() {
+            for request in client.requests().iter().filter(|request| window.has(request.at)) {
+                self.tally.record(request.is_set, window, request.at, now);
+                self.tally.late += 1;
+            }
+            let Some(schedule) = schedule else { continue };
+            for turn in client.put..of_client(due, number, clients) {
+                let at = schedule.due_at(turn * clients as u64 + number as u64);
+                if window.has(at) {
+                    self.tally.record(self.script.draw_is_set(), window, at, now);
+                    self.tally.late += 1;
+                }
+            }
+        }
+    }
+}
+
+/// The CPU time of this thread while the window is open.
+#[derive(Default)]
+struct Cpu {
+    from: Option<Duration>,
+    until: Option<Duration>,
+}
+
+impl Cpu {
+    #[inline]
+    fn look(&mut self, now: Instant, from: Instant, until: Instant) {
+        if self.until.is_none() && now >= from {
+            if self.from.is_none() {
+                self.from = thread_time();
+            }
+            if now >= until {
+                self.until = thread_time();
+            }
+        }
+    }
+
+    fn used(&self) -> Duration {
+        self.from.zip(self.until).map_or(Duration::ZERO, |(from, until)| until - from)
+    }
+}

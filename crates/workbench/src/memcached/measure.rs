@@ -1,0 +1,447 @@
+//! Contenders measured in turns, A B A B, on the same work.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+
+use super::cores::Cores;
+use super::generator::Generator;
+use super::server::{Address, Cost, Server, ServerCommand};
+use super::tally::{Percentiles, Window};
+use super::workload::Work;
+use crate::harness::interruption;
+use crate::harness::rounds::order;
+use crate::harness::stats::{Summary, ratios};
+
+/// How often, how long, and where it is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Measurements of each server.
+    pub rounds: u32,
+    /// The number of the first one, for who measures them one by one: others ask for other keys.
+    pub first_round: usize,
+    /// Time that is measured. Growth takes as long as it takes.
+    pub measured: Duration,
+    /// Time to warm up before each.
+    pub warm_up: Duration,
+    /// Keep latencies of GETs for each part of the time that is so long.
+    pub slot: Option<Duration>,
+    /// Servers listen on Unix sockets.
+    pub unix: bool,
+    /// CPUs of servers that are started.
+    pub server_cores: Cores,
+    /// CPUs of the clients.
+    pub client_cores: Cores,
+}
+
+/// Who is measured.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A server that is running.
+    Running(Address),
+    /// One that is started for it.
+    Command(ServerCommand),
+    /// The bare echo server, started likewise. It stores nothing, and what it answers is not what was asked for.
+    Echo(ServerCommand),
+}
+
+impl Source {
+    /// How reports call it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Running(address) => address.to_string(),
+            Self::Command(command) | Self::Echo(command) => command.to_string(),
+        }
+    }
+
+    fn version(&self) -> Option<String> {
+        match self {
+            Self::Running(address) => Some(address.statistics("stats").ok()?.remove("version")?),
+            Self::Command(command) | Self::Echo(command) => command.version(),
+        }
+    }
+
+    fn server(&self, plan: &Plan) -> Result<Server> {
+        match self {
+            Self::Running(address) => Server::running(address.clone()),
+            Self::Command(command) | Self::Echo(command) => Server::start(command, plan.unix, &plan.server_cores),
+        }
+    }
+
+    /// What clients do to it.
+    fn work(&self, work: &Work) -> Work {
+        match self {
+            // It answers all requests as GETs, and has no table to grow.
+            Self::Echo(_) => Work { no_preload: true, unchecked: true, sets: 0, grow: None, ..work.clone() },
+            _ => work.clone(),
+        }
+    }
+}
+
+/// One measurement of one server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// How long that took.
+    pub seconds: f64,
+    /// Latencies of GETs, in nanoseconds.
+    pub gets: Option<Percentiles>,
+    /// Latencies of SETs, in nanoseconds.
+    pub sets: Option<Percentiles>,
+    /// The share of keys asked for that were found.
+    pub hit_ratio: Option<f64>,
+    /// Keys asked for that had been stored, and were not found.
+    #[serde(default)]
+    pub missed: u64,
+    /// Requests that the server was unable or unwilling to do.
+    pub refused: u64,
+    /// What it said of the first one.
+    pub refusal: Option<String>,
+    /// Requests of an open loop that were not answered in time.
+    pub late: u64,
+    /// Connections that broke.
+    #[serde(default)]
+    pub broken: u64,
+    /// Requests that had no answer when their connection broke.
+    #[serde(default)]
+    pub lost: u64,
+    /// Why the first one broke.
+    #[serde(default)]
+    pub breakage: Option<String>,
+    /// CPU seconds of the clients.
+    pub client_seconds: f64,
+    /// What the server took of the machine, if that can be told.
+    pub server: Option<Cost>,
+    /// How contended the server's locks were meanwhile, if it counts that: the growth of each of its statistics.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub contention: BTreeMap<String, f64>,
+    /// Latencies of GETs over time: when each part began, in seconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<(f64, Percentiles)>,
+}
+
+impl Sample {
+    /// Requests per second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.requests as f64 / self.seconds
+    }
+
+    /// Microseconds of CPU that the server needed for a request.
+    #[must_use]
+    pub fn server_microseconds(&self) -> Option<f64> {
+        Some(self.server?.seconds() * 1e6 / self.requests as f64)
+    }
+
+    /// Microseconds of CPU that the clients needed for a request.
+    #[must_use]
+    pub fn client_microseconds(&self) -> f64 {
+        self.client_seconds * 1e6 / self.requests as f64
+    }
+}
+
+/// What a server did not do of what it was asked for, in sentences. It is cheaper than doing it, so that figures are not those of the work.
+#[must_use]
+pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Clone) -> Vec<String> {
+    let sum = |count: fn(&Sample) -> u64| samples.clone().map(count).sum::<u64>();
+    let mut failures = Vec::new();
+    if let Some(refusal) = samples.clone().find_map(|sample| sample.refusal.as_ref()) {
+        failures.push(format!("{server} refused {} requests: {refusal}", sum(|sample| sample.refused)));
+    }
+    let missed = sum(|sample| sample.missed);
+    if missed > 0 {
+        failures.push(format!("{server} did not find {missed} keys that had been stored"));
+    }
+    let late = sum(|sample| sample.late);
+    if late > 0 {
+        failures.push(format!("{server} had no answer in time to {late} requests: it can't keep up with this rate"));
+    }
+    if let Some(breakage) = samples.clone().find_map(|sample| sample.breakage.as_ref()) {
+        let (broken, lost) = (sum(|sample| sample.broken), sum(|sample| sample.lost));
+        failures.push(format!("{server} broke {broken} connections, and {lost} requests were lost: {breakage}"));
+    }
+    failures
+}
+
+/// What was measured of a server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Its command or address.
+    pub name: String,
+    /// What it says of its version.
+    pub version: Option<String>,
+    /// One for each round.
+    pub samples: Vec<Sample>,
+}
+
+/// A figure that servers are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// The server's CPU time per request.
+    Cpu,
+    /// Requests per second.
+    Rate,
+    /// The 99.9th percentile of the latency of GETs.
+    GetP999,
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "server CPU/request",
+            Self::Rate => "requests/s",
+            Self::GetP999 => "GET p99.9",
+        })
+    }
+}
+
+impl Figure {
+    /// Those that servers can be compared by on a work. In a closed loop a client that waits for a stalled server sends nothing
+    /// meanwhile ("coordinated omission"): high percentiles hardly see the stall.
+    #[must_use]
+    pub fn of_work(work: &Work) -> &'static [Self] {
+        if work.rate.is_some() { &[Self::Cpu, Self::Rate, Self::GetP999] } else { &[Self::Cpu, Self::Rate] }
+    }
+
+    /// Of one sample.
+    #[must_use]
+    pub fn of(self, sample: &Sample) -> Option<f64> {
+        match self {
+            Self::Cpu => sample.server_microseconds(),
+            Self::Rate => Some(sample.rate()),
+            Self::GetP999 => Some(sample.gets?.p999),
+        }
+    }
+}
+
+impl Measured {
+    /// What the server did not do; see [`failures`].
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        failures(&self.name, self.samples.iter())
+    }
+
+    /// A figure over all rounds, if each has it.
+    #[must_use]
+    pub fn summary(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Option<Summary> {
+        Summary::of(self.samples.iter().map(figure).collect::<Option<Vec<_>>>()?)
+    }
+
+    /// A figure over that of another server, pair by pair.
+    #[must_use]
+    pub fn ratio(&self, other: &Self, figure: Figure) -> Option<Ratio> {
+        let of = |measured: &Self| measured.samples.iter().map(|sample| figure.of(sample)).collect::<Option<Vec<_>>>();
+        let (ours, theirs) = (of(self)?, of(other)?);
+        let summary = ratios(&ours, &theirs)?;
+        Some(Ratio { figure, pairs: ours.iter().zip(&theirs).map(|(one, other)| one / other).collect(), summary })
+    }
+}
+
+/// One server over another.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ratio {
+    /// What of them.
+    pub figure: Figure,
+    /// In each round.
+    pub pairs: Vec<f64>,
+    /// Over all rounds.
+    #[serde(flatten)]
+    pub summary: Summary,
+}
+
+/// Measures all servers in turns, in an order that changes from round to round. Those that are started stay from the first round to the last, except where tables grow, which they can do
+/// only once. Ends after a round if the user has [interrupted](interruption) it: samples say how many there were.
+///
+/// # Errors
+/// When a server doesn't start, ends, or answers wrongly.
+pub fn in_turns(work: &Work, plan: &Plan, sources: &[Source], bar: &ProgressBar) -> Result<Vec<Measured>> {
+    work.check()?;
+    let works: Vec<Work> = sources.iter().map(|source| source.work(work)).collect();
+    let contender = |(source, work)| Contender {
+        source,
+        generator: Generator::new(work, &plan.client_cores),
+        server: None,
+        measured: Measured { name: source.name(), version: source.version(), samples: Vec::new() },
+    };
+    let mut contenders: Vec<Contender<'_>> = sources.iter().zip(&works).map(contender).collect();
+    for round in (plan.first_round..).take(plan.rounds as usize) {
+        // Not within a round, nor without any: there would be nothing to compare.
+        if round > plan.first_round && interruption::is_wanted() {
+            break;
+        }
+        for number in order(round, sources.len()) {
+            let contender = &mut contenders[number];
+            bar.set_message(format!("{}: {work}", contender.measured.name));
+            let sample = contender.measure(plan, round).with_context(|| contender.measured.name.clone())?;
+            contender.measured.samples.push(sample);
+            bar.inc(1);
+        }
+    }
+    Ok(contenders.into_iter().map(|contender| contender.measured).collect())
+}
+
+/// One of the servers that are measured.
+struct Contender<'a> {
+    source: &'a Source,
+    generator: Generator<'a>,
+    /// As long as it runs.
+    server: Option<Server>,
+    measured: Measured,
+}
+
+impl Contender<'_> {
+    fn measure(&mut self, plan: &Plan, round: usize) -> Result<Sample> {
+        let work = self.generator.work();
+        let mut server = match self.server.take() {
+            Some(server) => server,
+            None => {
+                let server = self.source.server(plan)?;
+                if !work.no_preload {
+                    self.generator.preload(&server.address)?;
+                }
+                server
+            }
+        };
+        let sample = measure(&self.generator, plan, &mut server, round)?;
+        self.server = work.grow.is_none().then_some(server);
+        Ok(sample)
+    }
+}
+
+fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: usize) -> Result<Sample> {
+    let work = generator.work();
+    let measured = work.seconds_of_growth().map_or(plan.measured, Duration::from_secs_f64);
+    // Growth happens once: nothing of it may be lost to the warm-up.
+    let warm_up = if work.grow.is_some() { Duration::ZERO } else { plan.warm_up };
+    let address = server.address.clone();
+    let contention_before = contention(&address);
+    let load = generator.connect(&address, round, plan.slot)?;
+    let window = Window::after(warm_up, measured);
+    let (tally, cost) = std::thread::scope(|scope| {
+        let clients = scope.spawn(move || load.run(window));
+        sleep(window.from.saturating_duration_since(Instant::now()));
+        let before = server.usage();
+        sleep(window.until.saturating_duration_since(Instant::now()));
+        let after = server.usage();
+        let tally = clients.join().expect("no thread panics");
+        let cost = || Ok::<_, anyhow::Error>(after?.zip(before?).map(|(after, before)| after.since(&before)));
+        // A server that ended says more than connections that broke.
+        cost().and_then(|cost| Ok((tally?, cost)))
+    })?;
+    ensure!(tally.answered > 0, "no request was answered in {} s", window.length().as_secs_f64());
+    Ok(Sample {
+        requests: tally.answered,
+        seconds: window.length().as_secs_f64(),
+        gets: tally.gets(),
+        sets: tally.sets(),
+        hit_ratio: (tally.asked > 0).then(|| tally.found as f64 / tally.asked as f64),
+        missed: if work.no_preload { 0 } else { tally.asked - tally.found },
+        refused: tally.refused,
+        client_seconds: tally.cpu.as_secs_f64(),
+        timeline: tally.timeline(),
+        late: tally.late,
+        broken: tally.broken,
+        lost: tally.lost,
+        breakage: tally.breakage,
+        refusal: tally.refusal,
+        server: cost,
+        contention: grown(contention(&address), &contention_before),
+    })
+}
+
+/// What the server says about its locks; nothing if it doesn't count that.
+fn contention(address: &Address) -> BTreeMap<String, f64> {
+    let statistics = address.statistics("stats contention").unwrap_or_default();
+    statistics.into_iter().filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()
+}
+
+fn grown(mut after: BTreeMap<String, f64>, before: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    after.iter_mut().for_each(|(name, value)| *value -= before.get(name).unwrap_or(&0.0));
+    after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workload::DEFAULT;
+    use super::*;
+
+    fn sample(requests: u64, server_seconds: f64) -> Sample {
+        let cost =
+            Cost { user_seconds: server_seconds / 4.0, system_seconds: server_seconds * 0.75, resident_bytes: 1 };
+        Sample { requests, seconds: 2.0, client_seconds: 1.0, server: Some(cost), ..Sample::default() }
+    }
+
+    fn measured(samples: &[(u64, f64)]) -> Measured {
+        let samples = samples.iter().map(|&(requests, seconds)| sample(requests, seconds)).collect();
+        Measured { name: "server".into(), version: None, samples }
+    }
+
+    #[test]
+    fn ratios_are_taken_pair_by_pair() {
+        // The second round was twice as slow for both.
+        let (one, other) = (measured(&[(1000, 0.5), (1000, 1.0)]), measured(&[(500, 0.5), (500, 1.0)]));
+        let cpu = one.ratio(&other, Figure::Cpu).unwrap();
+        assert_eq!((cpu.pairs, cpu.summary.median), (vec![0.5, 0.5], 0.5));
+        assert_eq!(one.ratio(&other, Figure::Rate).unwrap().summary.median, 2.0);
+        assert!(one.ratio(&other, Figure::GetP999).is_none());
+        assert_eq!(one.samples[0].server_microseconds(), Some(500.0));
+        assert_eq!(one.samples[0].client_microseconds(), 1000.0);
+    }
+
+    #[test]
+    fn what_was_not_done_is_said() {
+        assert!(measured(&[(1000, 0.5)]).failures().is_empty());
+        let failed = Sample {
+            missed: 2,
+            refused: 3,
+            refusal: Some("SERVER_ERROR".into()),
+            late: 4,
+            broken: 5,
+            lost: 6,
+            breakage: Some("reset".into()),
+            ..sample(1000, 0.5)
+        };
+        let server = Measured { samples: vec![sample(1000, 0.5), failed.clone(), failed], ..measured(&[]) };
+        assert_eq!(
+            server.failures(),
+            [
+                "server refused 6 requests: SERVER_ERROR",
+                "server did not find 4 keys that had been stored",
+                "server had no answer in time to 8 requests: it can't keep up with this rate",
+                "server broke 10 connections, and 12 requests were lost: reset"
+            ]
+        );
+    }
+
+    #[test]
+    fn tails_are_compared_in_open_loops_only() {
+        let open = Work { rate: Some(1000.0), ..DEFAULT };
+        assert!(Figure::of_work(&open).contains(&Figure::GetP999));
+        assert!(!Figure::of_work(&DEFAULT).contains(&Figure::GetP999));
+    }
+
+    #[test]
+    fn contention_is_what_was_added() {
+        let counts = |counts: &[(&str, f64)]| counts.iter().map(|&(name, count)| (name.to_owned(), count)).collect();
+        let grown = grown(counts(&[("a", 5.0), ("b", 2.0)]), &counts(&[("a", 3.0)]));
+        assert_eq!(grown, counts(&[("a", 2.0), ("b", 2.0)]));
+    }
+
+    #[test]
+    fn locks_are_told_of_where_they_were_counted() {
+        let describe = |server: &Measured| super::super::screen::describe(&DEFAULT, std::slice::from_ref(server));
+        let mut server = measured(&[(1000, 0.5)]);
+        assert!(!describe(&server).contains("Locks"));
+        server.samples[0].contention = [("bucket_contended".into(), 12.0), ("bucket_waited".into(), 0.0)].into();
+        let text = describe(&server);
+        assert!(text.contains("bucket_contended") && text.contains("12") && !text.contains("bucket_waited"), "{text}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Load on memcached servers: what `load`, `serving`, `soak`, `echo` and `figures` share.
+//!
+//! | Module | Holds |
+//! |---|---|
+//! | [`workload`] | what clients do |
+//! | [`items`], [`protocol`] | keys and values by number, requests and replies as bytes |
+//! | [`client`], [`generator`] | connections, and the threads that drive them |
+//! | [`schedule`] | when requests of an open loop are due |
+//! | [`tally`], [`recurring`] | what is counted, latencies, and which of them come again |
+//! | [`server`], [`cores`] | processes: what they use of the machine, how they end, and where they run |
+//! | [`measure`], [`screen`] | servers in turns, and what is printed of them |
+
+pub mod client;
+#[cfg(test)]
+pub(crate) mod conversations;
+pub mod cores;
+pub mod generator;
+pub mod items;
+pub mod measure;
+pub mod protocol;
+pub mod recurring;
+pub mod schedule;
+pub mod screen;
+pub mod server;
+pub mod tally;
+pub mod workload;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+
+use crate::harness::report::Report;
+use cores::Cores;
+use measure::Measured;
+use workload::Work;
+
+/// Where it is measured.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+pub struct Conditions {
+    /// CPUs of servers that are started, such as 0 or 0,2-3 [default: any]
+    #[arg(long, value_name = "CPUS")]
+    server_cores: Option<Cores>,
+
+    /// CPUs of the clients' threads, which have one each, in turns [default: any]
+    #[arg(long, value_name = "CPUS")]
+    client_cores: Option<Cores>,
+}
+
+impl Conditions {
+    /// CPUs of servers, if they are given.
+    #[must_use]
+    pub fn server_cores(&self) -> Option<Cores> {
+        self.server_cores.clone()
+    }
+
+    /// CPUs of clients, if they are given.
+    #[must_use]
+    pub fn client_cores(&self) -> Option<Cores> {
+        self.client_cores.clone()
+    }
+}
+
+/// A quarter of the measured time, half a second at most.
+#[must_use]
+pub fn warm_up(measured: Duration) -> Duration {
+    (measured / 4).min(Duration::from_millis(500))
+}
+
+/// Warns of what makes figures doubtful.
+pub fn warn(report: &mut Report, work: &Work, servers: &[Measured]) {
+    for server in servers {
+        if let Some((rate, median)) =
+            work.rate.zip(server.summary(|sample| Some(sample.rate())).map(|rate| rate.median))
+            && median < 0.98 * rate
+        {
+            report.warn(format!(
+                "{} did {median:.0} of the {rate:.0} requests a second that were asked for: latencies are those of a queue that grows. \
+                 Ask for less, or allow a client more requests at a time (--depth)",
+                server.name
+            ));
+        }
+        server.failures().into_iter().for_each(|failure| report.warn(failure));
+        if server.samples.iter().any(|sample| sample.server.is_none()) {
+            report.warn(format!(
+                "{} listens in no process that can be looked at here: its CPU time is unknown",
+                server.name
+            ));
+        }
+    }
+}
+
+/// Raises the limit of connections as far as this process may.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn allow_connections() -> Result<()> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}

@@ -1,0 +1,85 @@
+//! Latencies that come again in every round.
+//!
+//! A machine that others use as well stalls at any time, for milliseconds, and a server that grows its table can't be told from that by a
+//! percentile of one round. But growth comes at the same time in each round of the same work, and what the machine does doesn't. So of
+//! each part of the time the best round shows what the server itself is answerable for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::measure::Sample;
+use super::tally::Percentiles;
+use crate::harness::stats::quantile;
+
+/// A part of the time: short, so that it is free of the machine's stalls in one of few rounds.
+pub const PART: Duration = Duration::from_millis(100);
+
+/// How this is called in reports.
+pub const NAME: &str = "the slowest GET of each tenth of a second in the best round";
+
+/// The slowest GET of each part of the time, in the round in which that was fastest: when the part began, in seconds, and nanoseconds. Parts that
+/// are not in all rounds are left out.
+#[must_use]
+pub fn best_of_rounds<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Vec<(f64, f64)> {
+    // Times may have been in a file, and are not what they were to the last digit.
+    let number = |at: f64| (at / PART.as_secs_f64()).round() as u64;
+    let part = move |&(at, part): &(f64, Percentiles)| (number(at), (at, part.max));
+    let mut rounds = samples.into_iter().map(|sample| sample.timeline.iter().map(part).collect());
+    let first: BTreeMap<u64, (f64, f64)> = rounds.next().unwrap_or_default();
+    let best = rounds.fold(first, |best, round: BTreeMap<u64, (f64, f64)>| {
+        let both = |(part, (at, longest)): (u64, (f64, f64))| Some((part, (at, longest.min(round.get(&part)?.1))));
+        best.into_iter().filter_map(both).collect()
+    });
+    best.into_values().collect()
+}
+
+/// Percentiles over the parts of the time, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Recurring {
+    /// The median.
+    pub p50: f64,
+    /// 9 of 10 parts have no slower GET.
+    pub p90: f64,
+    /// 99 of 100.
+    pub p99: f64,
+    /// All of them.
+    pub max: f64,
+    /// How many parts there are.
+    pub parts: usize,
+}
+
+impl Recurring {
+    /// Of some rounds of the same work; `None` if they have no latencies over time.
+    #[must_use]
+    pub fn of<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Option<Self> {
+        let mut longest: Vec<f64> = best_of_rounds(samples).into_iter().map(|(_, longest)| longest).collect();
+        longest.sort_by(f64::total_cmp);
+        let max = *longest.last()?;
+        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| quantile(&longest, share));
+        Some(Self { p50, p90, p99, max, parts: longest.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(longest: &[(f64, f64)]) -> Sample {
+        let part = |max| Percentiles { p50: 1.0, p90: 1.0, p99: 1.0, p999: 1.0, p9999: 1.0, max, count: 1 };
+        Sample { timeline: longest.iter().map(|&(at, max)| (at, part(max))).collect(), ..Sample::default() }
+    }
+
+    #[test]
+    fn what_comes_once_is_the_machines_and_what_comes_again_the_servers() {
+        let rounds = [
+            round(&[(0.0, 50.0), (0.1, 9000.0), (0.2, 800.0), (0.3, 40.0)]),
+            round(&[(0.0, 7000.0), (0.1 + f64::EPSILON, 60.0), (0.2, 700.0)]),
+        ];
+        assert_eq!(best_of_rounds(&rounds), [(0.0, 50.0), (0.1, 60.0), (0.2, 700.0)]);
+        let recurring = Recurring::of(&rounds).unwrap();
+        assert_eq!((recurring.p50, recurring.max, recurring.parts), (60.0, 700.0, 3));
+        assert_eq!(Recurring::of(&[Sample::default()]), None);
+    }
+}

@@ -1,0 +1,462 @@
+//! Servers: where they are, starting them, and what they take of the machine.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
+use procfs::ProcResult;
+use procfs::net::{TcpNetEntry, TcpState, UnixNetEntry};
+use procfs::process::{FDInfo, FDTarget, Process};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, SockAddr, Socket, Type};
+use tempfile::TempDir;
+
+use super::cores::Cores;
+use super::protocol::shown;
+use crate::harness::supervisor::{Supervised, tie};
+
+/// How long a server may take to listen, or to answer `stats`.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait between two attempts to reach a server that does not listen yet.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// How long the supervisor may take to report a server's end.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// How long a server may take to accept a connection at one of the several addresses of its name.
+const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
+
+/// Answers to `stats` are not longer.
+const LONGEST_STATS: usize = 1 << 16;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// On a port.
+    Tcp(SocketAddr),
+    /// On a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// A new connection. It blocks.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect(&self) -> Result<Socket> {
+        let connect = || {
+            let (socket, address) = self.socket()?;
+            socket.connect(&address)?;
+            Ok::<_, std::io::Error>(socket)
+        };
+        connect().with_context(|| format!("cannot connect with {self}"))
+    }
+
+    /// A new connection that doesn't block, and may not be there yet: it is when the socket can be written to, unless that has an
+    /// error.
+    ///
+    /// # Errors
+    /// When the kernel knows at once that nobody listens there.
+    pub fn begin_to_connect(&self) -> std::io::Result<Socket> {
+        let (socket, address) = self.socket()?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&address) {
+            Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),
+            _ => Ok(socket),
+        }
+    }
+
+    fn socket(&self) -> std::io::Result<(Socket, SockAddr)> {
+        let (domain, address) = match self {
+            Self::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+            Self::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+        };
+        let socket = Socket::new(domain, Type::STREAM, None)?;
+        if let Self::Tcp(_) = self {
+            socket.set_tcp_nodelay(true)?;
+        }
+        Ok((socket, address))
+    }
+
+    /// What the server says of itself, names and values: all that `request` asks for, such as `stats`.
+    ///
+    /// # Errors
+    /// When it doesn't answer that.
+    pub fn statistics(&self, request: &str) -> Result<BTreeMap<String, String>> {
+        let mut socket = self.connect()?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(format!("{request}\r\n").as_bytes())?;
+        let mut answer = Vec::new();
+        let mut buffer = [0; 4096];
+        while !answer.ends_with(b"END\r\n") {
+            let count = match socket.read(&mut buffer) {
+                // This process was stopped meanwhile.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                other => other.with_context(|| format!("no answer to {request}"))?,
+            };
+            answer.extend_from_slice(&buffer[..count]);
+            let goes_on = count > 0 && answer.starts_with(b"STAT ") && answer.len() < LONGEST_STATS;
+            ensure!(goes_on || answer == b"END\r\n", "not an answer to {request}: {}", shown(&answer));
+        }
+        let text = String::from_utf8_lossy(&answer);
+        let pair = |line: &str| {
+            let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        Ok(text.lines().filter_map(pair).collect())
+    }
+
+    fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+/// Where a server is to be found, as the user has said it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place(String);
+
+impl Place {
+    /// The server's address. Of several that a name has, the first at which somebody listens.
+    ///
+    /// # Errors
+    /// When there is no such name, or nobody listens at any of several addresses.
+    pub fn find(&self) -> Result<Address> {
+        let Self(text) = self;
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Address::Unix(path.into()));
+        }
+        let found: Vec<_> = text.to_socket_addrs().with_context(|| format!("cannot find {text}"))?.collect();
+        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ONE_OF_SEVERAL).is_ok();
+        let address = match &found[..] {
+            [only] => Some(only),
+            several => several.iter().find(answers),
+        };
+        let address = address.with_context(|| format!("nobody listens at {text}, which is {found:?}"))?;
+        Ok(Address::Tcp(*address))
+    }
+}
+
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_port =
+            || text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        let is_path = text.strip_prefix("unix:").is_some_and(|path| !path.is_empty());
+        if is_path || is_port() { Ok(Self(text.into())) } else { Err("expected HOST:PORT or unix:PATH") }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// What a process has taken of the machine so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// CPU time of all threads, to the nanosecond.
+    cpu: Duration,
+    /// Its parts in the kernel's ticks, which are only good for their ratio.
+    user_ticks: u64,
+    system_ticks: u64,
+    /// Bytes of its resident set.
+    resident: u64,
+}
+
+/// What a process took of the machine in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// CPU seconds in its own code, by the share that the kernel's ticks give it.
+    pub user_seconds: f64,
+    /// CPU seconds in the kernel.
+    pub system_seconds: f64,
+    /// Bytes of its resident set in the end.
+    pub resident_bytes: u64,
+}
+
+impl Cost {
+    /// CPU seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.user_seconds + self.system_seconds
+    }
+}
+
+impl Usage {
+    /// Asks the kernel about a process.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn of(process: u32) -> Result<Self> {
+        let read = |name| fs::read_to_string(format!("/proc/{process}/{name}"));
+        let ask = || {
+            let cpu = clock_getcpuclockid(Pid::from_raw(process as i32))?.now()?;
+            let (user_ticks, system_ticks) = parse_ticks(&read("stat")?).context("no CPU times")?;
+            let resident = parse_resident(&read("status")?).context("no resident set")?;
+            Ok::<_, anyhow::Error>(Self { cpu: cpu.into(), user_ticks, system_ticks, resident })
+        };
+        ask().with_context(|| format!("the server (process {process}) is gone"))
+    }
+
+    /// Bytes of its resident set.
+    #[must_use]
+    pub fn resident(&self) -> u64 {
+        self.resident
+    }
+
+    /// What was taken since an earlier time.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Cost {
+        let seconds = self.cpu.saturating_sub(before.cpu).as_secs_f64();
+        let [user, system] = [self.user_ticks - before.user_ticks, self.system_ticks - before.system_ticks];
+        let share = if user + system > 0 { user as f64 / (user + system) as f64 } else { 0.0 };
+        Cost { user_seconds: seconds * share, system_seconds: seconds * (1.0 - share), resident_bytes: self.resident }
+    }
+}
+
+/// The 14th and 15th field of `/proc/PID/stat`. The second may contain anything, in parentheses.
+fn parse_ticks(stat: &str) -> Option<(u64, u64)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Bytes after `VmRSS:` in `/proc/PID/status`.
+fn parse_resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
+}
+
+/// A server that is measured: started here, or found running.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub address: Address,
+    /// Its process, if it is on this machine.
+    pub process: Option<u32>,
+    started: Option<Started>,
+}
+
+/// A process that ends with this.
+#[derive(Debug)]
+struct Started {
+    supervised: Supervised,
+    /// Where its Unix socket is.
+    _folder: Option<TempDir>,
+}
+
+impl Server {
+    /// A server that is running already.
+    ///
+    /// # Errors
+    /// When it isn't.
+    pub fn running(address: Address) -> Result<Self> {
+        drop(address.connect()?);
+        // Who answers no statistics may have a load, too.
+        let statistics =
+            if address.is_local() { address.statistics("stats").unwrap_or_default() } else { BTreeMap::new() };
+        // In another namespace, or behind a forwarder, the number is that of somebody else here.
+        let listens = |&pid: &u32| is_listening(pid, &address).unwrap_or(false);
+        let process = statistics.get("pid").and_then(|pid| pid.parse().ok()).filter(listens);
+        Ok(Self { address, process, started: None })
+    }
+
+    /// Starts a server with a command to which it adds where to listen, as memcached's options say it: `-l` and `-p`, or `-s`.
+    /// Returns when it accepts connections.
+    ///
+    /// # Errors
+    /// When it doesn't start, or nobody listens after a while.
+    pub fn start(command: &ServerCommand, unix: bool, cores: &Cores) -> Result<Self> {
+        let (address, folder) = if unix {
+            let folder = TempDir::new().context("cannot make a folder for a socket")?;
+            (Address::Unix(folder.path().join("socket")), Some(folder))
+        } else {
+            // The port is free again when the listener is dropped here.
+            let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+            (Address::Tcp(free.context("no port is free")?), None)
+        };
+        let place = match &address {
+            Address::Tcp(address) => vec!["-l".into(), "127.0.0.1".into(), "-p".into(), address.port().to_string()],
+            Address::Unix(path) => vec!["-s".into(), path.display().to_string()],
+        };
+        let arguments = [&command.arguments[..], &place].concat();
+        let supervised = cores.confine(|| Supervised::start(&command.program, &arguments))?;
+        let supervised = supervised.with_context(|| format!("cannot start {command}"))?;
+        let process = Some(supervised.process);
+        let mut started = Started { supervised, _folder: folder };
+        let began = Instant::now();
+        while let Err(error) = address.connect() {
+            if let Some(status) = started.supervised.ended(RETRY)? {
+                bail!("{command} ended: {status}");
+            }
+            ensure!(began.elapsed() < PATIENCE, "{command} does not listen after {} s: {error}", PATIENCE.as_secs());
+        }
+        Ok(Self { address, process, started: Some(started) })
+    }
+
+    /// What it has taken of the machine, if that can be told.
+    ///
+    /// # Errors
+    /// When it was started here and is gone.
+    pub fn usage(&mut self) -> Result<Option<Usage>> {
+        // One that was running before may be started anew by whoever started it.
+        let usage = self.process.and_then(|process| Usage::of(process).ok());
+        if let Some(started) = &mut self.started {
+            // A server that has just ended has no usage any more, and its supervisor needs a moment
+            // to report the end.
+            let patience = if usage.is_some() { Duration::ZERO } else { NOTICE };
+            if let Some(status) = started.supervised.ended(patience)? {
+                bail!("the server ended: {status}");
+            }
+        }
+        Ok(usage)
+    }
+}
+
+/// Whether a process has a socket that listens at this address.
+fn is_listening(process: u32, address: &Address) -> ProcResult<bool> {
+    let inodes: Vec<u64> = match address {
+        Address::Tcp(address) => {
+            let here = |entry: &TcpNetEntry| {
+                let ip = entry.local_address.ip().to_canonical();
+                let is_here = ip == address.ip() || ip.is_unspecified();
+                entry.state == TcpState::Listen && entry.local_address.port() == address.port() && is_here
+            };
+            // Without IPv6 there is no second table.
+            let entries = procfs::net::tcp()?.into_iter().chain(procfs::net::tcp6().unwrap_or_default());
+            entries.filter(here).map(|entry| entry.inode).collect()
+        }
+        Address::Unix(path) => {
+            let here = |entry: &UnixNetEntry| entry.path.as_ref() == Some(path);
+            procfs::net::unix()?.into_iter().filter(here).map(|entry| entry.inode).collect()
+        }
+    };
+    let is_one = |file: FDInfo| matches!(file.target, FDTarget::Socket(inode) if inodes.contains(&inode));
+    Ok(Process::new(process as i32)?.fd()?.flatten().any(is_one))
+}
+
+/// How to start a server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerCommand {
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl ServerCommand {
+    /// The same with more arguments.
+    #[must_use]
+    pub fn with(&self, arguments: &[&str]) -> Self {
+        let mut command = self.clone();
+        command.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        command
+    }
+
+    /// What the program says of its version: the first line after `-V`.
+    #[must_use]
+    pub fn version(&self) -> Option<String> {
+        let mut command = Command::new(&self.program);
+        // A command that serves instead of printing its version must not keep running.
+        tie(&mut command);
+        let output = command.arg("-V").stdin(Stdio::null()).output().ok()?;
+        let line = String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned();
+        output.status.success().then_some(line)
+    }
+}
+
+impl FromStr for ServerCommand {
+    type Err = anyhow::Error;
+
+    /// The words of a command, with a shell's quotes. A program without a folder is looked for beside this one first.
+    fn from_str(text: &str) -> Result<Self> {
+        let words = shlex::split(text).ok_or_else(|| anyhow!("a quote is not closed"))?;
+        let Some((name, arguments)) = words.split_first() else { bail!("expected a command") };
+        let beside = || Some(std::env::current_exe().ok()?.parent()?.join(name)).filter(|path| path.is_file());
+        let program = if name.contains('/') { None } else { beside() };
+        Ok(Self { program: program.unwrap_or_else(|| name.into()), arguments: arguments.to_vec() })
+    }
+}
+
+impl fmt::Display for ServerCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.program.file_name().unwrap_or(self.program.as_os_str()).to_string_lossy();
+        let words = [name.as_ref()].into_iter().chain(self.arguments.iter().map(String::as_str));
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn addresses_are_ports_and_paths() {
+        let found = |text: &str| text.parse::<Place>().unwrap().find();
+        assert_eq!(found("unix:/a/b").unwrap(), Address::Unix("/a/b".into()));
+        assert_eq!(found("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
+        assert_eq!(found("[::1]:80").unwrap().to_string(), "[::1]:80");
+        for wrong in ["127.0.0.1", ":80", "host:", "host:70000", "unix:", ""] {
+            assert_eq!(wrong.parse::<Place>(), Err("expected HOST:PORT or unix:PATH"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_found_behind_any_name() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 1 2 3 4 51 62 0 0 20 0 1 0 5 6 7";
+        assert_eq!(parse_ticks(stat), Some((51, 62)));
+        assert_eq!(parse_resident("Name:\tx\nVmRSS:\t  1234 kB\n"), Some(1234 << 10));
+        assert_eq!((parse_ticks(""), parse_resident("")), (None, None));
+    }
+
+    #[test]
+    fn what_this_process_does_costs_it_something() {
+        let before = Usage::of(std::process::id()).unwrap();
+        let work: u64 = (0..2_000_000u64).map(std::hint::black_box).sum();
+        assert!(work > 0);
+        let cost = Usage::of(std::process::id()).unwrap().since(&before);
+        assert!(cost.seconds() > 0.0 && cost.resident_bytes > 1 << 20, "{cost:?}");
+        assert!(Usage::of(u32::MAX >> 1).is_err());
+    }
+
+    #[test]
+    fn a_process_listens_where_it_has_a_socket() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("socket");
+        let (port, _unix) = (TcpListener::bind("127.0.0.1:0").unwrap(), UnixListener::bind(&path).unwrap());
+        let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        let at = |listener: &TcpListener| Address::Tcp(([127, 0, 0, 1], listener.local_addr().unwrap().port()).into());
+        let found = [at(&port), at(&everywhere), Address::Unix(path)]
+            .map(|address| [std::process::id(), other.id()].map(|process| is_listening(process, &address).unwrap()));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(found, [[true, false]; 3]);
+        assert!(!is_listening(std::process::id(), &Address::Unix("/nonexistent".into())).unwrap());
+    }
+
+    #[test]
+    fn commands_are_split_like_a_shells() {
+        let command: ServerCommand = "some-server -o 'a b' -t 2".parse().unwrap();
+        assert_eq!(command.arguments, ["-o", "a b", "-t", "2"]);
+        assert_eq!(command.with(&["-m", "64"]).to_string(), "some-server -o a b -t 2 -m 64");
+        assert!("".parse::<ServerCommand>().is_err() && "a 'b".parse::<ServerCommand>().is_err());
+    }
+}

@@ -1,0 +1,216 @@
+//! Kernels: which hash function and how many buckets each of the four tables has.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::events::Cache;
+use crate::hashing::functions::modern::Fold;
+use crate::hashing::functions::{BITS, HashFunction, all};
+
+/// A table of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choice {
+    /// The hash function's name.
+    pub function: String,
+    /// A power of two.
+    pub buckets: u64,
+}
+
+impl Choice {
+    fn new(function: &str, buckets: u64) -> Self {
+        Self { function: function.to_owned(), buckets }
+    }
+
+    /// The function itself.
+    ///
+    /// # Errors
+    /// When there is none of this name, or the number of buckets is no power of two or out of bounds.
+    pub fn resolve(&self) -> Result<(Box<dyn HashFunction>, u32)> {
+        let Self { function: name, buckets } = self;
+        let bits = buckets.checked_ilog2().filter(|bits| BITS.contains(bits) && buckets.is_power_of_two());
+        let bits = bits.with_context(|| format!("{buckets} buckets: expected a power of two, 2 at least"))?;
+        let functions = all(&[Fold::Low, Fold::High, Fold::Mixed]);
+        let function = functions.into_iter().find(|function| function.name() == *name);
+        Ok((function.with_context(|| format!("there is no hash function {name}"))?, bits))
+    }
+}
+
+/// The four tables of a kernel, and whether it prunes the dentry cache whenever memory is short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    /// How the paper calls it.
+    pub name: String,
+    /// Pages.
+    #[serde(default = "reference_page")]
+    pub page: Choice,
+    /// Buffers.
+    #[serde(default = "reference_buffer")]
+    pub buffer: Choice,
+    /// Dentries.
+    #[serde(default = "reference_dentry")]
+    pub dentry: Choice,
+    /// Inodes.
+    #[serde(default = "reference_inode")]
+    pub inode: Choice,
+    /// See [`vfs`](super::vfs).
+    #[serde(default)]
+    pub shrink: bool,
+}
+
+fn reference_page() -> Choice {
+    Choice::new("page-shift-add", 2048)
+}
+
+fn reference_buffer() -> Choice {
+    Choice::new("buffer-one-to-one", 32768)
+}
+
+fn reference_dentry() -> Choice {
+    Choice::new("dentry-xor", 1024)
+}
+
+fn reference_inode() -> Choice {
+    Choice::new("inode-shift-add", 256)
+}
+
+impl Kernel {
+    /// Linux 2.2.5.
+    #[must_use]
+    pub fn reference() -> Self {
+        Self {
+            name: "reference".into(),
+            page: reference_page(),
+            buffer: reference_buffer(),
+            dentry: reference_dentry(),
+            inode: reference_inode(),
+            shrink: false,
+        }
+    }
+
+    /// The reference but for one table.
+    #[must_use]
+    pub fn but(name: &str, cache: Cache, function: &str, buckets: u64) -> Self {
+        let mut kernel = Self { name: name.into(), ..Self::reference() };
+        *kernel.choice_mut(cache) = Choice::new(function, buckets);
+        kernel
+    }
+
+    /// The same, pruning the dentry cache more.
+    #[must_use]
+    pub fn shrinking(self) -> Self {
+        Self { shrink: true, ..self }
+    }
+
+    /// Kernels A to D of section 4, which differ in the functions of pages and of buffers. That of inodes is "slightly modified" in a way that the
+    /// paper doesn't print: here it is the reference's.
+    #[must_use]
+    pub fn combined(name: &str, page: &str, buffer: &str) -> Self {
+        Self {
+            name: name.into(),
+            page: Choice::new(page, 8192),
+            buffer: Choice::new(buffer, 16384),
+            dentry: Choice::new("dentry-add", 8192),
+            inode: Choice::new("inode-shift-add", 2048),
+            shrink: false,
+        }
+    }
+
+    /// Linux 2.2.16 at start-up with so many bytes of memory, as far as section 3 tells: a bucket per page; a bucket per KiB, and no more beyond
+    /// 128 MiB, for buffers; a bucket per 8 KiB for dentries; and nothing new for inodes. Its functions are not printed: these are the best of the
+    /// paper's for buffers, and the reference's for the others.
+    #[must_use]
+    pub fn sized(memory: u64) -> Self {
+        let buckets = |bytes_each: u64| 1 << (memory / bytes_each).max(2).ilog2();
+        Self {
+            name: "2.2.16".into(),
+            page: Choice::new("page-shift-add", buckets(4 << 10)),
+            buffer: Choice::new("buffer-shift-add", buckets(1 << 10).min(128 << 10)),
+            dentry: Choice::new("dentry-xor", buckets(8 << 10)),
+            inode: reference_inode(),
+            shrink: false,
+        }
+    }
+
+    /// The table of a cache.
+    #[must_use]
+    pub fn choice(&self, cache: Cache) -> &Choice {
+        match cache {
+            Cache::Page => &self.page,
+            Cache::Buffer => &self.buffer,
+            Cache::Dentry => &self.dentry,
+            Cache::Inode => &self.inode,
+        }
+    }
+
+    fn choice_mut(&mut self, cache: Cache) -> &mut Choice {
+        match cache {
+            Cache::Page => &mut self.page,
+            Cache::Buffer => &mut self.buffer,
+            Cache::Dentry => &mut self.dentry,
+            Cache::Inode => &mut self.inode,
+        }
+    }
+}
+
+/// Kernels in a TOML file: `[[kernel]]`, with a name, and whatever differs from the reference.
+///
+/// # Errors
+/// When it is not of this form, or asks for what doesn't exist.
+pub fn parse(text: &str) -> Result<Vec<Kernel>> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        kernel: Vec<Kernel>,
+    }
+    let File { kernel: kernels } = toml::from_str(text)?;
+    ensure!(!kernels.is_empty(), "there is no kernel in it");
+    for kernel in &kernels {
+        for cache in super::events::CACHES {
+            if let Err(error) = kernel.choice(cache).resolve() {
+                bail!("kernel {}: {error}", kernel.name);
+            }
+        }
+    }
+    Ok(kernels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_read_from_toml() {
+        let text = "[[kernel]]\nname = 'mine'\nshrink = true\npage = { function = 'page-mult', buckets = 8192 }\n\
+                    inode = { function = 'foldhash+mixed', buckets = 1024 }\n";
+        let kernels = parse(text).unwrap();
+        assert_eq!(kernels[0].page, Choice::new("page-mult", 8192));
+        assert_eq!(kernels[0].dentry, Kernel::reference().dentry);
+        assert!(kernels[0].shrink);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        for (text, why) in [
+            ("kernel = []", "no kernel"),
+            ("[[kernel]]\nname = 'x'\npages = 1", "pages"),
+            ("[[kernel]]\nname = 'x'\npage = { function = 'sha', buckets = 2 }", "no hash function sha"),
+            ("[[kernel]]\nname = 'x'\npage = { function = 'page-mult', buckets = 3 }", "power of two"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(format!("{error:#}").contains(why), "{error:#}");
+        }
+    }
+
+    /// The example of section 3: 64 megabytes.
+    #[test]
+    fn sizes_follow_from_memory_as_in_2_2_16() {
+        let buckets = |megabytes: u64| {
+            let kernel = Kernel::sized(megabytes << 20);
+            [kernel.page.buckets, kernel.buffer.buckets, kernel.dentry.buckets, kernel.inode.buckets]
+        };
+        assert_eq!(buckets(64), [16384, 65536, 8192, 256]);
+        assert_eq!(buckets(512), [131_072, 131_072, 65536, 256]);
+    }
+}

@@ -1,0 +1,229 @@
+//! `relativist-bench hash caches`: the four hash tables of Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS 2000), under one
+//! stream of file operations.
+//!
+//! | Module | Holds |
+//! |---|---|
+//! | [`workload`] | file operations, and the paths that they name |
+//! | [`scripts`], [`strace`] | where they come from: generated over a source tree, or recorded |
+//! | [`vfs`] | what Linux 2.2 makes of them: lookups, insertions and removals in the page, buffer, dentry and inode caches |
+//! | [`memory`] | addresses, the disk, and who was used last |
+//! | [`events`] | what comes of it: a trace that no hash function changes |
+//! | [`table`], [`replay`] | the trace on the tables of a kernel, measured |
+//! | [`kernel`], [`printed`] | functions and sizes: the paper's tables and those of a file |
+//! | [`screen`] | tables beside the paper's |
+
+pub mod events;
+pub mod kernel;
+pub mod memory;
+pub mod printed;
+pub mod replay;
+pub mod screen;
+pub mod scripts;
+pub mod strace;
+pub mod table;
+pub mod vfs;
+pub mod workload;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::value_parser;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::harness::options::Output;
+use crate::harness::report::Report;
+use crate::harness::rounds::progress;
+use crate::harness::workers::Cpus;
+use events::{Cache, Trace};
+use kernel::Kernel;
+use printed::Printed;
+use replay::Outcome;
+use scripts::Tree;
+use workload::Workload;
+
+/// Simulate the page, buffer, dentry and inode caches of Linux 2.2 with the hash tables of Lever's kernels
+///
+/// Scripts of a development workload (compile, edit, format, spell) run side by side over a source tree; or what strace recorded is run again:
+/// strace -f -y -e trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND. What this does to the four caches is found out
+/// once, and then done to each kernel's tables, run by run, in a changing order. Time is that of the tables alone: hashing, walking chains, inserting,
+/// removing. So differences are larger than the paper's, whose times are those of whole scripts.
+///
+/// "probes" are objects met per lookup, and "largest" is the largest bucket when the work is done, of the cache whose tables are compared, or else of the
+/// worst of the four. In JSON there are all histograms.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct Args {
+    /// The source tree that scripts work on
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    tree: PathBuf,
+
+    /// Run again what strace recorded, on the kernels of table 6
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "tables"])]
+    strace: Option<PathBuf>,
+
+    /// The paper's tables to measure
+    #[arg(long, value_delimiter = ',', default_values_t = 1..=6, value_parser = value_parser!(u8).range(1..=6))]
+    tables: Vec<u8>,
+
+    /// Kernels of your own, to be measured with those of table 6: a TOML file of [[kernel]] with a name and what differs from the reference, such as
+    /// page = { function = "page-mult", buckets = 8192 } or shrink = true
+    #[arg(long, value_name = "FILE")]
+    kernels: Option<PathBuf>,
+
+    /// How often each script compiles, edits, formats and spells [default: 12, with --quick 2]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=1000))]
+    commands: Option<u32>,
+
+    /// MiB of memory of the simulated machine, which generated scripts don't fill unless there is little: only then kernels that shrink the dentry cache
+    /// differ from others [default: as in the paper, 128 for table 1 and otherwise 512]
+    #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(1..=1024))]
+    memory: Option<u64>,
+
+    /// Runs of each kernel [default: as in the paper, 7 (of which the middle five count), 5, and 10 for table 6; with --quick 3]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+
+    /// An eighth of the scripts, and few runs, for a first impression
+    #[arg(long)]
+    quick: bool,
+
+    /// Print the histograms of the last table's kernels, in the paper's format
+    #[arg(long)]
+    histograms: bool,
+
+    #[command(flatten)]
+    #[serde(skip)]
+    output: Output,
+}
+
+/// A table of the paper, as it came out here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    number: Option<u8>,
+    title: &'static str,
+    cache: Option<Cache>,
+    /// Scripts that ran side by side, for each of `outcomes`.
+    scripts: Vec<u32>,
+    outcomes: Vec<Vec<Outcome>>,
+    /// For each kernel what is printed: for each number of scripts, and of all runs.
+    printed: Vec<(&'static [(f64, f64)], &'static str)>,
+}
+
+impl Measured {
+    /// The runs that count: of seven the middle five, as in the paper's table 1.
+    fn kept(&self, outcome: &Outcome) -> Vec<f64> {
+        let mut throughputs = outcome.throughputs.clone();
+        if self.number == Some(1) && throughputs.len() > 2 {
+            throughputs.sort_by(f64::total_cmp);
+            throughputs = throughputs[1..throughputs.len() - 1].to_vec();
+        }
+        throughputs
+    }
+}
+
+/// All tables.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    tables: Vec<Measured>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When something can't be read or written, or a table answers wrongly.
+pub fn run(args: &Args) -> Result<()> {
+    let cpus = Cpus::allowed();
+    let report = Report::begin("hash", args.output.json.as_deref(), &cpus, 1)?;
+    let tables = planned(args)?;
+    let measurements = |table: &Printed| table.rows.len() * table.scripts.len() * table.runs as usize;
+    let bar = progress(tables.iter().map(measurements).sum());
+    let mut source = Source::of(args)?;
+    let tables = tables.iter().map(|table| measure(table, &mut source, &bar)).collect::<Result<_>>()?;
+    bar.finish_and_clear();
+    let results = Results { tables };
+    report.finish(args, &results, &screen::describe(&results, args.histograms))
+}
+
+/// The tables that are asked for, with what the options change in them.
+fn planned(args: &Args) -> Result<Vec<Printed>> {
+    let mut own = vec![Kernel::sized(args.memory.unwrap_or(512) << 20)];
+    if let Some(path) = &args.kernels {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        own.extend(kernel::parse(&text).with_context(|| format!("cannot read {}", path.display()))?);
+    }
+    let wanted =
+        |table: &Printed| if args.strace.is_some() { table.number == 6 } else { args.tables.contains(&table.number) };
+    let mut tables: Vec<Printed> = printed::tables().into_iter().filter(wanted).collect();
+    for table in &mut tables {
+        table.memory = args.memory.unwrap_or(table.memory);
+        table.runs = args.runs.unwrap_or(if args.quick { 3 } else { table.runs });
+        if table.number == 6 {
+            let row = |kernel: &Kernel| printed::Row { kernel: kernel.clone(), throughputs: &[], elapsed: "" };
+            table.rows.extend(own.iter().map(row));
+        }
+    }
+    Ok(tables)
+}
+
+/// Traces, each of which is made once.
+struct Source {
+    tree: Tree,
+    recorded: Option<Workload>,
+    commands: u32,
+    divisor: u32,
+    /// By scripts, MiB of memory, and whether the dentry cache is pruned whenever memory is short.
+    traces: BTreeMap<(u32, u64, bool), Trace>,
+}
+
+impl Source {
+    fn of(args: &Args) -> Result<Self> {
+        let recorded = args.strace.as_ref().map(|path| {
+            let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            strace::parse(&String::from_utf8_lossy(&text)).with_context(|| format!("cannot use {}", path.display()))
+        });
+        let recorded = recorded.transpose()?;
+        let tree = if recorded.is_some() { Tree::default() } else { Tree::read(&args.tree)? };
+        let commands = args.commands.unwrap_or(if args.quick { 2 } else { 12 });
+        Ok(Self { tree, recorded, commands, divisor: if args.quick { 8 } else { 1 }, traces: BTreeMap::new() })
+    }
+
+    /// How many scripts really run.
+    fn scripts(&self, scripts: u32) -> u32 {
+        (scripts / self.divisor).max(1)
+    }
+
+    fn prepare(&mut self, scripts: u32, memory: u64, shrink: bool) {
+        let key = (scripts, memory, shrink);
+        if self.traces.contains_key(&key) {
+            return;
+        }
+        let generate = || scripts::generate(&self.tree, scripts, self.commands);
+        let trace = match &self.recorded {
+            Some(workload) => vfs::simulate(workload, memory << 20, shrink),
+            None => vfs::simulate(&generate(), memory << 20, shrink),
+        };
+        self.traces.insert(key, trace);
+    }
+}
+
+fn measure(table: &Printed, source: &mut Source, bar: &ProgressBar) -> Result<Measured> {
+    let scripts: Vec<u32> = table.scripts.iter().map(|&scripts| source.scripts(scripts)).collect();
+    let mut outcomes = Vec::new();
+    for &scripts in &scripts {
+        bar.set_message(format!("table {}, {scripts} scripts", table.number));
+        table.rows.iter().for_each(|row| source.prepare(scripts, table.memory, row.kernel.shrink));
+        let trace = |row: &printed::Row| &source.traces[&(scripts, table.memory, row.kernel.shrink)];
+        let kernels: Vec<_> = table.rows.iter().map(|row| (row.kernel.clone(), trace(row))).collect();
+        outcomes.push(replay::run(&kernels, table.runs, || bar.inc(1))?);
+    }
+    let recorded = source.recorded.is_some();
+    Ok(Measured {
+        number: Some(table.number).filter(|_| !recorded),
+        title: if recorded { "what strace recorded" } else { table.title },
+        cache: table.cache,
+        scripts: if recorded { Vec::new() } else { scripts },
+        outcomes,
+        printed: table.rows.iter().filter(|_| !recorded).map(|row| (row.throughputs, row.elapsed)).collect(),
+    })
+}

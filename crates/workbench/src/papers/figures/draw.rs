@@ -1,0 +1,38 @@
+//! A figure as SVG and as PNG, from the same drawing.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::harness::chart::{Chart, Line};
+
+/// What a figure shows, but for its lines.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// The name of its files.
+    pub file: &'static str,
+    /// Which figure it is in the paper.
+    pub number: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What the horizontal axis has.
+    pub x: &'static str,
+    /// What the vertical axis has.
+    pub y: &'static str,
+    /// How much of the lines' values is one on the vertical axis.
+    pub unit: f64,
+    /// Whether the vertical axis is logarithmic.
+    pub logarithmic: bool,
+}
+
+/// Draws a figure into the folder. Returns the SVG.
+///
+/// # Errors
+/// When a picture can't be written.
+pub fn draw(folder: &Path, figure: &Frame, lines: &[Line], caption: &str) -> Result<String> {
+    let &Frame { file, number, title, x, y, unit, logarithmic } = figure;
+    let title = &format!("{number}: {title}");
+    Chart { title, x_label: x, y_label: y, logarithmic, unit, caption }.draw(folder, file, lines)?;
+    let svg = folder.join(format!("{file}.svg"));
+    std::fs::read_to_string(&svg).with_context(|| format!("cannot read {}", svg.display()))
+}

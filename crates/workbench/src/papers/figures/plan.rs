@@ -1,0 +1,224 @@
+//! What is measured, in which order, and which figure shows what of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::Parameters;
+use super::draw::Frame;
+use crate::harness::chart::Line;
+use crate::harness::options::HashFunction;
+use crate::harness::rounds::order;
+use crate::harness::stats::Summary;
+use crate::papers::lookups::candidates::{Name, Sizing};
+use crate::papers::lookups::measure::{Case, Keys, Sample, Setting};
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The table.
+    pub table: Name,
+    /// How often all of it has been measured before.
+    pub run: usize,
+    /// Threads that read.
+    pub readers: usize,
+    /// What the table does.
+    pub case: Case,
+    /// For resizes in both orders of keys; not for a figure.
+    pub keys: Option<Keys>,
+}
+
+/// All measurements, in their order: run by run, and in each all contenders in turns, once for each number of readers.
+pub struct Plan {
+    /// In their order.
+    pub steps: Vec<Step>,
+    setting: Setting,
+}
+
+impl Plan {
+    /// What has to be measured.
+    #[must_use]
+    pub fn of(parameters: &Parameters) -> Self {
+        let (one, other) = parameters.setting.shifts;
+        let continuous = Case::Continuous { shifts: parameters.setting.shifts };
+        let mut contenders = Vec::new();
+        for &table in &parameters.tables {
+            let cases = match table.sizing() {
+                Sizing::AtAnyTime => vec![Case::Fixed { shift: one }, Case::Fixed { shift: other }, continuous],
+                Sizing::WhenMade => vec![Case::Fixed { shift: one }, Case::Fixed { shift: other }],
+                Sizing::Own => vec![Case::Own],
+            };
+            contenders.extend(cases.into_iter().map(|case| (table, case, None)));
+        }
+        let resizable = || parameters.tables.iter().filter(|table| table.sizing() == Sizing::AtAnyTime);
+        let resizes: Vec<_> = [Keys::Sequential, Keys::Shuffled]
+            .into_iter()
+            .flat_map(|keys| resizable().map(move |&table| (table, continuous, Some(keys))))
+            .collect();
+        let mut steps = Vec::new();
+        for run in 0..parameters.runs {
+            let mut turn = |readers, contenders: &[(Name, Case, Option<Keys>)]| {
+                let step = |index: usize| {
+                    let (table, case, keys) = contenders[index];
+                    Step { table, run, readers, case, keys }
+                };
+                steps.extend(order(run, contenders.len()).map(step));
+            };
+            parameters.readers.iter().for_each(|&readers| turn(readers, &contenders));
+            turn(parameters.readers[0], &resizes);
+        }
+        Self { steps, setting: parameters.setting.clone() }
+    }
+
+    /// How a step's table is filled.
+    #[must_use]
+    pub fn setting(&self, step: &Step) -> Setting {
+        match step.keys {
+            None => self.setting.clone(),
+            Some(keys) => Setting { keys, hasher: HashFunction::Identity, ..self.setting.clone() },
+        }
+    }
+}
+
+/// One of the paper's figures.
+#[derive(Debug)]
+pub struct Figure {
+    /// The name of its files.
+    pub file: &'static str,
+    /// Which one it is in the paper.
+    pub number: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Whether the axis of lookups is logarithmic.
+    pub logarithmic: bool,
+    shows: Shows,
+}
+
+#[derive(Debug)]
+enum Shows {
+    /// All tables, at the first size.
+    Fixed,
+    /// All that can be resized, meanwhile; but rwlock, which would vanish.
+    Continuous,
+    /// One table, at both sizes and between them.
+    Table(Name),
+}
+
+/// The figures, in the paper's order. The second of figure 5 is that of this project's own table.
+pub const FIGURES: &[Figure] = &[
+    Figure {
+        file: "figure3",
+        number: "Figure 3",
+        title: "A fixed number of buckets, no resizes",
+        logarithmic: false,
+        shows: Shows::Fixed,
+    },
+    Figure {
+        file: "figure4",
+        number: "Figure 4",
+        title: "Continuous resizing",
+        logarithmic: false,
+        shows: Shows::Continuous,
+    },
+    Figure {
+        file: "figure5",
+        number: "Figure 5",
+        title: "RP as printed: resizing against both fixed sizes",
+        logarithmic: false,
+        shows: Shows::Table(Name::Unzip),
+    },
+    Figure {
+        file: "figure5-relativist",
+        number: "Figure 5, this project's table",
+        title: "relativist: resizing against both fixed sizes",
+        logarithmic: false,
+        shows: Shows::Table(Name::Relativist),
+    },
+    Figure {
+        file: "figure6",
+        number: "Figure 6",
+        title: "DDDS: resizing against both fixed sizes",
+        logarithmic: false,
+        shows: Shows::Table(Name::Ddds),
+    },
+    Figure {
+        file: "figure7",
+        number: "Figure 7",
+        title: "Reader-writer lock: resizing against both fixed sizes",
+        logarithmic: true,
+        shows: Shows::Table(Name::Rwlock),
+    },
+];
+
+impl Figure {
+    /// The drawing without lines.
+    #[must_use]
+    pub fn frame(&self) -> Frame {
+        let &Self { file, number, title, logarithmic, .. } = self;
+        let (x, y) = ("Reader threads", "Lookups per second (millions)");
+        Frame { file, number, title, x, y, unit: 1e6, logarithmic }
+    }
+
+    /// Its lines, as far as they were measured.
+    #[must_use]
+    pub fn curves(&self, parameters: &Parameters, samples: &[Sample]) -> Vec<Line> {
+        let (one, other) = parameters.setting.shifts;
+        let continuous = Case::Continuous { shifts: parameters.setting.shifts };
+        let lines: Vec<(Name, Case, String)> = match self.shows {
+            Shows::Fixed => {
+                let case =
+                    |name: Name| if name.sizing() == Sizing::Own { Case::Own } else { Case::Fixed { shift: one } };
+                parameters.tables.iter().map(|&name| (name, case(name), name.label())).collect()
+            }
+            Shows::Continuous => {
+                let shown = |name: &&Name| name.sizing() == Sizing::AtAnyTime && **name != Name::Rwlock;
+                parameters.tables.iter().filter(shown).map(|&name| (name, continuous, name.label())).collect()
+            }
+            Shows::Table(name) => vec![
+                (name, Case::Fixed { shift: one }, buckets(one)),
+                (name, Case::Fixed { shift: other }, buckets(other)),
+                (name, continuous, "resize".into()),
+            ],
+        };
+        let curve = |(name, case, label)| {
+            let point = |&readers: &usize| Some((readers as f64, Summary::of(rates(samples, name, readers, case))?));
+            Line { label, points: parameters.readers.iter().filter_map(point).collect() }
+        };
+        lines.into_iter().map(curve).filter(|curve| !curve.points.is_empty()).collect()
+    }
+}
+
+/// Lookups per second, run by run.
+pub fn rates(samples: &[Sample], table: Name, readers: usize, case: Case) -> Vec<f64> {
+    let matching = samples.iter().filter(|s| s.table == table && s.readers == readers && s.case == case);
+    matching.map(|sample| sample.lookups_per_second).collect()
+}
+
+/// `8k`, as the paper calls them.
+#[must_use]
+pub fn buckets(shift: u8) -> String {
+    if shift >= 10 { format!("{}k", 1u64 << (shift - 10)) } else { (1u64 << shift).to_string() }
+}
+
+/// What each figure says about itself.
+#[must_use]
+pub fn caption(parameters: &Parameters, cpus: usize) -> String {
+    let Setting { entries, seconds, hasher, spinner, .. } = &parameters.setting;
+    let (one, other) = parameters.setting.shifts;
+    let mut caption = format!(
+        "{entries} entries, {} and {} buckets, {hasher}; medians of {} runs of {seconds} s, lines: quartiles.",
+        buckets(one),
+        buckets(other),
+        parameters.runs
+    );
+    let most = parameters.readers.last().unwrap_or(&1) + 1;
+    if most > cpus {
+        caption += &format!(
+            "\n{cpus} CPUs: with more than {} readers, or {} beside a resizer, threads share CPUs and are not pinned.",
+            cpus,
+            cpus - 1
+        );
+    }
+    if *spinner {
+        caption += "\nWhere there is no resizer, a busy thread took its place.";
+    }
+    caption
+}

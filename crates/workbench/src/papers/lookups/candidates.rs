@@ -1,0 +1,178 @@
+//! Which tables there are to be measured beside a resizer.
+
+use clap::ValueEnum;
+use relativist_baselines::TableHasher;
+use relativist_baselines::ddds::Ddds;
+use relativist_baselines::dual_chain::DualChain;
+use relativist_baselines::fixed::Fixed;
+#[cfg(target_os = "linux")]
+use relativist_baselines::in_place::InPlace;
+use relativist_baselines::mutex::Mutexed;
+use relativist_baselines::rwlock::{RwLocked, StdRwLocked};
+use relativist_baselines::sorted::Sorted;
+use relativist_baselines::split_ordered::SplitOrdered;
+use relativist_baselines::striped::Striped;
+use relativist_baselines::tree::{SkipList, Tree};
+use relativist_baselines::unzip::Unzip;
+use serde::{Deserialize, Serialize};
+
+use super::subject::{AsMade, Resizable, Rival, Subject};
+use crate::harness::options::{HashFunction, spell};
+use crate::tables::Table;
+use crate::tables::dashmap::Dashmap;
+use crate::tables::evmap::Evmap;
+use crate::tables::flurry::Flurry;
+use crate::tables::hash_index::SccIndex;
+use crate::tables::hashers::{Foldhash, Fx, Identity};
+use crate::tables::papaya::Papaya;
+use crate::tables::scc::SccMap;
+
+/// A table by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Name {
+    /// This project's own: sorted chains (ATC 2011, section 4.3)
+    Relativist,
+    /// RP, the paper's, as printed (section 4)
+    Unzip,
+    /// The same resized in place (section 4.2)
+    #[cfg(target_os = "linux")]
+    InPlace,
+    /// Shalev and Shavit's split-ordered list, under RCU
+    SplitOrdered,
+    /// Xu's two sets of links (section 2)
+    DualChain,
+    /// Piggin's dynamic dynamic data structures (section 5)
+    Ddds,
+    /// Chains behind one reader-writer lock of parking_lot (section 5)
+    Rwlock,
+    /// Chains behind one reader-writer lock of std
+    StdRwlock,
+    /// Chains behind one mutex
+    Mutex,
+    /// Chains behind a mutex per stripe
+    Striped,
+    /// RCU chains that can't be resized
+    Fixed,
+    /// std's B-tree behind a reader-writer lock
+    Tree,
+    /// crossbeam's skip list
+    SkipList,
+    /// papaya::HashMap
+    Papaya,
+    /// scc::HashIndex
+    HashIndex,
+    /// scc::HashMap
+    Scc,
+    /// dashmap::DashMap
+    Dashmap,
+    /// flurry::HashMap
+    Flurry,
+    /// evmap
+    Evmap,
+}
+
+/// Whose number of buckets can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizing {
+    /// Ours, at any time.
+    AtAnyTime,
+    /// Ours, when the table is made.
+    WhenMade,
+    /// The table's own business.
+    Own,
+}
+
+impl Name {
+    /// Whether it can be resized.
+    #[must_use]
+    pub fn sizing(self) -> Sizing {
+        match self {
+            Self::Fixed => Sizing::WhenMade,
+            Self::Tree | Self::SkipList => Sizing::Own,
+            name if name.is_third_party() => Sizing::Own,
+            _ => Sizing::AtAnyTime,
+        }
+    }
+
+    /// Whether it is somebody else's, with a hasher of its own choice.
+    #[must_use]
+    pub fn is_third_party(self) -> bool {
+        matches!(self, Self::Papaya | Self::HashIndex | Self::Scc | Self::Dashmap | Self::Flurry | Self::Evmap)
+    }
+
+    /// How figures call it.
+    #[must_use]
+    pub fn label(self) -> String {
+        match self {
+            Self::Unzip => "RP".into(),
+            Self::InPlace => "RP, in place".into(),
+            Self::Ddds => "DDDS".into(),
+            name => spell(&name),
+        }
+    }
+
+    /// An empty table.
+    #[must_use]
+    pub fn make(self, buckets: usize, hasher: HashFunction) -> Box<dyn Subject> {
+        match hasher {
+            HashFunction::Foldhash => self.make_with::<Foldhash>(buckets),
+            HashFunction::Fx => self.make_with::<Fx>(buckets),
+            HashFunction::Identity => self.make_with::<Identity>(buckets),
+        }
+    }
+
+    fn make_with<H: TableHasher>(self, buckets: usize) -> Box<dyn Subject> {
+        match self {
+            Self::Relativist => Resizable::<Sorted<H>>::boxed(buckets),
+            Self::Unzip => Resizable::<Unzip<H>>::boxed(buckets),
+            #[cfg(target_os = "linux")]
+            Self::InPlace => Resizable::<InPlace<H>>::boxed(buckets),
+            Self::SplitOrdered => Resizable::<SplitOrdered<H>>::boxed(buckets),
+            Self::DualChain => Resizable::<DualChain<H>>::boxed(buckets),
+            Self::Ddds => Resizable::<Ddds<H>>::boxed(buckets),
+            Self::Rwlock => Resizable::<RwLocked<H>>::boxed(buckets),
+            Self::StdRwlock => Resizable::<StdRwLocked<H>>::boxed(buckets),
+            Self::Mutex => Resizable::<Mutexed<H>>::boxed(buckets),
+            Self::Striped => Resizable::<Striped<H>>::boxed(buckets),
+            Self::Fixed => AsMade::<Fixed<H>>::boxed(buckets),
+            Self::Tree => AsMade::<Tree>::boxed(buckets),
+            Self::SkipList => AsMade::<SkipList>::boxed(buckets),
+            Self::Papaya => rival::<Papaya<u64, u64>>(),
+            Self::HashIndex => rival::<SccIndex<u64, u64>>(),
+            Self::Scc => rival::<SccMap<u64, u64>>(),
+            Self::Dashmap => rival::<Dashmap<u64, u64>>(),
+            Self::Flurry => rival::<Flurry<u64, u64>>(),
+            Self::Evmap => rival::<Evmap<u64, u64>>(),
+        }
+    }
+}
+
+fn rival<T: Table<Key = u64, Value = u64>>() -> Box<dyn Subject> {
+    Box::new(Rival(T::with_capacity(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::keys::Indices;
+    use crate::papers::lookups::subject::Sampler;
+
+    /// Every table finds what was put into it, and only that, with every hash function.
+    #[test]
+    fn tables_find_their_keys() {
+        for &name in Name::value_variants() {
+            for hasher in [HashFunction::Foldhash, HashFunction::Fx, HashFunction::Identity] {
+                let table = name.make(16, hasher);
+                assert!((0..100).all(|key| table.insert(key)), "{name:?}");
+                let missed = |range| table.look_up(&mut Indices::new(range, 1), &mut Sampler::idle());
+                assert_eq!(missed(0..100), 0, "{name:?}");
+                assert!(missed(50..150) > 0, "{name:?}");
+                if name.sizing() == Sizing::AtAnyTime {
+                    table.resize_to(64);
+                    assert_eq!(missed(0..100), 0, "{name:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Lookups in the papers' tables, at rest and during resizes: what `resize`, `figures` and
+//! `instructions` measure.
+
+pub mod candidates;
+pub mod measure;
+pub mod subject;
+
+use anyhow::{Result, ensure};
+use clap::value_parser;
+use serde::Serialize;
+
+use crate::harness::options::{HashFunction, parse_count, parse_seconds};
+use crate::harness::workers::Clock;
+use measure::{Keys, Setting};
+
+/// Under which conditions tables are measured.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+pub struct Conditions {
+    /// Entries in the table: a number such as 65536 or 2^16
+    #[arg(long, default_value = "65536", value_parser = parse_count)]
+    entries: u64,
+
+    /// Base-two logarithm of the first number of buckets
+    #[arg(long, default_value_t = 13, value_parser = value_parser!(u8).range(1..=30))]
+    shift1: u8,
+
+    /// Base-two logarithm of the other number of buckets
+    #[arg(long, default_value_t = 14, value_parser = value_parser!(u8).range(1..=30))]
+    shift2: u8,
+
+    /// Run a busy thread in place of the resizer where there is none
+    #[arg(long)]
+    spinner: bool,
+
+    /// Seconds per measurement [default: 10, with --quick 1]
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<f64>,
+
+    /// Measurements of each case [default: 10, with --quick 5]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+
+    /// A first impression in seconds instead of minutes
+    #[arg(long)]
+    pub quick: bool,
+
+    /// The order in which the keys are inserted; it matters to how chains are mixed when the hash function is the identity
+    #[arg(long, value_enum, default_value_t = Keys::Sequential)]
+    keys: Keys,
+
+    /// Hash function of the tables. Those of others always have foldhash
+    #[arg(long, value_enum, default_value_t = HashFunction::Foldhash)]
+    hasher: HashFunction,
+
+    /// What time a lookup is said to take; resizes are timed by the wall clock
+    #[arg(long, value_enum, default_value_t = Clock::Wall)]
+    clock: Clock,
+}
+
+impl Conditions {
+    /// With the defaults filled in.
+    ///
+    /// # Errors
+    /// When there is nothing to resize.
+    pub fn setting(&self) -> Result<Setting> {
+        ensure!(self.shift1 != self.shift2, "--shift1 and --shift2 are the same: there is nothing to resize");
+        Ok(Setting {
+            entries: self.entries,
+            keys: self.keys,
+            shifts: (self.shift1, self.shift2),
+            spinner: self.spinner,
+            seconds: self.seconds.unwrap_or(if self.quick { 1.0 } else { 10.0 }),
+            hasher: self.hasher,
+            clock: self.clock,
+        })
+    }
+
+    /// How often each case is measured.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs.unwrap_or(if self.quick { 5 } else { 10 }) as usize
+    }
+}
+
+/// Samples that are alike by `key`, in the order of their first.
+pub fn grouped<S, K: PartialEq>(samples: &[S], key: impl Fn(&S) -> K) -> Vec<(K, Vec<&S>)> {
+    let mut groups: Vec<(K, Vec<&S>)> = Vec::new();
+    for sample in samples {
+        let key = key(sample);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(sample),
+            None => groups.push((key, vec![sample])),
+        }
+    }
+    groups
+}

@@ -1,0 +1,185 @@
+//! Tables behind one object-safe trait at the level of batches, where a virtual call costs nothing. The loops are compiled once for each.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use relativist_baselines::{Costs, Resize};
+
+use crate::harness::keys::Indices;
+use crate::harness::latency::Latencies;
+use crate::tables::Table;
+
+/// Lookups between two looks at the clock's flag. One of them is timed by itself.
+pub const BATCH: u64 = 256;
+
+/// A table from keys to themselves.
+pub trait Subject: Send + Sync {
+    /// Inserts a key; false when it was present.
+    fn insert(&self, key: u64) -> bool;
+
+    /// Looks up a batch of keys; how many were not found, or with a wrong value.
+    fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64;
+
+    /// Sets the number of buckets.
+    ///
+    /// # Panics
+    /// Where that can't be done.
+    fn resize_to(&self, buckets: usize);
+
+    /// What resizes have cost so far.
+    fn costs(&self) -> Costs;
+
+    /// Bytes per entry without buckets, where that is known.
+    fn entry_bytes(&self) -> Option<usize>;
+}
+
+/// Times a lookup per batch, once the warm-up is over.
+#[derive(Debug)]
+pub struct Sampler<'m> {
+    latencies: Latencies,
+    /// When the warm-up ends, and where the samples go at the end. None of both: nothing is timed.
+    records: Option<(Instant, &'m Mutex<Latencies>)>,
+}
+
+impl<'m> Sampler<'m> {
+    /// Begins a warm-up of this duration. When it is dropped, it adds its samples to `sum`.
+    #[must_use]
+    pub fn new(warm_up: Duration, sum: &'m Mutex<Latencies>) -> Self {
+        Self { latencies: Latencies::new(), records: Some((Instant::now() + warm_up, sum)) }
+    }
+
+    /// One that times nothing.
+    #[must_use]
+    pub fn idle() -> Self {
+        Self { latencies: Latencies::new(), records: None }
+    }
+
+    #[inline(always)]
+    fn time(&mut self, operation: impl FnOnce()) {
+        match self.records {
+            Some((from, _)) if Instant::now() >= from => self.latencies.time(operation),
+            _ => operation(),
+        }
+    }
+}
+
+impl Drop for Sampler<'_> {
+    fn drop(&mut self) {
+        if let Some((_, sum)) = self.records {
+            sum.lock().expect("no worker panics").add(&self.latencies);
+        }
+    }
+}
+
+/// A batch of lookups, of which one is timed.
+#[inline(always)]
+pub fn count_missed(keys: &mut Indices, sampler: &mut Sampler<'_>, mut get: impl FnMut(u64) -> Option<u64>) -> u64 {
+    let mut stream = *keys;
+    let mut missed = 0;
+    let first = stream.draw();
+    sampler.time(|| missed += u64::from(get(first) != Some(first)));
+    for _ in 1..BATCH {
+        let key = stream.draw();
+        missed += u64::from(get(key) != Some(key));
+    }
+    *keys = stream;
+    missed
+}
+
+/// A table of the papers that can be resized.
+#[derive(Debug)]
+pub struct Resizable<T>(T);
+
+impl<T: Resize> Resizable<T> {
+    /// An empty one.
+    #[must_use]
+    pub fn boxed(buckets: usize) -> Box<dyn Subject> {
+        Box::new(Self(T::with_buckets(buckets)))
+    }
+}
+
+impl<T: Resize> Subject for Resizable<T> {
+    fn insert(&self, key: u64) -> bool {
+        self.0.insert(key, key)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64 {
+        count_missed(keys, sampler, |key| self.0.get(key))
+    }
+
+    fn resize_to(&self, buckets: usize) {
+        self.0.resize_to(buckets);
+    }
+
+    fn costs(&self) -> Costs {
+        self.0.costs()
+    }
+
+    fn entry_bytes(&self) -> Option<usize> {
+        Some(T::ENTRY_BYTES)
+    }
+}
+
+/// One that can't be resized.
+#[derive(Debug)]
+pub struct AsMade<T>(T);
+
+impl<T: relativist_baselines::Table> AsMade<T> {
+    /// An empty one.
+    #[must_use]
+    pub fn boxed(buckets: usize) -> Box<dyn Subject> {
+        Box::new(Self(T::with_buckets(buckets)))
+    }
+}
+
+impl<T: relativist_baselines::Table> Subject for AsMade<T> {
+    fn insert(&self, key: u64) -> bool {
+        self.0.insert(key, key)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64 {
+        count_missed(keys, sampler, |key| self.0.get(key))
+    }
+
+    fn resize_to(&self, _: usize) {
+        panic!("{} can't be resized", T::NAME);
+    }
+
+    fn costs(&self) -> Costs {
+        Costs::default()
+    }
+
+    fn entry_bytes(&self) -> Option<usize> {
+        Some(T::ENTRY_BYTES)
+    }
+}
+
+/// Somebody else's.
+#[derive(Debug)]
+pub struct Rival<T>(pub T);
+
+impl<T: Table<Key = u64, Value = u64>> Subject for Rival<T> {
+    fn insert(&self, key: u64) -> bool {
+        T::insert(&mut self.0.session(), key, key)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64 {
+        let mut session = self.0.session();
+        count_missed(keys, sampler, |key| T::get(&mut session, &key))
+    }
+
+    fn resize_to(&self, _: usize) {
+        panic!("{} decides on its size by itself", T::NAME);
+    }
+
+    fn costs(&self) -> Costs {
+        Costs::default()
+    }
+
+    fn entry_bytes(&self) -> Option<usize> {
+        None
+    }
+}

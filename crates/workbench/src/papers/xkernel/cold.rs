@@ -1,0 +1,70 @@
+//! What an operation costs whose code is not in the instruction cache: section 4's last measurement.
+//!
+//! As in the paper, one operation follows another with a key of another size. All sizes, 1 to 32 bytes, make a *pass*. A cold pass begins after
+//! much other code has run, so that what all sizes share is fetched once, and what is made for a size as often as there are
+//! such sizes. (relativist's handle that remembers the last key is a new one in each pass, and remembers nothing.)
+
+use std::time::Instant;
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::candidates::{NAMES, SIZES, Subject};
+use super::eviction::evict;
+use super::quantity::{KEYS, Quantity};
+use super::{Args, Setting, candidates};
+use crate::harness::comparison::{Contest, Measured, hold_several};
+
+/// What is measured so.
+pub const QUANTITIES: [Quantity; 3] = [Quantity::Hit, Quantity::Update, Quantity::Collision];
+
+/// What the passes of a contest have in common.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Pass {
+    /// What is measured.
+    pub quantity: Quantity,
+    /// Whether other code ran before each pass.
+    pub cold: bool,
+}
+
+/// Measures warm and cold passes, a contest each.
+pub(super) fn measure(args: &Args, bar: &ProgressBar) -> Result<Vec<Contest<Pass>>> {
+    let mut contests = Vec::new();
+    for quantity in QUANTITIES {
+        // By contender, and then by size.
+        let mut subjects: Vec<Vec<Box<dyn Subject>>> = NAMES.iter().map(|_| Vec::new()).collect();
+        for key_bytes in SIZES {
+            let setting = Setting { quantity, key_bytes, entries: KEYS };
+            let all = candidates::of(&setting, args.buckets as usize);
+            subjects.iter_mut().zip(all).for_each(|(subjects, subject)| subjects.push(subject));
+        }
+        let settings = [false, true].map(|cold| (Pass { quantity, cold }, "ns"));
+        contests.extend(hold_several(settings, &NAMES, args.rounds(), bar, |contender, _| {
+            let subjects = &mut subjects[contender];
+            bar.inc(1);
+            Ok([passes(args, subjects, false)?, passes(args, subjects, true)?])
+        })?);
+    }
+    Ok(contests)
+}
+
+/// The mean time of an operation.
+fn passes(args: &Args, subjects: &mut [Box<dyn Subject>], cold: bool) -> Result<Measured> {
+    let (start, mut measured, mut operations) = (Instant::now(), 0.0, 0);
+    while start.elapsed() < args.time() || operations == 0 {
+        if cold {
+            evict();
+        } else {
+            one_pass(subjects)?;
+        }
+        let before = Instant::now();
+        operations += one_pass(subjects)?;
+        measured += before.elapsed().as_secs_f64();
+    }
+    Ok(Measured::single(measured * 1e9 / operations as f64))
+}
+
+fn one_pass(subjects: &mut [Box<dyn Subject>]) -> Result<u64> {
+    subjects.iter_mut().map(|subject| subject.repeat(1)).sum()
+}

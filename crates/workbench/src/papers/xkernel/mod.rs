@@ -1,0 +1,225 @@
+//! `relativist-bench xkernel`: Mosberger's measurements of the x-kernel's map ("Map Library Design Notes", 1996, section 4).
+//!
+//! | Module | Holds |
+//! |---|---|
+//! | [`quantity`] | what is measured, and what the paper says of it |
+//! | [`contenders`] | the maps, with keys of each size |
+//! | [`eviction`] | much code, to be run |
+//! | [`cold`] | measurements with a cold instruction cache |
+//! | [`fit`] | slope and intercept |
+//! | [`screen`] | tables and pictures |
+
+pub mod candidates;
+pub mod cold;
+pub mod eviction;
+pub mod fit;
+pub mod quantity;
+pub mod screen;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::value_parser;
+use indicatif::ProgressBar;
+use relativist_baselines::xkernel::New;
+use serde::Serialize;
+
+use crate::harness::comparison::{Contest, Measured, hold};
+use crate::harness::options::Output;
+use crate::harness::report::Report;
+use crate::harness::rounds::progress;
+use crate::harness::workers::Cpus;
+use candidates::{NAMES, SIZES, Subject};
+use cold::Pass;
+use fit::Fit;
+use quantity::{QUANTITIES, Quantity};
+
+/// Measure Mosberger's map of the x-kernel in its three builds, relativist and hashbrown, as his paper does
+///
+/// Five quantities: a lookup of the key that was found last ("cache hit"), of eight keys in turn ("cache miss"), insertion and
+/// removal in an empty bucket and of two keys in one bucket, each by the size of keys, and iteration by the number of entries. A straight line is fitted to each,
+/// and its intercept and slope stand beside the paper's, which are of another time: compare how they are related.
+///
+/// "old" knows the size of keys at run time only and keeps no list of filled buckets, "new" picks routines for certain sizes when it is made,
+/// "const" has the size in its type. They are for one thread. "relativist" enters a read section per operation, and its removals include their share of
+/// reclamation; "cached" is its handle that remembers the last key found. All have room for the same number of entries, but for collisions, which share
+/// a bucket.
+///
+/// With a cold instruction cache one operation with each size of keys is done after running 200 KiB of other code: there routines for each
+/// size may cost more than they save.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct Args {
+    /// Sizes of keys in bytes [default: 1 to 32; with --quick 1, 2, 4, 8, 16, 32]
+    #[arg(long, value_delimiter = ',', value_parser = value_parser!(u8).range(1..=32))]
+    key_bytes: Vec<u8>,
+
+    /// Numbers of entries to iterate over
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], value_parser = value_parser!(u32).range(1..=1000))]
+    entries: Vec<u32>,
+
+    /// Buckets, a power of two
+    #[arg(long, default_value_t = 1024, value_parser = value_parser!(u32).range(16..=1024))]
+    buckets: u32,
+
+    /// Rounds; each measures every contender once, in a changing order [default: 10, as in the paper; with --quick 3]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+
+    /// Microseconds per measurement [default: 5000, with --quick 200]
+    #[arg(long, value_parser = value_parser!(u64).range(1..=60_000_000))]
+    micros: Option<u64>,
+
+    /// Take seconds instead of a minute, for a first impression
+    #[arg(long)]
+    quick: bool,
+
+    /// Draw the quantities as SVG and PNG into this folder
+    #[arg(long, value_name = "DIR")]
+    #[serde(skip)]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[serde(skip)]
+    output: Output,
+}
+
+impl Args {
+    fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 3 } else { 10 })
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_micros(self.micros.unwrap_or(if self.quick { 200 } else { 5000 }))
+    }
+
+    fn key_sizes(&self) -> Vec<usize> {
+        let mut sizes: Vec<usize> = match self.key_bytes.as_slice() {
+            [] if self.quick => vec![1, 2, 4, 8, 16, 32],
+            [] => SIZES.to_vec(),
+            asked => asked.iter().copied().map(usize::from).collect(),
+        };
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+}
+
+/// What the contenders of a contest have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Setting {
+    /// What is measured.
+    pub quantity: Quantity,
+    /// Bytes of each key.
+    pub key_bytes: usize,
+    /// Entries that are in the map.
+    pub entries: usize,
+}
+
+impl Setting {
+    /// What the quantity is a function of.
+    #[must_use]
+    pub fn variable(&self) -> f64 {
+        (if self.quantity == Quantity::Iterate { self.entries } else { self.key_bytes }) as f64
+    }
+
+    /// Whether the paper's map has routines for this size of keys.
+    #[must_use]
+    pub fn is_specialised(&self) -> bool {
+        New::SIZES.contains(&self.key_bytes)
+    }
+}
+
+/// Everything that was found out.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    /// With a warm instruction cache.
+    pub contests: Vec<Contest<Setting>>,
+    /// With a cold one, and passes of the same kind with a warm one.
+    pub passes: Vec<Contest<Pass>>,
+    /// Lines through the medians of those `contests` whose size of keys has routines.
+    pub fits: Vec<Fit>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When a lookup misses, or a report can't be written.
+pub fn run(args: &Args) -> Result<()> {
+    ensure!(args.buckets.is_power_of_two(), "--buckets {}: not a power of two", args.buckets);
+    let cpus = Cpus::allowed();
+    let report = Report::begin("xkernel", args.output.json.as_deref(), &cpus, 1)?;
+    if let Some(folder) = &args.out {
+        crate::harness::chart::prepare(folder)?;
+    }
+    let settings = settings(args);
+    let bar = progress((settings.len() + 2 * cold::QUANTITIES.len()) * NAMES.len() * args.rounds() as usize);
+    let contests = settings.iter().map(|setting| measure(args, setting, &bar)).collect::<Result<Vec<_>>>()?;
+    let passes = cold::measure(args, &bar)?;
+    bar.finish_and_clear();
+    let fits = fit::lines(&contests);
+    let results = Results { contests, passes, fits };
+    if let Some(folder) = &args.out {
+        screen::draw(folder, &results, &report.caption())?;
+    }
+    report.finish(args, &results, &screen::describe(&results))
+}
+
+fn settings(args: &Args) -> Vec<Setting> {
+    let by_size = |quantity| {
+        let at = move |key_bytes| Setting { quantity, key_bytes, entries: quantity::KEYS };
+        args.key_sizes().into_iter().map(at)
+    };
+    let by_entries = args.entries.iter().map(|&entries| Setting {
+        quantity: Quantity::Iterate,
+        key_bytes: 8,
+        entries: entries as usize,
+    });
+    QUANTITIES
+        .into_iter()
+        .filter(|&quantity| quantity != Quantity::Iterate)
+        .flat_map(by_size)
+        .chain(by_entries)
+        .collect()
+}
+
+fn measure(args: &Args, setting: &Setting, bar: &ProgressBar) -> Result<Contest<Setting>> {
+    let mut subjects = candidates::of(setting, args.buckets as usize);
+    hold(*setting, &NAMES, args.rounds(), bar, |contender, _| {
+        Ok(Measured::single(nanoseconds(subjects[contender].as_mut(), args.time())?))
+    })
+}
+
+/// What an operation takes, on the average over at least `time`.
+fn nanoseconds(subject: &mut dyn Subject, time: Duration) -> Result<f64> {
+    const AT_ONCE: u64 = 64;
+    subject.repeat(AT_ONCE)?;
+    let start = std::time::Instant::now();
+    let mut operations = 0;
+    loop {
+        operations += subject.repeat(AT_ONCE)?;
+        let elapsed = start.elapsed();
+        if elapsed >= time {
+            return Ok(elapsed.as_secs_f64() * 1e9 / operations as f64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every contender answers rightly with every size of keys: `repeat` checks it.
+    #[test]
+    fn all_contenders_do_everything_with_keys_of_all_sizes() {
+        for quantity in QUANTITIES {
+            for key_bytes in SIZES {
+                let setting = Setting { quantity, key_bytes, entries: quantity::KEYS };
+                for (subject, name) in candidates::of(&setting, 64).iter_mut().zip(NAMES) {
+                    let operations = subject.repeat(3).unwrap_or_else(|error| panic!("{name}, {setting:?}: {error}"));
+                    assert_eq!(operations, 3 * quantity.operations(), "{name}, {setting:?}");
+                }
+            }
+        }
+    }
+}

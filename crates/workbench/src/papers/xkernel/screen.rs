@@ -1,0 +1,91 @@
+//! What was found out, as tables beside the paper's and as pictures.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::candidates::NAMES;
+use super::cold::Pass;
+use super::quantity::{Line, QUANTITIES, Quantity};
+use super::{Results, Setting, cold};
+use crate::harness::chart;
+use crate::harness::comparison::{Contest, overview};
+use crate::harness::options::spell;
+use crate::harness::report::{significant, table};
+use crate::harness::stats::Summary;
+
+/// All tables.
+#[must_use]
+pub fn describe(results: &Results) -> String {
+    let mut text = "Intercept in ns, and slope in ns per byte of the key (iteration: per entry), of lines \
+                    through the sizes that have routines. SPARC 4/40 and Alpha AXP 3000/600 are the \
+                    paper's.\n\n"
+        .to_owned();
+    let header: Vec<&str> = ["operation", "SPARC", "Alpha"].into_iter().chain(NAMES).collect();
+    text += &table(&header, QUANTITIES.into_iter().map(|quantity| row(results, quantity)));
+    text +=
+        "\nOne operation with each size of keys in turn, ns per operation; cold: after running much other code.\n\n";
+    for quantity in cold::QUANTITIES {
+        let passes = results.passes.iter().filter(|contest| contest.setting.quantity == quantity);
+        let columns: Vec<_> =
+            passes.map(|contest| (if contest.setting.cold { "cold" } else { "warm" }.to_owned(), contest)).collect();
+        text += &format!("{}\n\n", overview(quantity.title(), &columns));
+    }
+    text + &specialisation(results)
+}
+
+fn row(results: &Results, quantity: Quantity) -> Vec<String> {
+    let spelled = |(intercept, slope): Line| format!("{} + {}", significant(intercept), significant(slope));
+    let fitted = |name| {
+        let fit = results.fits.iter().find(|fit| fit.quantity == quantity && fit.name == name);
+        fit.map_or_else(String::new, |fit| spelled((fit.intercept, fit.slope)))
+    };
+    let printed = quantity.printed().map(spelled);
+    [quantity.title().to_owned()].into_iter().chain(printed).chain(NAMES.map(fitted)).collect()
+}
+
+/// What the paper weighs against each other.
+fn specialisation(results: &Results) -> String {
+    let is_such = |setting: &Setting| setting.quantity == Quantity::Hit && setting.is_specialised();
+    let hits = results.contests.iter().filter(|contest| is_such(&contest.setting));
+    let warm = Summary::of(hits.filter_map(new_over_old));
+    let cold = |contest: &&Contest<Pass>| contest.setting.cold && contest.setting.quantity == Quantity::Hit;
+    let cold = results.passes.iter().find(cold).and_then(new_over_old);
+    let (Some(warm), Some(cold)) = (warm, cold) else { return String::new() };
+    format!(
+        "Lookups (cache hit) with routines for certain sizes of keys take {} of the time of those without (median over those sizes), with a \
+         cold instruction cache {} (the paper, on the Alpha: roughly 70 % better, and 15 % worse).\n",
+        significant(warm.median),
+        significant(cold)
+    )
+}
+
+fn new_over_old<S>(contest: &Contest<S>) -> Option<f64> {
+    contest.contenders.iter().find(|standing| standing.name == "new").map(|standing| standing.ratio.median)
+}
+
+/// A picture for each quantity: what a contender takes by size of keys or number of entries.
+///
+/// # Errors
+/// When one can't be written.
+pub fn draw(folder: &Path, results: &Results, caption: &str) -> Result<()> {
+    for quantity in QUANTITIES {
+        let contests: Vec<_> = results.contests.iter().filter(|contest| contest.setting.quantity == quantity).collect();
+        let line = |(index, name): (usize, &&str)| chart::Line {
+            label: (*name).to_owned(),
+            points: contests.iter().map(|at| (at.setting.variable(), at.contenders[index].value)).collect(),
+        };
+        let lines: Vec<_> = NAMES.iter().enumerate().map(line).collect();
+        let by_entries = quantity == Quantity::Iterate;
+        let chart = chart::Chart {
+            title: quantity.title(),
+            x_label: if by_entries { "Entries" } else { "Bytes of a key" },
+            y_label: "ns",
+            logarithmic: by_entries,
+            unit: 1.0,
+            caption,
+        };
+        chart.draw(folder, &format!("xkernel-{}", spell(&quantity)), &lines)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! The measured loops, compiled once for each table, and behind two object-safe traits at the level of batches, where a
+//! virtual call costs nothing.
+//!
+//! Every answer is checked: loops return how many were wrong.
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::harness::keys::{ABSENT, Indices, scramble};
+use crate::harness::latency::Latencies;
+use crate::harness::sampling::{Draws, Operation};
+use crate::tables::entries::{Key, Value};
+use crate::tables::mixes::{Choice, Mix, Own};
+use crate::tables::{Lookup, Table};
+
+/// Operations between two looks at the clock's flag.
+pub const BATCH: u64 = 1024;
+
+/// A contender where nothing but lookups is measured.
+///
+/// All adapters are. One that looks up many keys in one call would implement this trait itself, and be returned from [`Table::lookups`] of its table.
+pub trait Lookups: Send + Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Looks up a batch of keys that are present.
+    fn hits(&self, indices: &mut Indices) -> u64;
+
+    /// Looks up a batch of keys that are absent.
+    fn misses(&self, indices: &mut Indices) -> u64;
+
+    /// Looks up keys that are present for so long, in one session.
+    fn linger(&self, indices: &mut Indices, time: Duration) -> u64;
+}
+
+impl<T: Lookup> Lookups for T {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+
+    #[inline(never)]
+    fn hits(&self, indices: &mut Indices) -> u64 {
+        let mut session = self.session();
+        count_batch(indices, |index| T::Key::with(index, |key| T::get(&mut session, key)) != Some(T::Value::of(index)))
+    }
+
+    #[inline(never)]
+    fn misses(&self, indices: &mut Indices) -> u64 {
+        let mut session = self.session();
+        count_batch(indices, |index| T::Key::with(index, |key| T::get(&mut session, key)).is_some())
+    }
+
+    fn linger(&self, indices: &mut Indices, time: Duration) -> u64 {
+        let mut session = self.session();
+        let began = Instant::now();
+        let mut wrong = 0;
+        while began.elapsed() < time {
+            wrong += count_batch(indices, |index| {
+                T::Key::with(index, |key| T::get(&mut session, key)) != Some(T::Value::of(index))
+            });
+        }
+        wrong
+    }
+}
+
+/// The loop itself: draws keys and looks nothing up.
+#[derive(Debug)]
+pub struct HarnessAlone;
+
+impl Lookups for HarnessAlone {
+    fn name(&self) -> &'static str {
+        "harness alone"
+    }
+
+    #[inline(never)]
+    fn hits(&self, indices: &mut Indices) -> u64 {
+        count_batch(indices, |index| black_box(scramble(index)) == ABSENT)
+    }
+
+    #[inline(never)]
+    fn misses(&self, indices: &mut Indices) -> u64 {
+        self.hits(indices)
+    }
+
+    fn linger(&self, indices: &mut Indices, _: Duration) -> u64 {
+        self.hits(indices)
+    }
+}
+
+/// Draws a batch of indices; returns for how many of them `is_wrong` says yes.
+#[inline(always)]
+fn count_batch(indices: &mut Indices, mut is_wrong: impl FnMut(u64) -> bool) -> u64 {
+    let mut stream = *indices;
+    let mut wrong = 0;
+    for _ in 0..BATCH {
+        wrong += u64::from(is_wrong(stream.draw()));
+    }
+    *indices = stream;
+    wrong
+}
+
+/// A contender everywhere else.
+pub trait Contender: Lookups {
+    /// Its ways to look up.
+    fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>>;
+
+    /// Inserts entries that are absent.
+    fn fill(&self, indices: &mut dyn Iterator<Item = u64>) -> u64;
+
+    /// Inserts entries that are absent, and records how long each took.
+    fn fill_timed(&self, indices: Range<u64>, latencies: &mut Latencies) -> u64;
+
+    /// Removes entries that are present, one by one.
+    fn remove(&self, indices: Range<u64>) -> u64;
+
+    /// Removes all entries at once.
+    fn clear(&self);
+
+    /// Looks at all entries; returns their number, and the sum of their indices.
+    fn iterate(&self) -> (u64, u64);
+
+    /// Does a batch of operations on any keys.
+    fn batch(&self, draws: &mut Draws<'_>) -> u64;
+
+    /// Does `count` operations on the thread's own keys.
+    fn mix(&self, mix: Mix, own: &mut Own, count: u64) -> u64;
+
+    /// Waits until what the table does in the background is done.
+    fn settle(&self);
+}
+
+impl<T: Table> Contender for T {
+    fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
+        Table::lookups(self)
+    }
+
+    #[inline(never)]
+    fn fill(&self, indices: &mut dyn Iterator<Item = u64>) -> u64 {
+        let mut session = self.session();
+        indices.map(|index| u64::from(!insert::<T>(&mut session, index))).sum()
+    }
+
+    #[inline(never)]
+    fn fill_timed(&self, indices: Range<u64>, latencies: &mut Latencies) -> u64 {
+        let mut session = self.session();
+        let mut wrong = 0;
+        for index in indices {
+            latencies.time(|| wrong += u64::from(!insert::<T>(&mut session, index)));
+        }
+        wrong
+    }
+
+    #[inline(never)]
+    fn remove(&self, indices: Range<u64>) -> u64 {
+        let mut session = self.session();
+        indices.map(|index| u64::from(!T::Key::with(index, |key| T::remove(&mut session, key)))).sum()
+    }
+
+    fn clear(&self) {
+        T::clear(&mut self.session());
+    }
+
+    #[inline(never)]
+    fn iterate(&self) -> (u64, u64) {
+        let (mut count, mut sum) = (0, 0u64);
+        T::for_each(&mut self.session(), |value| {
+            count += 1;
+            sum = sum.wrapping_add(value.index());
+        });
+        (count, sum)
+    }
+
+    #[inline(never)]
+    fn batch(&self, draws: &mut Draws<'_>) -> u64 {
+        let mut session = self.session();
+        let mut stream = *draws;
+        let mut wrong = 0;
+        for _ in 0..BATCH {
+            match stream.draw() {
+                (Operation::Get, index) => {
+                    let found = T::Key::with(index, |key| T::get(&mut session, key));
+                    wrong += u64::from(found.is_some_and(|value| value != T::Value::of(index)));
+                }
+                (Operation::Insert, index) => {
+                    black_box(T::try_insert(&mut session, T::Key::of(index), T::Value::of(index)));
+                }
+                (Operation::Remove, index) => {
+                    black_box(T::Key::with(index, |key| T::remove(&mut session, key)));
+                }
+            }
+        }
+        *draws = stream;
+        wrong
+    }
+
+    #[inline(never)]
+    fn mix(&self, mix: Mix, own: &mut Own, count: u64) -> u64 {
+        let mut session = self.session();
+        let mut wrong = 0;
+        for _ in 0..count {
+            let right = match own.choose(mix) {
+                Choice::Read(index) => {
+                    T::Key::with(index, |key| T::get(&mut session, key)) == Some(T::Value::of(index))
+                }
+                Choice::Insert(index) => insert::<T>(&mut session, index),
+                Choice::Remove(index) => T::Key::with(index, |key| T::remove(&mut session, key)),
+                Choice::Update(index) => T::replace(&mut session, T::Key::of(index), T::Value::of(index)),
+            };
+            wrong += u64::from(!right);
+        }
+        wrong
+    }
+
+    fn settle(&self) {
+        Table::settle(self);
+    }
+}
+
+#[inline(always)]
+fn insert<'t, T: Table + 't>(session: &mut T::Session<'t>, index: u64) -> bool {
+    T::insert(session, T::Key::of(index), T::Value::of(index))
+}

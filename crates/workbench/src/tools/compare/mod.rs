@@ -1,0 +1,267 @@
+//! `relativist-bench compare`: every table on the same work.
+//!
+//! | Module | Holds |
+//! |---|---|
+//! | [`setting`] | the works, and what else a contest's contenders have in common |
+//! | [`candidates`] | who takes part |
+//! | [`loops`] | the measured loops, generic over tables |
+//! | [`draws`], [`mixes`] | what a thread does next |
+//! | [`steady_state`] | works that go on for as long as one likes: lookups, the matrix, iteration |
+//! | [`run_to_completion`] | works that come to an end: mixes, growing, removal; [`crate::harness::latency`] of single operations |
+//! | [`subprocess`] | works that want a process of their own: memory, churn |
+//! | [`targets`] | what relativist is meant to achieve |
+//! | [`screen`], [`plot`] | tables on stdout, pictures in SVG |
+//!
+//! A work plans [`Job`]s; each holds one or more [contests](crate::harness::comparison). What is compared is always measured in turns,
+//! round by round. Works that keep tables from round to round have all of them alive at once, as long as they fit
+//! `--memory`; otherwise as many as fit, always together with ours. Works that make a table anew each time have one alive.
+
+pub mod candidates;
+pub mod plot;
+pub mod run_to_completion;
+pub mod screen;
+pub mod setting;
+pub mod steady_state;
+pub mod subprocess;
+pub mod targets;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use clap::{ValueEnum, value_parser};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::harness::comparison::Contest;
+use crate::harness::options::{Output, parse_count, parse_seconds};
+use crate::harness::report::{Report, count};
+use crate::harness::rounds::progress;
+use crate::harness::sampling::Distribution;
+use crate::harness::workers::{Clock, Cpus, Window};
+use crate::tables::entries::Kind;
+use crate::tools::compare::candidates::Name;
+use crate::tools::compare::setting::{Setting, Work};
+use crate::tools::compare::subprocess::Trace;
+
+/// Compare every table on the same work, in interleaved rounds
+///
+/// All tables hash with foldhash (fixed seed) and allocate from mimalloc. Every operation has a guard or lock of its own; rows that
+/// say "handle" keep one for 1024 operations, and are compared with ours that does. hashbrown has no synchronisation at all:
+/// it is the floor, and takes part with one thread where anything but lookups is done. evmap's readers have a handle
+/// per thread; its writer is shared through a mutex and publishes every update. Background threads that a table has
+/// (relativist, cds_lfht) run beside the measured ones.
+///
+/// Keys look random, and are drawn in an order that no predictor can learn, independent of the operation before: this is
+/// throughput, not latency. "harness alone" is the loop without a table, contained in all rows. Every answer is checked.
+///
+/// Figures are medians over rounds, with quartiles, and the ratio to relativist, taken round by round: above 1 the other table
+/// is slower or larger. Where relativist has a target, the cell says whether it was met.
+///
+/// cds_lfht, oneTBB and libcuckoo (u64 only) take part in builds with --features liburcu,tbb,cuckoo, which need Debian's
+/// liburcu-dev, libtbb-dev and libcuckoo-dev; mimalloc then takes the place of malloc in the whole program. Calls of theirs are not
+/// inlined: one or two nanoseconds each.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct Args {
+    /// What to do [default: everything but churn, which takes an hour]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    work: Vec<Work>,
+
+    /// Tables that take part, beside relativist
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::value_variants().to_vec(), hide_default_value = true)]
+    tables: Vec<Name>,
+
+    /// Entries of the tables, each measured on its own: numbers such as 65536 or 2^16 [default: 2^16,2^20,2^23 for hit and
+    /// miss, 10000 and 10000000 for the matrix, 2^23 for grow and latency, otherwise 2^20]
+    #[arg(long, value_delimiter = ',', value_parser = parse_count)]
+    entries: Vec<u64>,
+
+    /// What the tables hold [default: both in the matrix, otherwise u64]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    keys: Vec<Kind>,
+
+    /// Percentages of updates in the matrix
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 10, 50], value_parser = value_parser!(u8).range(0..=100))]
+    updates: Vec<u8>,
+
+    /// How keys are drawn in the matrix
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Distribution::value_variants().to_vec())]
+    distributions: Vec<Distribution>,
+
+    /// Numbers of threads, each measured on its own
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=1024))]
+    threads: Vec<u16>,
+
+    /// Rounds; each measures every contender once, in a changing order. Memory has 3 at most, churn 1
+    #[arg(long, default_value_t = 11, value_parser = value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+
+    /// Seconds per measurement, after a quarter of that to warm up, of works that go on for as long as one likes [default: 0.1,
+    /// for churn 60]
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<f64>,
+
+    /// What time an operation is said to take
+    #[arg(long, value_enum, default_value_t = Clock::Wall)]
+    clock: Clock,
+
+    /// Have tables grow from empty, too, where they could be constructed with room for their entries: hit, miss, matrix, remove,
+    /// clear, iterate
+    #[arg(long)]
+    grow: bool,
+
+    /// Mebibytes that tables may take together [default: half of the machine's memory]
+    #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(1..=1 << 30))]
+    memory: Option<u64>,
+
+    /// Draw the results as SVG into this folder, a file per work
+    #[arg(long, value_name = "DIR")]
+    #[serde(skip)]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[serde(skip)]
+    output: Output,
+}
+
+/// Contests that are held together, because they share tables.
+pub struct Job<'a> {
+    /// How many measurements that takes.
+    measurements: usize,
+    hold: Box<dyn FnOnce(&ProgressBar) -> Outcome + 'a>,
+}
+
+/// What a job comes to.
+type Outcome = Result<Vec<Contest<Setting>>>;
+
+impl<'a> Job<'a> {
+    fn new(measurements: usize, hold: impl FnOnce(&ProgressBar) -> Outcome + 'a) -> Self {
+        Self { measurements, hold: Box::new(hold) }
+    }
+}
+
+/// What works need to plan and to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    args: &'a Args,
+    cpus: &'a Cpus,
+    /// Bytes that tables may take.
+    memory: u64,
+    /// What works find out on their way that is no contest.
+    traces: &'a Mutex<Vec<Trace>>,
+}
+
+impl<'a> Context<'a> {
+    fn window(&self) -> Window {
+        Window::new(Duration::from_secs_f64(self.args.seconds.unwrap_or(0.1)))
+    }
+
+    /// The capacity to construct tables with that will have so many entries.
+    fn capacity(&self, entries: u64) -> usize {
+        if self.args.grow { 0 } else { entries as usize }
+    }
+
+    /// Every kind and number of entries that `work` is to be measured with.
+    fn sizes(&self, work: Work) -> Vec<(Kind, u64)> {
+        let kinds: &[Kind] = match (self.args.keys.as_slice(), work) {
+            ([], Work::Matrix) => &[Kind::U64, Kind::Strings],
+            ([], _) => &[Kind::U64],
+            (asked, _) => asked,
+        };
+        let entries: &[u64] = match (self.args.entries.as_slice(), work) {
+            ([], Work::Hit | Work::Miss) => &[1 << 16, 1 << 20, 1 << 23],
+            ([], Work::Matrix) => &[10_000, 10_000_000],
+            ([], Work::Grow | Work::Latency) => &[1 << 23],
+            ([], _) => &[1 << 20],
+            (asked, _) => asked,
+        };
+        kinds.iter().flat_map(|&kind| entries.iter().map(move |&entries| (kind, entries))).collect()
+    }
+
+    fn plan(self, work: Work) -> Vec<Job<'a>> {
+        let jobs = self.sizes(work).into_iter().flat_map(move |(kind, entries)| {
+            let setting = Setting::new(work, kind, entries);
+            match work {
+                Work::Hit | Work::Miss => steady_state::lookups(self, &setting),
+                Work::Matrix => steady_state::matrix(self, &setting),
+                Work::Iterate => steady_state::iterate(self, &setting),
+                Work::Mixes => run_to_completion::mixes(self, &setting),
+                Work::Grow => run_to_completion::grow(self, &setting),
+                Work::Latency => run_to_completion::latencies(self, &setting),
+                Work::Remove => run_to_completion::remove(self, &setting),
+                Work::Clear => run_to_completion::clear(self, &setting),
+                Work::Memory => subprocess::memory(self, &setting),
+                Work::Churn => subprocess::churn(self, &setting),
+            }
+        });
+        jobs.collect()
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Results {
+    contests: Vec<Contest<Setting>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    traces: Vec<Trace>,
+}
+
+/// What to do, each once, in a fixed order.
+fn works(args: &Args) -> Vec<Work> {
+    let all = Work::value_variants().iter().copied();
+    match args.work.as_slice() {
+        [] => all.filter(|&work| work != Work::Churn).collect(),
+        asked => all.filter(|work| asked.contains(work)).collect(),
+    }
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When a table answers wrongly, or a report can't be written.
+pub fn run(args: &Args) -> Result<()> {
+    let cpus = Cpus::allowed();
+    let most = args.threads.iter().copied().max().unwrap_or(1);
+    for &entries in &args.entries {
+        ensure!(entries >= 8 * u64::from(most), "--entries {}: too few to divide among the threads", count(entries));
+    }
+    let works = works(args);
+    let most_for_matrix = u64::from(u32::MAX) / 2;
+    if let Some(&entries) =
+        args.entries.iter().find(|&&entries| entries > most_for_matrix && works.contains(&Work::Matrix))
+    {
+        bail!("--entries {}: too many to draw from, the matrix takes {most_for_matrix} at most", count(entries));
+    }
+    let mut report = Report::begin("compare", args.output.json.as_deref(), &cpus, most.into())?;
+    if cfg!(all(target_arch = "x86_64", not(target_feature = "avx2")))
+        && args.tables.iter().any(|table| matches!(table, Name::Scc | Name::HashIndex))
+    {
+        report.warn("built without AVX2, which scc asks for: build with RUSTFLAGS='-C target-feature=+avx2'".into());
+    }
+    if let Some(folder) = &args.out {
+        crate::harness::chart::prepare(folder)?;
+    }
+    let memory = args.memory.map(|mebibytes| mebibytes << 20).or(report.memory().map(|bytes| bytes / 2));
+    let traces = Mutex::new(Vec::new());
+    let context = Context { args, cpus: &cpus, memory: memory.unwrap_or(4 << 30), traces: &traces };
+    let contests = hold(context, &works)?;
+    report.warn_of_preemption(contests.iter().flat_map(Contest::cpu_shares));
+    if let Some(folder) = &args.out {
+        plot::draw(folder, &contests, &report.caption())?;
+    }
+    let text = screen::describe(args.rounds, &contests)?;
+    let traces = traces.into_inner().expect("nobody panics with it");
+    report.finish(args, &Results { contests, traces }, &text)
+}
+
+fn hold(context: Context<'_>, works: &[Work]) -> Result<Vec<Contest<Setting>>> {
+    let jobs: Vec<_> = works.iter().flat_map(|&work| context.plan(work)).collect();
+    let bar = progress(jobs.iter().map(|job| job.measurements).sum());
+    let mut contests = Vec::new();
+    for job in jobs {
+        contests.extend((job.hold)(&bar)?);
+    }
+    bar.finish_and_clear();
+    contests.iter_mut().for_each(targets::judge);
+    Ok(contests)
+}

@@ -1,0 +1,233 @@
+//! Works that come to an end: a table is made for each measurement, and only one is alive at a time.
+//!
+//! What is reported is the time of the slowest thread per operation of its own, that is, of the whole task. A table that
+//! goes on with it in the background afterwards is waited for before the next one is made.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, ensure};
+
+use crate::harness::comparison::{Contest, Measured, hold, hold_several};
+use crate::harness::latency::{Latencies, time_nothing};
+use crate::harness::workers::race;
+use crate::tables::candidate::Contender;
+use crate::tables::mixes::{MIXES, Own};
+use crate::tools::compare::candidates::{Name, rivals};
+use crate::tools::compare::setting::{Metric, Setting};
+use crate::tools::compare::{Context, Job};
+
+/// conc-map-bench's mixes: as many operations as `entries`.
+pub fn mixes<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
+    let jobs = MIXES.iter().flat_map(|&mix| {
+        let setting = Setting { mix: Some(mix.name), ..setting.clone() };
+        per_threads(context, &setting, move |setting, table| {
+            let each = setting.entries / u64::from(setting.threads);
+            let owns = (0..setting.threads.into())
+                .map(|thread| Mutex::new(Own::new(0, thread, each / 4 * u64::from(mix.prefilled_quarters))));
+            let owns: Vec<Mutex<Own>> = owns.collect();
+            for own in &owns {
+                fill(table, own.lock().expect("no worker panics").present())?;
+            }
+            table.settle();
+            measure(context, setting, table, |thread| {
+                let mut own = owns[thread].lock().expect("no worker panics");
+                (each, table.mix(mix, &mut own, each))
+            })
+        })
+    });
+    jobs.collect()
+}
+
+/// Growing from empty.
+pub fn grow<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
+    per_threads(context, setting, move |setting, table| {
+        measure(context, setting, table, |thread| {
+            let share = share(setting, thread);
+            (share.end - share.start, table.fill(&mut share.into_iter()))
+        })
+    })
+}
+
+/// Removing all keys one by one, in the order in which they were inserted.
+pub fn remove<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
+    per_threads_with_capacity(context, setting, context.capacity(setting.entries), move |setting, table| {
+        fill(table, 0..setting.entries)?;
+        table.settle();
+        measure(context, setting, table, |thread| {
+            let share = share(setting, thread);
+            (share.end - share.start, table.remove(share))
+        })
+    })
+}
+
+/// Removing all entries at once.
+pub fn clear<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
+    let capacity = context.capacity(setting.entries);
+    vec![job(context, setting.clone(), capacity, move |setting, table| {
+        fill(table, 0..setting.entries)?;
+        table.settle();
+        let measured = measure(context, setting, table, |_| {
+            table.clear();
+            (setting.entries, 0)
+        })?;
+        ensure!(table.iterate().0 == 0, "{}: is not empty after it was cleared", table.name());
+        Ok(measured)
+    })]
+}
+
+/// Single insertions while the table grows from empty.
+pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
+    let args = context.args;
+    let jobs = args.threads.iter().map(|&threads| {
+        let setting = Setting { threads, ..setting.clone() };
+        let names = contenders(context, &setting);
+        Job::new((names.len() + 1) * args.rounds as usize, move |bar| {
+            let mut called: Vec<_> = names.iter().map(|name| name.make(setting.kind, 0).name()).collect();
+            called.push("harness alone");
+            let of = |metric, unit| (Setting { metric: Some(metric), ..setting.clone() }, unit);
+            let metrics = [
+                of(Metric::P50, "ns per insertion"),
+                of(Metric::P99, "ns per insertion"),
+                of(Metric::P999, "ns per insertion"),
+                of(Metric::Longest, "us per insertion"),
+                of(Metric::LongestScheduled, "us per insertion"),
+            ];
+            let contests = hold_several(metrics, &called, args.rounds, bar, |contender, _| {
+                let latencies = match names.get(contender) {
+                    Some(name) => insert_timed(context, &setting, *name)?,
+                    None => timed(context, &setting, |share, latencies| {
+                        time_nothing(share.end - share.start, latencies);
+                        0
+                    })?,
+                };
+                let found = latencies.percentiles();
+                // Where the system does not tell, the whole is all there is to say.
+                let scheduled = found.longest_scheduled.unwrap_or(found.longest);
+                let values = [found.p50, found.p99, found.p999, found.longest / 1e3, scheduled / 1e3];
+                Ok(values.map(Measured::single))
+            })?;
+            Ok(contests.into())
+        })
+    });
+    jobs.collect()
+}
+
+fn insert_timed(context: Context<'_>, setting: &Setting, name: Name) -> Result<Latencies> {
+    let table = name.make(setting.kind, 0);
+    let latencies = timed(context, setting, |share, latencies| table.fill_timed(share, latencies))?;
+    table.settle();
+    Ok(latencies)
+}
+
+/// The latencies of all threads, each of which does its share.
+fn timed(
+    context: Context<'_>,
+    setting: &Setting,
+    work: impl Fn(Range<u64>, &mut Latencies) -> u64 + Sync,
+) -> Result<Latencies> {
+    let total = Mutex::new(Latencies::new());
+    let wrong = AtomicU64::new(0);
+    race(context.cpus, setting.threads.into(), |thread| {
+        let share = share(setting, thread);
+        let count = share.end - share.start;
+        let mut latencies = Latencies::new();
+        // Relaxed: a count, read after the threads have been joined.
+        wrong.fetch_add(work(share, &mut latencies), Ordering::Relaxed);
+        total.lock().expect("no worker panics").add(&latencies);
+        count
+    });
+    let wrong = wrong.into_inner();
+    ensure!(wrong == 0, "{wrong} operations gave a wrong answer");
+    Ok(total.into_inner().expect("no worker panics"))
+}
+
+/// The contenders under `setting`: ours first.
+fn contenders(context: Context<'_>, setting: &Setting) -> Vec<Name> {
+    let rivals = rivals(&context.args.tables, setting.kind, setting.threads == 1);
+    [Name::Relativist].into_iter().chain(rivals).collect()
+}
+
+fn per_threads<'a>(
+    context: Context<'a>,
+    setting: &Setting,
+    run: impl Fn(&Setting, &dyn Contender) -> Result<Measured> + Copy + 'a,
+) -> Vec<Job<'a>> {
+    per_threads_with_capacity(context, setting, 0, run)
+}
+
+fn per_threads_with_capacity<'a>(
+    context: Context<'a>,
+    setting: &Setting,
+    capacity: usize,
+    run: impl Fn(&Setting, &dyn Contender) -> Result<Measured> + Copy + 'a,
+) -> Vec<Job<'a>> {
+    let with = |&threads: &u16| job(context, Setting { threads, ..setting.clone() }, capacity, run);
+    context.args.threads.iter().map(with).collect()
+}
+
+/// One contest, in which `run` does the work with a new table.
+fn job<'a>(
+    context: Context<'a>,
+    setting: Setting,
+    capacity: usize,
+    run: impl Fn(&Setting, &dyn Contender) -> Result<Measured> + 'a,
+) -> Job<'a> {
+    let names = contenders(context, &setting);
+    let rounds = context.args.rounds;
+    Job::new(names.len() * rounds as usize, move |bar| {
+        let called: Vec<_> = names.iter().map(|name| name.make(setting.kind, 0).name()).collect();
+        let contest: Contest<Setting> = hold(setting.clone(), &called, rounds, bar, |contender, _| {
+            let table = names[contender].make(setting.kind, capacity);
+            let measured = run(&setting, table.as_ref())?;
+            table.settle();
+            Ok(measured)
+        })?;
+        Ok(vec![contest])
+    })
+}
+
+/// Measures threads that each do their part, and say how many operations they did and how many gave a wrong answer.
+fn measure(
+    context: Context<'_>,
+    setting: &Setting,
+    table: &dyn Contender,
+    part: impl Fn(usize) -> (u64, u64) + Sync,
+) -> Result<Measured> {
+    let wrong = AtomicU64::new(0);
+    let works = race(context.cpus, setting.threads.into(), |thread| {
+        let (operations, mistaken) = part(thread);
+        // Relaxed: a count, read after the threads have been joined.
+        wrong.fetch_add(mistaken, Ordering::Relaxed);
+        operations
+    });
+    let wrong = wrong.into_inner();
+    ensure!(wrong == 0, "{}: {wrong} operations gave a wrong answer", table.name());
+    Ok(Measured::of_slowest(&works, context.args.clock))
+}
+
+fn fill(table: &dyn Contender, indices: Range<u64>) -> Result<()> {
+    let wrong = table.fill(&mut { indices });
+    ensure!(wrong == 0, "{}: refused {wrong} keys that it did not hold", table.name());
+    Ok(())
+}
+
+/// What `thread` has to do of `0..entries`.
+fn share(setting: &Setting, thread: usize) -> Range<u64> {
+    let (threads, thread) = (u64::from(setting.threads), thread as u64);
+    setting.entries * thread / threads..setting.entries * (thread + 1) / threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::entries::Kind;
+    use crate::tools::compare::setting::Work;
+
+    #[test]
+    fn shares_are_the_whole() {
+        let setting = Setting { threads: 3, ..Setting::new(Work::Grow, Kind::U64, 100) };
+        assert_eq!([0, 1, 2].map(|thread| share(&setting, thread)), [0..33, 33..66, 66..100]);
+    }
+}

@@ -1,0 +1,152 @@
+//! What all contenders of a contest have in common.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::harness::report::{count, threads};
+use crate::harness::sampling::Distribution;
+use crate::tables::entries::Kind;
+
+/// A kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Work {
+    /// Lookups of keys that are present
+    Hit,
+    /// Lookups of keys that are absent
+    Miss,
+    /// ParlayHash's matrix: keys drawn from a range twice as large as the table, so that half of the lookups hit; updates
+    /// insert and remove by halves
+    Matrix,
+    /// conc-map-bench's mixes of read/insert/remove/update, without presizing: 98/1/1/0 and 10/40/40/10 on a table that is three
+    /// quarters full, 5/80/5/10 on an empty one
+    Mixes,
+    /// Growing from empty, without presizing
+    Grow,
+    /// How long single insertions take while the table grows from empty
+    Latency,
+    /// Removal of all keys, one by one
+    Remove,
+    /// Removal of all entries at once, by one thread
+    Clear,
+    /// Iteration over all entries
+    Iterate,
+    /// Resident bytes per entry, averaged while the number of entries doubles; a process for each table
+    Memory,
+    /// Resident bytes while entries are replaced and a reader stays for 100 ms at a time; a process for each table
+    Churn,
+}
+
+/// What is told of a work that tells several things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// The median operation.
+    P50,
+    /// 99 of 100 operations are as fast.
+    P99,
+    /// 999 of 1000 operations are as fast.
+    P999,
+    /// The longest operation.
+    Longest,
+    /// The longest operation, without the time that a thread could have run and had no CPU.
+    LongestScheduled,
+    /// Operations.
+    Operations,
+    /// The resident set at the end over that after a tenth of the time, entries alike.
+    Growth,
+    /// The largest resident set.
+    Peak,
+}
+
+impl Metric {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::P50 => "median",
+            Self::P99 => "99 %",
+            Self::P999 => "99.9 %",
+            Self::Longest => "longest",
+            Self::LongestScheduled => "longest apart from scheduling",
+            Self::Operations => "operation",
+            Self::Growth => "resident set, end / start",
+            Self::Peak => "largest resident set",
+        }
+    }
+}
+
+/// What all contenders of a contest have in common.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setting {
+    /// What is done.
+    pub work: Work,
+    /// What the tables hold.
+    pub kind: Kind,
+    /// How many.
+    pub entries: u64,
+    /// How many threads do it.
+    pub threads: u16,
+    /// How keys are drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
+    /// The share of updates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updates_percent: Option<u8>,
+    /// The name of the mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<&'static str>,
+    /// Which of several values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
+    /// Contests that differ in this only had to be held one after the other, because all tables together take too much memory.
+    pub group: usize,
+}
+
+impl Setting {
+    /// A setting without any of the rest.
+    #[must_use]
+    pub fn new(work: Work, kind: Kind, entries: u64) -> Self {
+        Self {
+            work,
+            kind,
+            entries,
+            threads: 1,
+            distribution: None,
+            updates_percent: None,
+            mix: None,
+            metric: None,
+            group: 0,
+        }
+    }
+
+    /// What is written above a table of contests that differ in threads.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let Self { work, kind, entries, mix, .. } = self;
+        let (kind, entries) = (kind.name(), count(*entries));
+        let what = match work {
+            Work::Hit => "Lookups that hit",
+            Work::Miss => "Lookups that miss",
+            Work::Matrix => "Lookups and updates",
+            Work::Mixes => mix.unwrap_or_default(),
+            Work::Grow => "Growing from empty",
+            Work::Latency => "Single insertions into a growing table",
+            Work::Remove => "Removing all keys one by one",
+            Work::Clear => "Removing all entries at once",
+            Work::Iterate => "Iterating",
+            Work::Memory => "Memory while the entries double",
+            Work::Churn => "Replacing entries beside a slow reader",
+        };
+        let matrix = match (self.distribution, self.updates_percent) {
+            (Some(distribution), Some(percent)) => format!(", {}, {percent} % updates", distribution.name()),
+            _ => String::new(),
+        };
+        let metric = self.metric.map_or_else(String::new, |metric| format!(": {}", metric.name()));
+        format!("{what}, {kind}, {entries} entries{matrix}{metric}")
+    }
+
+    /// What is written above the column of this contest.
+    #[must_use]
+    pub fn label(&self) -> String {
+        threads(self.threads)
+    }
+}

@@ -1,0 +1,180 @@
+//! `relativist-bench echo`: a server without a store, which costs what any server on this machine costs.
+
+mod epoll;
+mod uring;
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Context, Result};
+use clap::{ValueEnum, value_parser};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::memcached::workload::{DEFAULT, Protocol};
+
+/// Serve the same item to whoever asks: the floor under the cost of memcached servers
+///
+/// Answers every line that arrives with the reply to a GET that hits, of the given sizes, whatever was asked for. What such a server needs
+/// per request, receiving, waiting and sending the same bytes as a memcached server, no server can go below. To be measured by `relativist-bench
+/// load --exec "relativist-bench echo" --no-preload --unchecked`, with one request outstanding per client.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// TCP port
+    #[arg(short, long, default_value_t = 11211)]
+    port: u16,
+
+    /// Address to listen on
+    #[arg(short, long, default_value = "127.0.0.1")]
+    listen: IpAddr,
+
+    /// Unix socket to listen on instead
+    #[arg(short = 's', long, value_name = "PATH")]
+    unix_socket: Option<PathBuf>,
+
+    /// Threads
+    #[arg(short, long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=1024))]
+    threads: u16,
+
+    /// How to wait, receive and send
+    #[arg(long, value_enum, default_value_t = Io::Auto)]
+    io: Io,
+
+    /// Bytes of the key
+    #[arg(long, value_name = "BYTES", default_value_t = 10, value_parser = value_parser!(u16).range(1..=250))]
+    key_size: u16,
+
+    /// Bytes of the value
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = value_parser!(u32).range(0..=1 << 20))]
+    value_size: u32,
+
+    /// The syntax of the reply
+    #[arg(long, value_enum, default_value_t = DEFAULT.protocol)]
+    protocol: Protocol,
+}
+
+/// What the kernel offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Io {
+    /// io_uring where the kernel allows it, epoll otherwise
+    Auto,
+    /// Readiness, and a system call for each receiving and sending
+    Epoll,
+    /// Completions, and one system call for all that happened meanwhile
+    Uring,
+}
+
+/// Requests that arrived together are answered by one write if they are not more.
+const TOGETHER: usize = 64;
+
+/// The reply, so many times that requests that arrive together are answered together.
+#[derive(Debug)]
+struct Replies {
+    length: usize,
+    bytes: Vec<u8>,
+}
+
+impl Replies {
+    fn new(args: &Args) -> Self {
+        let key = "k".repeat(args.key_size.into());
+        let size = args.value_size;
+        let (before, after) = match args.protocol {
+            Protocol::Classic => (format!("VALUE {key} 0 {size}\r\n"), "\r\nEND\r\n"),
+            Protocol::Meta => (format!("VA {size} k{key}\r\n"), "\r\n"),
+        };
+        let value = "v".repeat(size as usize);
+        let one = [before.as_str(), &value, after].concat().into_bytes();
+        Self { length: one.len(), bytes: one.repeat(TOGETHER) }
+    }
+
+    /// The replies to a number of requests, in pieces.
+    fn to(&self, requests: usize) -> impl Iterator<Item = &[u8]> {
+        let pieces = (0..requests).step_by(TOGETHER);
+        pieces.map(move |before| &self.bytes[..self.length * TOGETHER.min(requests - before)])
+    }
+}
+
+/// How many requests there are in what arrived: they end with lines.
+fn requests(bytes: &[u8]) -> usize {
+    memchr::memchr_iter(b'\n', bytes).count()
+}
+
+/// Runs the subcommand: serves until it is killed.
+///
+/// # Errors
+/// When it can't listen, or the kernel refuses what it needs.
+pub fn run(args: &Args) -> Result<()> {
+    // The kernel may be sending from them when a thread gives up.
+    let replies: &'static Replies = Box::leak(Box::new(Replies::new(args)));
+    let listener = listen(args)?;
+    let serve = move |newcomers: UnixStream, io: Io| match io {
+        Io::Uring => uring::serve(newcomers, replies),
+        Io::Auto if uring::is_available() => uring::serve(newcomers, replies),
+        Io::Auto | Io::Epoll => epoll::serve(newcomers, replies),
+    };
+    let (mut gives, mut threads) = (Vec::new(), Vec::new());
+    for _ in 0..args.threads {
+        let (give, newcomers) = UnixStream::pair().context("cannot make a pair of sockets")?;
+        let io = args.io;
+        gives.push(give);
+        threads.push(thread::spawn(move || serve(newcomers, io)));
+    }
+    thread::spawn(move || accept(&listener, &mut gives));
+    threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+}
+
+/// Gives clients to the threads in turn. (If each accepted by itself, the first who is awake would have all.) Ends when that fails, and by that
+/// has the threads end.
+fn accept(listener: &Socket, threads: &mut [UnixStream]) -> std::io::Result<()> {
+    for turn in (0..threads.len()).cycle() {
+        let (client, _) = listener.accept()?;
+        let _ = client.set_tcp_nodelay(true);
+        threads[turn].write_all(&client.into_raw_fd().to_ne_bytes())?;
+    }
+    Ok(())
+}
+
+/// The clients whose descriptors were received.
+///
+/// # Safety
+/// `bytes` were written by [`accept`], and are all that has not been asked about.
+unsafe fn newcomers(bytes: &[u8]) -> impl Iterator<Item = Socket> {
+    // SAFETY: the writer has given up the descriptor; nobody else has it.
+    bytes.as_chunks().0.iter().map(|fd| Socket::from(unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(*fd)) }))
+}
+
+fn listen(args: &Args) -> Result<Socket> {
+    let address = SocketAddr::new(args.listen, args.port);
+    let (domain, address) = match &args.unix_socket {
+        Some(path) => (Domain::UNIX, SockAddr::unix(path)?),
+        None => (Domain::for_address(address), SockAddr::from(address)),
+    };
+    let listen = || {
+        let socket = Socket::new(domain, Type::STREAM, None)?;
+        if domain != Domain::UNIX {
+            socket.set_reuse_address(true)?;
+        }
+        socket.bind(&address)?;
+        socket.listen(1024)?;
+        Ok::<_, std::io::Error>(socket)
+    };
+    listen().context("cannot listen")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_as_many_as_requests() {
+        let replies = Replies { length: 2, bytes: b"ab".repeat(TOGETHER) };
+        for requests in [0, 1, TOGETHER, 3 * TOGETHER + 5] {
+            let bytes: Vec<u8> = replies.to(requests).flatten().copied().collect();
+            assert_eq!(bytes, b"ab".repeat(requests));
+        }
+        assert_eq!(requests(b"get a\r\nget b\r\nget"), 2);
+    }
+}

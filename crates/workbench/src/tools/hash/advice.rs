@@ -1,0 +1,134 @@
+//! The recommendation: a function and a size, and why.
+
+use serde::Serialize;
+
+use super::section::Row;
+use crate::harness::report::{count, significant};
+
+/// What to take.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// The function.
+    pub function: String,
+    /// The logarithm of the table's size.
+    pub bits: u32,
+    /// Both, and the reason.
+    pub sentence: String,
+    /// What the recommended function depends on, and what doesn't, where there is something to say.
+    pub caution: Option<String>,
+}
+
+/// Lookups that differ by less than this are as good as each other: costs are measured, and no more exact.
+const ALIKE: f64 = 1.05;
+
+/// Takes what makes lookups fast; of what is alike the smaller table.
+#[must_use]
+pub fn advise(rows: &[Row]) -> Option<Advice> {
+    let best = best(rows.iter())?;
+    let random = best.histogram.load();
+    let buckets = count(1 << best.bits);
+    let mut sentence = format!(
+        "Take {} with {buckets} buckets: a lookup takes {} ns, of which hashing {}, since a miss meets {} entries (a random \
+         function: {}) and the largest bucket has {}",
+        best.function,
+        significant(best.lookup_ns),
+        significant(best.hash_ns),
+        significant(best.probes_per_miss),
+        significant(random),
+        best.largest,
+    );
+    let worst = rows
+        .iter()
+        .filter(|row| row.bits == best.bits)
+        .max_by(|one, other| one.probes_per_miss.total_cmp(&other.probes_per_miss))
+        .filter(|worst| worst.probes_per_miss > 2.0 * random.max(best.probes_per_miss) && worst.largest > best.largest);
+    if let Some(worst) = worst {
+        sentence += &format!(
+            "; {} has buckets of up to {} there and leaves {:.0} % of them empty",
+            worst.function,
+            worst.largest,
+            100.0 * worst.empty as f64 / worst.histogram.buckets as f64
+        );
+    }
+    sentence.push('.');
+    let caution = (!best.is_robust()).then(|| caution(rows, best));
+    Some(Advice { function: best.function.clone(), bits: best.bits, sentence, caution })
+}
+
+fn best<'r>(rows: impl Iterator<Item = &'r Row> + Clone) -> Option<&'r Row> {
+    let least = rows.clone().map(|row| row.lookup_ns).min_by(f64::total_cmp)?;
+    rows.filter(|row| row.lookup_ns <= least * ALIKE)
+        .min_by(|one, other| one.bits.cmp(&other.bits).then(one.lookup_ns.total_cmp(&other.lookup_ns)))
+}
+
+fn caution(rows: &[Row], best: &Row) -> String {
+    let mut text = format!("{} profits from the pattern of these keys: others may fare worse.", best.function);
+    if let Some(robust) = self::best(rows.iter().filter(|row| row.bits == best.bits && row.is_robust())) {
+        text += &format!(
+            " Of the functions here that treat all keys alike, {} is the fastest: {} ns per lookup.",
+            robust.function,
+            significant(robust.lookup_ns)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hashing::histogram::Histogram;
+    use crate::tools::hash::avalanche::Avalanche;
+
+    fn row(function: &str, bits: u32, sizes: &[u64], lookup_ns: f64, bias: f64) -> Row {
+        let histogram = Histogram::from_sizes(sizes.to_vec());
+        Row {
+            function: function.into(),
+            source: "",
+            bits,
+            empty: histogram.empty(),
+            largest: histogram.largest(),
+            probes_per_hit: histogram.probes_per_hit(),
+            probes_per_miss: histogram.probes_per_miss(),
+            probes_per_thousand: 0.0,
+            dispersion: histogram.dispersion(),
+            fit: None,
+            avalanche: Some(Avalanche { mean: 0.5, dead: 0.0, bias, keys: 512 }),
+            hash_ns: 1.0,
+            instructions: None,
+            code_bytes: None,
+            lookup_ns,
+            histogram,
+        }
+    }
+
+    #[test]
+    fn the_fastest_lookup_wins_and_the_reason_is_told() {
+        let rows = [
+            row("good", 4, &[6, 6, 3, 1], 10.0, 0.1),
+            row("poor", 4, &[14, 0, 0, 0, 0, 0, 0, 1, 1], 30.0, 0.1),
+            row("large", 5, &[20, 10, 2], 9.8, 0.1),
+        ];
+        let advice = advise(&rows).unwrap();
+        // The larger table is faster by 2 % only.
+        assert_eq!((advice.function.as_str(), advice.bits, &advice.caution), ("good", 4, &None));
+        for part in
+            ["Take good with 16 buckets", "10.0 ns", "largest bucket has 3", "poor has buckets of up to 8", "88 %"]
+        {
+            assert!(advice.sentence.contains(part), "{part}: {}", advice.sentence);
+        }
+    }
+
+    #[test]
+    fn who_profits_from_a_pattern_is_recommended_with_caution() {
+        let rows = [row("lucky", 4, &[1, 15], 5.0, 0.5), row("steady", 4, &[6, 6, 3, 1], 10.0, 0.1)];
+        let advice = advise(&rows).unwrap();
+        assert_eq!(advice.function, "lucky");
+        let caution = advice.caution.unwrap();
+        assert!(caution.contains("lucky profits") && caution.contains("steady is the fastest: 10.0 ns"), "{caution}");
+    }
+
+    #[test]
+    fn nothing_is_recommended_of_nothing() {
+        assert_eq!(advise(&[]), None);
+    }
+}

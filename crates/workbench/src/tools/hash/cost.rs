@@ -1,0 +1,109 @@
+//! What hashing a key takes, and what meeting an entry does.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use crate::harness::keys::Indices;
+use crate::harness::rounds::order;
+use crate::harness::stats::Summary;
+use crate::hashing::functions::HashFunction;
+use crate::hashing::keys::{Key, Keys};
+
+/// Rounds; each times every function once.
+const ROUNDS: usize = 15;
+/// Keys that are hashed at a time, at least: some tenths of a millisecond's worth. (Debug builds measure nothing of interest.)
+const KEYS: usize = if cfg!(debug_assertions) { 1 << 8 } else { 1 << 15 };
+
+/// The loop over keys that all functions have, without a function.
+pub(super) struct Harness;
+
+/// The one there is.
+pub(super) static HARNESS: Harness = Harness;
+
+impl HashFunction for Harness {
+    fn name(&self) -> String {
+        "harness".into()
+    }
+
+    fn source(&self) -> &'static str {
+        "the loop alone"
+    }
+
+    #[inline]
+    fn bucket(&self, key: &Key<'_>, _: u32) -> usize {
+        let _ = black_box(key);
+        0
+    }
+}
+
+/// Nanoseconds that each function takes for one of `keys`, medians over interleaved rounds, without what the loop takes by itself.
+#[must_use]
+pub fn of_hashing(functions: &[Box<dyn HashFunction>], keys: &Keys, bits: u32) -> Vec<f64> {
+    let contenders: Vec<&dyn HashFunction> =
+        functions.iter().map(Box::as_ref).chain([&HARNESS as &dyn HashFunction]).collect();
+    let mut samples = vec![Vec::with_capacity(ROUNDS); contenders.len()];
+    let passes = KEYS.div_ceil(keys.len());
+    for round in 0..ROUNDS {
+        for contender in order(round, contenders.len()) {
+            let start = Instant::now();
+            for _ in 0..passes {
+                black_box(contenders[contender].exercise(black_box(keys), bits));
+            }
+            samples[contender].push(start.elapsed().as_secs_f64() * 1e9 / (passes * keys.len()) as f64);
+        }
+    }
+    let mut medians: Vec<f64> =
+        samples.into_iter().map(|samples| Summary::of(samples).map_or(0.0, |summary| summary.median)).collect();
+    let harness = medians.pop().unwrap_or(0.0);
+    medians.iter_mut().for_each(|median| *median = (*median - harness).max(0.0));
+    medians
+}
+
+/// An entry as large as a line of the cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Entry {
+    next: u32,
+}
+
+/// Nanoseconds to get at the next entry of a chain in a table of so many, each in a place of its own: a walk through memory
+/// in random order.
+#[must_use]
+pub fn of_probing(entries: u64) -> f64 {
+    /// 256 MiB: beyond, caches don't matter any more.
+    const MOST: u64 = 1 << 22;
+    const STEPS: usize = 1 << 16;
+    let entries = entries.clamp(2, MOST) as usize;
+    let mut walk: Vec<Entry> = (0..entries as u32).map(|next| Entry { next }).collect();
+    // One cycle through all (Sattolo's algorithm).
+    let mut random = Indices::new(0..1 << 32, 1);
+    for last in (1..entries).rev() {
+        walk.swap(last, ((random.draw() * last as u64) >> 32) as usize);
+    }
+    let mut at = 0;
+    let mut pass = || {
+        let start = Instant::now();
+        for _ in 0..STEPS {
+            at = walk[at as usize].next;
+        }
+        black_box(at);
+        start.elapsed().as_secs_f64() * 1e9 / STEPS as f64
+    };
+    Summary::of((0..5).map(|_| pass())).map_or(0.0, |summary| summary.median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hashing::functions::{all, modern::Fold};
+
+    #[test]
+    fn every_function_has_a_cost() {
+        let functions = all(&[Fold::Low]);
+        let keys: Keys = (0..64).map(Key::Number).collect();
+        let costs = of_hashing(&functions, &keys, 10);
+        assert_eq!(costs.len(), functions.len());
+        assert!(costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0));
+        assert!(of_probing(1000) > 0.0);
+    }
+}

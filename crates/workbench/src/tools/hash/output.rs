@@ -1,0 +1,174 @@
+//! Sections as text and as CSV.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::section::{Row, Section};
+use crate::harness::report::{count, significant, table};
+
+/// What the columns mean.
+pub const LEGEND: &str = "\
+empty: buckets without entries. hit, miss: entries that a lookup meets; per 1000: in a thousand lookups at the hit rate. spread: variance of \
+the bucket sizes over their mean: 1 for a random function, less is better, more is worse. p: the chance that a random function is as far from \
+Poisson's distribution. avalanche: which part of the bucket's bits changes with a bit of the key, ideally 50 %; dead: bits of the key that \
+never matter. ns: to hash a key, and to look one up, which is expected from hashing, getting at the bucket and meeting entries. code: bytes \
+of code that hashing executes.";
+
+/// The text of a section; `all_histograms`, or else the recommended one and the worst.
+#[must_use]
+pub fn text(section: &Section, all_histograms: bool) -> String {
+    let mut text = format!(
+        "{}: {} keys, {:.0} % of lookups hit, {} ns to get at an entry\n\n",
+        section.title,
+        section.keys,
+        100.0 * section.hit_rate,
+        significant(section.probe_ns)
+    );
+    for rows in section.sizes() {
+        let _ = writeln!(text, "{} buckets:\n\n{}", count(1 << rows[0].bits), size_table(rows));
+    }
+    let shown: Vec<&Row> = if all_histograms {
+        section.rows.iter().collect()
+    } else {
+        let advised = section.advised();
+        let worst = section.worst().filter(|worst| advised.is_none_or(|advised| advised.function != worst.function));
+        advised.into_iter().chain(worst).collect()
+    };
+    for row in shown {
+        let _ = writeln!(text, "{}", histogram(row));
+    }
+    if let Some(advice) = &section.advice {
+        let _ = writeln!(text, "{}", advice.sentence);
+        if let Some(caution) = &advice.caution {
+            let _ = writeln!(text, "{caution}");
+        }
+    }
+    text + "\n"
+}
+
+/// A histogram under the lines that the paper puts above it.
+#[must_use]
+pub fn histogram(row: &Row) -> String {
+    format!(
+        "{}: hash table size is {} buckets\nhash table contains {} objects\nlargest bucket contains {} objects\n\
+         iterations/lookup: {:.0}/1000\n{}",
+        row.function, row.histogram.buckets, row.histogram.entries, row.largest, row.probes_per_thousand, row.histogram
+    )
+}
+
+/// The columns that every table of one size has.
+const HEADER: [&str; 12] = [
+    "function",
+    "empty",
+    "largest",
+    "hit",
+    "miss",
+    "per 1000",
+    "spread",
+    "p",
+    "avalanche",
+    "dead",
+    "hash ns",
+    "lookup ns",
+];
+
+fn size_table(rows: &[Row]) -> String {
+    table(&header(rows), rows.iter().map(cells))
+}
+
+/// `HEADER`, and what else there is of these rows.
+#[must_use]
+pub fn header(rows: &[Row]) -> Vec<&'static str> {
+    let counted = rows.iter().any(|row| row.instructions.is_some());
+    HEADER.into_iter().chain(["instructions", "code"].into_iter().filter(|_| counted)).collect()
+}
+
+/// Cells under the [`header`].
+#[must_use]
+pub fn cells(row: &Row) -> Vec<String> {
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let avalanche =
+        |part: fn(&super::avalanche::Avalanche) -> f64| row.avalanche.as_ref().map(part).map_or("-".into(), percent);
+    let mut cells = vec![
+        row.function.clone(),
+        percent(row.empty as f64 / row.histogram.buckets as f64),
+        row.largest.to_string(),
+        significant(row.probes_per_hit),
+        significant(row.probes_per_miss),
+        format!("{:.0}", row.probes_per_thousand),
+        significant(row.dispersion),
+        row.fit.map_or("-".into(), |fit| format!("{:.3}", fit.p_value)),
+        avalanche(|avalanche| avalanche.mean),
+        avalanche(|avalanche| avalanche.dead),
+        significant(row.hash_ns),
+        significant(row.lookup_ns),
+    ];
+    cells.extend(row.instructions.map(significant));
+    cells.extend(row.code_bytes.map(|bytes| bytes.to_string()));
+    cells
+}
+
+/// Writes a line for each row of each section.
+///
+/// # Errors
+/// When the file can't be written.
+pub fn write_csv(path: &Path, sections: &[Section]) -> Result<()> {
+    let write = || -> Result<()> {
+        let mut writer = csv::Writer::from_path(path)?;
+        writer.write_record([
+            "keys_of",
+            "function",
+            "buckets",
+            "entries",
+            "empty",
+            "largest",
+            "probes_per_hit",
+            "probes_per_miss",
+            "probes_per_thousand",
+            "dispersion",
+            "chi_square",
+            "degrees",
+            "p_value",
+            "avalanche",
+            "dead_bits",
+            "hash_ns",
+            "instructions",
+            "code_bytes",
+            "lookup_ns",
+        ])?;
+        for section in sections {
+            for row in &section.rows {
+                writer.write_record(record(&section.title, row))?;
+            }
+        }
+        Ok(writer.flush()?)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn record(title: &str, row: &Row) -> Vec<String> {
+    let optional = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
+    vec![
+        title.into(),
+        row.function.clone(),
+        row.histogram.buckets.to_string(),
+        row.histogram.entries.to_string(),
+        row.empty.to_string(),
+        row.largest.to_string(),
+        row.probes_per_hit.to_string(),
+        row.probes_per_miss.to_string(),
+        row.probes_per_thousand.to_string(),
+        row.dispersion.to_string(),
+        optional(row.fit.map(|fit| fit.chi_square)),
+        optional(row.fit.map(|fit| fit.degrees.into())),
+        optional(row.fit.map(|fit| fit.p_value)),
+        optional(row.avalanche.map(|avalanche| avalanche.mean)),
+        optional(row.avalanche.map(|avalanche| avalanche.dead)),
+        row.hash_ns.to_string(),
+        optional(row.instructions),
+        row.code_bytes.map_or(String::new(), |bytes| bytes.to_string()),
+        row.lookup_ns.to_string(),
+    ]
+}

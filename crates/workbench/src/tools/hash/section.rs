@@ -1,0 +1,178 @@
+//! What is reported of one set of keys.
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::advice::{self, Advice};
+use super::avalanche::{self, Avalanche};
+use super::cost;
+use super::instructions::Executed;
+use crate::hashing::functions::HashFunction;
+use crate::hashing::histogram::{Fit, Histogram};
+use crate::hashing::study::{Studied, Table};
+
+/// How lookups are weighed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Weights {
+    /// The share of lookups that hit.
+    pub hit_rate: f64,
+    /// Nanoseconds to get at an entry, where they are given and not to be measured.
+    pub probe_ns: Option<f64>,
+}
+
+/// A set of keys, and what each function makes of it.
+#[derive(Debug, Serialize)]
+pub struct Section {
+    /// What keys they are.
+    pub title: String,
+    /// Their number.
+    pub keys: u64,
+    /// About how many of them are distinct.
+    pub distinct: u64,
+    /// The share of lookups that hit.
+    pub hit_rate: f64,
+    /// Nanoseconds to get at an entry.
+    pub probe_ns: f64,
+    /// What to take.
+    pub advice: Option<Advice>,
+    /// A row for each function and size, by size and by what a lookup takes.
+    pub rows: Vec<Row>,
+}
+
+/// A function with a size.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The function's name.
+    pub function: String,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// The logarithm of the size.
+    pub bits: u32,
+    /// Bucket sizes.
+    pub histogram: Histogram,
+    /// The number of empty buckets.
+    pub empty: u64,
+    /// The size of the largest bucket.
+    pub largest: usize,
+    /// [`Histogram::probes_per_hit`].
+    pub probes_per_hit: f64,
+    /// [`Histogram::probes_per_miss`].
+    pub probes_per_miss: f64,
+    /// Per thousand lookups, hits and misses together: the paper's "iterations/lookup".
+    pub probes_per_thousand: f64,
+    /// [`Histogram::dispersion`].
+    pub dispersion: f64,
+    /// [`Histogram::fit`].
+    pub fit: Option<Fit>,
+    /// What changed bits do.
+    pub avalanche: Option<Avalanche>,
+    /// Nanoseconds to hash a key.
+    pub hash_ns: f64,
+    /// Instructions to hash a key, when they were counted.
+    pub instructions: Option<f64>,
+    /// Bytes of code that hashing executes, when they were counted.
+    pub code_bytes: Option<u64>,
+    /// Nanoseconds that a lookup is expected to take: hashing, getting at the bucket, and meeting entries.
+    pub lookup_ns: f64,
+}
+
+impl Row {
+    /// Whether the function does as a random one would, for reasons that don't lie in these keys alone: its buckets are no
+    /// worse, and each bit of the key changes each bit of the bucket as often as not.
+    #[must_use]
+    pub fn is_robust(&self) -> bool {
+        let deviation = (2.0 / self.histogram.buckets as f64).sqrt();
+        self.dispersion < 1.1 + 5.0 * deviation && self.avalanche.is_some_and(|avalanche| avalanche.is_thorough())
+    }
+}
+
+impl Section {
+    /// Measures what counting has left open, and gives advice. `executed` is what each of `functions` does, if that was counted.
+    #[must_use]
+    pub fn new(
+        title: String,
+        studied: &Studied<'_>,
+        functions: &[Box<dyn HashFunction>],
+        executed: &[Executed],
+        weights: Weights,
+        bar: &ProgressBar,
+    ) -> Self {
+        bar.set_message("measuring costs");
+        let bits = studied.tables.first().map_or(1, |table| table.bits);
+        let hash_ns = cost::of_hashing(functions, &studied.sample, bits);
+        let probe = |entries| weights.probe_ns.unwrap_or_else(|| cost::of_probing(entries));
+        let probe_ns = probe(studied.keys);
+        /// Buckets, pointers of 8 bytes, on a line of the cache.
+        const ON_A_LINE: u64 = 8;
+        let mut sizes: Vec<u32> = studied.tables.iter().map(|table| table.bits).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let heads: Vec<(u32, f64)> = sizes.iter().map(|bits| (*bits, probe((1 << bits) / ON_A_LINE))).collect();
+        let head_ns = |bits| heads.iter().find(|(size, _)| *size == bits).map_or(0.0, |(_, ns)| *ns);
+        let number = |table: &Table<'_>| functions.iter().position(|function| function.name() == table.function.name());
+        let mut rows: Vec<Row> = studied
+            .tables
+            .iter()
+            .map(|table| {
+                let number = number(table);
+                let hash_ns = number.and_then(|number| hash_ns.get(number).copied()).unwrap_or(0.0);
+                let executed = number.and_then(|number| executed.get(number));
+                let histogram = table.histogram.clone();
+                let probes = histogram.probes(weights.hit_rate);
+                Row {
+                    function: table.function.name(),
+                    source: table.function.source(),
+                    bits: table.bits,
+                    empty: histogram.empty(),
+                    largest: histogram.largest(),
+                    probes_per_hit: histogram.probes_per_hit(),
+                    probes_per_miss: histogram.probes_per_miss(),
+                    probes_per_thousand: probes * 1000.0,
+                    dispersion: histogram.dispersion(),
+                    fit: histogram.fit(),
+                    avalanche: avalanche::measure(table.function, &studied.sample, table.bits),
+                    hash_ns,
+                    instructions: executed.map(|executed| executed.instructions),
+                    code_bytes: executed.map(|executed| executed.code_bytes),
+                    lookup_ns: hash_ns + head_ns(table.bits) + probes * probe_ns,
+                    histogram,
+                }
+            })
+            .collect();
+        rows.sort_by(|one, other| one.bits.cmp(&other.bits).then(one.lookup_ns.total_cmp(&other.lookup_ns)));
+        let Studied { keys, distinct, .. } = *studied;
+        let advice = advice::advise(&rows);
+        Self { title, keys, distinct, hit_rate: weights.hit_rate, probe_ns, advice, rows }
+    }
+
+    /// Rows by size.
+    pub fn sizes(&self) -> impl Iterator<Item = &[Row]> {
+        self.rows.chunk_by(|one, other| one.bits == other.bits)
+    }
+
+    /// The row that is recommended.
+    #[must_use]
+    pub fn advised(&self) -> Option<&Row> {
+        let advice = self.advice.as_ref()?;
+        self.row(&advice.function, advice.bits)
+    }
+
+    /// The row of the recommended size on which most entries are met.
+    #[must_use]
+    pub fn worst(&self) -> Option<&Row> {
+        let bits = self.advice.as_ref()?.bits;
+        let rows = self.rows.iter().filter(|row| row.bits == bits);
+        rows.max_by(|one, other| one.probes_per_miss.total_cmp(&other.probes_per_miss))
+    }
+
+    fn row(&self, function: &str, bits: u32) -> Option<&Row> {
+        self.rows.iter().find(|row| row.bits == bits && row.function == function)
+    }
+
+    /// Whether so many keys came twice that the histograms tell of that rather than of functions.
+    #[must_use]
+    pub fn has_repeated_keys(&self) -> bool {
+        // The estimate is off by a few per cent.
+        (self.distinct as f64) < 0.9 * self.keys as f64
+    }
+}

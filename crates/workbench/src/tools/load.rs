@@ -1,0 +1,145 @@
+//! `relativist-bench load`: a load generator for any memcached server.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::value_parser;
+use serde::Serialize;
+
+use crate::harness::interruption::{self, Ending};
+use crate::harness::options::{Output, parse_seconds};
+use crate::harness::report::Report;
+use crate::harness::rounds::progress;
+use crate::harness::workers::Cpus;
+use crate::memcached::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
+use crate::memcached::screen::describe;
+use crate::memcached::server::{Address, Place, ServerCommand};
+use crate::memcached::workload::Work;
+use crate::memcached::{Conditions, allow_connections, warm_up, warn};
+
+/// Put load on memcached servers, one or several in turns on the same work
+///
+/// Simulates many clients per thread, each with a connection. In a closed loop a client sends --depth requests by one write and waits
+/// for all answers; with --rate (an open loop) requests are sent when they are due, and latencies count from then on, so that a stall
+/// delays all that were due meanwhile. Those that are due within the measured time are sent and waited for even after it; what has no
+/// answer after as long a time again and 10 s is late. Every reply is checked, key and value: a wrong one ends the run. Refused requests and those
+/// that are lost with their connection are counted, the latter in an open loop with the time they had waited, and connections are made anew.
+///
+/// Servers are started with --exec and --vs (commands in quotes, to which where to listen is added as -l and -p, or -s), and measured
+/// in turns, in a changing order, on the same keys; ratios are taken pair by pair. Programs are looked for beside this one first. memcached started
+/// by root wants -u.
+///
+/// A server's CPU time is what the kernel says its process took in the measured time, that of the clients likewise. When clients
+/// take as much as the server has, they are what is measured: give them CPUs of their own (--client-cores), and look at CPU per request rather
+/// than requests per second.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct Args {
+    /// A server that is running: HOST:PORT or unix:PATH [default: 127.0.0.1:11211]
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["exec", "vs", "unix", "server_cores", "grow"])]
+    #[serde(skip)]
+    server: Option<Place>,
+
+    /// Start this server
+    #[arg(long, value_name = "COMMAND")]
+    #[serde(skip)]
+    exec: Option<ServerCommand>,
+
+    /// Start this one, too, and compare the first with it; may be repeated
+    #[arg(long, value_name = "COMMAND", requires = "exec")]
+    #[serde(skip)]
+    vs: Vec<ServerCommand>,
+
+    /// Started servers listen on Unix sockets
+    #[arg(long, requires = "exec")]
+    unix: bool,
+
+    #[command(flatten)]
+    work: Work,
+
+    #[command(flatten)]
+    conditions: Conditions,
+
+    /// Measurements of each server
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+
+    /// Seconds per measurement; growth takes as long as it takes
+    #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
+    seconds: f64,
+
+    /// Keep latencies of GETs for each so many seconds (in the JSON file)
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeline: Option<f64>,
+
+    #[command(flatten)]
+    #[serde(skip)]
+    output: Output,
+}
+
+impl Args {
+    fn plan(&self) -> Plan {
+        let measured = Duration::from_secs_f64(self.seconds);
+        Plan {
+            rounds: self.rounds,
+            first_round: 0,
+            measured,
+            warm_up: warm_up(measured),
+            slot: self.timeline.map(Duration::from_secs_f64),
+            unix: self.unix,
+            server_cores: self.conditions.server_cores().unwrap_or_default(),
+            client_cores: self.conditions.client_cores().unwrap_or_default(),
+        }
+    }
+
+    fn sources(&self) -> Result<Vec<Source>> {
+        Ok(match (&self.exec, &self.server) {
+            (Some(first), _) => [first].into_iter().chain(&self.vs).cloned().map(Source::Command).collect(),
+            (None, Some(place)) => vec![Source::Running(place.find()?)],
+            (None, None) => vec![Source::Running(Address::Tcp(([127, 0, 0, 1], 11211).into()))],
+        })
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Results {
+    servers: Vec<Measured>,
+    comparisons: Vec<Comparison>,
+}
+
+/// The first server beside another one.
+#[derive(Debug, Serialize)]
+struct Comparison {
+    over: String,
+    ratios: Vec<Ratio>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When a server can't be reached, ends or answers wrongly, or a report can't be written.
+pub fn run(args: &Args) -> Result<Ending> {
+    args.work.check()?;
+    ensure!(args.exec.is_some() || args.work.grow.is_none(), "--grow needs servers that it can start: --exec");
+    let threads = usize::from(args.work.threads);
+    let mut report = Report::begin("load", args.output.json.as_deref(), &Cpus::allowed(), threads)?;
+    allow_connections()?;
+    interruption::heed("this round")?;
+    let (plan, sources) = (args.plan(), args.sources()?);
+    let bar = progress(plan.rounds as usize * sources.len());
+    let servers = in_turns(&args.work, &plan, &sources, &bar)?;
+    bar.finish_and_clear();
+    let done = servers[0].samples.len();
+    let ending = Ending::of(done == args.rounds as usize);
+    if ending == Ending::Interrupted {
+        report.warn(format!("interrupted: {done} of {} rounds were measured", args.rounds));
+    }
+    warn(&mut report, &args.work, &servers);
+    let compare = |other: &Measured| {
+        let ratios = Figure::of_work(&args.work).iter().filter_map(|&figure| servers[0].ratio(other, figure));
+        Comparison { over: other.name.clone(), ratios: ratios.collect() }
+    };
+    let comparisons = servers[1..].iter().map(compare).collect();
+    let text = format!("{}\n\n{}", args.work, describe(&args.work, &servers));
+    report.finish(args, &Results { servers, comparisons }, &text)?;
+    Ok(ending)
+}

@@ -1,0 +1,14 @@
+//! Subcommands for performance engineers.
+
+pub mod compare;
+#[cfg(target_os = "linux")]
+pub mod echo;
+pub mod hash;
+#[cfg(target_os = "linux")]
+pub mod load;
+pub mod rcu;
+pub mod replay;
+#[cfg(target_os = "linux")]
+pub mod serving;
+#[cfg(target_os = "linux")]
+pub mod soak;

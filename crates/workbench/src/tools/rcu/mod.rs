@@ -1,0 +1,301 @@
+//! `relativist-bench rcu`: what read sections, waiting and reclamation cost, in relativist-rcu and in its rivals.
+
+mod crossbeam;
+#[cfg(feature = "liburcu")]
+mod liburcu;
+mod ours;
+mod scheme;
+mod seize;
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use clap::{ValueEnum, value_parser};
+use relativist_rcu::Barrier;
+use serde::Serialize;
+
+use crate::harness::comparison::{self, Contest, Measured};
+use crate::harness::options::{Output, Rounds, parse_count};
+use crate::harness::report::{Report, count, threads};
+use crate::harness::rounds::progress;
+use crate::harness::workers::{Clock, Cpus, Window, run as work};
+use scheme::Scheme;
+
+/// Read sections between two looks at the clock's flag.
+const BATCH: u64 = 1024;
+
+/// Measure what read sections, waiting and reclamation cost, against crossbeam-epoch, seize and liburcu
+///
+/// Read sections: entering and leaving, with nothing between but a compiler barrier; the outermost section, and one inside
+/// another. Waiting: wait_for_readers() and liburcu's synchronize_rcu(), with no thread inside a section, and with a
+/// thread on another CPU that enters and leaves without pause (crossbeam-epoch and seize have no such call). Reclamation:
+/// allocating an object of 32 bytes and retiring it (defer_drop, defer_destroy, retire, call_rcu), and the same with the
+/// time until all have been freed.
+///
+/// Waiting and reclamation are always timed by the wall clock: sleeping is part of them.
+///
+/// Which read barrier relativist-rcu uses holds for a whole process: --barrier chooses it, one run for each.
+///
+/// liburcu takes part when the workbench was built with --features liburcu (Debian: liburcu-dev): its "memb" flavour,
+/// inlined into loops in C.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct Args {
+    /// Barrier of relativist-rcu
+    #[arg(long, value_enum, default_value_t = ReadBarrier::Membarrier)]
+    barrier: ReadBarrier,
+
+    /// Objects to retire in each measurement of reclamation
+    #[arg(long, default_value = "1_000_000", value_parser = parse_count)]
+    objects: u64,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    rounds: Rounds,
+
+    /// Rounds of the measurement of reclamation
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
+    reclaim_rounds: u32,
+
+    #[command(flatten)]
+    #[serde(skip)]
+    output: Output,
+}
+
+/// Who pays for the ordering between readers and those who wait for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ReadBarrier {
+    /// The waiting thread, by the membarrier system call
+    Membarrier,
+    /// Every reader, by a fence when it enters
+    Fence,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Section {
+    Outermost,
+    Nested,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct SectionSetting {
+    section: Section,
+    threads: u16,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct WaitSetting {
+    busy_readers: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Until {
+    Retired,
+    Freed,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct ReclaimSetting {
+    until: Until,
+    objects: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Results {
+    sections: Vec<Contest<SectionSetting>>,
+    waits: Vec<Contest<WaitSetting>>,
+    reclamation: Vec<Contest<ReclaimSetting>>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When the barrier that was asked for is not to be had, or the report can't be written.
+pub fn run(args: &Args) -> Result<()> {
+    let cpus = Cpus::allowed();
+    relativist_rcu::set_barrier(match args.barrier {
+        ReadBarrier::Membarrier => Barrier::Membarrier,
+        ReadBarrier::Fence => Barrier::Fence,
+    })?;
+    // Two threads at least: one waits while another reads.
+    let mut report = Report::begin("rcu", args.output.json.as_deref(), &cpus, args.rounds.most_threads().max(2))?;
+    let schemes = schemes();
+    let results = Results {
+        sections: measure_sections(args, &cpus, &schemes)?,
+        waits: measure_waits(args, &cpus, &schemes)?,
+        reclamation: measure_reclamation(args, &schemes)?,
+    };
+    report.warn_of_preemption(results.sections.iter().flat_map(Contest::cpu_shares));
+    let text = describe(args, &results)?;
+    report.finish(args, &results, &text)
+}
+
+/// Every scheme this build knows, ours first.
+fn schemes() -> Vec<Box<dyn Scheme>> {
+    vec![
+        Box::new(ours::RelativistRcu),
+        Box::new(crossbeam::CrossbeamEpoch),
+        Box::new(seize::Seize::new()),
+        #[cfg(feature = "liburcu")]
+        Box::new(liburcu::Liburcu),
+    ]
+}
+
+fn names(schemes: &[Box<dyn Scheme>]) -> Vec<&'static str> {
+    schemes.iter().map(|scheme| scheme.name()).collect()
+}
+
+fn measure_sections(args: &Args, cpus: &Cpus, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Contest<SectionSetting>>> {
+    let settings = args.rounds.threads.len() * 2;
+    let bar = progress(settings * schemes.len() * args.rounds.rounds as usize);
+    let mut contests = Vec::new();
+    for section in [Section::Outermost, Section::Nested] {
+        for &threads in &args.rounds.threads {
+            let one = |index: usize, _| {
+                let scheme = &*schemes[index];
+                let works = work(cpus, threads.into(), args.rounds.window(), |_| {
+                    move || {
+                        match section {
+                            Section::Outermost => scheme.sections(BATCH),
+                            Section::Nested => scheme.nested_sections(BATCH),
+                        }
+                        BATCH
+                    }
+                });
+                Ok(Measured::of(&works, args.rounds.clock))
+            };
+            let setting = SectionSetting { section, threads };
+            contests.push(comparison::hold(setting, &names(schemes), args.rounds.rounds, &bar, one)?);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(contests)
+}
+
+fn measure_waits(args: &Args, cpus: &Cpus, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Contest<WaitSetting>>> {
+    let waiting: Vec<_> = schemes.iter().filter_map(|scheme| Some((scheme, scheme.wait()?))).collect();
+    let names: Vec<_> = waiting.iter().map(|(scheme, _)| scheme.name()).collect();
+    let bar = progress(2 * waiting.len() * args.rounds.rounds as usize);
+    let mut contests = Vec::new();
+    for busy_readers in [0, 1] {
+        let one = |index: usize, _| {
+            let (scheme, wait) = &waiting[index];
+            let nanoseconds = wait_once(cpus, args.rounds.window(), &***scheme, *wait, busy_readers);
+            Ok(Measured::single(nanoseconds))
+        };
+        contests.push(comparison::hold(WaitSetting { busy_readers }, &names, args.rounds.rounds, &bar, one)?);
+    }
+    bar.finish_and_clear();
+    Ok(contests)
+}
+
+/// Nanoseconds by the wall clock per wait of one thread, while others enter and leave sections.
+fn wait_once(cpus: &Cpus, window: Window, scheme: &dyn Scheme, wait: fn(), busy_readers: u16) -> f64 {
+    let works = work(cpus, usize::from(busy_readers) + 1, window, |thread| {
+        move || {
+            if thread == 0 {
+                wait();
+                1
+            } else {
+                scheme.sections(BATCH);
+                BATCH
+            }
+        }
+    });
+    works[0].nanoseconds(Clock::Wall)
+}
+
+/// Runs on the main thread, which is not pinned: the threads that schemes start to reclaim would inherit its CPU.
+fn measure_reclamation(args: &Args, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Contest<ReclaimSetting>>> {
+    let bar = progress(2 * schemes.len() * args.reclaim_rounds as usize);
+    let mut contests = Vec::new();
+    for until in [Until::Retired, Until::Freed] {
+        let one = |index: usize, _| {
+            let times = schemes[index].reclaim(args.objects, None);
+            let time = if until == Until::Retired { times.retired } else { times.freed };
+            Ok(Measured::single(time.as_secs_f64() * 1e9 / args.objects as f64))
+        };
+        let setting = ReclaimSetting { until, objects: args.objects };
+        contests.push(comparison::hold(setting, &names(schemes), args.reclaim_rounds, &bar, one)?);
+    }
+    bar.finish_and_clear();
+    Ok(contests)
+}
+
+fn describe(args: &Args, results: &Results) -> Result<String> {
+    let mut text = String::new();
+    writeln!(
+        text,
+        "Nanoseconds: median (range) over {} rounds, ratio to relativist-rcu round by round. Its barrier: {:?}.",
+        args.rounds.rounds,
+        relativist_rcu::active_barrier()
+    )?;
+    let label = |setting: SectionSetting| {
+        let section = if setting.section == Section::Outermost { "enter + leave" } else { "nested enter + leave" };
+        format!("{section}, {}", threads(setting.threads))
+    };
+    let columns: Vec<_> = results.sections.iter().map(|contest| (label(contest.setting), contest)).collect();
+    writeln!(text, "\n{}", comparison::overview("per read section", &columns))?;
+
+    let label = |busy| if busy == 0 { "no readers" } else { "a busy reader on another CPU" };
+    let columns: Vec<_> =
+        results.waits.iter().map(|contest| (label(contest.setting.busy_readers).to_owned(), contest)).collect();
+    writeln!(text, "{}", comparison::overview("per wait for readers", &columns))?;
+    writeln!(text, "crossbeam-epoch and seize can't wait for readers: they only reclaim.\n")?;
+
+    let label = |until| if until == Until::Retired { "allocate + retire" } else { "the same, until all are freed" };
+    let columns: Vec<_> =
+        results.reclamation.iter().map(|contest| (label(contest.setting.until).to_owned(), contest)).collect();
+    let corner = format!("per object of 32 bytes ({} of them)", count(args.objects));
+    write!(text, "{}", comparison::overview(&corner, &columns))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scheme::Object;
+    use super::*;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Objects are counted as they are freed: one scheme at a time.
+    static FREED: AtomicU64 = AtomicU64::new(0);
+    static COUNTING: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn every_scheme_frees_every_object_before_it_says_so() {
+        let _alone = COUNTING.lock().unwrap();
+        for scheme in schemes() {
+            for objects in [1, 10, 5000] {
+                FREED.store(0, Ordering::SeqCst);
+                let times = scheme.reclaim(objects, Some(&FREED));
+                assert_eq!(FREED.load(Ordering::SeqCst), objects, "{}", scheme.name());
+                assert!(times.retired <= times.freed);
+            }
+        }
+    }
+
+    #[test]
+    fn objects_have_the_size_that_is_reported() {
+        assert_eq!(size_of::<Object>(), 32);
+    }
+
+    #[test]
+    fn sections_leave_nothing_open() {
+        for scheme in schemes() {
+            scheme.sections(10);
+            scheme.nested_sections(10);
+            if let Some(wait) = scheme.wait() {
+                wait();
+            }
+        }
+        assert!(!relativist_rcu::is_reading());
+    }
+
+    #[test]
+    fn ours_comes_first() {
+        assert_eq!(schemes()[0].name(), "relativist-rcu");
+    }
+}

@@ -1,0 +1,298 @@
+//! `relativist-bench replay`: how many requests of a trace miss, by policy and size of the cache.
+
+mod list;
+mod ours;
+mod reference;
+mod trace;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Result, ensure};
+use clap::{ValueEnum, value_parser};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::harness::options::{Output, spell};
+use crate::harness::report::{Report, table};
+use crate::harness::rounds::progress;
+use crate::harness::workers::Cpus;
+use ours::{Policy, Whole};
+use reference::{Cache, Gdsf, Lru, S3Fifo, SegmentedLru, Sieve};
+use trace::Trace;
+
+/// Replay a trace of requests against eviction policies, and tell which part of requests and bytes misses
+///
+/// The trace is a CSV file of time, key and size, and possibly more, in the order of time, plain or compressed by zstd: one request per line.
+/// What misses is stored. An object keeps the size of its first request, and what is larger than the cache is not stored.
+///
+/// "relativistd" is the server's whole engine, whose limit is the size of the cache: headers, table and reserves have to fit, too. Above
+/// it stands its policy alone, over the objects' sizes as they are, as all others are: what they would do in a server that needs some
+/// bytes for each object, as all do, shows --overhead.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct Args {
+    /// The trace; - reads it from stdin
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+
+    /// Sizes of the cache: bytes, or per cent of the bytes of all objects
+    #[arg(long, value_delimiter = ',', default_values = ["1%", "10%", "30%"])]
+    sizes: Vec<Size>,
+
+    /// Bytes that an object takes in the cache beside its own; relativistd has headers of its own
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = value_parser!(u64).range(..=1 << 20))]
+    overhead: u64,
+
+    /// Policies to compare
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Contender::value_variants().iter().copied())]
+    policies: Vec<Contender>,
+
+    #[command(flatten)]
+    #[serde(skip)]
+    output: Output,
+}
+
+/// Who takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Contender {
+    /// Least recently used first
+    Lru,
+    /// First in, first out
+    Fifo,
+    /// Segmented LRU, four fifths protected
+    SegmentedLru,
+    /// SIEVE
+    Sieve,
+    /// S3-FIFO
+    S3Fifo,
+    /// GreedyDual-Size-Frequency
+    Gdsf,
+    /// The policy of relativistd
+    Policy,
+    /// The engine of relativistd
+    Relativistd,
+}
+
+impl Contender {
+    fn cache<'t>(self, sizes: &'t [u64], capacity: u64) -> Result<Box<dyn Cache + 't>> {
+        Ok(match self {
+            Self::Lru => Box::new(Lru::new(sizes, capacity, true)),
+            Self::Fifo => Box::new(Lru::new(sizes, capacity, false)),
+            Self::SegmentedLru => Box::new(SegmentedLru::new(sizes, capacity)),
+            Self::Sieve => Box::new(Sieve::new(sizes, capacity)),
+            Self::S3Fifo => Box::new(S3Fifo::new(sizes, capacity)),
+            Self::Gdsf => Box::new(Gdsf::new(sizes, capacity)),
+            Self::Policy => Box::new(Policy::new(sizes, capacity)),
+            Self::Relativistd => Box::new(Whole::new(sizes, capacity)?),
+        })
+    }
+}
+
+/// A size of the cache, as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Size {
+    Bytes(u64),
+    Percent(f64),
+}
+
+impl Size {
+    fn bytes(self, unique: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => (unique as f64 * percent / 100.0) as u64,
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || "expected bytes, such as 1000000, or per cent, such as 10%".to_owned();
+        let Some(percent) = text.strip_suffix('%') else {
+            return text.replace('_', "").parse().ok().filter(|&bytes| bytes > 0).map(Self::Bytes).ok_or_else(expected);
+        };
+        let percent = percent.parse().ok().filter(|percent| (f64::MIN_POSITIVE..=1000.0).contains(percent));
+        percent.map(Self::Percent).ok_or_else(expected)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What came out.
+#[derive(Debug, Serialize)]
+struct Results {
+    requests: usize,
+    objects: usize,
+    unique_bytes: u64,
+    outcomes: Vec<Outcome>,
+}
+
+/// The misses of one policy with one size of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Outcome {
+    policy: Contender,
+    size: Size,
+    bytes: u64,
+    request_miss_ratio: f64,
+    byte_miss_ratio: f64,
+}
+
+/// Replays, and reports.
+///
+/// # Errors
+/// When the trace or the JSON file can't be read or written, or a size is too small.
+pub fn run(args: &Args) -> Result<()> {
+    let cpus = Cpus::allowed();
+    let report = Report::begin("replay", args.output.json.as_deref(), &cpus, 1)?;
+    let trace = Trace::read(&args.trace)?;
+    let bar = progress(args.policies.len() * args.sizes.len());
+    let mut outcomes = Vec::new();
+    for &policy in &args.policies {
+        for &size in &args.sizes {
+            outcomes.push(replay(&trace, policy, size, args.overhead)?);
+            bar.inc(1);
+        }
+    }
+    finish(&bar);
+    let (requests, objects) = (trace.requests.len(), trace.sizes.len());
+    let results = Results { requests, objects, unique_bytes: trace.unique_bytes, outcomes };
+    let text = overview(args, &results);
+    report.finish(args, &results, &text)
+}
+
+fn finish(bar: &ProgressBar) {
+    bar.finish_and_clear();
+}
+
+fn replay(trace: &Trace, policy: Contender, size: Size, overhead: u64) -> Result<Outcome> {
+    let bytes = size.bytes(trace.unique_bytes);
+    ensure!(bytes > 0, "a cache of {size} has no bytes");
+    let overhead = if policy == Contender::Relativistd { 0 } else { overhead };
+    let sizes: Vec<u64> = trace.sizes.iter().map(|size| size + overhead).collect();
+    let mut cache = policy.cache(&sizes, bytes)?;
+    let (mut misses, mut missed_bytes, mut all_bytes) = (0_u64, 0, 0);
+    for &object in &trace.requests {
+        let size = trace.sizes[object as usize];
+        all_bytes += size;
+        if !cache.request(object) {
+            misses += 1;
+            missed_bytes += size;
+        }
+    }
+    let request_miss_ratio = misses as f64 / trace.requests.len() as f64;
+    let byte_miss_ratio = missed_bytes as f64 / all_bytes.max(1) as f64;
+    Ok(Outcome { policy, size, bytes, request_miss_ratio, byte_miss_ratio })
+}
+
+fn overview(args: &Args, results: &Results) -> String {
+    let heads = args.sizes.iter().map(|size| format!("{size}: {} bytes", size.bytes(results.unique_bytes)));
+    let header: Vec<String> = ["misses of requests / bytes".to_owned()].into_iter().chain(heads).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let rows = results.outcomes.chunks(args.sizes.len()).map(|outcomes| {
+        let cell = |outcome: &Outcome| format!("{:.4} / {:.4}", outcome.request_miss_ratio, outcome.byte_miss_ratio);
+        [spell(&outcomes[0].policy)].into_iter().chain(outcomes.iter().map(cell)).collect()
+    });
+    let Results { requests, objects, unique_bytes, .. } = results;
+    format!("{requests} requests for {objects} objects of {unique_bytes} bytes\n\n{}", table(&header, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(requests: &[(u32, u64)]) -> Trace {
+        let mut trace = Trace::default();
+        for &(object, size) in requests {
+            if object as usize == trace.sizes.len() {
+                trace.sizes.push(size);
+                trace.unique_bytes += size;
+            }
+            trace.requests.push(object);
+        }
+        trace
+    }
+
+    fn misses(trace: &Trace, policy: Contender, bytes: u64) -> f64 {
+        misses_with_overhead(trace, policy, bytes, 0)
+    }
+
+    fn misses_with_overhead(trace: &Trace, policy: Contender, bytes: u64, overhead: u64) -> f64 {
+        let outcome = replay(trace, policy, Size::Bytes(bytes), overhead).unwrap();
+        outcome.request_miss_ratio * trace.requests.len() as f64
+    }
+
+    /// Of three objects in turns two fit: the one asked for next has always gone.
+    #[test]
+    fn overhead_takes_room() {
+        let trace = trace(&[(0, 10), (1, 10), (2, 10), (0, 10), (1, 10), (2, 10)]);
+        let misses = |overhead| misses_with_overhead(&trace, Contender::Lru, 30, overhead);
+        assert_eq!([0, 1, 5].map(misses), [3.0, 6.0, 6.0]);
+        let whole = |overhead| misses_with_overhead(&trace, Contender::Relativistd, 1 << 20, overhead);
+        assert_eq!([0, 1 << 19].map(whole), [3.0, 3.0], "it has its own");
+    }
+
+    #[test]
+    fn sizes_are_bytes_or_per_cent() {
+        assert_eq!("1_000".parse(), Ok(Size::Bytes(1000)));
+        assert_eq!("2.5%".parse::<Size>().unwrap().bytes(1000), 25);
+        for text in ["", "0", "%", "0%", "-1%", "nan%", "10 MB", "1e9%"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    /// Which of three objects is gone after the first was used again and a fourth came, is what tells policies apart.
+    #[test]
+    fn policies_evict_whom_they_should() {
+        let start = [(0, 10), (1, 10), (2, 10), (0, 10), (3, 10)];
+        let misses_of = |policy, object: u32| {
+            let requests: Vec<_> = start.iter().copied().chain([(object, 10)]).collect();
+            misses(&trace(&requests), policy, 30) - 4.0
+        };
+        use Contender::{Fifo, Gdsf, Lru, SegmentedLru, Sieve};
+        assert_eq!([0, 1, 2, 3].map(|object| misses_of(Fifo, object)), [1.0, 0.0, 0.0, 0.0]);
+        for policy in [Lru, SegmentedLru, Sieve, Gdsf] {
+            assert_eq!([0, 1, 2, 3].map(|object| misses_of(policy, object)), [0.0, 1.0, 0.0, 0.0], "{policy:?}");
+        }
+    }
+
+    /// A large object that is never asked for again costs small ones their place, but not where sizes count.
+    #[test]
+    fn size_aware_policies_let_the_large_go_first() {
+        let small = || (0..16).map(|object| (object, 64));
+        let requests: Vec<_> = small().chain([(16, 2048), (17, 1024)]).chain(small()).collect();
+        let trace = trace(&requests);
+        let full = 16 * 64 + 2048;
+        assert_eq!(misses(&trace, Contender::Gdsf, full), 18.0);
+        assert_eq!(misses(&trace, Contender::Policy, full), 18.0);
+        assert_eq!(misses(&trace, Contender::Lru, full), 34.0);
+    }
+
+    /// No policy invents hits, or misses what fits.
+    #[test]
+    fn everything_hits_when_everything_fits() {
+        let requests: Vec<_> =
+            (0..3).flat_map(|_| (0..500).map(|object| (object, 20 + u64::from(object) * 7 % 300))).collect();
+        let trace = trace(&requests);
+        for &policy in Contender::value_variants() {
+            assert_eq!(misses(&trace, policy, 1 << 20), 500.0, "{policy:?}");
+            let tight = misses(&trace, policy, 1 << 16);
+            assert!((500.0..=1500.0).contains(&tight), "{policy:?}: {tight}");
+        }
+    }
+}

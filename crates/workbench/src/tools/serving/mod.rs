@@ -1,0 +1,342 @@
+//! `relativist-bench serving`: relativistd against memcached, and against what it is meant to achieve.
+
+pub mod targets;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{ValueEnum, value_parser};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::harness::comparison::Verdict;
+use crate::harness::interruption::{self, Ending};
+use crate::harness::options::{Output, parse_seconds, spell};
+use crate::harness::report::{Report, significant, table};
+use crate::harness::rounds::progress;
+use crate::harness::workers::Cpus;
+use crate::memcached::cores::Cores;
+use crate::memcached::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
+use crate::memcached::recurring::{self, Recurring};
+use crate::memcached::screen::{latencies, range};
+use crate::memcached::server::ServerCommand;
+use crate::memcached::workload::Work;
+use crate::memcached::{Conditions, allow_connections, warm_up, warn};
+use crate::tools::serving::targets::Row;
+
+/// Seconds for which the echo server is measured beside tables that grow.
+const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
+
+/// Measure relativistd against memcached, on the works that it has targets for
+///
+/// Each workload runs on both servers in turns, in a changing order, as with `relativist-bench load`:
+/// with one server thread on the first CPU that may be used and one client thread on the second,
+/// then with two of each, which share both CPUs. --server-cores and --client-cores name other CPUs.
+/// The exit status is 1 if a target was missed. If a server did not do all that it was asked for,
+/// the verdict is void, and counts as missed. Where each client has one request outstanding, and
+/// where latencies are compared, the bare echo server runs, too: it shows what the machine itself
+/// costs. Ratios are of the server's CPU time per request, pair by pair (in the last workload: of
+/// the latency of GETs). -t, -m and the address to listen on are added to the commands.
+///
+/// memcached 1.6.18 answers each of several GETs that arrive together by a write of its own, which later versions (such as 1.6.45) do not: to
+/// see what that work is worth, look at the version.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct Args {
+    /// The server that has the targets
+    #[arg(long, value_name = "COMMAND", default_value = "relativistd")]
+    #[serde(skip)]
+    exec: ServerCommand,
+
+    /// The server that it is compared with
+    #[arg(long, value_name = "COMMAND", default_value = "memcached -u root")]
+    #[serde(skip)]
+    vs: ServerCommand,
+
+    /// The bare echo server
+    #[arg(long, value_name = "COMMAND", default_value = "relativist-bench echo")]
+    #[serde(skip)]
+    floor: ServerCommand,
+
+    /// Works [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    work: Vec<Row>,
+
+    /// Server threads
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=64))]
+    threads: Vec<u16>,
+
+    #[command(flatten)]
+    conditions: Conditions,
+
+    /// Servers listen on Unix sockets
+    #[arg(long)]
+    unix: bool,
+
+    /// Measurements of each server; growth has five at most
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+
+    /// Seconds per measurement; growth takes as long as it takes
+    #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
+    seconds: f64,
+
+    /// A tenth of the items, and two rounds of a fifth of a second: a first impression
+    #[arg(long)]
+    quick: bool,
+
+    #[command(flatten)]
+    #[serde(skip)]
+    output: Output,
+}
+
+/// What a work came to.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    row: Row,
+    threads: u16,
+    work: Work,
+    servers: Vec<Measured>,
+    /// For each server, latencies that come again in every round.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recurring: Vec<Recurring>,
+    /// Ratios that have a target, over whom, and whether it was met.
+    judged: Vec<Judged>,
+}
+
+#[derive(Debug, Serialize)]
+struct Judged {
+    over: &'static str,
+    #[serde(flatten)]
+    ratio: Ratio,
+    verdict: Verdict,
+    /// Why the verdict is void, and the target not met: what the servers did not do.
+    void: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Results {
+    outcomes: Vec<Outcome>,
+}
+
+impl Args {
+    fn rounds_of(&self, row: Row) -> u32 {
+        if self.quick { 2 } else { self.rounds }.min(row.most_rounds())
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let all = Row::value_variants().iter().copied();
+        all.filter(|row| self.work.is_empty() || self.work.contains(row)).collect()
+    }
+
+    /// With one thread, servers and clients have a CPU each; otherwise they share as many as there are threads.
+    fn plan(&self, row: Row, threads: u16) -> Result<Plan> {
+        // The echo server's latencies are compared with those of a growth, which takes much longer.
+        let least = if row == Row::Growth { SECONDS_OF_GROWTH_FLOOR } else { 0.0 };
+        let measured = Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds.max(least) });
+        let [servers, clients] = match threads {
+            1 => Cores::allowed(2)?.apart(),
+            _ => [Cores::allowed(threads.into())?, Cores::allowed(threads.into())?],
+        };
+        Ok(Plan {
+            rounds: self.rounds_of(row),
+            first_round: 0,
+            measured,
+            warm_up: warm_up(measured),
+            slot: (row == Row::Growth).then_some(recurring::PART),
+            unix: self.unix,
+            server_cores: self.conditions.server_cores().unwrap_or(servers),
+            client_cores: self.conditions.client_cores().unwrap_or(clients),
+        })
+    }
+
+    fn sources(&self, row: Row, threads: u16) -> Vec<Source> {
+        let threads = threads.to_string();
+        let memory = row.megabytes().to_string();
+        let server = |command: &ServerCommand| Source::Command(command.with(&["-t", &threads, "-m", &memory]));
+        let mut sources = vec![server(&self.exec), server(&self.vs)];
+        if row.has_floor() {
+            sources.push(Source::Echo(self.floor.with(&["-t", &threads])));
+        }
+        sources
+    }
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When a server doesn't start, ends or answers wrongly, or a report can't be written.
+pub fn run(args: &Args) -> Result<Ending> {
+    let rows = args.rows();
+    let mut report = Report::begin("serving", args.output.json.as_deref(), &Cpus::allowed(), 2)?;
+    allow_connections()?;
+    let runs: Vec<(u16, Row)> =
+        args.threads.iter().flat_map(|&threads| rows.iter().map(move |&row| (threads, row))).collect();
+    let measurements = |&(threads, row): &(u16, Row)| args.rounds_of(row) as usize * args.sources(row, threads).len();
+    let bar = progress(runs.iter().map(measurements).sum());
+    interruption::heed("this round")?;
+    let mut outcomes = Vec::new();
+    for &(threads, row) in &runs {
+        outcomes.push(measure(args, row, threads, &bar)?);
+        if interruption::is_wanted() {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    let ending = ending(args, &outcomes, runs.len());
+    if let Some(last) = outcomes.last()
+        && ending == Ending::Interrupted
+    {
+        let (rounds, wanted) = (last.servers[0].samples.len(), args.rounds_of(last.row));
+        let (works, all) = (outcomes.len(), runs.len());
+        report.warn(format!(
+            "interrupted: {works} of {all} works were measured, {rounds} of {wanted} rounds of the last"
+        ));
+    }
+    outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.work, &outcome.servers));
+    let text = describe(&outcomes);
+    report.finish(args, &Results { outcomes }, &text)?;
+    Ok(ending)
+}
+
+/// How a run of this many `works` ended, by its outcomes.
+fn ending(args: &Args, outcomes: &[Outcome], works: usize) -> Ending {
+    let is_whole = |outcome: &Outcome| outcome.servers[0].samples.len() == args.rounds_of(outcome.row) as usize;
+    let is_missed = outcomes.iter().flat_map(|outcome| &outcome.judged).any(|judged| !judged.verdict.met);
+    match Ending::of(outcomes.len() == works && outcomes.iter().all(is_whole)) {
+        Ending::Complete if is_missed => Ending::Missed,
+        other => other,
+    }
+}
+
+fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Outcome> {
+    let work = row.work(threads, args.quick);
+    let servers = in_turns(&work, &args.plan(row, threads)?, &args.sources(row, threads), bar)?;
+    let (figure, most) = row.most();
+    let floor = servers.get(2).zip(row.most_over_floor());
+    let judged = [
+        judge("memcached", &servers[0], &servers[1], figure, most),
+        floor.and_then(|(echo, most)| judge("echo", &servers[0], echo, Figure::Cpu, most)),
+    ];
+    let recurring = servers.iter().filter_map(|server| Recurring::of(&server.samples)).collect();
+    Ok(Outcome { row, threads, work, recurring, judged: judged.into_iter().flatten().collect(), servers })
+}
+
+/// Whether one server's figure is at most so much of the other's, if both have it.
+fn judge(over: &'static str, one: &Measured, other: &Measured, figure: Figure, most: f64) -> Option<Judged> {
+    let ratio = one.ratio(other, figure)?;
+    let void = [one.failures(), other.failures()].concat();
+    let met = void.is_empty() && ratio.summary.median <= most;
+    Some(Judged { over, ratio, verdict: Verdict { wanted: format!("<= {}", significant(most)), met }, void })
+}
+
+fn describe(outcomes: &[Outcome]) -> String {
+    let header = ["work", "threads", "ratio of", "over", "median (from, to)", "target", "met", "ours", "theirs"];
+    let rows = outcomes.iter().flat_map(|Outcome { row, threads, servers, judged, .. }| {
+        judged.iter().map(move |Judged { over, ratio, verdict, void }| {
+            let value = |server: usize| {
+                let unit = if ratio.figure == Figure::GetP999 { 1e3 } else { 1.0 };
+                let summary = servers[server].summary(|sample| ratio.figure.of(sample));
+                summary.map_or("-".into(), |summary| format!("{} µs", significant(summary.median / unit)))
+            };
+            vec![
+                spell(row),
+                threads.to_string(),
+                ratio.figure.to_string(),
+                (*over).to_owned(),
+                range(Some(ratio.summary)),
+                verdict.wanted.clone(),
+                match verdict.met {
+                    true => "yes",
+                    false if void.is_empty() => "no",
+                    false => "void",
+                }
+                .into(),
+                value(0),
+                value(if *over == "echo" { 2 } else { 1 }),
+            ]
+        })
+    });
+    let mut text = table(&header, rows);
+    text.push('\n');
+    for Outcome { row, threads, servers, .. } in outcomes {
+        for failure in servers.iter().take(2).flat_map(Measured::failures) {
+            text += &format!("{} with {threads} threads is void: {failure}\n", spell(row));
+        }
+    }
+    for Outcome { row, threads, work, servers, recurring, .. } in
+        outcomes.iter().filter(|outcome| outcome.work.rate.is_some())
+    {
+        text += &format!(
+            "\n{} with {threads} threads, and beside it GETs alone at the same rate from the echo server, for a shorter time. ",
+            spell(row)
+        );
+        text += &latencies(work, servers);
+        text += &format!(
+            "\nOf that, what comes again in every round and so is the server's own, not the machine's: {}, in µs:\n\n",
+            recurring::NAME
+        );
+        text += &table(
+            &["server", "p50", "p90", "p99", "max", "tenths"],
+            servers.iter().zip(recurring).map(|(server, recurring)| {
+                let Recurring { p50, p90, p99, max, parts } = recurring;
+                let latencies = [p50, p90, p99, max].map(|latency| significant(latency / 1e3));
+                [server.name.clone()].into_iter().chain(latencies).chain([parts.to_string()]).collect()
+            }),
+        );
+    }
+    text.push('\n');
+    for Outcome { row, work, .. } in outcomes.iter().filter(|outcome| outcome.threads == outcomes[0].threads) {
+        text += &format!("{}: {work}\n", spell(row));
+    }
+    let versions: Vec<&str> = outcomes
+        .first()
+        .map(|outcome| outcome.servers.iter().take(2).filter_map(|server| server.version.as_deref()).collect())
+        .unwrap_or_default();
+    text + &format!("\n{}\n", versions.join(" against "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memcached::measure::Sample;
+
+    fn measured(requests: u64, missed: u64) -> Measured {
+        let sample = format!(
+            r#"{{"requests": {requests}, "seconds": 1.0, "missed": {missed}, "refused": 0, "late": 0, "client_seconds": 1.0}}"#
+        );
+        let sample: Sample = serde_json::from_str(&sample).unwrap();
+        Measured { name: "server".into(), version: None, samples: vec![sample] }
+    }
+
+    #[test]
+    fn a_verdict_is_void_if_not_all_was_done() {
+        let judge = |one, other| judge("other", &one, &other, Figure::Rate, 0.75).unwrap();
+        let half = judge(measured(1, 0), measured(2, 0));
+        assert!(half.verdict.met && half.void.is_empty());
+        assert!(!judge(measured(2, 0), measured(2, 0)).verdict.met);
+        for (ours, theirs) in [(1, 0), (0, 1)] {
+            let void = judge(measured(1, ours), measured(2, theirs));
+            assert!(!void.verdict.met);
+            assert_eq!(void.void, ["server did not find 1 keys that had been stored"]);
+        }
+    }
+
+    /// The exit status shows scripts that a target was missed.
+    #[test]
+    fn a_missed_target_is_an_ending_of_its_own() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+
+        let line: Line = clap::Parser::parse_from(["serving", "--rounds", "1"]);
+        let outcome = |ours| {
+            let servers = vec![measured(ours, 0), measured(2, 0)];
+            let judged = judge("other", &servers[0], &servers[1], Figure::Rate, 0.75).into_iter().collect();
+            Outcome { row: Row::Set, threads: 1, work: Row::Set.work(1, true), servers, recurring: Vec::new(), judged }
+        };
+        assert_eq!(ending(&line.args, &[outcome(1)], 1), Ending::Complete);
+        assert_eq!(ending(&line.args, &[outcome(1), outcome(2)], 2), Ending::Missed);
+    }
+}

@@ -1,0 +1,343 @@
+//! One client: batches of requests, now in text, now in the binary protocol, and a judgement of every answer.
+//!
+//! All answers to a batch are heard before the next one is sent, so that it is known what each request met. Only where a client goes away
+//! in the middle of a batch nobody knows what the server has done of it, or does later: keys of that batch are never used again. But for the one
+//! request that was sent in part: that must have no effect.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::connection::{Connection, Pace, Taken};
+use super::draw::Draw;
+use super::model::{Question, Slot};
+use super::reply::{Parsed, Refusal, Reply, Told};
+use super::request::{Ask, Dialect, Key, Names, Request};
+use super::shared::{Common, Floor, lock};
+use super::{binary, text};
+use crate::harness::keys::scramble;
+use crate::memcached::server::Address;
+
+/// Requests and answers that are remembered; and of these, how many are shown when one is wrong: the last ones, and those about the same key.
+const REMEMBERED: usize = 1_000;
+const SHOWN: usize = 5;
+const SHOWN_OF_KEY: usize = 25;
+
+/// Batches of the first client until it flushes everything: at first, and in the end. Each time it is twice as many.
+const BATCHES_PER_FLUSH: (u64, u64) = (40, 5_000);
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct Client<'a> {
+    index: u16,
+    common: &'a Common<'a>,
+    address: &'a Address,
+    names: Names,
+    slots: Vec<Slot>,
+    draw: Draw,
+    /// How batches are cut and when connections are: apart from what is asked, which then doesn't depend on it.
+    chance: SmallRng,
+    text: Option<Connection>,
+    binary: Option<Connection>,
+    history: VecDeque<(Request, Vec<Reply>)>,
+    flushes: u64,
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(index: u16, common: &'a Common<'a>, address: &'a Address) -> Self {
+        let plan = common.plan;
+        Self {
+            index,
+            common,
+            address,
+            names: Names::new(&plan.prefix, index.into()),
+            slots: (0..plan.keys).map(|_| Slot::default()).collect(),
+            draw: Draw::new(plan.seed, index),
+            chance: SmallRng::seed_from_u64(scramble(plan.seed.wrapping_add(u64::from(index) << 32))),
+            text: None,
+            binary: None,
+            history: VecDeque::new(),
+            flushes: 0,
+        }
+    }
+
+    /// Goes on until the time is up, or another client has found a fault.
+    ///
+    /// # Errors
+    /// A wrong answer, with the conversation that led to it; or a broken connection.
+    pub(super) fn run(&mut self) -> Result<()> {
+        let outcome = self.converse();
+        self.common.is_over.fetch_or(outcome.is_err(), Relaxed);
+        outcome.with_context(|| self.story())
+    }
+
+    /// What led to what is being told.
+    fn story(&self) -> String {
+        format!("client {}, seed {}, after\n{}", self.index, self.common.plan.seed, self.conversation())
+    }
+
+    fn converse(&mut self) -> Result<()> {
+        let (mut batch, (mut gap, longest)) = (0, BATCHES_PER_FLUSH);
+        let mut flush_at = gap;
+        while self.common.plan.length.goes_on(batch, self.common.clock.elapsed()) && !self.common.is_over.load(Relaxed)
+        {
+            if self.index == 0 && batch == flush_at && !self.common.plan.others_flush {
+                self.flush()?;
+                gap = longest.min(gap * 2);
+                flush_at += gap;
+            }
+            let common = self.common;
+            let _under_way = common.pause.read().unwrap_or_else(PoisonError::into_inner);
+            let flushes = common.flushes.load(Relaxed);
+            if flushes != self.flushes {
+                self.flushes = flushes;
+                self.slots.iter_mut().for_each(Slot::flush);
+            }
+            self.batch(batch)?;
+            batch += 1;
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: u64) -> Result<()> {
+        self.draw.begin(batch, self.common.clock.earliest());
+        let is_binary = self.draw.random.random_range(0..3) == 0;
+        let depth = match self.draw.random.random_range(0..4) {
+            0 => 1,
+            1 => self.draw.random.random_range(1..10),
+            _ => self.draw.random.random_range(10..100),
+        };
+        let mut requests: VecDeque<Request> =
+            (0..depth).map(|_| self.draw.draw(is_binary, &self.slots, self.common)).collect();
+        if self.draw.random.random_range(0..60) == 0 {
+            return self.leave_in_the_middle(requests.into(), is_binary);
+        }
+        requests.push_back(self.draw.fence(is_binary));
+        let mut output = Vec::new();
+        requests.iter().for_each(|request| self.push(request, &mut output));
+        if self.chance.random_range(0..100) == 0 {
+            *self.connection(is_binary) = None;
+        }
+        let pace = Pace::any(&mut self.chance);
+        self.exchange(&output, requests, is_binary, pace)
+    }
+
+    fn push(&self, request: &Request, output: &mut Vec<u8>) {
+        let push = if request.dialect == Dialect::Binary { binary::push } else { text::push };
+        push(request, &self.names, &self.common.pool, output);
+    }
+
+    fn connection(&mut self, is_binary: bool) -> &mut Option<Connection> {
+        if is_binary { &mut self.binary } else { &mut self.text }
+    }
+
+    fn open(&mut self, is_binary: bool) -> Result<Connection> {
+        let address = self.address;
+        self.connection(is_binary).take().map_or_else(|| Connection::open(address), Ok)
+    }
+
+    fn exchange(&mut self, output: &[u8], mut requests: VecDeque<Request>, is_binary: bool, pace: Pace) -> Result<()> {
+        let mut connection = self.open(is_binary)?;
+        let mut chance = self.chance.clone();
+        connection.exchange(output, pace, &mut chance, |input| self.take(&mut requests, input))?;
+        self.chance = chance;
+        *self.connection(is_binary) = Some(connection);
+        Ok(())
+    }
+
+    /// Takes the oldest answer of the input.
+    fn take(&mut self, requests: &mut VecDeque<Request>, input: &[u8]) -> Result<Taken> {
+        let Some(request) = requests.front() else { bail!("a reply without a request") };
+        let parse = if request.dialect == Dialect::Binary { binary::parse } else { text::parse };
+        let parsed = parse(request, &self.names, input);
+        let (replies, bytes) = match parsed.with_context(|| format!("in answer to {request:?}"))? {
+            Parsed::Part(needed) => return Ok(Taken::Wait(needed)),
+            Parsed::Whole(replies, bytes) => (replies, bytes),
+            Parsed::Silent => (vec![silence(request)], 0),
+        };
+        let request = requests.pop_front().expect("it was there");
+        let judged = self.judge(&request, &replies).with_context(|| format!("wrong: {replies:?}"));
+        self.remember(request, replies);
+        if let Some(name) = judged? {
+            lock(&self.common.ledger).note(name, self.story());
+        }
+        Ok(if requests.is_empty() { Taken::All(bytes) } else { Taken::Some(bytes) })
+    }
+
+    fn remember(&mut self, request: Request, replies: Vec<Reply>) {
+        self.common.counts.requests.fetch_add(1, Relaxed);
+        if self.history.len() == REMEMBERED {
+            self.history.pop_front();
+        }
+        // Values take memory, and are not shown.
+        let replies = replies.into_iter().map(|reply| match reply {
+            Reply::Done(told) => {
+                let size = told.value.as_ref().map(|value| value.len() as u64).or(told.size);
+                Reply::Done(Told { value: None, size, ..told })
+            }
+            other => other,
+        });
+        self.history.push_back((request, replies.collect()));
+    }
+
+    /// Whether it is right; and the name of what is missing that is not known to have been evicted.
+    fn judge(&mut self, request: &Request, replies: &[Reply]) -> Result<Option<Vec<u8>>> {
+        let mut suspect = None;
+        let when = self.common.clock.since(request.earliest);
+        for ((key, floor), reply) in request.keys.iter().zip(replies) {
+            let is_refused = matches!(reply, Reply::Refused(Refusal::OutOfMemory | Refusal::Midway));
+            self.common.counts.refusals.fetch_add(is_refused.into(), Relaxed);
+            match *key {
+                Key::Value(index) => self.common.judge_value(index, *floor, &request.ask, reply)?,
+                Key::Counter(index) => self.common.judge_counter(index, *floor, &request.ask, reply)?,
+                Key::Own { slot, .. } => {
+                    let Common { pool, largest, .. } = self.common;
+                    let question = Question { ask: &request.ask, dialect: request.dialect, pool, largest: *largest };
+                    let slot = &mut self.slots[slot as usize];
+                    let is_missing = slot.judge(question, reply, when).with_context(|| format!("{key:?}"))?;
+                    if is_missing {
+                        suspect = self.common.miss(self.names.of(*key)).or(suspect);
+                    }
+                }
+            }
+        }
+        Ok(suspect)
+    }
+
+    /// The last requests and answers, and before them those about the same keys as the last one.
+    fn conversation(&self) -> String {
+        let last = self.history.len().saturating_sub(SHOWN);
+        let keys = self.history.back().map_or(&[][..], |(request, _)| &request.keys);
+        let is_about =
+            |request: &Request| request.keys.iter().any(|(key, _)| keys.iter().any(|(other, _)| key == other));
+        let before = self.history.range(..last).filter(|(request, _)| is_about(request));
+        let before: Vec<_> = before.rev().take(SHOWN_OF_KEY).collect();
+        let shown = before.into_iter().rev().chain(self.history.range(last..));
+        shown.map(|(request, replies)| format!("{request:?}\n    {replies:?}\n")).collect()
+    }
+
+    /// Sends a part of a batch and goes.
+    fn leave_in_the_middle(&mut self, requests: Vec<Request>, is_binary: bool) -> Result<()> {
+        let (mut output, mut ends) = (Vec::new(), Vec::new());
+        for request in &requests {
+            self.push(request, &mut output);
+            ends.push(output.len());
+        }
+        let cut = self.draw.random.random_range(0..output.len());
+        let is_reset = self.chance.random_range(0..2) == 0;
+        let sent = self.open(is_binary)?.abandon(&output[..cut], is_reset)?;
+        let mut begin = 0;
+        for (request, end) in requests.iter().zip(ends) {
+            if end > sent {
+                self.common.take_back(request);
+            } else {
+                self.common.give_up(request);
+            }
+            // Of what has begun to arrive and is too large, servers remove at once what it would have replaced.
+            let is_begun = begin < sent;
+            begin = end;
+            for (key, _) in request.keys.iter().filter(|_| is_begun) {
+                if let Key::Own { slot, generation } = *key
+                    && generation == self.slots[slot as usize].generation
+                {
+                    self.slots[slot as usize].retire();
+                }
+            }
+        }
+        self.common.counts.resets.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Flushes everything, while nobody else has requests under way.
+    fn flush(&mut self) -> Result<()> {
+        let common = self.common;
+        let _alone = common.pause.write().unwrap_or_else(PoisonError::into_inner);
+        for index in Common::counters() {
+            let number = self.look_at(Key::Counter(index))?.map(|told| told.value.unwrap_or_default());
+            let number = number.map(|digits| std::str::from_utf8(&digits)?.parse().context("not a number"));
+            if common.balance(index, number.transpose()?)?
+                && let Some(name) = common.miss(self.names.of(Key::Counter(index)))
+            {
+                lock(&common.ledger).note(name, format!("counter {index}, seed {}", common.plan.seed));
+            }
+        }
+        match self.chance.random_range(0..3) {
+            0 => self.ask_plainly(b"flush_all\r\n", b"OK\r\n")?,
+            1 => {
+                let request = [&[0x80, 0x08][..], &[0; 22]].concat();
+                let answer = [&[0x81, 0x08][..], &[0; 22]].concat();
+                self.ask_plainly(&request, &answer)?;
+            }
+            _ => {
+                let due = common.clock.latest() + 1;
+                self.ask_plainly(b"flush_all 1\r\n", b"OK\r\n")?;
+                while common.clock.earliest() < due {
+                    if common.is_over.load(Relaxed) {
+                        return Ok(());
+                    }
+                    sleep(Duration::from_millis(10));
+                }
+            }
+        }
+        common.flushed();
+        Ok(())
+    }
+
+    /// What is under a shared key.
+    fn look_at(&mut self, key: Key) -> Result<Option<Told>> {
+        self.draw.begin(0, self.common.clock.earliest());
+        let ask = Ask::Get { touch: None, vivify: None, recache: None };
+        let request = Request {
+            dialect: Dialect::Classic,
+            ask,
+            keys: vec![(key, Floor::default())],
+            number: 0,
+            is_quiet: false,
+            earliest: 0,
+        };
+        let mut output = Vec::new();
+        self.push(&request, &mut output);
+        let mut connection = Connection::open(self.address)?;
+        let mut answer = None;
+        let mut chance = self.chance.clone();
+        connection.exchange(&output, Pace::Whole, &mut chance, |input| {
+            Ok(match text::parse(&request, &self.names, input)? {
+                Parsed::Whole(mut replies, bytes) => {
+                    answer = replies.pop();
+                    Taken::All(bytes)
+                }
+                Parsed::Part(needed) => Taken::Wait(needed),
+                Parsed::Silent => bail!("no answer"),
+            })
+        })?;
+        Ok(match answer {
+            Some(Reply::Done(told)) => Some(told),
+            _ => None,
+        })
+    }
+
+    /// Sends a request on a connection of its own, to which there is only one answer.
+    fn ask_plainly(&mut self, request: &[u8], answer: &[u8]) -> Result<()> {
+        let mut connection = Connection::open(self.address)?;
+        connection.exchange(request, Pace::Whole, &mut self.chance, |input| match input.len() {
+            length if length < answer.len() => Ok(Taken::Wait(answer.len())),
+            length if input == answer => Ok(Taken::All(length)),
+            _ => Err(anyhow!("to flush everything the answer is {:?}", input.escape_ascii().to_string())),
+        })
+    }
+}
+
+/// What it means that there is no answer.
+fn silence(request: &Request) -> Reply {
+    match (request.dialect, request.ask) {
+        (Dialect::Binary | Dialect::Meta, Ask::Get { .. }) => Reply::NotFound,
+        (Dialect::Binary, _) => Reply::Done(Told::default()),
+        _ => Reply::Unspoken,
+    }
+}

@@ -1,0 +1,178 @@
+//! A connection on which batches are sent and answers received, at any pace.
+
+use std::io::{ErrorKind, Read, Write};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rand::RngExt;
+use rand::rngs::SmallRng;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::Socket;
+
+use crate::memcached::server::Address;
+
+/// A server that says nothing for so long is given up.
+const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+
+/// What is read at once.
+const READ: usize = 64 << 10;
+
+/// How a batch goes over the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// By as few writes as possible.
+    Whole,
+    /// In pieces of random size.
+    Pieces,
+    /// Nothing is read before all is written, or can't be; and then little at a time.
+    Slow,
+}
+
+impl Pace {
+    pub(super) fn any(random: &mut SmallRng) -> Self {
+        match random.random_range(0..20) {
+            0 => Self::Slow,
+            1..7 => Self::Pieces,
+            _ => Self::Whole,
+        }
+    }
+
+    /// How much of so many bytes is written by the next call.
+    fn cut(self, left: usize, random: &mut SmallRng) -> usize {
+        match self {
+            Self::Whole | Self::Slow => left,
+            Self::Pieces => {
+                let magnitude = random.random_range(0..14);
+                left.min(random.random_range(1..=1 << magnitude))
+            }
+        }
+    }
+
+    fn read_at_once(self, random: &mut SmallRng) -> usize {
+        match self {
+            Self::Whole => READ,
+            Self::Pieces => 1 << random.random_range(0..16),
+            Self::Slow => random.random_range(1..5_000),
+        }
+    }
+}
+
+/// What became of the input.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// So many bytes are done with.
+    Some(usize),
+    /// Nothing can be done with fewer bytes than so many.
+    Wait(usize),
+    /// All answers have come, after so many bytes more.
+    All(usize),
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub(super) fn open(address: &Address) -> Result<Self> {
+        let socket = address.connect()?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, buffer: vec![0; READ] })
+    }
+
+    /// Sends `output`, and hands what comes back to `take` until that has all.
+    pub(super) fn exchange(
+        &mut self,
+        output: &[u8],
+        pace: Pace,
+        random: &mut SmallRng,
+        mut take: impl FnMut(&[u8]) -> Result<Taken>,
+    ) -> Result<()> {
+        let (mut sent, mut input, mut start, mut needed) = (0, Vec::new(), 0, 1);
+        let mut is_stuck = false;
+        loop {
+            while input.len() - start >= needed {
+                match take(&input[start..])? {
+                    Taken::Some(bytes) => (start, needed) = (start + bytes, 1),
+                    Taken::Wait(bytes) => needed = bytes,
+                    Taken::All(bytes) => {
+                        ensure!(start + bytes == input.len(), "{} bytes too many", input.len() - start - bytes);
+                        return Ok(());
+                    }
+                }
+            }
+            input.drain(..std::mem::take(&mut start));
+            let is_unsent = sent < output.len();
+            let reads = pace != Pace::Slow || !is_unsent || is_stuck;
+            let ready = self.wait(is_unsent, reads)?;
+            if ready.intersects(PollFlags::OUT) && is_unsent {
+                let piece = &output[sent..][..pace.cut(output.len() - sent, random)];
+                let written = self.write(piece)?;
+                sent += written;
+                is_stuck = written < piece.len();
+            } else if is_unsent && !reads {
+                is_stuck = true;
+            }
+            if reads && ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                if pace == Pace::Slow && random.random_range(0..20) == 0 {
+                    // The server waits for its client.
+                    sleep(Duration::from_millis(random.random_range(0..5)));
+                }
+                self.read(&mut input, pace.read_at_once(random))?;
+            }
+        }
+    }
+
+    /// Waits until something can be done; a moment at most if that is not reading.
+    fn wait(&self, writes: bool, reads: bool) -> Result<PollFlags> {
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::OUT, writes);
+        wanted.set(PollFlags::IN, reads);
+        let mut descriptors = [PollFd::new(&self.socket, wanted)];
+        let moment = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+        let timeout = if reads { PATIENCE } else { moment };
+        let count = loop {
+            match poll(&mut descriptors, Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => break other.context("cannot wait for the server")?,
+            }
+        };
+        ensure!(count > 0 || !reads, "no answer for {} s", PATIENCE.tv_sec);
+        Ok(descriptors[0].revents())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match self.socket.write(bytes) {
+            Ok(count) => Ok(count),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
+            Err(error) => Err(error).context("cannot send to the server"),
+        }
+    }
+
+    fn read(&mut self, input: &mut Vec<u8>, most: usize) -> Result<()> {
+        match self.socket.read(&mut self.buffer[..most.min(READ)]) {
+            Ok(0) => bail!("the server closed the connection"),
+            Ok(count) => input.extend_from_slice(&self.buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => (),
+            Err(error) => return Err(error).context("cannot receive from the server"),
+        }
+        Ok(())
+    }
+
+    /// Sends what can be sent at once, and goes. Returns how much that was.
+    pub(super) fn abandon(mut self, output: &[u8], is_reset: bool) -> Result<usize> {
+        let mut sent = 0;
+        while sent < output.len() {
+            match self.write(&output[sent..])? {
+                0 => break,
+                count => sent += count,
+            }
+        }
+        if is_reset {
+            self.socket.set_linger(Some(Duration::ZERO))?;
+        }
+        Ok(sent)
+    }
+}

@@ -1,0 +1,170 @@
+//! Tests: relativistd in this process soaks without a fault, whatever it is told to be; and servers that do wrong are found out.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use anyhow::Result;
+
+use super::{Length, Plan, Summary, soak};
+use crate::memcached::conversations::Running;
+use crate::memcached::server::Address;
+
+fn plan(clients: u16, batches: u64) -> Plan {
+    let length = Length::Batches(batches);
+    Plan { prefix: "soak".into(), seed: 7, clients, keys: 300, length, others_flush: false }
+}
+
+/// Values are not as large as may be: all are copied by code that is not optimized.
+fn soaked(flags: &str, batches: u64) -> Summary {
+    let server = Running::start(&format!("{flags} -I 100k"));
+    let summary =
+        soak(&plan(8, batches), &server.address, None, None).unwrap_or_else(|fault| panic!("{flags}: {fault:#}"));
+    assert!(summary.requests > 8 * batches * 10 && summary.resets > 0, "{flags}: {summary}");
+    summary
+}
+
+/// Half of what there is does not fit.
+#[test]
+fn what_is_evicted_is_missing_and_nothing_else_is() {
+    for flags in ["-m 8 --io epoll", "-m 8 --engine global-lock"] {
+        let summary = soaked(flags, 39);
+        assert!(summary.evictions > 0 && summary.missing > 0, "{flags}: {summary}");
+        assert_eq!(summary.refusals, 0, "{flags}: {summary}");
+    }
+}
+
+#[test]
+fn nothing_is_missing_where_nothing_is_evicted() {
+    let ample = soaked("-m 1024", 45);
+    assert_eq!((ample.missing, ample.evictions, ample.refusals), (0, 0, 0), "{ample}");
+    assert_eq!(ample.flushes, 1);
+    let full = soaked("-m 8 -M --io epoll", 39);
+    assert!(full.missing == 0 && full.evictions == 0 && full.refusals > 0, "{full}");
+}
+
+/// A server that is told, or tells, something else than was said.
+#[derive(Clone, Copy)]
+enum Fault {
+    Hears(&'static [u8], &'static [u8]),
+    Says(&'static [u8], &'static [u8]),
+}
+
+impl Fault {
+    /// The address of such a server, by way of a right one.
+    fn of(self, right: &Address) -> Address {
+        let Address::Tcp(right) = *right else { panic!("it listens on a port") };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp(listener.local_addr().unwrap());
+        // Until the test's process ends.
+        thread::spawn(move || listener.incoming().for_each(|client| _ = self.forward(client.unwrap(), right)));
+        address
+    }
+
+    fn forward(self, client: TcpStream, right: SocketAddr) -> Result<()> {
+        let server = TcpStream::connect(right)?;
+        let (hears, says) = match self {
+            Self::Hears(from, to) => (Some((from, to)), None),
+            Self::Says(from, to) => (None, Some((from, to))),
+        };
+        for (mut from, mut to, change) in [(client.try_clone()?, server.try_clone()?, hears), (server, client, says)] {
+            thread::spawn(move || {
+                let mut buffer = [0; 1 << 16];
+                while let Ok(count @ 1..) = from.read(&mut buffer) {
+                    let bytes =
+                        change.map_or_else(|| buffer[..count].to_vec(), |change| changed(&buffer[..count], change));
+                    if to.write_all(&bytes).is_err() {
+                        break;
+                    }
+                }
+                // Either may be gone.
+                let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Every `from` is replaced, but where it was cut.
+fn changed(bytes: &[u8], (from, to): (&[u8], &[u8])) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::new(), bytes);
+    while let Some(at) = memchr::memmem::find(rest, from) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(to);
+        rest = &rest[at + from.len()..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+#[test]
+fn servers_that_do_wrong_are_found_out() {
+    let server = Running::start("-m 1024 -I 100k");
+    for (fault, explanation) in [
+        (Fault::Hears(b"\nadd ", b"\nset "), "are missing"),
+        (Fault::Hears(b"\nappend ", b"\nprepend "), "a wrong value"),
+        // Which of the two depends on whether another client has seen the number in between.
+        (Fault::Hears(b"\nincr ", b"\ndecr "), "a wrong number|already"),
+        (Fault::Hears(b"\nincr soakcounter-", b"\ndecr soakcounter-"), "already"),
+        (Fault::Hears(b" MR O", b" MS O"), "there can be no item"),
+        (Fault::Hears(b"\nmd ", b"\nmg "), "there can be no item"),
+        (Fault::Hears(b" R20 ", b" R0 "), "the first to ask wins"),
+        (Fault::Hears(b"\nmn\r\n", b"\nflush_all noreply\r\nmn\r\n"), "are missing"),
+        (Fault::Hears(b"\x80\x02\0", b"\x80\x01\0"), "an answer to something else"),
+        (Fault::Hears(b"\x80\x05\0", b"\x80\x06\0"), "an answer to something else"),
+        (Fault::Says(b"\r\nv", b"\r\nw"), "a wrong value"),
+        (Fault::Says(b"\r\nm", b"\r\nn"), "nobody has written"),
+        (Fault::Says(b"\nSTORED\r\n", b"\nEXISTS\r\n"), "that is no answer"),
+        (Fault::Says(b"\nMN\r\n", b"\nMN\r\nMN\r\n"), "too many"),
+        // Uniques begin at a random number.
+        (Fault::Says(b" c", b" c9"), "unique"),
+        (Fault::Says(b" t-1 ", b" t7 "), "a wrong time to live"),
+        (Fault::Says(b" Z\r\n", b" W\r\n"), "claimed or not"),
+        (Fault::Says(b" X W\r\n", b" W\r\n"), "stale or not"),
+    ] {
+        let wrong = match fault {
+            Fault::Hears(from, to) => format!("{} is heard as {}", from.escape_ascii(), to.escape_ascii()),
+            Fault::Says(from, to) => format!("{} is said as {}", from.escape_ascii(), to.escape_ascii()),
+        };
+        let found = soak(&plan(3, 200), &fault.of(&server.address), None, None).map(|summary| summary.to_string());
+        let found = found.expect_err(&wrong).to_string();
+        let is_explained = explanation.split('|').any(|explanation| found.contains(explanation));
+        assert!(is_explained, "{wrong}: {found}");
+        // Items of one must not be there for the next.
+        server.address.connect().unwrap().write_all(b"flush_all\r\n").unwrap();
+    }
+}
+
+/// Items that nobody evicts are lost where others are evicted, which excuses nothing.
+#[test]
+fn what_is_lost_among_evictions_is_found_out() {
+    let server = Running::start("-m 8 -I 100k");
+    // From the first request on there is something to evict.
+    let mut filler = Vec::new();
+    for index in 0..400 {
+        write!(filler, "set filler{index} 0 0 50000 noreply\r\n{:50000}\r\n", "").unwrap();
+    }
+    server.address.connect().unwrap().write_all(&filler).unwrap();
+    let fault = Fault::Hears(
+        b"\nmn\r\n",
+        b"\ndelete soak1-0-0 noreply\r\ndelete soak1-1-0 noreply\r\ndelete soak1-2-0 noreply\r\nmn\r\n",
+    );
+    let found = soak(&plan(8, 39), &fault.of(&server.address), None, None).map(|summary| summary.to_string());
+    let found = found.expect_err("items are lost").to_string();
+    let evictions = server.address.statistics("stats").unwrap()["evictions"].parse::<u64>().unwrap();
+    assert!(found.contains("not evicted") && evictions > 100, "{evictions} evictions: {found}");
+}
+
+#[test]
+fn requests_follow_from_the_seed() {
+    let drawn = |seed| {
+        let plan = Plan { seed, ..plan(1, 1) };
+        let common = super::shared::Common::new(&plan, 1 << 20, 1 << 20);
+        let slots: Vec<super::model::Slot> = (0..100).map(|_| super::model::Slot::default()).collect();
+        let mut draw = super::draw::Draw::new(seed, 0);
+        draw.begin(0, 1_000);
+        (0..100).map(|_| format!("{:?}", draw.draw(false, &slots, &common))).collect::<Vec<_>>()
+    };
+    assert_eq!(drawn(1), drawn(1));
+    assert_ne!(drawn(1), drawn(2));
+}

@@ -1,0 +1,164 @@
+//! Which items the server says that it has evicted, against those that were missing: an eviction excuses that one item of its name is.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::Ordering::Relaxed;
+
+use anyhow::{Context, Result, ensure};
+use socket2::Socket;
+
+use super::shared::{Common, lock};
+use crate::memcached::server::Address;
+
+/// What is known of the items of one name.
+#[derive(Debug, Default)]
+struct Account {
+    /// Evictions that were told, less items that were missing: whichever comes first.
+    balance: i64,
+    /// By which of all that were missing it came to be below zero.
+    since: u64,
+    /// What led to the last one that was missing, until its eviction is told.
+    story: Option<String>,
+}
+
+/// Accounts of all names.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    accounts: HashMap<Vec<u8>, Account>,
+    missing: u64,
+    unexcused: u64,
+}
+
+impl Ledger {
+    /// An item is missing. Returns how many are whose eviction was not told.
+    pub(super) fn miss(&mut self, name: &[u8]) -> u64 {
+        self.missing += 1;
+        let account = self.accounts.entry(name.to_vec()).or_default();
+        account.balance -= 1;
+        self.unexcused += u64::from(account.balance < 0);
+        if account.balance == -1 {
+            account.since = self.missing;
+        }
+        self.unexcused
+    }
+
+    /// What led to it, in case that its eviction is never told.
+    pub(super) fn note(&mut self, name: Vec<u8>, story: String) {
+        self.accounts.entry(name).or_default().story = Some(story);
+    }
+
+    fn evicted(&mut self, name: &[u8]) {
+        let account = self.accounts.entry(name.to_vec()).or_default();
+        account.balance += 1;
+        self.unexcused -= u64::from(account.balance <= 0);
+        if account.balance >= 0 {
+            account.story = None;
+        }
+    }
+
+    /// Nothing is left that could be missing.
+    pub(super) fn flushed(&mut self) {
+        self.accounts.retain(|_, account| account.balance < 0);
+    }
+
+    /// All items that were missing.
+    pub(super) fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// Of the first so many items that were missing, those whose eviction was not told; of all, if these are not more than `excused`.
+    pub(super) fn unexcused(&self, missing: u64, excused: u64) -> u64 {
+        if self.unexcused <= excused {
+            return self.unexcused;
+        }
+        let accounts = self.accounts.values().filter(|account| account.balance < 0 && account.since <= missing);
+        accounts.map(|account| account.balance.unsigned_abs()).sum()
+    }
+
+    /// What led to one of these.
+    pub(super) fn suspicion(&self) -> String {
+        let suspects = self.accounts.values().filter(|account| account.balance < 0);
+        suspects.filter_map(|account| account.story.clone()).next().unwrap_or_default()
+    }
+}
+
+/// A connection on which the server tells evictions.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    socket: Socket,
+}
+
+impl Watcher {
+    /// None if the server refuses.
+    ///
+    /// # Errors
+    /// When the server is not there.
+    pub(super) fn start(address: &Address) -> Result<Option<Self>> {
+        let mut socket = address.connect()?;
+        socket.write_all(b"watch evictions\r\n")?;
+        let mut answer = [0; 4];
+        socket.read_exact(&mut answer).context("no answer to watch")?;
+        Ok((answer == *b"OK\r\n").then_some(Self { socket }))
+    }
+
+    /// Listens until it is stopped.
+    ///
+    /// # Errors
+    /// When the server stops telling before that.
+    pub(super) fn run(&self, common: &Common<'_>) -> Result<()> {
+        let mut lines = BufReader::with_capacity(1 << 16, &self.socket);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).context("cannot hear of evictions")? > 0 {
+            if let Some(name) = evicted(&line) {
+                lock(&common.ledger).evicted(name);
+            }
+            line.clear();
+        }
+        let was_stopped = common.is_over.swap(true, Relaxed);
+        ensure!(was_stopped, "the server tells no evictions any more");
+        Ok(())
+    }
+
+    /// When all is over.
+    pub(super) fn stop(&self) {
+        // The server may be gone.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// The name of the item that this line is about. No name that is used here needs to be escaped.
+fn evicted(line: &[u8]) -> Option<&[u8]> {
+    const BEFORE: &[u8] = b" type=eviction key=";
+    let rest = &line[memchr::memmem::find(line, BEFORE)? + BEFORE.len()..];
+    rest.split(|byte| *byte == b' ').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eviction_excuses_one_item_of_its_name() {
+        let mut ledger = Ledger::default();
+        ledger.evicted(b"a");
+        assert_eq!(ledger.miss(b"a"), 0);
+        assert_eq!(ledger.miss(b"a"), 1);
+        ledger.note(b"a".to_vec(), "why".into());
+        ledger.evicted(b"b");
+        assert_eq!((ledger.unexcused(2, 0), ledger.suspicion()), (1, "why".into()));
+        assert_eq!(ledger.unexcused(1, 0), 0, "by then nothing was missing that was not evicted");
+        ledger.flushed();
+        assert_eq!(ledger.miss(b"b"), 2, "another b than the one that was evicted");
+        ledger.evicted(b"a");
+        ledger.evicted(b"b");
+        assert_eq!((ledger.unexcused(3, 0), ledger.suspicion()), (0, String::new()));
+    }
+
+    #[test]
+    fn lines_of_evictions_tell_names() {
+        let line = b"ts=1.000002 gid=3 type=eviction key=soak1-2-0 fetch=no ttl=-1 la=0 clsid=1 size=50\n";
+        assert_eq!(evicted(line), Some(&b"soak1-2-0"[..]));
+        assert_eq!(evicted(b"skipped=3\n"), None);
+    }
+}

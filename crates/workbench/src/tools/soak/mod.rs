@@ -1,0 +1,241 @@
+//! `relativist-bench soak`: random requests from many connections, every answer compared with a model.
+//!
+//! | Module | Holds |
+//! |---|---|
+//! | `request`, `reply` | what is asked and answered, whatever the protocol |
+//! | `text`, `binary` | as bytes |
+//! | `draw` | what is asked next |
+//! | `model` | what must be under a key that one client has for itself |
+//! | `shared` | what must hold of keys that all clients share, and what else they have in common |
+//! | `connection`, `client` | batches on their way, and those who send them |
+//! | `observe` | the server's clock and memory |
+//! | `evictions` | what it says to have evicted, and what is missing |
+//! | `stopped` | a process of clients that is stopped now and then |
+
+mod binary;
+mod client;
+mod connection;
+#[cfg(test)]
+mod conversations;
+mod draw;
+mod evictions;
+mod model;
+mod observe;
+mod reply;
+mod request;
+mod shared;
+mod stopped;
+mod text;
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::value_parser;
+
+use self::client::Client;
+use self::evictions::Watcher;
+use self::observe::{Observer, number};
+use self::shared::Common;
+use self::stopped::Stopped;
+use crate::harness::interruption::{self, Ending};
+use crate::harness::options::parse_seconds;
+use crate::memcached::allow_connections;
+use crate::memcached::cores::Cores;
+use crate::memcached::server::{Address, Place, Server, ServerCommand};
+
+/// Items of all clients take up to so many times the server's limit, that it has to evict,
+const TIMES_LIMIT: u64 = 2;
+
+/// but not more than this, which a server with ample memory keeps.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Let random clients loose on a memcached server, and compare every answer with what it must be
+///
+/// Clients speak the classic, the meta and the binary protocol on the same keys: all ways to store, count, touch, delete, lease and
+/// invalidate, with and without uniques and expiry; in batches that are cut anywhere, on connections that read slowly or break in the
+/// middle of a value. Each has keys of its own, about which a model knows everything; and all share some, of which what must hold is checked:
+/// values are such as were written, uniques rise, nothing counted is lost. From time to time all wait while everything is flushed.
+///
+/// An item may be missing only if the server says that it has evicted it, by `watch evictions`; where it loses lines of that or refuses it, only as
+/// many may be as it has evicted. A server that is started by this must keep to its limit, too: 1.15 times
+/// that and 32 MiB, and its connections' buffers. Another process of clients is stopped and continued meanwhile.
+///
+/// Everything on the server is lost. It has to speak all three protocols without logins, to have uniques, and room for some fifty
+/// connections: options such as -B, -C, -S, -Y and a small -c look like faults.
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("who").required(true).args(["server", "exec"])))]
+pub struct Args {
+    /// A server that is running: HOST:PORT or unix:PATH
+    #[arg(long, value_name = "ADDR")]
+    server: Option<Place>,
+
+    /// Start this server
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<ServerCommand>,
+
+    /// The started server listens on a Unix socket
+    #[arg(long, requires = "exec")]
+    unix: bool,
+
+    /// How long
+    #[arg(long, default_value_t = 3600.0, value_parser = parse_seconds)]
+    seconds: f64,
+
+    /// What is asked follows from this, but for uniques; when it is asked does not
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Clients, each with a connection for text and one for the binary protocol
+    #[arg(long, default_value_t = 16, value_parser = value_parser!(u16).range(1..=1024))]
+    clients: u16,
+
+    /// Keys of each client's own
+    #[arg(long, default_value_t = 4000, value_parser = value_parser!(u32).range(8..=1_000_000))]
+    keys: u32,
+
+    /// These clients are beside others, who flush, and stop them
+    #[arg(long, hide = true, requires = "server")]
+    beside: bool,
+}
+
+/// How long a client goes on.
+#[derive(Clone, Copy, Debug)]
+enum Length {
+    Time(Duration),
+    /// So that all is the same every time.
+    #[cfg(test)]
+    Batches(u64),
+}
+
+impl Length {
+    fn goes_on(self, batch: u64, elapsed: Duration) -> bool {
+        // For the sake of the other variant.
+        let _ = batch;
+        match self {
+            Self::Time(time) => elapsed < time && !interruption::is_wanted(),
+            #[cfg(test)]
+            Self::Batches(batches) => batch < batches,
+        }
+    }
+}
+
+/// What is done.
+#[derive(Clone, Debug)]
+struct Plan {
+    /// Of all keys.
+    prefix: String,
+    seed: u64,
+    clients: u16,
+    keys: u32,
+    length: Length,
+    /// Items may be missing because somebody else flushes, which these clients don't do.
+    others_flush: bool,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug)]
+struct Summary {
+    requests: u64,
+    resets: u64,
+    flushes: u64,
+    refusals: u64,
+    missing: u64,
+    evictions: u64,
+    most_resident: u64,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, resets, flushes, refusals, missing, evictions, most_resident } = self;
+        writeln!(f, "{requests} answers, none wrong")?;
+        writeln!(
+            f,
+            "{missing} items were missing, the server has evicted {evictions}; {refusals} requests were refused for lack of memory"
+        )?;
+        write!(f, "everything was flushed {flushes} times, {resets} connections broke in the middle of a batch")?;
+        if *most_resident > 0 {
+            write!(f, "; the server took up to {} MiB", most_resident >> 20)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// A wrong answer, or too much memory, with what led to it; or a server that can't be reached.
+pub fn run(args: &Args) -> Result<Ending> {
+    allow_connections()?;
+    interruption::heed("what clients have begun")?;
+    let begun = Instant::now();
+    let plan = Plan {
+        prefix: if args.beside { "stopped" } else { "soak" }.into(),
+        seed: args.seed,
+        clients: args.clients,
+        keys: args.keys,
+        length: Length::Time(Duration::from_secs_f64(args.seconds)),
+        others_flush: args.beside,
+    };
+    let mut server = match (&args.exec, &args.server) {
+        (Some(command), _) => Server::start(command, args.unix, &Cores::default())?,
+        (None, place) => Server::running(place.as_ref().context("--server or --exec")?.find()?)?,
+    };
+    let address = server.address.clone();
+    let stopped = (!args.beside).then(|| Stopped::start(&plan, &address, args.seconds)).transpose()?;
+    let measured = args.exec.is_some().then_some(&mut server);
+    let summary = soak(&plan, &address, measured, stopped)?;
+    // Without a signal the run has lasted as long as it should.
+    let ending = Ending::of(false);
+    if ending == Ending::Interrupted {
+        eprintln!("relativist-bench: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);
+    }
+    println!("{summary}");
+    Ok(ending)
+}
+
+/// Does it to a server, of which memory is checked if it is given.
+fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Option<Stopped>) -> Result<Summary> {
+    let statistics = address.statistics("stats")?;
+    let settings = address.statistics("stats settings")?;
+    let limit = number(&statistics, "limit_maxbytes");
+    let largest = number(&settings, "item_size_max") as usize;
+    ensure!(limit > 0 && largest > 0, "the server doesn't tell its limits");
+    let bytes_per_client = (TIMES_LIMIT * limit).min(MOST_BYTES) / u64::from(plan.clients);
+    let common = Common::new(plan, bytes_per_client as usize, largest);
+    let watcher = Watcher::start(address)?;
+    let observer = Observer::new(&common, address, limit, watcher.is_some());
+    observer.look()?;
+    let faults: Vec<String> = thread::scope(|scope| {
+        let observer = scope.spawn(|| observer.run(server));
+        let listener = watcher.as_ref().map(|watcher| scope.spawn(|| watcher.run(&common)));
+        let stopped = stopped.map(|stopped| scope.spawn(|| stopped.run(&common)));
+        let clients: Vec<_> = (0..plan.clients)
+            .map(|index| Client::new(index, &common, address))
+            .map(|mut client| scope.spawn(move || client.run()))
+            .collect();
+        let clients = clients.into_iter().map(|client| client.join().expect("no client panics"));
+        // Where one finds a fault, others may only notice that the server is gone.
+        let first = clients.collect::<Vec<_>>().into_iter().find(Result::is_err);
+        let stopped = stopped.map(|stopped| stopped.join().expect("it does not panic"));
+        common.is_over.store(true, Relaxed);
+        let observer = observer.join().expect("it does not panic");
+        watcher.iter().for_each(Watcher::stop);
+        let listener = listener.map(|listener| listener.join().expect("it does not panic"));
+        let outcomes = [first, stopped, Some(observer), listener].into_iter().flatten();
+        outcomes.filter_map(|outcome| outcome.err().map(|error| format!("{error:#}"))).collect()
+    });
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    let counts = &common.counts;
+    Ok(Summary {
+        requests: counts.requests.load(Relaxed),
+        resets: counts.resets.load(Relaxed),
+        flushes: common.flushes.load(Relaxed),
+        refusals: counts.refusals.load(Relaxed),
+        missing: counts.missing.load(Relaxed),
+        evictions: counts.evictions.load(Relaxed),
+        most_resident: counts.most_resident.load(Relaxed),
+    })
+}

@@ -1,0 +1,138 @@
+//! Beside the clients: the server's clock, how much it says to have evicted, and what memory it takes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::shared::{Common, lock};
+use crate::memcached::server::{Address, Server};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Looks, with a fifth of that in between, until an eviction that has happened must have been told: some seconds, because on a machine that is
+/// busy neither who evicts nor who listens may have his turn. (Some tests wait that long for what is not told.)
+const LOOKS: u32 = if cfg!(test) { 250 } else { 1000 };
+
+/// What servers call items that they removed before their time, and of which they tell watchers;
+const EVICTIONS: &str = "evictions";
+
+/// and of which they don't.
+const SILENT_EVICTIONS: [&str; 2] = ["slab_reassign_evictions_nomem", "slab_reassign_busy_deletes"];
+
+/// What servers call lines that did not reach their watchers.
+const LOST_LINES: [&str; 2] = ["log_worker_dropped", "log_watcher_skipped"];
+
+/// What servers call the memory of connections, on top of that for items.
+const BUFFERS: [&str; 2] = ["read_buf_bytes", "response_obj_bytes"];
+
+/// Looks at a server.
+#[derive(Debug)]
+pub(super) struct Observer<'a> {
+    common: &'a Common<'a>,
+    address: &'a Address,
+    /// Bytes for items.
+    limit: u64,
+    /// The server tells each eviction.
+    is_watched: bool,
+}
+
+/// A number among statistics; zero if there is none of the name.
+pub(super) fn number(statistics: &BTreeMap<String, String>, name: &str) -> u64 {
+    statistics.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+/// What the threads of a server have in hands is not among what connections hold: a request each and an answer, of this times the largest item,
+/// since buffers that grow have up to twice the bytes that they need.
+const IN_HANDS: u64 = 4;
+
+/// What a server may take for so many bytes of items and of buffers.
+fn bound(limit: u64, buffers: u64) -> u64 {
+    limit / 100 * 115 + (32 << 20) + buffers
+}
+
+impl<'a> Observer<'a> {
+    pub(super) fn new(common: &'a Common<'a>, address: &'a Address, limit: u64, is_watched: bool) -> Self {
+        Self { common, address, limit, is_watched }
+    }
+
+    /// Looks once. Returns the bytes of buffers.
+    ///
+    /// # Errors
+    /// When the server doesn't answer.
+    pub(super) fn look(&self) -> Result<u64> {
+        let asked = self.common.clock.elapsed();
+        let statistics = self.address.statistics("stats")?;
+        let time = statistics.get("time").and_then(|time| time.parse().ok());
+        self.common.clock.learn(time.context("the server doesn't tell the time")?, asked);
+        let sum = |names: &[&str]| names.iter().map(|name| number(&statistics, name)).sum();
+        let (told, silent) = (number(&statistics, EVICTIONS), sum(&SILENT_EVICTIONS));
+        self.common.counts.evictions.store(told + silent, Relaxed);
+        let is_told_all = self.is_watched && sum(&LOST_LINES) == 0;
+        self.common.counts.excused.store(if is_told_all { silent } else { told + silent }, Relaxed);
+        let held: u64 = sum(&BUFFERS);
+        Ok(held + number(&statistics, "threads") * IN_HANDS * self.common.largest as u64)
+    }
+
+    /// Looks again and again until all is over, at a server of which the process is known if it is given.
+    ///
+    /// # Errors
+    /// When items are missing or memory is taken that there is no reason for; or when the server is gone.
+    pub(super) fn run(&self, mut server: Option<&mut Server>) -> Result<()> {
+        let outcome = loop {
+            let is_last = self.common.is_over.load(Relaxed);
+            let outcome = self.check(server.as_deref_mut());
+            if is_last || outcome.is_err() {
+                break outcome;
+            }
+            sleep(PAUSE);
+        };
+        self.common.is_over.store(true, Relaxed);
+        outcome
+    }
+
+    fn check(&self, server: Option<&mut Server>) -> Result<()> {
+        let mut buffers = self.look()?;
+        if let Some(resident) = server.map(Server::usage).transpose()?.flatten().map(|usage| usage.resident()) {
+            buffers = buffers.max(self.look()?);
+            self.common.counts.most_resident.fetch_max(resident, Relaxed);
+            let bound = bound(self.limit, buffers);
+            ensure!(resident <= bound, "the server takes {resident} bytes of memory, not up to {bound}");
+        }
+        if !self.common.plan.others_flush {
+            self.check_missing()?;
+        }
+        Ok(())
+    }
+
+    /// No items may be missing but those that were evicted.
+    fn check_missing(&self) -> Result<()> {
+        let (ledger, counts) = (&self.common.ledger, &self.common.counts);
+        let missing = lock(ledger).missing();
+        for _ in 0..LOOKS {
+            let excused = counts.excused.load(Relaxed);
+            if lock(ledger).unexcused(missing, excused) <= excused {
+                return Ok(());
+            }
+            // They are told a moment after they have happened.
+            sleep(PAUSE / 5);
+            self.look()?;
+        }
+        let ledger = lock(ledger);
+        let unexcused = ledger.unexcused(missing, counts.excused.load(Relaxed));
+        bail!("{unexcused} items are missing that were not evicted: {}", ledger.suspicion())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_come_on_top_of_what_items_may_take() {
+        assert_eq!(bound(100 << 20, 7), (115 << 20) + (32 << 20) + 7);
+    }
+}

@@ -1,0 +1,273 @@
+//! What clients ask for, whatever protocol they say it in.
+
+use std::fmt;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::shared::Floor;
+use crate::harness::keys::scramble;
+
+/// Pieces of values begin at so many places of the pool.
+const PLACES: usize = 1 << 16;
+
+/// A value that is longer than all that servers take by default.
+pub(super) const LARGEST: usize = (1 << 20) + (1 << 16);
+
+/// In which a request is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Classic,
+    Meta,
+    Binary,
+}
+
+/// Whose item it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// One client's: nobody else touches it. A key of which the client doesn't know what became gives way to one of the next generation.
+    Own { slot: u32, generation: u32 },
+    /// A value that all clients store and read.
+    Value(u16),
+    /// A number that all clients count up.
+    Counter(u16),
+}
+
+/// When an item is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exptime {
+    Never,
+    Past,
+    /// Seconds from now.
+    In(u32),
+    /// A second of the server's clock.
+    At(u32),
+}
+
+/// What is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    /// Bytes of the pool.
+    Piece {
+        place: u16,
+        length: u32,
+    },
+    Number(u64),
+    Marked(Mark),
+}
+
+/// What a shared value tells of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) key: u16,
+    pub(super) writer: u16,
+    pub(super) version: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Ask {
+    Get {
+        touch: Option<Exptime>,
+        /// To be created if it is missing. (Meta.)
+        vivify: Option<Exptime>,
+        /// To be renewed by who asks if it ends within so many seconds. (Meta.)
+        recache: Option<u32>,
+    },
+    Store {
+        mode: Mode,
+        text: Text,
+        flags: u32,
+        exptime: Exptime,
+        /// The unique that the present item has to have,
+        compare: Option<u64>,
+        /// or a later one, which makes the new item stale. (Meta.)
+        invalidates: bool,
+    },
+    Count {
+        is_up: bool,
+        delta: u64,
+        /// What a missing item is to begin with. (Binary and meta.)
+        create: Option<(u64, Exptime)>,
+        compare: Option<u64>,
+    },
+    Touch {
+        exptime: Exptime,
+    },
+    Delete {
+        compare: Option<u64>,
+        /// The item is to become stale instead, and to end then. (Meta.)
+        invalidates: Option<Exptime>,
+    },
+    /// The end of a batch, at which all before it have been answered.
+    Fence,
+}
+
+/// A request that is not answered yet.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) dialect: Dialect,
+    pub(super) ask: Ask,
+    /// Several for a classic `get` only.
+    pub(super) keys: Vec<(Key, Floor)>,
+    /// By which its answer is known, where the protocol has such numbers.
+    pub(super) number: u32,
+    /// Whether it wants no answer in the ordinary case.
+    pub(super) is_quiet: bool,
+    /// The server's clock has come so far before it was sent.
+    pub(super) earliest: u32,
+}
+
+impl Exptime {
+    /// As the text protocols say it.
+    pub(super) fn signed(self) -> i64 {
+        match self {
+            Self::Never => 0,
+            Self::Past => -1,
+            Self::In(seconds) => seconds.into(),
+            Self::At(second) => second.into(),
+        }
+    }
+
+    /// As the binary protocol says it: the past is a second of 1970 there.
+    pub(super) fn unsigned(self) -> u32 {
+        match self {
+            Self::Past => 60 * 60 * 24 * 30 + 1,
+            _ => self.signed() as u32,
+        }
+    }
+}
+
+impl Text {
+    pub(super) fn len(self, pool: &Pool) -> usize {
+        let mut bytes = Vec::new();
+        match self {
+            Self::Piece { length, .. } => length as usize,
+            _ => {
+                pool.push(self, &mut bytes);
+                bytes.len()
+            }
+        }
+    }
+}
+
+/// Where values come from: random bytes, line ends among them.
+pub(super) struct Pool(Vec<u8>);
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({} bytes)", self.0.len())
+    }
+}
+
+impl Pool {
+    pub(super) fn new() -> Self {
+        let mut bytes = vec![0; PLACES + LARGEST];
+        SmallRng::seed_from_u64(1).fill_bytes(&mut bytes);
+        Self(bytes)
+    }
+
+    /// Appends a value. None that isn't a number begins with a digit.
+    pub(super) fn push(&self, text: Text, out: &mut Vec<u8>) {
+        let start = out.len();
+        match text {
+            Text::Piece { place, length } => {
+                out.extend_from_slice(&self.0[usize::from(place)..][..length as usize]);
+                if let Some(first) = out.get_mut(start) {
+                    *first = b'v';
+                }
+            }
+            Text::Number(number) => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+            Text::Marked(Mark { key, writer, version }) => {
+                out.push(b'm');
+                out.extend_from_slice(&key.to_le_bytes());
+                out.extend_from_slice(&writer.to_le_bytes());
+                out.extend_from_slice(&version.to_le_bytes());
+                let random = scramble(u64::from(version) << 32 | u64::from(writer) << 16 | u64::from(key));
+                let most = if random.is_multiple_of(64) { 20_000 } else { 500 };
+                let (place, length) = ((random >> 16) as u16, (random >> 40) as usize % most);
+                out.extend_from_slice(&self.0[usize::from(place)..][..length]);
+            }
+        }
+    }
+
+    /// The mark of a shared value, if it is whole.
+    pub(super) fn mark(&self, value: &[u8]) -> Option<Mark> {
+        let field = |at: usize| value.get(at..at + 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+        let version = u32::from(field(5)?) | u32::from(field(7)?) << 16;
+        let mark = Mark { key: field(1)?, writer: field(3)?, version };
+        let mut whole = Vec::with_capacity(value.len());
+        self.push(Text::Marked(mark), &mut whole);
+        (whole == value).then_some(mark)
+    }
+}
+
+/// How the keys of a client are spelled.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// Of all clients of this process.
+    prefix: String,
+    client: usize,
+}
+
+impl Names {
+    pub(super) fn new(prefix: &str, client: usize) -> Self {
+        Self { prefix: prefix.to_owned(), client }
+    }
+
+    /// Some are long.
+    pub(super) fn of(&self, key: Key) -> Vec<u8> {
+        let Self { prefix, client } = self;
+        match key {
+            Key::Own { slot, generation } => {
+                let mut name = format!("{prefix}{client}-{slot}-{generation}").into_bytes();
+                let length = match slot % 16 {
+                    3 => 250,
+                    7 | 11 => 60,
+                    _ => 0,
+                };
+                name.resize(length.max(name.len()), b'.');
+                name
+            }
+            Key::Value(index) => format!("{prefix}value-{index}").into_bytes(),
+            Key::Counter(index) => format!("{prefix}counter-{index}").into_bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_values_tell_who_wrote_them_if_they_are_whole() {
+        let pool = Pool::new();
+        let mark = Mark { key: 3, writer: 300, version: 70_000 };
+        let mut value = Vec::new();
+        pool.push(Text::Marked(mark), &mut value);
+        assert_eq!(pool.mark(&value), Some(mark));
+        for at in 0..value.len() {
+            value[at] ^= 1;
+            assert_ne!(pool.mark(&value), Some(mark), "{at}");
+            value[at] ^= 1;
+        }
+        assert_eq!(pool.mark(&value[..value.len() - 1]), None);
+        assert_eq!(pool.mark(b""), None);
+    }
+
+    #[test]
+    fn keys_are_as_long_as_may_be() {
+        let names = Names::new("p", 7);
+        assert_eq!(names.of(Key::Own { slot: 3, generation: 0 }).len(), 250);
+        assert_eq!(names.of(Key::Own { slot: 4, generation: 1 }), b"p7-4-1");
+    }
+}

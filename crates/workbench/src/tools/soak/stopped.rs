@@ -1,0 +1,73 @@
+//! A process of clients that is stopped again and again, as by `kill -STOP`: the server has to wait for it, and nobody else.
+
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Plan;
+use super::shared::Common;
+use crate::harness::interruption;
+use crate::harness::supervisor::tie;
+use crate::memcached::server::Address;
+
+/// Clients of that process.
+const CLIENTS: &str = "4";
+
+/// The process. It is killed if it is dropped.
+#[derive(Debug)]
+pub(super) struct Stopped {
+    child: Child,
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Stopped {
+    /// Starts it, for so many seconds of clients that differ from those of `plan`.
+    ///
+    /// # Errors
+    /// When this program can't be started.
+    pub(super) fn start(plan: &Plan, address: &Address, seconds: f64) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot tell what program this is")?;
+        let mut command = Command::new(program);
+        command.args(["soak", "--server", &address.to_string(), "--seconds", &seconds.to_string()]);
+        command.args(["--seed", &plan.seed.to_string(), "--clients", CLIENTS, "--beside"]).stdout(Stdio::null());
+        tie(&mut command);
+        Ok(Self { child: command.spawn().context("cannot start clients that are to be stopped")? })
+    }
+
+    /// Stops it and lets it go on until it ends, or all is over, or is to be.
+    ///
+    /// # Errors
+    /// When it has found a fault.
+    pub(super) fn run(mut self, common: &Common<'_>) -> Result<()> {
+        let mut random = SmallRng::seed_from_u64(common.plan.seed);
+        let process = Pid::from_child(&self.child);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                match status.success() {
+                    true => return Ok(()),
+                    false => bail!("clients that were stopped now and then have found a fault: {status}"),
+                }
+            }
+            if interruption::is_wanted() || common.is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                return Ok(());
+            }
+            for signal in [Signal::STOP, Signal::CONT] {
+                // It may have ended.
+                let _ = kill_process(process, signal);
+                sleep(Duration::from_millis(random.random_range(10..1_000)));
+            }
+        }
+    }
+}

@@ -84,9 +84,9 @@ pub enum Decoded<'b> {
 }
 
 /// A store of which the value has not arrived as a whole, so that it may be collected where it will stay:
-/// [`Decoder::awaited`], [`binary::Decoder::awaited`](crate::binary::Decoder::awaited).
+/// [`Decoder::pending_store`], [`binary::Decoder::pending_store`](crate::binary::Decoder::pending_store).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Awaited<'b> {
+pub struct PendingStore<'b> {
     /// Bytes of the input before the value.
     pub front: usize,
     /// Bytes of the value.
@@ -315,7 +315,7 @@ impl Decoder {
     /// incomplete. None if there is none, or what becomes of the value depends on what is there: it is joined to another, or stored as
     /// stale if it comes too late.
     ///
-    /// Who wants to collect the value elsewhere keeps the first [`front`](Awaited::front) bytes, collects the value from there on and the two
+    /// Who wants to collect the value elsewhere keeps the first [`front`](PendingStore::front) bytes, collects the value from there on and the two
     /// bytes behind it, and shows all three to [`decode_apart`](Self::decode_apart), with nothing else in between.
     ///
     /// ```
@@ -324,16 +324,16 @@ impl Decoder {
     /// let mut decoder = Decoder::new(Limits::default());
     /// let input = b"set k 0 0 5\r\nhel";
     /// assert!(matches!(decoder.decode(input), Decoded::Incomplete { .. }));
-    /// let awaited = decoder.awaited(input).unwrap();
+    /// let awaited = decoder.pending_store(input).unwrap();
     /// let (line, value) = input.split_at(awaited.front);
     /// let value = [value, b"lo"].concat();
     /// assert_eq!(value.len(), awaited.length);
     /// assert!(matches!(decoder.decode_apart(line, &value, b"\r\n"), Ok(Command::Store { value: b"hello", .. })));
     /// ```
-    pub fn awaited<'b>(&self, input: &'b [u8]) -> Option<Awaited<'b>> {
+    pub fn pending_store<'b>(&self, input: &'b [u8]) -> Option<PendingStore<'b>> {
         match self.state {
             State::Value(Pending { verb: StoreVerb::Append | StoreVerb::Prepend, .. }) => None,
-            State::Value(pending) => Some(Awaited {
+            State::Value(pending) => Some(PendingStore {
                 front: pending.line,
                 length: pending.length,
                 key: input.get(pending.key_start..pending.key_end)?,
@@ -346,7 +346,7 @@ impl Decoder {
                 let (meta, _) = meta::set(args).ok()?;
                 let flags = meta.flags().ok()?;
                 let is_judged = flags.has(b'I') && flags.compare.is_some();
-                (!is_judged && !matches!(flags.mode, b'A' | b'P')).then(|| Awaited {
+                (!is_judged && !matches!(flags.mode, b'A' | b'P')).then(|| PendingStore {
                     front: line,
                     length,
                     key: meta.sent_key,
@@ -359,7 +359,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes the store that is [awaited](Self::awaited), of which the value was collected apart from its line, and from the two
+    /// Decodes the store that is [awaited](Self::pending_store), of which the value was collected apart from its line, and from the two
     /// bytes behind it. What follows in the input begins with the next line.
     ///
     /// # Errors

@@ -66,21 +66,21 @@ pub mod binary;
 mod command;
 mod decode;
 mod error;
-mod guess;
 mod login;
 mod meta;
 pub mod number;
 mod parse;
+mod peek;
 mod percent;
 pub mod reply;
 mod words;
 
 pub use command::{Admin, Arithmetic, Command, StoreVerb};
-pub use decode::{Awaited, Decoded, Decoder, Limits, MAX_GET_LINE, MAX_UNFINISHED_LINE};
+pub use decode::{Decoded, Decoder, Limits, MAX_GET_LINE, MAX_UNFINISHED_LINE, PendingStore};
 pub use error::{Rejection, RequestError};
-pub use guess::probable_key;
 pub use login::{Login, LoginDecoder};
 pub use meta::{Meta, MetaFlags, MetaVerb, decode_key, encode_key};
+pub use peek::peek_key;
 pub use percent::encode_percent;
 pub use words::{Keys, MAX_KEY, Words};
 

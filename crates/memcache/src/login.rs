@@ -11,7 +11,7 @@ use crate::words::Words;
 /// The longest value of a login.
 pub(crate) const MAX_LOGIN: u32 = 16384;
 /// With fewer bytes a line is not yet looked at.
-const FEWEST_BYTES: usize = 4;
+const MIN_BYTES: usize = 4;
 /// A shorter line, its end included, cannot be a login.
 const MIN_LINE: usize = 6;
 const LINE_END: &[u8] = b"\r\n";
@@ -58,7 +58,7 @@ impl LoginDecoder {
         if let Some(length) = self.pending {
             return self.value(input, 0, length);
         }
-        if input.len() < FEWEST_BYTES {
+        if input.len() < MIN_BYTES {
             return Login::Incomplete { consumed: 0 };
         }
         let line = match memchr(b'\n', input) {

@@ -44,9 +44,9 @@ pub fn unsigned_32(word: &[u8]) -> Option<u32> {
 
 /// The length of a value; small enough that its line end can be added in 32 bits.
 pub(crate) fn value_length(word: &[u8]) -> Option<usize> {
-    const LONGEST: i32 = i32::MAX - 2;
+    const MAX_LENGTH: i32 = i32::MAX - 2;
     match signed_32(word)? {
-        length @ 0..=LONGEST => usize::try_from(length).ok(),
+        length @ 0..=MAX_LENGTH => usize::try_from(length).ok(),
         _ => None,
     }
 }

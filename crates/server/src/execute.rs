@@ -35,7 +35,7 @@ use crate::options::{Options, PROTOCOL_VERSION};
 use crate::security::auth::Users;
 use crate::security::tls::Tls;
 use relativist_memcache::binary as packets;
-use relativist_memcache::{Awaited, Command, Limits, Rejection, RequestError, decode_key, number, reply};
+use relativist_memcache::{Command, Limits, PendingStore, Rejection, RequestError, decode_key, number, reply};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -150,7 +150,7 @@ impl<'s, E: Engine> Executor<'s, E> {
     }
 
     /// Room for the value of a store that has arrived in part, if that is worth it.
-    pub fn expect(&self, store: &Awaited<'_>, missing: usize) -> Option<Arrival> {
+    pub fn expect(&self, store: &PendingStore<'_>, missing: usize) -> Option<Arrival> {
         let mut room = [0; _];
         let key = if store.is_base64 { decode_key(store.key, &mut room)? } else { store.key };
         let (has_flags, has_unique) = (store.flags != 0, store.has_unique);

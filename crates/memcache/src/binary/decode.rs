@@ -1,7 +1,7 @@
 //! The incremental decoder of packets.
 
 use super::{HEADER, Opcode, REQUEST_MAGIC, Status};
-use crate::decode::{Awaited, Limits};
+use crate::decode::{Limits, PendingStore};
 use crate::login::MAX_LOGIN;
 use crate::words::MAX_KEY;
 
@@ -38,7 +38,7 @@ pub struct Request<'b> {
 
 impl<'b> Request<'b> {
     /// The request that begins with `front`, which has been looked at before: its value was collected apart
-    /// ([`Decoder::awaited`]). None if there is no request that begins so.
+    /// ([`Decoder::pending_store`]). None if there is no request that begins so.
     pub fn of_front(front: &'b [u8]) -> Option<Request<'b>> {
         let (fixed, rest) = front.split_first_chunk()?;
         let (header, lengths) = parse_header(fixed);
@@ -193,13 +193,13 @@ impl Decoder {
     /// The store that `input` begins with and whose value it holds in part, after [`decode`](Self::decode) has said that this is
     /// incomplete. None if there is none, or it joins its value to another.
     ///
-    /// Who wants to collect the value elsewhere keeps the first [`front`](Awaited::front) bytes, of which
+    /// Who wants to collect the value elsewhere keeps the first [`front`](PendingStore::front) bytes, of which
     /// [`Request::of_front`] makes the request then, and collects the value. The next request begins right behind it.
-    pub fn awaited<'b>(&self, input: &'b [u8]) -> Option<Awaited<'b>> {
+    pub fn pending_store<'b>(&self, input: &'b [u8]) -> Option<PendingStore<'b>> {
         let (_, lengths) = parse_header(input.first_chunk()?);
         let front = lengths.value_start();
         let request = self.skipping.is_none().then_some(input.get(..front)?).and_then(Request::of_front)?;
-        matches!(request.opcode, Opcode::Set | Opcode::Add | Opcode::Replace).then(|| Awaited {
+        matches!(request.opcode, Opcode::Set | Opcode::Add | Opcode::Replace).then(|| PendingStore {
             front,
             length: lengths.value(),
             key: request.key,

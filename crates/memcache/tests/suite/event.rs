@@ -194,7 +194,7 @@ impl Connection {
                     assert!(needed > input.len() - consumed, "waits for bytes that are there");
                     // Some in one way, some in the other, as chance has it.
                     if input.len().is_multiple_of(2)
-                        && let Some(awaited) = self.decoder.awaited(input)
+                        && let Some(awaited) = self.decoder.pending_store(input)
                     {
                         assert_eq!(awaited.front + awaited.length + 2, needed);
                         self.apart = Some((input[..awaited.front].to_vec(), awaited.length));

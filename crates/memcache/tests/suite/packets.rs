@@ -47,7 +47,7 @@ pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoItera
                 Decoded::Incomplete { consumed } => {
                     assert!(consumed <= input.len(), "consumed more than there is");
                     // Some in one way, some in the other, as chance has it.
-                    let awaited = decoder.awaited(&input).filter(|_| input.len().is_multiple_of(2));
+                    let awaited = decoder.pending_store(&input).filter(|_| input.len().is_multiple_of(2));
                     apart = awaited.map(|awaited| (input[..awaited.front].to_vec(), awaited.length));
                     input.drain(..apart.as_ref().map_or(consumed, |(front, _)| front.len()));
                     break;

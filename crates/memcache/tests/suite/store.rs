@@ -156,7 +156,7 @@ fn a_store_is_awaited_where_its_item_is_known_beforehand() {
         let mut decoder = Decoder::new(Limits::default());
         let input = format!("{line}\r\n12345");
         assert!(matches!(decoder.decode(input.as_bytes()), Decoded::Incomplete { .. }));
-        let awaited = decoder.awaited(input.as_bytes());
+        let awaited = decoder.pending_store(input.as_bytes());
         assert_eq!(
             awaited.map(|awaited| (awaited.front, awaited.key)),
             is_awaited.then_some((line.len() + 2, &b"k"[..]))

@@ -443,8 +443,8 @@ impl Connection {
         }
         let input = self.input.unread();
         let awaited = match &self.codec {
-            Codec::Text(decoder) => decoder.awaited(input),
-            Codec::Binary(decoder) => decoder.awaited(input),
+            Codec::Text(decoder) => decoder.pending_store(input),
+            Codec::Binary(decoder) => decoder.pending_store(input),
             Codec::Undecided | Codec::Login(_) => None,
         };
         let Some(store) = awaited else { return };

@@ -38,16 +38,16 @@ const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 4096;
 
 /// What may pile up of a connection, or be missing of a value, before it is read by system calls.
-const MOST_DELIVERED: usize = 64 << 10;
+const MAX_DELIVERED: usize = 64 << 10;
 
-/// Readings without a large value after which a connection has its input delivered again.
-const READINGS: u8 = 16;
+/// Reads by system call, none of a large value, after which the kernel delivers again.
+const READS_AFTER_FLOOD: u8 = 16;
 
 /// The largest piece sent by one operation.
-const MOST_SENT: usize = 1 << 30;
+const MAX_SEND: usize = 1 << 30;
 
 /// The same of values on loan: so that it is seen that a client takes something, where the kernel does not tell (Unix sockets).
-const MOST_LENT_SENT: usize = 1 << 20;
+const MAX_LENT_SEND: usize = 1 << 20;
 
 /// What an operation does, in the lowest bits of what its completions carry; the connection's number is above.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -72,7 +72,7 @@ pub(super) struct Uring {
     /// Operations that have not completed for the last time.
     under_way: usize,
     /// Whether the waker is to be listened to anew.
-    is_deaf: bool,
+    must_poll_waker: bool,
     counters: Arc<CachePadded<Counters>>,
     waker: Arc<Waker>,
 }
@@ -86,14 +86,9 @@ struct Line {
     message: Option<Box<Message>>,
     /// Whether the kernel is sending it.
     is_sending: bool,
-    /// Whether a reception is under way.
-    is_receiving: bool,
-    /// Readings until its input is delivered again; 0 if it is.
-    readings: u8,
-    /// Whether a wait for something to read is under way.
-    is_waiting: bool,
-    /// Whether there may be something to read.
-    is_readable: bool,
+    reception: Reception,
+    /// System calls that will still read the input; 0 while the kernel delivers it.
+    reads_left: u8,
     /// Operations that have not completed for the last time.
     under_way: u32,
     incoming: Incoming,
@@ -103,11 +98,52 @@ struct Line {
     is_closed: bool,
 }
 
+/// What the kernel does to receive for a connection.
+///
+/// ```text
+/// Idle --(reads_left == 0)--> Delivering --(much has piled up)--> Cancelling --> Idle
+/// Idle --(reads_left > 0)---> Polling ----> Readable --(all is read)----------> Idle
+/// ```
+///
+/// A multishot receive also ends, and leads back to `Idle`, when the kernel lacks a buffer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Reception {
+    /// Nothing is under way, so nothing will be announced: the next `receive` starts an operation.
+    Idle,
+    /// A multishot receive is under way: the kernel delivers what arrives.
+    Delivering,
+    /// The multishot receive is being cancelled. It may still deliver until it has ended.
+    Cancelling,
+    /// A one-shot poll is under way.
+    Polling,
+    /// The poll has completed: a system call may find something to read.
+    Readable,
+}
+
+impl Reception {
+    /// Whether a multishot receive may still deliver something.
+    fn may_deliver(self) -> bool {
+        matches!(self, Reception::Delivering | Reception::Cancelling)
+    }
+
+    /// What follows from a completion: the last one of its operation, or one that found something.
+    fn after_completion(self, is_last: bool, found_something: bool) -> Reception {
+        match self {
+            Reception::Polling if found_something => Reception::Readable,
+            Reception::Polling => Reception::Idle,
+            Reception::Delivering | Reception::Cancelling if is_last => Reception::Idle,
+            other => other,
+        }
+    }
+}
+
 /// How far the input is.
 enum Incoming {
-    Flows,
-    /// It has ended, or failed, which is to be told when all that was received before is taken.
-    Ends(io::Result<()>),
+    /// More may arrive.
+    Open,
+    /// It has ended or failed. That is reported once all that was received before has been taken.
+    Ending(io::Result<()>),
+    /// It has ended, and that was reported.
     Ended,
 }
 
@@ -132,7 +168,7 @@ impl Backend for Uring {
             lines: Slab::new(),
             flooded: Vec::new(),
             under_way: 0,
-            is_deaf: true,
+            must_poll_waker: true,
             counters,
             waker,
         })
@@ -147,14 +183,14 @@ impl Backend for Uring {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool, events: &mut Vec<Event>) -> io::Result<()> {
-        if let Err(error) = self.listen_to_waker()
-            && !is_passing(&error)
+        if let Err(error) = self.poll_waker()
+            && !is_transient(&error)
         {
             return Err(error);
         }
         // Who cannot be woken does not sleep.
-        let timeout = if self.is_deaf { Some(Duration::ZERO) } else { timeout };
-        self.end_floods();
+        let timeout = if self.must_poll_waker { Some(Duration::ZERO) } else { timeout };
+        self.cancel_floods();
         let submitted = match timeout {
             None => self.ring.submit_and_wait(1),
             Some(Duration::ZERO) => self.ring.submit(),
@@ -164,7 +200,7 @@ impl Backend for Uring {
             }
         };
         if let Err(error) = submitted
-            && !is_passing(&error)
+            && !is_transient(&error)
         {
             return Err(error);
         }
@@ -179,12 +215,10 @@ impl Backend for Uring {
             sending: Output::default(),
             message: None,
             is_sending: false,
-            is_receiving: false,
-            readings: 0,
-            is_waiting: false,
-            is_readable: false,
+            reception: Reception::Idle,
+            reads_left: 0,
             under_way: 0,
-            incoming: Incoming::Flows,
+            incoming: Incoming::Open,
             moved: (0, 0),
             is_closed: false,
         });
@@ -203,22 +237,22 @@ impl Backend for Uring {
             Received::Bytes
         } else {
             match std::mem::replace(&mut line.incoming, Incoming::Ended) {
-                Incoming::Flows => line.incoming = Incoming::Flows,
-                Incoming::Ends(Err(error)) => return Err(error),
-                Incoming::Ends(Ok(())) => return Ok(Received::End),
+                Incoming::Open => line.incoming = Incoming::Open,
+                Incoming::Ending(Err(error)) => return Err(error),
+                Incoming::Ending(Ok(())) => return Ok(Received::End),
                 Incoming::Ended => (),
             }
             // What comes for a value that is expected is what it is asked for again.
             if is_expecting { Received::Bytes } else { Received::Nothing }
         };
-        if line.is_readable && received == Received::Nothing && matches!(line.incoming, Incoming::Flows) {
+        let is_open = matches!(line.incoming, Incoming::Open);
+        if is_open && line.reception == Reception::Readable && received == Received::Nothing {
             received = line.read(pool, input, &self.counters)?;
         }
-        if !line.is_under_way()
-            && !line.is_readable
-            && matches!(line.incoming, Incoming::Flows)
+        if line.reception == Reception::Idle
+            && matches!(line.incoming, Incoming::Open)
             && let Err(error) = self.begin_receiving(key)
-            && !is_passing(&error)
+            && !is_transient(&error)
         {
             return Err(error);
         }
@@ -231,8 +265,8 @@ impl Backend for Uring {
 
     fn expect(&mut self, key: usize, input: &mut Input) {
         let line = &mut self.lines[key];
-        if line.is_receiving && line.received.unread().is_empty() {
-            if input.missing() > MOST_DELIVERED {
+        if line.reception.may_deliver() && line.received.unread().is_empty() {
+            if input.missing() > MAX_DELIVERED {
                 line.end_delivery(key, &mut self.flooded);
             }
             input.pass_expectation(&mut line.received);
@@ -243,16 +277,17 @@ impl Backend for Uring {
         let line = &self.lines[key];
         !line.received.is_empty()
             || match line.incoming {
-                // A reception that ended while nobody received, for lack of buffers say, is not announced again.
-                Incoming::Flows => line.is_readable || !line.is_under_way(),
-                Incoming::Ends(_) => true,
+                // A receive operation may end while the connection does not receive, for lack of
+                // buffers for example. That is not announced again.
+                Incoming::Open => matches!(line.reception, Reception::Idle | Reception::Readable),
+                Incoming::Ending(_) => true,
                 Incoming::Ended => false,
             }
     }
 
     fn send(&mut self, key: usize, _: &mut Pool, output: &mut Output) -> io::Result<bool> {
         let line = &mut self.lines[key];
-        if let Incoming::Ends(Err(error)) = &line.incoming {
+        if let Incoming::Ending(Err(error)) = &line.incoming {
             return Err(io::Error::from(error.kind()));
         }
         if line.is_sending {
@@ -318,31 +353,30 @@ impl Uring {
         Ok(())
     }
 
-    fn listen_to_waker(&mut self) -> io::Result<()> {
-        if !self.is_deaf {
+    fn poll_waker(&mut self) -> io::Result<()> {
+        if !self.must_poll_waker {
             return Ok(());
         }
         let Waker::Event(event) = &*self.waker else { unreachable!("`new` makes one of this kind") };
         let poll = opcode::PollAdd::new(Fd(event.as_raw_fd()), libc::POLLIN as u32).multi(true).build();
         // SAFETY: refers to no memory.
         unsafe { self.push(poll, 0, Operation::Own) }?;
-        self.is_deaf = false;
+        self.must_poll_waker = false;
         Ok(())
     }
 
     /// Has the input delivered, or waits for something to read.
     fn begin_receiving(&mut self, key: usize) -> io::Result<()> {
         let line = &self.lines[key];
-        let (socket, is_read) = (Fd(line.stream.id()), line.readings > 0);
-        let operation = if is_read {
-            opcode::PollAdd::new(socket, libc::POLLIN as u32).build()
+        let socket = Fd(line.stream.id());
+        let (operation, reception) = if line.reads_left > 0 {
+            (opcode::PollAdd::new(socket, libc::POLLIN as u32).build(), Reception::Polling)
         } else {
-            opcode::RecvMulti::new(socket, GROUP).build()
+            (opcode::RecvMulti::new(socket, GROUP).build(), Reception::Delivering)
         };
         // SAFETY: the buffers of the group stay until all operations have completed.
         unsafe { self.push(operation, key, Operation::Receive) }?;
-        let line = &mut self.lines[key];
-        (line.is_receiving, line.is_waiting) = (!is_read, is_read);
+        self.lines[key].reception = reception;
         Ok(())
     }
 
@@ -352,11 +386,11 @@ impl Uring {
         let (socket, flags) = (Fd(line.stream.id()), libc::MSG_WAITALL | libc::MSG_NOSIGNAL);
         let send = match line.sending.in_one_piece() {
             Some(unsent) => {
-                let length = unsent.len().min(MOST_SENT) as u32;
+                let length = unsent.len().min(MAX_SEND) as u32;
                 opcode::Send::new(socket, unsent.as_ptr(), length).flags(flags).build()
             }
             None => {
-                let header = line.message.get_or_insert_default().describe(&line.sending, MOST_LENT_SENT);
+                let header = line.message.get_or_insert_default().describe(&line.sending, MAX_LENT_SEND);
                 opcode::SendMsg::new(socket, header).flags(flags as u32).build()
             }
         };
@@ -368,10 +402,10 @@ impl Uring {
     }
 
     /// Ends the reception of connections that are to be read.
-    fn end_floods(&mut self) {
+    fn cancel_floods(&mut self) {
         for key in std::mem::take(&mut self.flooded) {
             let Some(line) = self.lines.get(key) else { continue };
-            if line.is_receiving && !line.is_closed && line.readings > 0 {
+            if line.reception == Reception::Cancelling && !line.is_closed {
                 let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
                 // What cannot be ended now is seen to again when more has come.
                 // SAFETY: refers to no memory.
@@ -382,30 +416,28 @@ impl Uring {
 
     /// Takes note of all completions that are there.
     fn reap(&mut self, pool: &mut Pool, events: &mut Vec<Event>) {
-        let Uring { ring, buffers, lines, flooded, under_way, is_deaf, counters, .. } = self;
+        let Uring { ring, buffers, lines, flooded, under_way, must_poll_waker, counters, .. } = self;
         for completion in ring.completion() {
             let is_last = !cqueue::more(completion.flags());
             *under_way -= usize::from(is_last);
             let key = (completion.user_data() >> OPERATION_BITS) as usize;
             let operation = completion.user_data() & ((1 << OPERATION_BITS) - 1);
             if operation == Operation::Own as u64 {
-                *is_deaf |= is_last;
+                *must_poll_waker |= is_last;
                 events.push(Event::Woken);
                 continue;
             }
             let line = &mut lines[key];
             line.under_way -= u32::from(is_last);
             if operation == Operation::Receive as u64 {
-                line.is_readable |= line.is_waiting && completion.result() > 0;
-                line.is_waiting = false;
-                line.is_receiving &= !is_last;
+                line.reception = line.reception.after_completion(is_last, completion.result() > 0);
                 if let Some(buffer) = cqueue::buffer_select(completion.flags()) {
                     let length = usize::try_from(completion.result()).unwrap_or(0);
                     line.take_in(buffers.received(buffer, length), pool, counters);
                     buffers.give(buffer);
                 }
                 line.note_reception(completion.result());
-                if line.is_receiving && line.received.unread().len() > MOST_DELIVERED {
+                if line.reception.may_deliver() && line.received.unread().len() > MAX_DELIVERED {
                     line.end_delivery(key, flooded);
                 }
             } else if operation == Operation::Send as u64 {
@@ -435,7 +467,7 @@ impl Uring {
         let (mut pool, mut events) = (Pool::default(), Vec::new());
         while self.under_way > 0 {
             match self.ring.submit_and_wait(1) {
-                Err(error) if !is_passing(&error) => return Err(error),
+                Err(error) if !is_transient(&error) => return Err(error),
                 _ => self.reap(&mut pool, &mut events),
             }
         }
@@ -453,23 +485,21 @@ impl Drop for Uring {
 }
 
 impl Line {
-    /// Whether something will be announced when it arrives.
-    fn is_under_way(&self) -> bool {
-        self.is_receiving || self.is_waiting
-    }
-
-    /// From now on it is read.
+    /// Ends the delivery: from now on system calls read the input.
     fn end_delivery(&mut self, key: usize, flooded: &mut Vec<usize>) {
-        self.readings = READINGS;
+        self.reception = Reception::Cancelling;
+        self.reads_left = READS_AFTER_FLOOD;
         flooded.push(key);
     }
 
-    /// Reads once. What is left is delivered if that was the last reading.
+    /// Reads once. After the last of these reads the kernel delivers again.
     fn read(&mut self, pool: &mut Pool, input: &mut Input, counters: &Counters) -> io::Result<Received> {
-        self.readings = if input.is_expecting() { READINGS } else { self.readings - 1 };
+        self.reads_left = if input.is_expecting() { READS_AFTER_FLOOD } else { self.reads_left - 1 };
         pool.lend_input(input);
-        let received = self.stream.receive(input, &mut self.is_readable, &mut self.moved.0, counters)?;
-        self.is_readable &= self.readings > 0;
+        let mut is_readable = true;
+        let received = self.stream.receive(input, &mut is_readable, &mut self.moved.0, counters)?;
+        let reads_on = is_readable && self.reads_left > 0;
+        self.reception = if reads_on { Reception::Readable } else { Reception::Idle };
         if received == Received::End {
             self.incoming = Incoming::Ended;
         }
@@ -491,7 +521,7 @@ impl Line {
 
     fn note_reception(&mut self, result: i32) {
         match (result, &self.incoming) {
-            (0, Incoming::Flows) => self.incoming = Incoming::Ends(Ok(())),
+            (0, Incoming::Open) => self.incoming = Incoming::Ending(Ok(())),
             (0.., _) => (),
             _ => self.note_failure(result),
         }
@@ -518,12 +548,12 @@ impl Line {
     }
 
     fn fail(&mut self, error: io::Error) {
-        self.incoming = Incoming::Ends(Err(error));
+        self.incoming = Incoming::Ending(Err(error));
     }
 }
 
 /// Whether it is worth to try again: the wait took too long or was interrupted, or the kernel has no memory or room just now.
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw),
         Some(Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY | Errno::ENOMEM)
@@ -562,7 +592,7 @@ mod tests {
         let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
         // SAFETY: refers to no memory.
         unsafe { uring.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) }.unwrap();
-        while uring.lines[key].is_receiving {
+        while uring.lines[key].reception.may_deliver() {
             uring.wait(None, &mut pool, &mut events).unwrap();
         }
         assert!(uring.lines[key].is_sending && !events.contains(&Event::Sent(key)));
@@ -597,14 +627,14 @@ mod tests {
             largest
         };
         let much: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
-        assert!(transfer(&mut uring, b"little") == 6 && uring.lines[key].readings == 0);
-        assert!(transfer(&mut uring, &much) > MOST_DELIVERED, "all at once, before anybody can know");
-        assert!(transfer(&mut uring, &much) <= MOST_AT_ONCE && uring.lines[key].readings > 0);
-        for _ in 0..READINGS {
+        assert!(transfer(&mut uring, b"little") == 6 && uring.lines[key].reads_left == 0);
+        assert!(transfer(&mut uring, &much) > MAX_DELIVERED, "all at once, before anybody can know");
+        assert!(transfer(&mut uring, &much) <= MOST_AT_ONCE && uring.lines[key].reads_left > 0);
+        for _ in 0..READS_AFTER_FLOOD {
             transfer(&mut uring, b"little");
         }
-        assert_eq!(uring.lines[key].readings, 0);
+        assert_eq!(uring.lines[key].reads_left, 0);
         transfer(&mut uring, b"little");
-        assert!(uring.lines[key].is_receiving);
+        assert_eq!(uring.lines[key].reception, Reception::Delivering);
     }
 }

@@ -335,7 +335,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
         let mut keys = [&[][..]; MOST_AT_ONCE];
         let arrived = self.queue.iter().take(MOST_AT_ONCE).map(|&key| self.backend.arrived(key));
         let found =
-            keys.iter_mut().zip(arrived.filter_map(memcache::probable_key)).map(|(place, key)| *place = key).count();
+            keys.iter_mut().zip(arrived.filter_map(memcache::peek_key)).map(|(place, key)| *place = key).count();
         if found > 1 {
             self.service.engine.prefetch(&keys[..found]);
         }

@@ -1,29 +1,30 @@
-//! Looking ahead of the decoders.
+//! Looking ahead of the decoders, to prefetch what a request will need.
 
 use crate::words::MAX_KEY;
 use crate::{Protocol, binary};
 
-/// The longest name of a command that is followed by a key, and some more.
-const LONGEST_NAME: usize = 12;
+/// Bytes in which to look for the end of a command's name. No name of a command with a key is longer.
+const MAX_NAME: usize = 12;
 
-/// The key that the first command in `input` probably is about, for who wants to bring near what it needs. A guess: what it finds
-/// may be no key, and a command that has not arrived as a whole may have none. Takes time in proportion to name and key.
+/// Guesses the key of the first command in `input`, so that the caller can prefetch its item. The
+/// bytes returned may not be a key, and a command that has not arrived completely may yield none.
+/// Takes time in proportion to the length of name and key.
 ///
 /// ```
-/// use relativist_memcache::probable_key;
+/// use relativist_memcache::peek_key;
 ///
-/// assert_eq!(probable_key(b"get apple\r\nget pear\r\n"), Some(&b"apple"[..]));
-/// assert_eq!(probable_key(b"set apple 0 0 5\r\ngreen\r\n"), Some(&b"apple"[..]));
-/// assert_eq!(probable_key(b"version\r\n"), None);
+/// assert_eq!(peek_key(b"get apple\r\nget pear\r\n"), Some(&b"apple"[..]));
+/// assert_eq!(peek_key(b"set apple 0 0 5\r\ngreen\r\n"), Some(&b"apple"[..]));
+/// assert_eq!(peek_key(b"version\r\n"), None);
 /// ```
 #[must_use]
-pub fn probable_key(input: &[u8]) -> Option<&[u8]> {
+pub fn peek_key(input: &[u8]) -> Option<&[u8]> {
     if Protocol::of_first_byte(*input.first()?) == Protocol::Binary {
         let header = input.first_chunk::<{ binary::HEADER }>()?;
         let start = header.len() + usize::from(header[4]);
         return input.get(start..)?.get(..usize::from(u16::from_be_bytes([header[2], header[3]])));
     }
-    let name = memchr::memchr(b' ', &input[..input.len().min(LONGEST_NAME)])?;
+    let name = memchr::memchr(b' ', &input[..input.len().min(MAX_NAME)])?;
     let rest = &input[name + 1..];
     let end = memchr::memchr2(b' ', b'\r', &rest[..rest.len().min(MAX_KEY + 1)])?;
     Some(&rest[..end])
@@ -49,8 +50,8 @@ mod tests {
             (&binary[..34], None),
         ];
         for (input, key) in cases {
-            assert_eq!(probable_key(input), key, "{}", input.escape_ascii());
+            assert_eq!(peek_key(input), key, "{}", input.escape_ascii());
         }
-        assert_eq!(probable_key(&[b"get ", &[b'k'; 300][..], b"\r\n"].concat()), None);
+        assert_eq!(peek_key(&[b"get ", &[b'k'; 300][..], b"\r\n"].concat()), None);
     }
 }

@@ -16,7 +16,7 @@ step() {
 }
 
 [ "$mode" = --list ] || cargo build --release --locked --package relativistd --package relativist-bench
-# The tests of all crates; CI leaves out those of the protocols, the server's sockets, and the workbench, and has three rounds.
+# The tests of all crates; CI leaves out those of the protocols, the server's sockets, and the workbench.
 step ci/pressure.sh 10 all
 # CI explores the largest models with one preemption instead of two.
 step ci/loom.sh

@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 [ "${1-}" != --quick ] || export RELATIVIST_LOOM_QUICK=1
-# With the flags and the folder of ci/mutation.sh, which so has nothing to build anew.
-export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_mutation --cfg relativist_loom"
+# With the flags and the folder of ci/mutation.sh: both build the same dependencies.
+export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_loom"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/mutation-loom"
 # Both crates at a time, or else what they share would be built for each.
 both=(--locked --release --package relativist-rcu --package relativist)

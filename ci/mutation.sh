@@ -1,30 +1,71 @@
 #!/usr/bin/env bash
-# Breaks the algorithms one step at a time (src/mutation.rs of each crate), and demands that a test notices: each line of
-# crates/*/tests/mutations.txt says "mutation test-binary test-name [hangs]". A mutation that survives fails the script; a test
-# that does not end has noticed only where the table says that it hangs.
+# Breaks the algorithms one step at a time, and demands that a test notices. The ways to break them are
+# not in the sources, but in crates/*/tests/mutations.patch: this script applies the patches to a copy
+# of the sources, target/mutated, where the environment variable RELATIVIST_MUTATION names the mutation
+# that is on. crates/*/tests/mutations.txt names the tests, one a line: "mutation test-binary test-name
+# [hangs]". A mutation that survives fails the script; a test that does not end has noticed only where
+# the table says that it hangs.
+#
+#   ci/mutation.sh          runs all
+#   ci/mutation.sh --edit   only makes target/mutated, for adding or changing mutations there
+#   ci/mutation.sh --save   writes what was changed there since back to the patches
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=${CARGO_TARGET_DIR:-target}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+mutated=$target/mutated
 limit=240
 crates="rcu map baselines"
+
+# copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits is
+# merged; the lines in conflict are marked as in any merge.
+copy() {
+  local crate
+  rm -rf "$mutated"
+  git init -q "$mutated"
+  # Patches name the blobs that they were made for. With these a merge is possible.
+  realpath "$(git rev-parse --git-common-dir)/objects" >"$mutated/.git/objects/info/alternates"
+  git ls-files -z --cached --others --exclude-standard | xargs -0 tar cf - --ignore-failed-read | tar xf - -C "$mutated"
+  git -C "$mutated" add --all
+  git -C "$mutated" -c user.name=mutation -c user.email=mutation@localhost commit -q -m sources
+  for crate in $crates; do
+    git -C "$mutated" apply --3way "$mutated/crates/$crate/tests/mutations.patch" 2>"$target/mutation-apply.log" || {
+      cat "$target/mutation-apply.log" >&2
+      echo "mutation: crates/$crate/tests/mutations.patch does not fit: resolve it in $mutated (ci/mutation.sh --edit, --save)" >&2
+      return 1
+    }
+  done
+}
+
+save() {
+  local crate
+  git -C "$mutated" add --all
+  for crate in $crates; do
+    git -C "$mutated" diff --cached --unified=1 --full-index HEAD -- "crates/$crate" >"crates/$crate/tests/mutations.patch"
+  done
+}
+
+mkdir -p "$target"
+case ${1-} in
+  --edit) copy; echo "edit $mutated, then run ci/mutation.sh --save"; exit ;;
+  --save) save; exit ;;
+esac
+copy
 
 # Link-time optimisation costs minutes here, and brings nothing.
 export CARGO_PROFILE_RELEASE_LTO=off
 
 # build NAME FLAGS TARGET...: test binaries, listed as "crate binary path" in $target/mutation-NAME.list.
 build() {
-  RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
-    "${@:3}" --message-format json 2>"$target/mutation-$1.log" |
+  (cd "$mutated" && RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
+    "${@:3}" --message-format json 2>"$target/mutation-$1.log") |
     sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(rcu|map|baselines)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
     awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
-mkdir -p "$target"
-build plain "--cfg relativist_mutation" --package relativist-rcu --package relativist --package relativist-baselines --lib --tests
-build loom "--cfg relativist_mutation --cfg relativist_loom" --package relativist-rcu --package relativist --lib --test loom
-build shuttle "--cfg relativist_mutation --cfg relativist_loom --cfg relativist_shuttle" --package relativist --test shuttle
-
+build plain "" --package relativist-rcu --package relativist --package relativist-baselines --lib --tests
+build loom "--cfg relativist_loom" --package relativist-rcu --package relativist --lib --test loom
+build shuttle "--cfg relativist_loom --cfg relativist_shuttle" --package relativist --test shuttle
 # executable CRATE BINARY: its path. `loom`, `loom-lib` and `shuttle` are of builds of their own.
 executable() {
   local list=plain binary=$2
@@ -38,14 +79,15 @@ attempt() {
   path=$(executable "$1" "$3")
   [ -n "$path" ] || { echo "mutation: crates/$1 has no test binary $3" >&2; exit 1; }
   status=0
-  output=$(cd "crates/$1" && RELATIVIST_TORTURE_SECONDS=$seconds RELATIVIST_STRESS_SECONDS=$seconds \
+  output=$(cd "$mutated/crates/$1" && RELATIVIST_TORTURE_SECONDS=$seconds RELATIVIST_STRESS_SECONDS=$seconds \
     RELATIVIST_STRESS_RESIZES=$((seconds * 500)) RELATIVIST_MUTATION=$2 timeout "$limit" "$path" --exact "$4" 2>&1) || status=$?
   grep -q 'running 1 test' <<<"$output" || { echo "mutation: $1/$3 has no test $4" >&2; exit 1; }
 }
 
 table() { grep -vE '^ *(#|$)' "crates/$1/tests/mutations.txt"; }
 
-# The same tests must pass without a mutation, or else they notice nothing. (Of the models, ci/loom.sh and ci/shuttle.sh see to that.)
+# The same tests must pass without a mutation, or else they notice nothing. (ci/loom.sh and ci/shuttle.sh
+# check that of the models.)
 seconds=1
 for crate in $crates; do
   while read -r binary test; do
@@ -55,7 +97,7 @@ for crate in $crates; do
 done
 
 for crate in $crates; do
-  unlisted=$(grep -rhoE 'mutation::(is|unless)\("[^"]+"' "crates/$crate/src" | sed 's/.*"\(.*\)"/\1/' | sort -u |
+  unlisted=$(grep -rhoE 'mutation::(is|unless)\("[^"]+"' "$mutated/crates/$crate/src" | sed 's/.*"\(.*\)"/\1/' | sort -u |
     comm -23 - <(sed 's/ .*//' "crates/$crate/tests/mutations.txt" | sort -u))
   [ -z "$unlisted" ] || { echo "mutation: no test is named for" $unlisted "of crates/$crate" >&2; exit 1; }
 done
@@ -64,7 +106,7 @@ done
 judge() {
   set -euo pipefail
   attempt "$1" "$2" "$3" "$4"
-  # What rests on the timing of the hardware gets a second chance.
+  # What depends on the timing of the hardware is tried twice.
   [[ $status -ne 0 || $3 == loom* || $3 == shuttle ]] || attempt "$1" "$2" "$3" "$4"
   if [ "$status" -eq 0 ] || { [ "$status" -eq 124 ] && [ "${5-}" != hangs ]; }; then
     echo "SURVIVED  $1 $2: $3 $4 ended with $status"
@@ -73,9 +115,9 @@ judge() {
   fi
 }
 
-# Models don't care what runs beside them, and are judged side by side.
+# Other processes do not change what a model finds, so models run in parallel.
 seconds=60
-export target limit seconds
+export target mutated limit seconds
 export -f executable attempt judge
 lines=$(for crate in $crates; do table "$crate" | sed "s/^/$crate /"; done)
 {

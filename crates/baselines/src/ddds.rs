@@ -34,7 +34,6 @@ use relativist_rcu::{Guard, read};
 use crate::array::Array;
 use crate::chain::{self, Node, links, push};
 use crate::locks::Locks;
-use crate::mutation;
 use crate::rcu::Rcu;
 use crate::resizer::Resizer;
 use crate::{Costs, Resize, Table, TableHasher};
@@ -130,7 +129,7 @@ impl<H> Ddds<H> {
             // and this one sees that the move began. It is not done before them, since they are
             // Acquire.
             let moved = moves % 2 == 1 || self.moves.load(Relaxed) != moves;
-            if found.is_some() || !moved || mutation::is("ddds-no-retry") {
+            if found.is_some() || !moved {
                 return found;
             }
             std::hint::spin_loop();
@@ -170,7 +169,7 @@ impl<H: TableHasher> Resize for Ddds<H> {
         // SAFETY: it is freed below, after a wait.
         unsafe { self.old.set(before) };
         // Those who have seen no old table take the current one for all there is.
-        self.resizer.wait_for_readers("ddds-skip-announce-wait");
+        self.resizer.wait_for_readers();
         // SAFETY: as above.
         unsafe { self.current.set(Box::into_raw(Box::new(table))) };
         // SAFETY: there is a table; nobody else replaces it.
@@ -181,7 +180,7 @@ impl<H: TableHasher> Resize for Ddds<H> {
         }
         // SAFETY: as above.
         unsafe { self.old.set(null_mut()) };
-        self.resizer.wait_for_readers("ddds-skip-free-wait");
+        self.resizer.wait_for_readers();
         self.resizer.subtract_bytes(old.bytes());
         // SAFETY: it came from a box, and readers, updates among them, have left it.
         drop(unsafe { Box::from_raw(before) });

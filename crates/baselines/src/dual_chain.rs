@@ -27,7 +27,6 @@ use crossbeam_utils::CachePadded;
 use relativist_rcu::{Guard, read};
 
 use crate::locks::Locks;
-use crate::mutation;
 use crate::rcu::Rcu;
 use crate::resizer::Resizer;
 use crate::{Costs, Resize, Table, TableHasher};
@@ -141,7 +140,7 @@ impl<H> DualChain<H> {
         // SAFETY: there always is a version.
         let current = unsafe { self.current.get(guard) };
         let both = |coming: &&Version| coming.number == linked && current.number != linked;
-        (current, coming.filter(both).filter(|_| !mutation::is("dual-update-one")))
+        (current, coming.filter(both))
     }
 }
 
@@ -228,7 +227,7 @@ impl<H: TableHasher> Resize for DualChain<H> {
         // SAFETY: it is the current one now.
         unsafe { self.coming.set(null_mut()) };
         // They are to leave the old set of links, too, before the next resize changes them.
-        self.resizer.wait_for_readers("dual-skip-wait");
+        self.resizer.wait_for_readers();
         self.resizer.subtract_bytes(size_of_val(&*old.heads));
         // SAFETY: from a box, replaced, and readers, updates among them, have left it.
         drop(unsafe { Box::from_raw(before) });

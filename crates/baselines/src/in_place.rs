@@ -185,11 +185,11 @@ impl<H> InPlace<H> {
             }
         }
         // All readers are to see joined chains.
-        self.resizer.wait_for_readers("place-skip-join-wait");
+        self.resizer.wait_for_readers();
         self.set_buckets(buckets);
         drop(all);
         // Nobody is to look at the buckets that go.
-        self.resizer.wait_for_readers("place-skip-release-wait");
+        self.resizer.wait_for_readers();
         self.resizer.subtract_bytes(self.region.resize(now, buckets));
     }
 
@@ -207,10 +207,10 @@ impl<H> InPlace<H> {
             // Release: pairs with `chain::get`; though setting the size would do.
             new.store(first, Release);
         }
-        self.resizer.wait_for_readers("place-skip-fill-wait");
+        self.resizer.wait_for_readers();
         self.set_buckets(buckets);
         // Nobody comes by a bucket of the prefix any more who looks for an entry of another.
-        self.resizer.wait_for_readers("place-skip-size-wait");
+        self.resizer.wait_for_readers();
         for (bucket, beginning) in zipped.iter().enumerate() {
             // SAFETY: committed.
             let head = unsafe { self.region.link(bucket) };
@@ -235,7 +235,7 @@ impl<H> InPlace<H> {
         while unsafe { pass(&self.locks, &*zipped, buckets) } {
             // Those who stood on a run when it was the second are to leave it before its end is
             // changed (Z2).
-            self.resizer.wait_for_readers("place-skip-pass-wait");
+            self.resizer.wait_for_readers();
         }
         // SAFETY: as below.
         unsafe { self.zipped.set(null_mut()) };

@@ -68,7 +68,6 @@ mod zip;
 
 use std::hash::BuildHasher;
 
-use relativist_rcu::mutation;
 pub use resizer::Costs;
 
 /// A hash function, the same for all tables of a comparison.

@@ -6,7 +6,6 @@ use parking_lot::{Mutex, MutexGuard};
 use relativist_rcu::contention::Site;
 
 use crate::locks::lock;
-use crate::mutation;
 
 /// What resizes have cost since the table was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,10 +45,8 @@ impl Resizer {
     }
 
     /// Waits for readers; the wait has a `name`, by which it can be left out.
-    pub(crate) fn wait_for_readers(&self, name: &str) {
-        if !mutation::is(name) {
-            relativist_rcu::wait_for_readers();
-        }
+    pub(crate) fn wait_for_readers(&self) {
+        relativist_rcu::wait_for_readers();
         self.count_wait();
     }
 

@@ -321,7 +321,7 @@ impl<H> SplitOrdered<H> {
         // SAFETY: the old array is freed below, after the wait.
         unsafe { self.current.set(Box::into_raw(Box::new(smaller))) };
         // Nobody is to begin at a dummy that is removed: what is inserted behind it would be lost.
-        self.resizer.wait_for_readers("split-skip-wait");
+        self.resizer.wait_for_readers();
         for bucket in (buckets..now).rev() {
             let _guard = read();
             // SAFETY: dummies of smaller numbers are still there; in a read section.

@@ -161,9 +161,9 @@ impl<H: TableHasher> Unzip<H> {
 
 impl<H> Unzip<H> {
     /// The wait has a `name`, by which it can be left out.
-    fn wait_for_readers(&self, name: &str, watch: &mut dyn FnMut(Wait)) {
+    fn wait_for_readers(&self, watch: &mut dyn FnMut(Wait)) {
         watch(Wait::Begins);
-        self.resizer.wait_for_readers(name);
+        self.resizer.wait_for_readers();
         watch(Wait::Ended);
     }
 
@@ -191,7 +191,7 @@ impl<H> Unzip<H> {
         unsafe { self.current.set(Box::into_raw(smaller)) };
         drop(all);
         // Nobody is led to the larger array any more.
-        self.wait_for_readers("unzip-skip-shrink-wait", watch);
+        self.wait_for_readers(watch);
         self.resizer.subtract_bytes(larger.bytes());
         // SAFETY: it came from a box, has been replaced, and readers, updates among them, have left
         // it.
@@ -217,12 +217,12 @@ impl<H> Unzip<H> {
         unsafe { self.current.set(Box::into_raw(larger)) };
         drop(all);
         // Readers who came by the smaller array are to find all of the chain (Z2).
-        self.wait_for_readers("unzip-skip-publish-wait", watch);
+        self.wait_for_readers(watch);
         // SAFETY: the heads lead to the first nodes of each child (Z1), and we wait.
         while unsafe { pass(&self.locks, smaller.heads(), buckets) } {
             // Those who stood on a run when it was the second are to leave it before its end is
             // changed (Z2).
-            self.wait_for_readers("unzip-skip-pass-wait", watch);
+            self.wait_for_readers(watch);
         }
         // SAFETY: as below.
         unsafe { self.before.set(null_mut()) };

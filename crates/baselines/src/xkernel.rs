@@ -37,8 +37,6 @@ use std::fmt;
 use std::mem::replace;
 use std::ops::ControlFlow;
 
-use crate::mutation;
-
 use builds::KeySize;
 pub use builds::{Build, Const, New, Old};
 
@@ -264,7 +262,7 @@ impl<B: Build> Map<B> {
         element.key[..S::of(&self.build)].copy_from_slice(key);
         let at = self.store(element);
         self.buckets[index].first = at;
-        if B::LISTED && self.buckets[index].next_listed == UNLISTED && !mutation::is("xkernel-skip-listing") {
+        if B::LISTED && self.buckets[index].next_listed == UNLISTED {
             self.buckets[index].next_listed = replace(&mut self.listed, index as u32);
         }
         true
@@ -283,7 +281,7 @@ impl<B: Build> Map<B> {
                     None => self.buckets[index].first = next,
                 }
                 self.elements[at as usize].next = replace(&mut self.unbound, at);
-                if self.found.get() == at && !mutation::is("xkernel-keep-found") {
+                if self.found.get() == at {
                     self.found.set(END);
                 }
                 return Some(value);

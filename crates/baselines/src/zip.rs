@@ -48,7 +48,6 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::chain::{Link, Node, links, target};
 use crate::locks::Locks;
-use crate::mutation;
 
 /// What the lock of a bucket guards besides the chain: whether a removal has disturbed the zipped
 /// part since the last pass.
@@ -151,16 +150,14 @@ impl<'z> Zipped<'z> {
         // SAFETY: under the lock, nodes in the chain are not freed.
         let way =
             unsafe { links(self.beginning) }.find(|(_, zipped)| std::ptr::eq(*zipped, node)).map(|(link, _)| link);
-        *disturbed |= way.is_some() && !mutation::is("zip-undisturbed");
+        *disturbed |= way.is_some();
         // Release, here and below: as in `unzip`.
         match way {
             Some(way) if !std::ptr::eq(way, link) => {
-                if !mutation::is("zip-forget-beginning") {
-                    way.store(next, Release);
-                }
+                way.store(next, Release);
                 // SAFETY: as above.
                 let childs_next = unsafe { self.next_of(self.child(node), &node.next) };
-                link.store(if mutation::is("zip-lead-to-next") { next } else { childs_next }, Release);
+                link.store(childs_next, Release);
             }
             // The child comes by the node before it; or all is parted up to here, and no other link
             // leads there.

@@ -9,7 +9,6 @@ use equivalent::Equivalent;
 use relativist_rcu::Guard;
 
 use crate::map::HashMap;
-use crate::mutation;
 use crate::node::Node;
 use crate::raw::{self, Entry, Link};
 
@@ -264,7 +263,7 @@ impl<K, V, S> HashMap<K, V, S> {
     /// it, should it have been removed: its memory is not reused as long as the guard lives.
     pub(crate) fn entry_of<'g>(&'g self, node: &Node<K, V>, guard: &'g Guard) -> Entry<'g> {
         let link = NonNull::from(node.link());
-        self.table.entry(node.link().hash(), |found| found == link || mutation::is("replace-any"), guard)
+        self.table.entry(node.link().hash(), |found| found == link, guard)
     }
 
     /// Sees to it that a node is dropped after a grace period, and returns it, which the caller's

@@ -148,7 +148,6 @@ pub use parallel::ParIter;
 pub use pinned::Pinned;
 pub use policy::{Policy, PolicyError, Resizing};
 pub use raw::AllocError;
-use relativist_rcu::mutation;
 pub use relativist_rcu::{Guard, read};
 pub use rename::RenameError;
 pub use set::{HashSet, PinnedSet};

@@ -6,7 +6,6 @@ use std::ptr::NonNull;
 
 use relativist_rcu::defer_raw;
 
-use crate::mutation;
 use crate::raw::{Hash, Link};
 use crate::recycle;
 
@@ -103,10 +102,6 @@ impl<K, V> Node<K, V> {
         K: Send + 'static,
         V: Send + 'static,
     {
-        if mutation::is("free-nodes-at-once") {
-            // SAFETY: none; that is the point.
-            return unsafe { Self::dispose(link) };
-        }
         // SAFETY: key and value may be dropped on any thread at any time; the caller vouches for
         // the rest.
         unsafe { defer_raw(link.cast(), size_of::<Self>(), |link| Self::dispose(link.cast())) };

@@ -13,7 +13,6 @@
 use std::hint::cold_path;
 
 use crate::domain::domain;
-use crate::mutation;
 use crate::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     fence,
@@ -98,9 +97,6 @@ pub(crate) fn choose() -> Barrier {
 /// The reader's half. `fenced` is what the process has chosen.
 #[inline(always)]
 pub(crate) fn light(fenced: bool) {
-    if mutation::is("skip-light") {
-        return;
-    }
     if fenced {
         cold_path();
         // Pairs with the fence in `heavy`.
@@ -113,9 +109,6 @@ pub(crate) fn light(fenced: bool) {
 
 /// The writer's half.
 pub(crate) fn heavy() {
-    if mutation::is("skip-heavy") {
-        return;
-    }
     if domain().fenced(Relaxed) {
         // Pairs with the fence in `light`.
         fence(SeqCst);

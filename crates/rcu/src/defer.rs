@@ -5,7 +5,6 @@ use std::ptr::NonNull;
 
 use crate::domain::domain;
 use crate::guard::{is_reading, read};
-use crate::mutation;
 use crate::queue::{BATCH, BATCH_BYTES, Deferred, Queue};
 use crate::registry::Slot;
 use crate::sync::{Backoff, local};
@@ -200,7 +199,7 @@ pub(crate) fn reclaim(slot: &Slot) {
     let Some(marked) = Reclaiming::mark() else { return };
     slot.queue.drain(&marked);
     let mut backoff = Backoff::new();
-    while over_bounds(&slot.queue) && (UNBOUNDED.with(Cell::get) == 0 || mutation::is("wait-anyway")) {
+    while over_bounds(&slot.queue) && UNBOUNDED.with(Cell::get) == 0 {
         // A deferred function may have left a section open on this thread, which would then wait
         // for itself.
         if slot.is_reading() {
@@ -216,8 +215,8 @@ pub(crate) fn reclaim(slot: &Slot) {
 /// bounds before.
 fn over_bounds(queue: &Queue) -> bool {
     let (count, bytes) = queue.pending();
-    let too_many = count > MAX_DEFERRED as u64 - BATCH && !mutation::is("no-count-bound");
-    let too_large = bytes > MAX_DEFERRED_BYTES - BATCH_BYTES && !mutation::is("no-byte-bound");
+    let too_many = count > MAX_DEFERRED as u64 - BATCH;
+    let too_large = bytes > MAX_DEFERRED_BYTES - BATCH_BYTES;
     too_many || too_large
 }
 

@@ -3,7 +3,6 @@
 
 use crate::barrier::{Barrier, choose, heavy};
 use crate::contention::Site;
-use crate::mutation;
 use crate::registry::{Registry, Slot};
 use crate::sync::atomic::{
     AtomicBool, AtomicU64, Ordering,
@@ -116,8 +115,8 @@ impl Domain {
         // later in the counter's modification order and so continues this release sequence; readers
         // that acquire its number see what the caller did before, though somebody else may be
         // driving.
-        let now = self.counter.0.fetch_add(0, mutation::unless("relaxed-ticket", AcqRel));
-        if mutation::is("stale-ticket") { now } else { now + Self::STEP }
+        let now = self.counter.0.fetch_add(0, AcqRel);
+        now + Self::STEP
     }
 
     /// Whether the grace period has ended; helps it along. Wait-free: at most two passes over the
@@ -145,7 +144,7 @@ impl Domain {
     pub(crate) fn has_completed(&self, ticket: u64) -> bool {
         // Acquire: pairs with the Release in `try_complete`: what readers did happened before what
         // the caller does next.
-        self.completed.load(mutation::unless("relaxed-completed", Acquire)) >= ticket
+        self.completed.load(Acquire) >= ticket
     }
 
     /// Begins a grace period: readers from here on carry its number. Called by the driver.
@@ -164,15 +163,15 @@ impl Domain {
         let blocks = |slot: &Slot| {
             // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's
             // section happened before.
-            let entered = slot.entered.load(mutation::unless("relaxed-scan", Acquire));
-            entered > Slot::OUTSIDE_FENCED && (entered < number || mutation::is("wait-for-new-readers"))
+            let entered = slot.entered.load(Acquire);
+            entered > Slot::OUTSIDE_FENCED && entered < number
         };
-        if !mutation::is("skip-scan") && self.registry.iter().any(blocks) {
+        if self.registry.iter().any(blocks) {
             return false;
         }
         self.scanning.set(0);
         // Release: pairs with the Acquire in `has_completed`.
-        self.completed.store(number, mutation::unless("relaxed-complete", Release));
+        self.completed.store(number, Release);
         true
     }
 
@@ -180,16 +179,13 @@ impl Domain {
         // Acquire: pairs with the Release in `Driver::drop`, for `scanning`.
         let free = self.driving.compare_exchange(false, true, Acquire, Relaxed).is_ok();
         DRIVER.count_try(free);
-        (free || mutation::is("no-driver-lock")).then(|| Driver(self))
+        free.then(|| Driver(self))
     }
 
     /// In the child of a fork nobody else is driving; a grace period begun by another thread may
     /// lack its barrier.
     #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
-        if mutation::is("fork-keeps-driver") {
-            return;
-        }
         self.scanning.set(0);
         // Relaxed: the child has one thread.
         self.driving.store(false, Relaxed);
@@ -202,6 +198,6 @@ pub(crate) struct Driver<'d>(&'d Domain);
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `try_drive`.
-        self.0.driving.store(false, mutation::unless("relaxed-driver-unlock", Release));
+        self.0.driving.store(false, Release);
     }
 }

@@ -66,7 +66,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: always.
-            unsafe { libc::alarm(if cfg!(relativist_mutation) { 10 } else { 120 }) };
+            unsafe { libc::alarm(120) };
             wait_for_readers();
             // SAFETY: always.
             unsafe { libc::_exit(0) };

@@ -8,7 +8,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::barrier::light;
 use crate::domain::domain;
-use crate::mutation;
 use crate::registry::{Slot, unregistered};
 use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::local;
@@ -69,7 +68,7 @@ pub fn read() -> Guard {
 #[inline]
 fn read_otherwise(slot: &'static Slot) -> Guard {
     if slot.is_reading() {
-        slot.nesting.set(slot.nesting.get() + usize::from(!mutation::is("flat-nesting")));
+        slot.nesting.set(slot.nesting.get() + 1);
         Guard::of(slot)
     } else {
         read_fenced_or_unregistered(slot)
@@ -203,7 +202,7 @@ fn enter(slot: &Slot, fenced: bool) {
     // Release: pairs with the Acquire in `Domain::try_complete`. Whoever sees this section sees the
     // end of the one before it, too. The order against what the section reads is the business of
     // `light` and `heavy`.
-    slot.entered.store(now, mutation::unless("relaxed-enter", Release));
+    slot.entered.store(now, Release);
     light(fenced);
 }
 
@@ -212,7 +211,7 @@ fn leave(slot: &'static Slot) {
     if slot.nesting.get() == 0 {
         // Release: pairs with the Acquire in `Domain::try_complete`: what the section read was read
         // before.
-        slot.entered.store(Slot::OUTSIDE, mutation::unless("relaxed-leave", Release));
+        slot.entered.store(Slot::OUTSIDE, Release);
     } else {
         cold_path();
         leave_otherwise(slot);
@@ -234,11 +233,11 @@ fn leave_otherwise(slot: &'static Slot) {
 fn leave_flagged(slot: &'static Slot, flags: usize) {
     slot.nesting.set(flags & Slot::FENCED);
     // Release: as in `leave`.
-    slot.entered.store(slot.at_rest(), mutation::unless("relaxed-leave", Release));
+    slot.entered.store(slot.at_rest(), Release);
     if flags & Slot::RECLAIM != 0 {
         crate::defer::reclaim(slot);
     }
-    if flags & Slot::TRANSIENT != 0 && !mutation::is("keep-transient-slot") {
+    if flags & Slot::TRANSIENT != 0 {
         give_back(slot);
     }
 }
@@ -246,7 +245,7 @@ fn leave_flagged(slot: &'static Slot, flags: usize) {
 /// Ends the thread's registration: now, or with the section that is still open. That one may never
 /// end: its guard was leaked, and references to all it protects may live on in other threads.
 fn give_back(slot: &Slot) {
-    if slot.is_reading() && !mutation::is("exit-ends-section") {
+    if slot.is_reading() {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     } else {
         // Under loom it is destroyed already, and nobody will look.
@@ -280,7 +279,7 @@ struct Registration(Cell<Option<&'static Slot>>);
 impl Drop for Registration {
     fn drop(&mut self) {
         match self.0.get() {
-            Some(slot) if !mutation::is("keep-slot") => give_back(slot),
+            Some(slot) => give_back(slot),
             _ => {}
         }
     }

@@ -91,7 +91,6 @@ mod grace;
 mod guard;
 /// Not part of the interface: shared with the other crates.
 #[doc(hidden)]
-pub mod mutation;
 /// Likewise.
 #[doc(hidden)]
 pub mod prefetch;

@@ -17,13 +17,12 @@ use crate::contention::Site;
 use crate::defer::Reclaiming;
 use crate::domain::domain;
 use crate::guard::thread_token;
-use crate::mutation;
 use crate::prefetch::prefetch_for_write;
 use crate::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use crate::sync::{Cell, UnsafeCell, compiler_fence, const_fn, yield_now};
+use crate::sync::{Cell, UnsafeCell, compiler_fence, const_fn};
 use crate::unwind::contain;
 
 /// A function to call after a grace period.
@@ -41,9 +40,6 @@ impl Deferred {
         // a grace period; the queue hands each entry out once, after the grace period that began
         // after the entry was pushed.
         let call = || unsafe { (self.reclaim)(self.data) };
-        if mutation::is("panic-escapes") {
-            return call();
-        }
         contain(call);
     }
 }
@@ -229,9 +225,6 @@ impl Queue {
 
     /// Whether all entries before `end` have been run, to their last instruction.
     pub(crate) fn is_drained_to(&self, end: u64) -> bool {
-        if mutation::is("barrier-ignores-running") {
-            return self.popped.load(Acquire) >= end;
-        }
         // Relaxed: taking the lock orders it, and shows that no drainer is still running an entry.
         self.try_lock().is_some_and(|_consumer| self.popped.load(Relaxed) >= end)
     }
@@ -264,7 +257,7 @@ impl Queue {
         // Acquire: pairs with the Release in `Consumer::drop`.
         let taken = self.consumer.compare_exchange(Self::FREE, thread_token(), Acquire, Relaxed);
         CONSUMER.count_try(taken.is_ok());
-        (taken.is_ok() || mutation::is("no-drain-lock")).then(|| Consumer(self))
+        taken.is_ok().then(|| Consumer(self))
     }
 
     /// In the child of a fork no other thread drains. At worst the one entry that it was running is
@@ -273,7 +266,7 @@ impl Queue {
     pub(crate) fn reset_in_child(&self) {
         // Relaxed, all: the child has one thread. If that one forked in a deferred function, it
         // still drains.
-        if self.consumer.load(Relaxed) == thread_token() || mutation::is("fork-keeps-locks") {
+        if self.consumer.load(Relaxed) == thread_token() {
             return;
         }
         // May be torn. An end that has been reached makes `seal` draw a new ticket.
@@ -302,18 +295,17 @@ impl Consumer<'_> {
     }
 
     fn may_run(&self, sealed: Sealed) -> bool {
-        domain().poll(sealed.ticket) || mutation::is("drain-early")
+        domain().poll(sealed.ticket)
     }
 
     /// The entries to wait for: those sealed before if any are left, else all there are now.
     fn seal(&self) -> Sealed {
         // Relaxed: ours under the lock.
         if self.0.popped.load(Relaxed) == self.0.sealed.get().end {
-            let early = mutation::is("ticket-before-end").then(|| (domain().ticket(), yield_now()).0);
             let end = self.0.end();
             // The ticket is drawn after `end` was acquired, so its grace period begins after those
             // entries were pushed.
-            self.0.sealed.set(Sealed { end, ticket: early.unwrap_or_else(|| domain().ticket()) });
+            self.0.sealed.set(Sealed { end, ticket: domain().ticket() });
         }
         self.0.sealed.get()
     }
@@ -369,6 +361,6 @@ impl Consumer<'_> {
 impl Drop for Consumer<'_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `try_lock`.
-        self.0.consumer.store(Queue::FREE, mutation::unless("relaxed-drain-unlock", Release));
+        self.0.consumer.store(Queue::FREE, Release);
     }
 }

@@ -7,7 +7,6 @@
 
 use std::ptr::null_mut;
 
-use crate::mutation;
 use crate::queue::Queue;
 use crate::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize,
@@ -99,15 +98,12 @@ impl Slot {
     pub(crate) fn release(&self) {
         debug_assert!(!self.is_reading());
         // Release: pairs with the Acquire in `try_claim`.
-        self.owned.store(false, mutation::unless("relaxed-slot-release", Release));
+        self.owned.store(false, Release);
     }
 
     /// Makes the slot free again in the child of a fork, where its owner does not exist.
     #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
-        if mutation::is("fork-keeps-readers") {
-            return;
-        }
         self.nesting.set(self.nesting.get() & Self::FENCED);
         // Relaxed, and the Release is not needed for others: the child has one thread.
         self.entered.store(self.at_rest(), Relaxed);
@@ -151,12 +147,7 @@ impl Registry {
             slot.next.store(head, Relaxed);
             // AcqRel: Release publishes the slot to the Acquire in `iter`, and Acquire keeps
             // publishing what other threads pushed before.
-            match self.head.compare_exchange_weak(
-                head,
-                std::ptr::from_ref(slot).cast_mut(),
-                mutation::unless("relaxed-register", AcqRel),
-                Relaxed,
-            ) {
+            match self.head.compare_exchange_weak(head, std::ptr::from_ref(slot).cast_mut(), AcqRel, Relaxed) {
                 Ok(_) => return slot,
                 Err(now) => head = now,
             }
@@ -167,7 +158,7 @@ impl Registry {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Slot> {
         // Acquire: pairs with the AcqRel in `claim`; the slots behind the head were published
         // before it.
-        let mut next = self.head.load(mutation::unless("relaxed-slots", Acquire));
+        let mut next = self.head.load(Acquire);
         std::iter::from_fn(move || {
             // SAFETY: the list holds null or slots leaked in `claim`, which live and stay put for
             // ever.

@@ -17,7 +17,6 @@ pub(crate) use background::reset_in_child;
 mod presence {
     use crate::barrier::{heavy, light};
     use crate::domain::domain;
-    use crate::mutation;
     use crate::sync::atomic::{
         AtomicBool,
         Ordering::{Relaxed, SeqCst},
@@ -39,9 +38,7 @@ mod presence {
         #[inline]
         pub(super) fn is_missing(&self) -> bool {
             // Orders the push before the load; pairs with `heavy` in `try_leave`.
-            if !mutation::is("wake-without-light") {
-                light(domain().fenced(Relaxed));
-            }
+            light(domain().fenced(Relaxed));
             // Relaxed: see `light`. SeqCst: once per start, and easy to think about. One thread
             // wins.
             !self.0.load(Relaxed) && !self.0.swap(true, SeqCst)
@@ -52,9 +49,7 @@ mod presence {
             self.leave();
             // Pairs with `light` in `is_missing`: either the producer sees that we are gone, or we
             // see the push.
-            if !mutation::is("leave-without-heavy") {
-                heavy();
-            }
+            heavy();
             // Stay if there is work, unless another worker was started meanwhile.
             !is_work_left() || self.0.swap(true, SeqCst)
         }
@@ -89,7 +84,6 @@ mod background {
     use crate::defer::Reclaiming;
     use crate::domain::domain;
     use crate::guard::is_reading;
-    use crate::mutation;
 
     /// How often the worker looks. What has been pending for one to two of these is reclaimed,
     /// readers permitting.
@@ -102,7 +96,7 @@ mod background {
     /// Called after a push: makes sure that somebody will look.
     #[inline]
     pub(crate) fn wake() {
-        if PRESENCE.is_missing() && !mutation::is("no-worker") {
+        if PRESENCE.is_missing() {
             start();
         }
     }
@@ -173,9 +167,7 @@ mod background {
     /// The child of a fork has no worker; the next push starts one.
     #[cfg(unix)]
     pub(crate) fn reset_in_child() {
-        if !mutation::is("fork-keeps-worker") {
-            PRESENCE.leave();
-        }
+        PRESENCE.leave();
     }
 }
 

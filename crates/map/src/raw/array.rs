@@ -11,7 +11,6 @@ use super::hash::{Hash, Scale};
 use super::head::{Head, Word};
 use super::memory;
 use super::occupancy::Occupancy;
-use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, Release};
 
 /// A bucket array could not be allocated. The table goes on with the one it has.
@@ -90,7 +89,7 @@ impl AtomicArray {
 
     pub(super) fn publish(&self, array: Array<'_>) {
         // Release: pairs with the Acquire in `load`.
-        self.0.store(array.header.as_ptr(), mutation::unless("relaxed-publish", Release));
+        self.0.store(array.header.as_ptr(), Release);
     }
 }
 

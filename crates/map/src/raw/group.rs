@@ -33,7 +33,6 @@ use super::hash::Scale;
 use super::head::{Head, Word};
 use super::table::TableInner;
 use super::{Hash, Link, reentrancy};
-use crate::mutation;
 
 /// Exclusive access to the chain that a hash belongs to. Unlocks when dropped.
 pub(super) struct LockedGroup<'g> {
@@ -108,10 +107,6 @@ impl TableInner {
         loop {
             let array = self.array(guard);
             let head = array.head(hash);
-            if mutation::is("ignore-follows") {
-                let word = head.lock();
-                return LockedGroup { inner: self, array, head, word, scale: array.scale(), levels: [None, None] };
-            }
             match head.lock_owner() {
                 Ok(word) => return self.locked(array, head, word, hash, None),
                 // The group was cut since the array was loaded: a finer array is published.
@@ -135,11 +130,11 @@ impl TableInner {
             prefetch(entry);
         }
         let head = base.head(hash);
-        let word = if mutation::is("ignore-moved") { head.lock() } else { head.lock_owner().ok()? };
+        let word = head.lock_owner().ok()?;
         // As long as `base` is the base, only the holder of this lock changes whether the head
         // follows. If it does not, then it followed the base of an earlier resize, whose groups
         // were cut, and does not follow this one yet: this lock is not that of the chain.
-        if !array.head(hash).load().follows() && !mutation::is("unchecked-follower") {
+        if !array.head(hash).load().follows() {
             head.unlock(word);
             return None;
         }
@@ -161,7 +156,7 @@ impl TableInner {
         let grows = word.has_finer();
         let first = if grows { array.finer() } else { entered }.map(level);
         let second = first.as_ref().filter(|first| grows && first.head.load().has_finer());
-        let second = second.and_then(|first| first.array.finer()).filter(|_| !mutation::is("forget-next")).map(level);
+        let second = second.and_then(|first| first.array.finer()).map(level);
         LockedGroup { inner: self, array, head, word, scale: array.scale(), levels: [first, second] }
     }
 }
@@ -186,7 +181,7 @@ impl LockedGroup<'_> {
     /// may lead to a link that was removed.
     #[cold]
     fn search_in_resize(&self, level: &Level<'_>, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
-        if !self.word.has_finer() && !mutation::is("stale-entry") {
+        if !self.word.has_finer() {
             return walk(self.word.first(), hash, is_match);
         }
         let entry = level.entry_before(hash, self.array).unwrap_or_else(|| self.word.first());
@@ -202,11 +197,10 @@ impl LockedGroup<'_> {
     /// Makes the chain lead to `to` at `place`, adjusts heads and summaries, and unlocks.
     #[inline(always)]
     pub(super) fn splice(self, place: Place, to: *mut Link, change: Change, hash: Hash) {
-        let is_late = mutation::is("mark-late");
-        if change == Change::Insert && !is_late {
+        if change == Change::Insert {
             self.mark_occupied(hash);
         }
-        if change == Change::Insert && place.before.is_some() && !mutation::is("unannounced") {
+        if change == Change::Insert && place.before.is_some() {
             self.announce(hash);
         }
         let word = place.updated(self.word, self.scale, to, change, hash);
@@ -214,23 +208,18 @@ impl LockedGroup<'_> {
             None => place.link(to),
             Some(_) => self.splice_in_resize(place, to, change, hash, word),
         }
-        let array = self.array;
         self.unlock(word);
-        if is_late {
-            // SAFETY: as in `mark_occupied`.
-            unsafe { array.mark_occupied(hash) };
-        }
     }
 
     /// The newest array first: see the top of this file.
     #[cold]
     fn splice_in_resize(&self, place: Place, to: *mut Link, change: Change, hash: Hash, word: Word) {
         let store_levels = || {
-            for level in self.levels.iter().rev().flatten().filter(|_| !mutation::is("forget-fine")) {
+            for level in self.levels.iter().rev().flatten() {
                 level.head.store(place.updated(level.head.load(), level.array.scale(), to, change, hash));
             }
         };
-        if self.word.has_finer() != mutation::is("older-first") {
+        if self.word.has_finer() {
             store_levels();
             place.link(to);
         } else {
@@ -274,7 +263,7 @@ impl LockedGroup<'_> {
 
     /// As [`LockedGroup::splice`], but keeps the lock. For tables that are not being resized.
     pub(super) fn splice_locked(&mut self, place: Place, to: *mut Link, change: Change, hash: Hash) {
-        if change == Change::Insert && !mutation::is("unmarked-rename") {
+        if change == Change::Insert {
             self.mark_occupied(hash);
         }
         self.set_locked(place.updated(self.word, self.scale, to, change, hash));
@@ -344,8 +333,7 @@ impl Level<'_> {
         let max_distance = 1024.max(16 << (factor_bits / 2));
         let heads = &self.array.all()[bucket.saturating_sub(max_distance).max(group)..bucket];
         // The chains of heads that no longer follow were cut off.
-        let words =
-            heads.iter().rev().map(Head::load).take_while(|word| word.follows() || mutation::is("enter-behind-cut"));
+        let words = heads.iter().rev().map(Head::load).take_while(|word| word.follows());
         words.map(Word::first).find(|first| !first.is_null())
     }
 
@@ -371,7 +359,7 @@ impl Level<'_> {
 
     #[cold]
     fn mark_occupied(&self, hash: Hash) {
-        if self.head.load().first().is_null() && !mutation::is("mark-coarse-only") {
+        if self.head.load().first().is_null() {
             // SAFETY: as in `LockedGroup::mark_occupied`.
             unsafe { self.array.mark_occupied(hash) };
         }
@@ -380,9 +368,7 @@ impl Level<'_> {
 
 impl Drop for LockedGroup<'_> {
     fn drop(&mut self) {
-        if !mutation::is("keep-lock") {
-            self.head.unlock(self.word);
-        }
+        self.head.unlock(self.word);
         reentrancy::leave(self.inner);
     }
 }
@@ -410,9 +396,9 @@ impl Place {
         let first = if NonNull::new(to).is_some_and(is_here) { to } else { std::ptr::null_mut() };
         let word = if is_first { word.with_first(first) } else { word };
         match change {
-            Change::Insert if !mutation::is("forget-summary") => word.with_summary_of(hash, scale),
+            Change::Insert => word.with_summary_of(hash, scale),
             Change::Remove if self.is_sole_user_of_its_summary_bit(hash, scale) => word.without_summary_of(hash, scale),
-            Change::Insert | Change::Remove | Change::Replace | Change::Unlink => word,
+            Change::Remove | Change::Replace | Change::Unlink => word,
         }
     }
 
@@ -425,7 +411,7 @@ impl Place {
             unsafe { link.as_ref() }.hash().shares_summary_bit(hash, scale)
         };
         let is_shared = self.before.is_some_and(shares_bit) || NonNull::new(self.after).is_some_and(shares_bit);
-        !is_shared || mutation::is("clear-shared-summary")
+        !is_shared
     }
 }
 

@@ -24,7 +24,6 @@ use super::Link;
 use super::hash::{Hash, Scale};
 #[cfg(not(relativist_loom))]
 use super::sleepers::Sleepers;
-use crate::mutation;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release};
 use relativist_rcu::contention::Site;
 use relativist_rcu::prefetch::prefetch;
@@ -190,14 +189,14 @@ impl Head {
     pub(super) fn load(&self) -> Word {
         // Acquire: pairs with the Release of `store` and `unlock`: the first link is seen as it was
         // published, and a thread that sees a mark sees what was prepared before the mark was set.
-        Word(self.0.load(mutation::unless("relaxed-head", Acquire)))
+        Word(self.0.load(Acquire))
     }
 
     /// Stores into a head that no other thread may write to: the caller holds its lock, or it is
     /// not published yet, or it follows a coarser head whose lock the caller holds.
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
-        self.0.store(word.0, mutation::unless("relaxed-store", Release));
+        self.0.store(word.0, Release);
     }
 
     /// Locks a head that is unlocked and not part of a resize, and returns what it held. `None` if
@@ -248,14 +247,9 @@ impl Head {
     /// Sets the mark that finer heads are filled, if the head is not locked and still holds `word`.
     /// Returns whether it did.
     pub(super) fn try_mark_finer(&self, word: Word) -> bool {
-        if mutation::is("mark-unseen") {
-            self.store(word.with_finer());
-            return true;
-        }
         // AcqRel, Relaxed: as in `try_lock`; an update that sees the mark sees the finer heads as
         // they were filled.
-        let order = mutation::unless("relaxed-mark", AcqRel);
-        !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, order, Relaxed).is_ok()
+        !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, AcqRel, Relaxed).is_ok()
     }
 
     /// Replaces what a head holds whose lock the caller holds and keeps.
@@ -271,11 +265,7 @@ impl Head {
         // returned and the thread's next lookup reads. If two threads insert, and then each looks
         // for what the other inserted, both could miss (T3). An exchange is a full barrier on
         // x86-64; elsewhere `wake_waiters` has a fence.
-        if mutation::is("plain-unlock") {
-            self.store(word.without(Word::LOCKED));
-        } else {
-            self.0.swap(word.without(Word::LOCKED).0, mutation::unless("relaxed-unlock", AcqRel));
-        }
+        self.0.swap(word.without(Word::LOCKED).0, AcqRel);
         self.wake_waiters();
     }
 
@@ -283,8 +273,7 @@ impl Head {
     fn try_lock(&self, word: Word) -> bool {
         // AcqRel: Acquire pairs with the Release in `unlock`; Release keeps publishing the chain to
         // readers, which may load this word. On failure the caller loads again, hence Relaxed.
-        let order = mutation::unless("relaxed-lock", AcqRel);
-        self.0.compare_exchange(word.0, word.with(Word::LOCKED).0, order, Relaxed).is_ok()
+        self.0.compare_exchange(word.0, word.with(Word::LOCKED).0, AcqRel, Relaxed).is_ok()
     }
 }
 

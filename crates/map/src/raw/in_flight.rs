@@ -19,7 +19,6 @@ use std::ptr::{self, NonNull, null_mut};
 
 use super::group::Change;
 use super::{Hash, Link};
-use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
 /// Only the holder of the resizer's mutex changes it, so there is one rename at a time. Exception:
@@ -63,7 +62,7 @@ impl InFlightRename {
     /// summary.
     #[inline(always)]
     pub(super) fn kind_of_removal(&self) -> Change {
-        if self.is_empty() || mutation::is("clear-summary-in-flight") { Change::Remove } else { Change::Unlink }
+        if self.is_empty() { Change::Remove } else { Change::Unlink }
     }
 
     /// For lookups that have missed in the chain of this hash.
@@ -73,7 +72,7 @@ impl InFlightRename {
         let stage = self.stage.load(Acquire);
         match [&self.old_key, &self.new_key].into_iter().find(|&at| ptr::eq(stage, at)) {
             Some(in_flight) => in_flight.link_if(hash).map_or(MissOutcome::Nothing, MissOutcome::Link),
-            None if stage.is_null() || mutation::is("walk-once") => MissOutcome::Nothing,
+            None if stage.is_null() => MissOutcome::Nothing,
             None => MissOutcome::WalkAgain,
         }
     }
@@ -94,7 +93,7 @@ impl InFlightRename {
     /// Replaces what `held` has returned, or removes it. The caller has held the lock since.
     pub(super) fn set_old_link(&self, link: *mut Link) {
         // Release: pairs with the Acquire in `InFlightLink::to`: the link is seen as it was made.
-        self.old_key.link.store(link, mutation::unless("relaxed-old-link", Release));
+        self.old_key.link.store(link, Release);
     }
 
     /// Stage *before*. The caller holds the lock of this hash, and the link is still in its chain.
@@ -114,9 +113,7 @@ impl InFlightRename {
     /// lookups needn't ask, and must not be answered: the link can be removed as soon as the lock
     /// is released.
     pub(super) fn recheck(&self) {
-        if !mutation::is("skip-recheck") {
-            self.enter(RECHECK);
-        }
+        self.enter(RECHECK);
     }
 
     /// No lookup is left that began before *again*.
@@ -126,7 +123,7 @@ impl InFlightRename {
 
     fn enter(&self, stage: *mut InFlightLink) {
         // Release: pairs with the Acquire in `is_empty`, `ask` and `held`.
-        self.stage.store(stage, mutation::unless("relaxed-stage", Release));
+        self.stage.store(stage, Release);
     }
 }
 
@@ -145,7 +142,7 @@ impl InFlightLink {
     fn link_if(&self, hash: Hash) -> Option<NonNull<Link>> {
         // Relaxed: set before the stage was published. Acquire: pairs with the Release in
         // `set_held`.
-        let link = || NonNull::new(self.link.load(mutation::unless("relaxed-in-flight-link", Acquire)));
+        let link = || NonNull::new(self.link.load(Acquire));
         (self.hash.load(Relaxed) == hash.get()).then(link).flatten()
     }
 }

@@ -3,7 +3,6 @@
 use std::ptr::{NonNull, null_mut};
 
 use super::Hash;
-use crate::mutation;
 use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
 /// The part of an object by which a table holds it: 16 bytes, to be embedded, usually first in a
@@ -63,13 +62,13 @@ impl Link {
     #[inline(always)]
     pub(super) fn next(&self) -> *mut Link {
         // Acquire: pairs with the Release in `set_next`: the next link is seen as it was published.
-        self.next.load(mutation::unless("relaxed-next", Acquire))
+        self.next.load(Acquire)
     }
 
     /// Changes the successor under readers. The caller holds the lock of the link's bucket.
     pub(super) fn set_next(&self, next: *mut Link) {
         // Release: pairs with the Acquire in `next`.
-        self.next.store(next, mutation::unless("relaxed-link", Release));
+        self.next.store(next, Release);
     }
 }
 

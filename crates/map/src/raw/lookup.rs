@@ -6,7 +6,6 @@ use relativist_rcu::Guard;
 
 use super::in_flight::MissOutcome;
 use super::{Hash, Link, Table};
-use crate::mutation;
 
 impl Table {
     /// Finds the link with this hash for which `is_match` says yes.
@@ -30,9 +29,6 @@ impl Table {
     ) -> Option<NonNull<Link>> {
         let array = self.inner().array(guard);
         let (head, scale) = array.head_and_scale(hash);
-        if mutation::is("lookup-locks") {
-            head.unlock(head.lock());
-        }
         let head = head.load();
         if !head.may_contain(hash, scale) {
             return None;
@@ -56,7 +52,7 @@ impl Table {
     ) -> Option<NonNull<Link>> {
         // SAFETY: as the caller vouches.
         let found = unsafe { walk(first, hash, &mut is_match) };
-        if found.is_some() || self.inner().in_flight.is_empty() || mutation::is("forget-in-flight") {
+        if found.is_some() || self.inner().in_flight.is_empty() {
             return found;
         }
         self.find_renamed(hash, is_match, guard)

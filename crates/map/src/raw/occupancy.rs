@@ -32,7 +32,6 @@ use super::Hash;
 use super::array::Array;
 use super::head::Head;
 use super::memory;
-use crate::mutation;
 use crate::sync::{AcqRel, Acquire, AtomicBits, Relaxed, Release};
 
 /// Smaller arrays are iterated over in no time.
@@ -169,10 +168,6 @@ impl Occupancy {
     ///
     /// No array leads to it any more, and nobody else frees it.
     unsafe fn retire(occupancy: NonNull<Self>) {
-        if mutation::is("free-occupancy-at-once") {
-            // SAFETY: none; that is the point.
-            return unsafe { Self::free(occupancy) };
-        }
         // SAFETY: readers and updates find it by way of the array within a section; it is freed
         // once.
         unsafe {
@@ -182,17 +177,14 @@ impl Occupancy {
     }
 
     fn progress(&self) -> usize {
-        if mutation::is("ignore-progress") {
-            return self.buckets.len() + 1;
-        }
         // Acquire: pairs with the Release in `open_if_known` and `fill`: the bits that make the
         // words good are seen.
-        self.progress.load(mutation::unless("relaxed-progress", Acquire)) as usize
+        self.progress.load(Acquire) as usize
     }
 
     /// Opens the summary for being filled and followed when all updates know of it.
     fn open_if_known(&self) {
-        let is_known = || self.grace.get().is_some_and(GracePeriod::has_passed) || mutation::is("skip-occupancy-grace");
+        let is_known = || self.grace.get().is_some_and(GracePeriod::has_passed);
         if self.progress() == 0 && is_known() {
             // Release: pairs with the Acquire in `progress`: what the sections have done that the
             // grace period has waited for is seen. If it fails, somebody else has opened it.

@@ -8,7 +8,6 @@ use std::cell::Cell;
 use std::ptr;
 
 use super::table::TableInner;
-use crate::mutation;
 use crate::sync::local;
 
 /// How many tables may be nested: a key's `Eq` may update another table, whose keys' `Eq` updates a
@@ -57,7 +56,7 @@ impl LockedTables {
     #[cold]
     fn push_other(&self, table: &TableInner) {
         assert!(
-            self.position(table).is_none() || mutation::is("re-enter"),
+            self.position(table).is_none(),
             "this thread holds a bucket of this table locked already, and would wait for itself: what runs under the lock (a \
              key's Eq, or all that is done while a raw::Entry lives) may look keys up, but must not update the same table; do \
              that before or after"

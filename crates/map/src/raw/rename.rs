@@ -28,7 +28,6 @@ use super::head::Word;
 use super::resize::Resizer;
 use super::table::{TableInner, assert_outside_sections};
 use super::{Hash, Link, Table};
-use crate::mutation;
 use crate::sync::MutexGuard;
 
 /// Why a link was not renamed. Nothing has changed.
@@ -145,9 +144,7 @@ impl Table {
     ) -> Result<(), RenameError> {
         let rename = self.begin_rename(old, new);
         rename.take(is_old, &mut is_new)?;
-        if !mutation::is("skip-unlink-wait") {
-            wait_for_readers();
-        }
+        wait_for_readers();
         let guard = read();
         let mut pair = rename.lock(&guard);
         let link = self.inner().in_flight.old_link(old).ok_or(RenameError::NotFound)?;
@@ -265,14 +262,8 @@ impl Rename<'_> {
 
     /// In hand first, so that it never is in neither. Its summary bit stays.
     fn unlink(&self, pair: &mut Pair<'_>, place: Place, link: NonNull<Link>) {
-        let is_late = mutation::is("stage-after-unlink");
-        if !is_late {
-            self.inner.in_flight.answer_old_key(self.old, link);
-        }
+        self.inner.in_flight.answer_old_key(self.old, link);
         pair.old.splice_locked(place, place.after, Change::Unlink, self.old);
-        if is_late {
-            self.inner.in_flight.answer_old_key(self.old, link);
-        }
     }
 
     /// Makes `link`, which has the new hash and is in no chain, what is found under the new hash,
@@ -280,17 +271,9 @@ impl Rename<'_> {
     fn finish(&self, mut pair: Pair<'_>, link: NonNull<Link>) {
         let new = pair.renamed();
         // First, so that whoever has seen the turn is not sent away by the head.
-        if !mutation::is("unannounced-switch") {
-            new.announce_locked(self.new);
-        }
-        let is_early = mutation::is("link-before-switch");
-        if is_early {
-            new.insert_locked(link, self.new);
-        }
+        new.announce_locked(self.new);
         self.inner.in_flight.answer_new_key(self.new, link);
-        if !is_early {
-            new.insert_locked(link, self.new);
-        }
+        new.insert_locked(link, self.new);
         self.inner.in_flight.recheck();
         pair.old.forget_locked(self.old);
     }
@@ -312,7 +295,7 @@ impl Drop for Rename<'_> {
         if self.inner.in_flight.is_empty() {
             return;
         }
-        if self.inner.in_flight.answers_old_key() && !mutation::is("drop-in-flight") {
+        if self.inner.in_flight.answers_old_key() {
             self.put_back();
         }
         // A function of the caller, such as a key's `Eq`, may have left a section open on this
@@ -321,9 +304,7 @@ impl Drop for Rename<'_> {
         if is_reading() {
             return;
         }
-        if !mutation::is("skip-rename-wait") {
-            wait_for_readers();
-        }
+        wait_for_readers();
         self.inner.in_flight.clear();
     }
 }

@@ -43,7 +43,6 @@ use super::head::{Head, Word};
 use super::link::links_from;
 use super::table::TableInner;
 use super::{Hash, Link};
-use crate::mutation;
 use crate::sync::Relaxed;
 
 /// The most heads of the finer array that the resizer changes under one lock.
@@ -137,10 +136,6 @@ pub(super) fn free_later(array: DetachedArray) {
     // SAFETY: the resizer has replaced it, so it lives until it is freed here.
     let array: Array<'_> = unsafe { array.get() };
     let raw = array.into_raw();
-    if mutation::is("free-at-once") {
-        // SAFETY: none; that is the point.
-        return unsafe { Array::from_raw(raw).free() };
-    }
     // SAFETY: readers that enter from now on cannot find the array, and it is freed once.
     unsafe { defer_raw(raw, array.bytes(), |raw| Array::from_raw(raw).free()) };
 }
@@ -162,9 +157,7 @@ impl TableInner {
     /// If chains are uncut, waits for readers and cuts them. The caller is outside of read
     /// sections.
     pub(super) fn settle(&self, resizer: &mut Resizer) {
-        if let Some(uncut) = &resizer.uncut
-            && !mutation::is("skip-cut-wait")
-        {
+        if let Some(uncut) = &resizer.uncut {
             uncut.readers.wait();
         }
         if let Some(uncut) = resizer.uncut.take() {
@@ -190,16 +183,10 @@ impl TableInner {
         let fine = Array::allocate(bits)?;
         fine.set_base(Some(base));
         coarse.set_finer(Some(fine));
-        if mutation::is("publish-before-fill") {
-            self.array.publish(fine);
-        }
         if base == coarse {
             fill_settled(coarse, fine)
         } else {
             fill_uncut(base, coarse, fine)
-        }
-        if mutation::is("follow-unpublished") {
-            base.set_finer(Some(fine));
         }
         self.array.publish(fine);
         if base != coarse {
@@ -208,11 +195,8 @@ impl TableInner {
             base.set_finer(Some(fine));
             resizer.retire(coarse);
         }
-        let keeps_older_wait = mutation::is("keep-older-wait") && resizer.uncut.is_some();
-        if !keeps_older_wait {
-            let base = DetachedArray::of(base);
-            resizer.uncut = Some(Uncut { base, readers: GracePeriod::start(), since: Instant::now() });
-        }
+        let base = DetachedArray::of(base);
+        resizer.uncut = Some(Uncut { base, readers: GracePeriod::start(), since: Instant::now() });
         resizer.bits = bits;
         self.size_changed(fine.len());
         // Relaxed: a statistic.
@@ -245,9 +229,6 @@ impl TableInner {
         resizer.reserve(1, bits)?;
         let coarse = Array::allocate(bits)?;
         fine.set_base(Some(coarse));
-        if mutation::is("publish-before-join") {
-            self.array.publish(coarse);
-        }
         // Descending: a step links the chains of its heads in front of those that are joined
         // already. So it looks at no other heads.
         let order = Order::Descending;
@@ -378,16 +359,16 @@ fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
     let word = coarse.load();
     if let Some(part) = word.sole_part(fines.len()) {
         fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
-        if mutation::is("unmarked-coarse") || coarse.try_mark_finer(word) {
+        if coarse.try_mark_finer(word) {
             return;
         }
         store_all(fines, Word::EMPTY_FOLLOWER);
     }
-    let word = if mutation::is("fill-unlocked") { coarse.load() } else { coarse.lock() };
+    let word = coarse.lock();
     // SAFETY: the chain is locked.
     fill_by_chain(unsafe { links_from(word.first()) }, fines, scale);
     // From here on updates keep the fine heads right.
-    coarse.unlock(if mutation::is("unmarked-coarse") { word } else { word.with_finer() });
+    coarse.unlock(word.with_finer());
 }
 
 /// The same for a table whose chains are uncut: they are those of a coarser array, `base`, which
@@ -402,7 +383,7 @@ fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
         prefetch_chains(coarse, first..first + step, walks);
         store_all(fines, Word::EMPTY_FOLLOWER);
         let lock = &base.all()[first / (coarse.len() / base.len())];
-        let locked = if mutation::is("fill-uncut-unlocked") { lock.load() } else { lock.lock() };
+        let locked = lock.lock();
         for (bucket, (head, fines)) in (first..).zip(heads.iter().zip(fines.chunks_exact(factor))) {
             fill_follower(head, bucket, coarse.scale(), fines, fine.scale());
         }
@@ -439,11 +420,7 @@ fn fill_by_chain(links: impl Iterator<Item = (NonNull<Link>, Hash)>, fines: &[He
 /// again, the chain is not walked.
 fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     let Step { head, fines, first, is_last, .. } = step;
-    let free_all = || fines.iter().for_each(|fine| fine.store(fine.load().without_follows()));
-    if mutation::is("clear-before-cut") {
-        free_all();
-    }
-    let word = if mutation::is("cut-unlocked") { head.load() } else { head.lock() };
+    let word = head.lock();
     let is_whole = is_last && first == step.group;
     let mut rest = null_mut();
     if !(is_whole && skips_exact_summaries && word.sole_part(fines.len()).is_some()) {
@@ -451,11 +428,8 @@ fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     }
     // All cuts come before the first head is lockable: from then on the fine bucket's own lock
     // counts.
-    if !mutation::is("clear-before-cut") {
-        free_all();
-    }
-    let word = if mutation::is("keep-cut-links") { word } else { word.with_first(rest) };
-    head.unlock(if is_last { Word::moved() } else { word });
+    fines.iter().for_each(|fine| fine.store(fine.load().without_follows()));
+    head.unlock(if is_last { Word::moved() } else { word.with_first(rest) });
 }
 
 /// Cuts the chain into those of the fine heads, and returns the first link that belongs to none of
@@ -488,9 +462,6 @@ fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *
             }
         };
         let word = word.with_summary_of(hash, scale);
-        if mutation::is("partial-summary") {
-            finish(hash, word);
-        }
         last = Some((link, hash, word));
     }
     if let Some(last) = last {
@@ -505,11 +476,11 @@ fn join(step: &Step<'_>, scale: Scale) {
     let Step { head, fines, .. } = *step;
     // An update that found its fine head following in an earlier resize may now take this head for
     // the base, and hold its lock until it sees that the fine head does not follow.
-    let mut joined = if mutation::is("join-coarse-unlocked") { head.load() } else { head.lock() };
+    let mut joined = head.lock();
     let later = joined.first();
     let mut last: Option<NonNull<Link>> = None;
     for fine in fines {
-        let word = if mutation::is("join-unlocked") { fine.load() } else { fine.lock() };
+        let word = fine.lock();
         match last {
             _ if word.first().is_null() => continue,
             None => joined = joined.with_first(word.first()),
@@ -522,13 +493,13 @@ fn join(step: &Step<'_>, scale: Scale) {
             last = Some(link);
         }
     }
-    if let Some(last) = last.filter(|_| !later.is_null() && !mutation::is("forget-later")) {
+    if let Some(last) = last.filter(|_| !later.is_null()) {
         // SAFETY: as above.
         unsafe { last.as_ref() }.set_next(later);
     }
     for fine in fines {
         let word = fine.load();
-        fine.unlock(if mutation::is("unmarked-fine") { word } else { word.with_follows() });
+        fine.unlock(word.with_follows());
     }
     head.unlock(joined);
 }

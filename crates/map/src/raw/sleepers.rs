@@ -1,7 +1,6 @@
 //! Threads that sleep until a bucket is unlocked. A thread that unlocks finds out about them by one
 //! load.
 
-use crate::mutation;
 use crate::sync::parking::{AtomicCount, park, unpark_all};
 use crate::sync::{Relaxed, fence_after_exchange, full_fence};
 
@@ -29,9 +28,7 @@ impl Sleepers {
         self.0.fetch_add(1, Relaxed);
         // Pairs with the fence in `wake`: either that thread sees the new number, or `park` sees
         // that the bucket is unlocked. (`park` and `unpark_all` exclude each other.)
-        if !mutation::is("sleep-without-fence") {
-            full_fence();
-        }
+        full_fence();
         park(key, is_locked);
         // Relaxed: while the number is too high, unlocking threads call `unpark_all` needlessly.
         self.0.fetch_sub(1, Relaxed);
@@ -41,11 +38,9 @@ impl Sleepers {
     /// barrier, and wakes the threads that sleep at `key`.
     #[inline(always)]
     pub(super) fn wake(&self, key: usize) {
-        if !mutation::is("wake-without-fence") {
-            fence_after_exchange();
-        }
+        fence_after_exchange();
         // Relaxed: ordered by the fence, which pairs with the one in `sleep`.
-        if self.0.load(Relaxed) != 0 && !mutation::is("wake-nobody") {
+        if self.0.load(Relaxed) != 0 {
             unpark_all(key);
         }
     }

@@ -7,7 +7,6 @@ use relativist_rcu::Guard;
 
 use super::group::{Change, LockedGroup, Place, prepare};
 use super::{Hash, Link, Table};
-use crate::mutation;
 
 /// A place in the table, under the lock of its bucket: either a link that matched, or where one
 /// would go.
@@ -83,7 +82,7 @@ impl Table {
     #[inline(always)]
     fn find_in_hand(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
         let in_flight = &self.inner().in_flight;
-        if in_flight.is_empty() || mutation::is("forget-in-flight-in-updates") {
+        if in_flight.is_empty() {
             return None;
         }
         in_flight.old_link(hash).filter(|&link| is_match(link))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Far more than anything here takes, even under CPU pressure. Many mutations are noticed by this
 /// limit.
-const LIMIT: Duration = Duration::from_secs(if cfg!(relativist_mutation) { 20 } else { 120 });
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs `body` on a thread of its own; panics if it does, or if it doesn't end.
 #[allow(dead_code)] // not every test binary needs each of these

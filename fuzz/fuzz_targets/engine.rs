@@ -1,9 +1,10 @@
-//! Any sequence of commands, with a limit that is soon reached: both engines do what a model does, with eviction and without.
+//! Any sequence of commands, with a limit that is soon reached: a cache does what a model does, with a global lock and without, with
+//! eviction and without.
 #![no_main]
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use relativistd::engine::{Engine, GlobalLock, Relativistic};
+use relativistd::engine::Cache;
 
 #[path = "../../crates/server/tests/support/model.rs"]
 mod model;
@@ -19,8 +20,8 @@ struct Input {
     rounds: u8,
 }
 
-fn run<E: Engine>(input: &Input, wrap: impl FnOnce(Relativistic) -> E) {
-    let mut model = Model::new(input.evicts, wrap);
+fn run(input: &Input, configure: impl FnOnce(Cache) -> Cache) {
+    let mut model = Model::new(input.evicts, configure);
     for round in 0..=u16::from(input.rounds % 32) {
         for &operation in &input.operations {
             model.apply(operation.shifted(round * 7));
@@ -30,7 +31,7 @@ fn run<E: Engine>(input: &Input, wrap: impl FnOnce(Relativistic) -> E) {
 
 fuzz_target!(|input: Input| {
     if input.has_global_lock {
-        run(&input, GlobalLock::new);
+        run(&input, Cache::with_global_lock);
     } else {
         run(&input, |engine| engine);
     }

@@ -25,7 +25,7 @@ mod tuning;
 mod watch;
 
 use crate::clock::Ticker;
-use crate::engine::{Arrival, Engine, Hit, LARGE_VALUE, Lease, Outline, Value};
+use crate::engine::{Arrival, Cache, Hit, LARGE_VALUE, Lease, Outline, Value};
 use crate::limits::buffers::Budget;
 use crate::limits::connections::Gate;
 use crate::observability::latency::{Kind, Latencies};
@@ -51,9 +51,9 @@ pub use tuning::Tuning;
 pub use watch::{Subscription, Topic, Watch};
 
 /// What all threads of a server share.
-pub struct Service<E> {
+pub struct Service {
     /// The storage.
-    pub engine: E,
+    pub engine: Cache,
     /// The time, and who drives it.
     pub ticker: Ticker,
     /// Second in which the service was started.
@@ -86,7 +86,7 @@ pub struct Service<E> {
     pub snapshot_written: AtomicU32,
 }
 
-impl<E> Service<E> {
+impl Service {
     /// What a client may make a connection buffer.
     pub fn limits(&self) -> Limits {
         // A key has at least one byte; what a longer one leaves is looked at when it is known.
@@ -118,8 +118,8 @@ pub enum Outcome<'b> {
 
 /// Executes commands on one thread.
 #[derive(Clone, Copy)]
-pub struct Executor<'s, E> {
-    service: &'s Service<E>,
+pub struct Executor<'s> {
+    service: &'s Service,
     counters: &'s Counters,
     output_limit: usize,
     /// Whether large values may be sent from where they lie.
@@ -134,9 +134,9 @@ pub struct Executor<'s, E> {
     latencies: Option<&'s Latencies>,
 }
 
-impl<'s, E: Engine> Executor<'s, E> {
+impl<'s> Executor<'s> {
     /// An executor that counts on `counters`, and pauses when the output has reached `output_limit` bytes.
-    pub fn new(service: &'s Service<E>, counters: &'s Counters, output_limit: usize) -> Executor<'s, E> {
+    pub fn new(service: &'s Service, counters: &'s Counters, output_limit: usize) -> Executor<'s> {
         let is_observed = service.watch.is_watched() || service.prefixes.is_counting();
         let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());
         let is_transcribed = service.log.wants(Level::Connection);
@@ -161,7 +161,7 @@ impl<'s, E: Engine> Executor<'s, E> {
 
     /// The same executor, for the one command whose value is `arrival`'s.
     #[must_use]
-    pub fn storing<'a>(&self, arrival: &'a Arrival) -> Executor<'a, E>
+    pub fn storing<'a>(&self, arrival: &'a Arrival) -> Executor<'a>
     where
         's: 'a,
     {

@@ -1,8 +1,6 @@
 //! `relativistd`: parses the command line, goes into the background if it is to, starts the server, and does what signals say.
 
-use relativistd::engine::{Engine, GlobalLock};
 use relativistd::observability::log;
-use relativistd::options::EngineKind;
 use relativistd::process::allocator::BySize;
 use relativistd::process::daemon::{PidFile, Readiness, Side, daemonize};
 use relativistd::process::signals::Held;
@@ -65,19 +63,10 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
         }
     }
     let signals = signals::hold()?;
-    match options.engine {
-        EngineKind::Relativistic => serve(Server::bind(options)?, options, signals, readiness),
-        EngineKind::GlobalLock => serve(Server::bind_with(options, GlobalLock::new)?, options, signals, readiness),
-    }
-    .map(|()| ExitCode::SUCCESS)
+    serve(Server::bind(options)?, options, signals, readiness).map(|()| ExitCode::SUCCESS)
 }
 
-fn serve<E: Engine>(
-    server: Server<E>,
-    options: &Options,
-    signals: Held,
-    readiness: Option<Readiness>,
-) -> Result<(), StartError> {
+fn serve(server: Server, options: &Options, signals: Held, readiness: Option<Readiness>) -> Result<(), StartError> {
     let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
     signals.obey(server.stopper(), server.reloader(), server.saver())?;
     server.run_and_announce(|| {

@@ -11,7 +11,7 @@
 //! 4. [`Server`]: its ports listen.
 
 use crate::clock::Ticker;
-use crate::engine::{Engine, Relativistic};
+use crate::engine::Cache;
 use crate::error::StartError;
 use crate::execute::{Connections, Prefixes, Service, Tuning, Watch};
 use crate::limits::buffers::Budget;
@@ -23,7 +23,7 @@ use crate::net::{
 use crate::observability::admin::{Admin, AdminHandle};
 use crate::observability::log::{Level, Log};
 use crate::observability::stats::Registry;
-use crate::options::{Address, Options};
+use crate::options::{Address, EngineKind, Options};
 use crate::process::{daemon, resources, systemd};
 use crate::security::auth::Users;
 use crate::security::privileges;
@@ -53,12 +53,12 @@ const DEFAULT_DELIMITER: u8 = b':';
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// A server that listens on its addresses.
-pub struct Server<E> {
-    service: Arc<Service<E>>,
+pub struct Server {
+    service: Arc<Service>,
     io: Io,
-    acceptor: Acceptor<E>,
+    acceptor: Acceptor,
     udp: Vec<UdpSocket>,
-    admin: Option<AdminHandle<E>>,
+    admin: Option<AdminHandle>,
     snapshot: Option<Arc<Snapshot>>,
     restored: Option<Restored>,
 }
@@ -94,21 +94,21 @@ struct Unprivileged<'o> {
 }
 
 /// A server that has read its items.
-struct Loaded<'o, E> {
+struct Loaded<'o> {
     start: Unprivileged<'o>,
-    admin: Option<AdminHandle<E>>,
+    admin: Option<AdminHandle>,
     ticker: Ticker,
-    engine: Relativistic,
+    engine: Cache,
     restored: Option<Restored>,
 }
 
-impl Server<Relativistic> {
+impl Server {
     /// Reads the files that `options` name, and then listens on their addresses. Clients that
     /// connect from now on are served once the server runs.
     ///
     /// # Errors
     /// When an address cannot be listened on, the options contradict each other, or there is no such user to become.
-    pub fn bind(options: &Options) -> Result<Server<Relativistic>, StartError> {
+    pub fn bind(options: &Options) -> Result<Server, StartError> {
         Server::bind_with(options, |engine| engine)
     }
 
@@ -182,17 +182,21 @@ impl<'o> Privileged<'o> {
 }
 
 impl<'o> Unprivileged<'o> {
-    fn load<E: Engine>(mut self) -> Result<Loaded<'o, E>, StartError> {
+    fn load(mut self) -> Result<Loaded<'o>, StartError> {
         let options = self.options;
         let cannot_start = |error| StartError::System("cannot start the thread of --admin".into(), error);
         let admin = self.admin.take().map(Admin::start).transpose().map_err(cannot_start)?;
         let ticker = Ticker::new();
         let empty = || {
             let clock = Arc::clone(ticker.clock());
-            let engine = Relativistic::new(clock, options.memory_bytes(), options.max_key_and_value())?;
+            let engine = Cache::new(clock, options.memory_bytes(), options.max_key_and_value())?;
             // Tests replay transcripts of a server whose uniques began at 1.
             let engine = if options.debug_time { engine } else { engine.with_random_uniques() };
-            Ok(if options.disable_evictions { engine.without_eviction() } else { engine })
+            let engine = if options.disable_evictions { engine.without_eviction() } else { engine };
+            Ok(match options.engine {
+                EngineKind::Relativistic => engine,
+                EngineKind::GlobalLock => engine.with_global_lock(),
+            })
         };
         let (engine, restored) = match &self.snapshot {
             Some(snapshot) => snapshot.restore(empty, &self.log).map(|(engine, restored)| (engine, Some(restored))),
@@ -203,8 +207,8 @@ impl<'o> Unprivileged<'o> {
     }
 }
 
-impl<E: Engine> Loaded<'_, E> {
-    fn listen(self, wrap: impl FnOnce(Relativistic) -> E) -> Result<Server<E>, StartError> {
+impl Loaded<'_> {
+    fn listen(self, configure: impl FnOnce(Cache) -> Cache) -> Result<Server, StartError> {
         let Loaded { start, admin, ticker, engine, restored } = self;
         let Unprivileged { options, log, tls, sockets, io, users, snapshot, port_file, .. } = start;
         // Reading the snapshot may have taken long.
@@ -224,7 +228,7 @@ impl<E: Engine> Loaded<'_, E> {
         let threads = usize::from(options.threads);
         let watch = Arc::new(Watch::new(options.extended.watcher_logbuf_size as usize * 1024));
         let service = Arc::new(Service {
-            engine: wrap(engine.with_witness(Arc::clone(&watch) as _)),
+            engine: configure(engine.with_witness(Arc::clone(&watch) as _)),
             started: ticker.clock().now(),
             ticker,
             // One more for the accepting thread, and one for datagrams.
@@ -262,13 +266,13 @@ impl Sockets {
     }
 }
 
-impl<E: Engine> Server<E> {
-    /// [`Server::bind`] with another engine, made of the relativistic one.
+impl Server {
+    /// [`Server::bind`] with the cache that `configure` returns.
     ///
     /// # Errors
     /// As there.
-    pub fn bind_with(options: &Options, wrap: impl FnOnce(Relativistic) -> E) -> Result<Server<E>, StartError> {
-        Privileged::new(options)?.drop_privileges()?.load()?.listen(wrap)
+    pub fn bind_with(options: &Options, configure: impl FnOnce(Cache) -> Cache) -> Result<Server, StartError> {
+        Privileged::new(options)?.drop_privileges()?.load()?.listen(configure)
     }
 
     /// The TCP addresses that are listened on.
@@ -287,10 +291,7 @@ impl<E: Engine> Server<E> {
     }
 
     /// A handle to make the server read its users and certificates again.
-    pub fn reloader(&self) -> Reloader
-    where
-        E: Send + Sync,
-    {
+    pub fn reloader(&self) -> Reloader {
         let service = Arc::clone(&self.service);
         Reloader(Box::new(move || reload(&service)))
     }
@@ -394,7 +395,7 @@ impl Saver {
     }
 }
 
-fn save<E: Engine>(snapshot: &Snapshot, service: &Service<E>, occasion: Occasion) -> Result<(), StartError> {
+fn save(snapshot: &Snapshot, service: &Service, occasion: Occasion) -> Result<(), StartError> {
     let path = snapshot.path().display();
     let items = snapshot
         .write(&service.engine, occasion)
@@ -427,7 +428,7 @@ fn write_ports(path: &Path, listeners: &[Listener], udp: &[UdpSocket]) -> Result
         .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))
 }
 
-fn reload<E>(service: &Service<E>) {
+fn reload(service: &Service) {
     if let Some(Err(error)) = service.users.as_ref().map(Users::reload) {
         service.log.say(Level::Warning, format_args!("cannot read the users again: {error}"));
     }
@@ -443,7 +444,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn start<E: Engine>(service: &Arc<Service<E>>) -> io::Result<Keeper> {
+    fn start(service: &Arc<Service>) -> io::Result<Keeper> {
         let (stop, stopped) = mpsc::channel();
         let service = Arc::clone(service);
         let thread = thread::Builder::new().name("keeper".into()).spawn(move || {
@@ -471,9 +472,9 @@ impl Drop for StopOnExit {
 
 type WorkerThread = JoinHandle<io::Result<()>>;
 
-fn start_worker<E: Engine>(
+fn start_worker(
     io: Io,
-    service: &Arc<Service<E>>,
+    service: &Arc<Service>,
     thread: usize,
     stopper: Stopper,
 ) -> io::Result<(WorkerHandle, WorkerThread)> {
@@ -485,11 +486,11 @@ fn start_worker<E: Engine>(
     Ok((handle, join))
 }
 
-fn start_udp<E: Engine>(
-    service: &Arc<Service<E>>,
+fn start_udp(
+    service: &Arc<Service>,
     sockets: Vec<UdpSocket>,
     stopper: Stopper,
-) -> io::Result<(impl Drop + use<E>, WorkerThread)> {
+) -> io::Result<(impl Drop + use<>, WorkerThread)> {
     let thread = usize::from(service.options.threads) + 1;
     let (server, handle) = UdpServer::new(Arc::clone(service), thread, sockets)?;
     let join = thread::Builder::new().name("udp".into()).spawn(move || {

@@ -17,7 +17,7 @@
 mod format;
 mod moment;
 
-use crate::engine::{Engine, OutOfMemory, Relativistic};
+use crate::engine::{Cache, OutOfMemory};
 use crate::observability::log::{Level, Log};
 pub(crate) use format::Occasion;
 use format::{Refusal, Summary};
@@ -60,9 +60,9 @@ impl Snapshot {
     /// When there is no memory for an empty engine.
     pub fn restore(
         &self,
-        make: impl Fn() -> Result<Relativistic, OutOfMemory>,
+        make: impl Fn() -> Result<Cache, OutOfMemory>,
         log: &Log,
-    ) -> Result<(Relativistic, Restored), OutOfMemory> {
+    ) -> Result<(Cache, Restored), OutOfMemory> {
         let (engine, start, path) = (make()?, Instant::now(), self.path.display());
         match self.read(&engine) {
             Ok(None) => {
@@ -99,7 +99,7 @@ impl Snapshot {
         Ok(())
     }
 
-    fn read(&self, engine: &Relativistic) -> Result<Option<Summary>, Refusal> {
+    fn read(&self, engine: &Cache) -> Result<Option<Summary>, Refusal> {
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
@@ -113,7 +113,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the file cannot be written. The snapshot that was there before still is.
-    pub fn write(&self, engine: &impl Engine, occasion: Occasion) -> io::Result<u64> {
+    pub fn write(&self, engine: &Cache, occasion: Occasion) -> io::Result<u64> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         replace(&self.path, |file| format::write(file, engine, occasion, &Moment::now(self.boot)))
     }

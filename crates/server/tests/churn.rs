@@ -4,7 +4,7 @@
 use relativist_testing as _;
 
 use relativistd::clock::Clock;
-use relativistd::engine::{Content, Direction, Engine, Lookup, Mode, Relativistic, Store};
+use relativistd::engine::{Cache, Content, Direction, Lookup, Mode, Store};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +51,7 @@ fn resident() -> usize {
 }
 
 /// What one thread does to keys of its own, so that it knows what it stored last. Others only read them.
-fn churn(engine: &Relativistic, thread: u64, phase: u64, sizes: (u64, u64), bytes: usize, newest: &[AtomicU64]) {
+fn churn(engine: &Cache, thread: u64, phase: u64, sizes: (u64, u64), bytes: usize, newest: &[AtomicU64]) {
     let mut random = Random((thread << 32 | phase << 8) + 1);
     let (mut stored, mut deleted) = (0, HashSet::new());
     while stored < bytes {
@@ -96,7 +96,7 @@ fn churn(engine: &Relativistic, thread: u64, phase: u64, sizes: (u64, u64), byte
 fn the_resident_set_keeps_to_the_limit() {
     let before = resident();
     let clock = Arc::new(Clock::new(1_700_000_000));
-    let engine = Relativistic::new(clock, LIMIT, 4 * MEBIBYTE).unwrap();
+    let engine = Cache::new(clock, LIMIT, 4 * MEBIBYTE).unwrap();
     let newest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let share = if cfg!(debug_assertions) { 4 } else { 40 };
     let phases = [(16, 200), (1_000, 9_000), (16, 100), (10_000, 200_000), (16, 1_000), (500_000, 1_500_000), (50, 60)];

@@ -4,8 +4,8 @@ use relativist_testing as _;
 
 use relativistd::clock::Clock;
 use relativistd::engine::{
-    Change, Content, CountError, Direction, Engine, Expiry, Hit, Lookup, MOST_AT_ONCE, Marks, Mode, New, Present,
-    Relativistic, Store, TableStats, Value,
+    Cache, Change, Content, CountError, Direction, Expiry, Hit, Lookup, MAX_BATCH_KEYS, Marks, Mode, New, Present,
+    Store, TableStats, Value,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -16,27 +16,27 @@ const NOW: u32 = 1_700_000_000;
 /// Of key and value; keys of one byte are used with it.
 const MAX_ITEM: usize = 1 << 20;
 
-fn engine() -> (Relativistic, Arc<Clock>) {
+fn engine() -> (Cache, Arc<Clock>) {
     let clock = Arc::new(Clock::new(NOW));
-    (Relativistic::new(Arc::clone(&clock), 1 << 30, MAX_ITEM).unwrap(), clock)
+    (Cache::new(Arc::clone(&clock), 1 << 30, MAX_ITEM).unwrap(), clock)
 }
 
-fn store(engine: &Relativistic, mode: Mode, key: &str, value: &str) -> Store {
+fn store(engine: &Cache, mode: Mode, key: &str, value: &str) -> Store {
     store_until(engine, mode, key, value, 0)
 }
 
-fn store_until(engine: &Relativistic, mode: Mode, key: &str, value: &str, exptime: i32) -> Store {
+fn store_until(engine: &Cache, mode: Mode, key: &str, value: &str, exptime: i32) -> Store {
     engine.store(mode, key.as_bytes(), Content { flags: 7, exptime, value: value.as_bytes() })
 }
 
-fn get(engine: &Relativistic, key: &str) -> Option<String> {
+fn get(engine: &Cache, key: &str) -> Option<String> {
     let mut value = None;
     let lookup = engine.get(key.as_bytes(), |hit| value = Some(String::from_utf8(hit.value.to_vec()).unwrap()));
     assert_eq!(lookup == Lookup::Hit, value.is_some());
     value
 }
 
-fn unique(engine: &Relativistic, key: &str) -> u64 {
+fn unique(engine: &Cache, key: &str) -> u64 {
     let mut unique = 0;
     assert_eq!(engine.get(key.as_bytes(), |hit| unique = hit.unique), Lookup::Hit);
     unique
@@ -164,7 +164,7 @@ fn a_flush_parts_what_was_stored_in_the_same_second() {
     assert_eq!(get(&engine, "after"), None);
 }
 
-fn marks(engine: &Relativistic, key: &str) -> Marks {
+fn marks(engine: &Cache, key: &str) -> Marks {
     let mut marks = Marks::NONE;
     engine.peek(key.as_bytes(), |hit| marks = hit.marks);
     marks
@@ -341,7 +341,7 @@ fn many_keys_are_looked_up_in_order_until_enough() {
             index + 1 < most
         })
     };
-    assert_eq!(look(&keys, usize::MAX, &mut seen), MOST_AT_ONCE);
+    assert_eq!(look(&keys, usize::MAX, &mut seen), MAX_BATCH_KEYS);
     for (n, (index, found)) in seen.drain(..).enumerate() {
         let wanted = match n % 3 {
             0 => Err(Lookup::Miss),
@@ -436,7 +436,7 @@ fn readers_see_whole_and_resident_values_while_everything_changes() {
     let table = (0..90_000)
         .map(|_| {
             thread::sleep(Duration::from_millis(1));
-            engine.table()
+            engine.table_stats()
         })
         .find(is_small)
         .expect("the table grows and shrinks");
@@ -444,7 +444,7 @@ fn readers_see_whole_and_resident_values_while_everything_changes() {
 }
 
 /// Every hundredth call fills or empties the table, in turns; the last empties it.
-fn crowd(engine: &Relativistic, writer: u64, version: u64, rounds: u64, size: u64) {
+fn crowd(engine: &Cache, writer: u64, version: u64, rounds: u64, size: u64) {
     if version % 100 != 50 {
         return;
     }
@@ -486,7 +486,7 @@ fn counting_appending_and_comparing_lose_nothing() {
     assert_eq!(get(&engine, "cas"), Some((THREADS * STEPS).to_string()));
 }
 
-fn increment_by_comparing(engine: &Relativistic) {
+fn increment_by_comparing(engine: &Cache) {
     loop {
         let mut seen = (0, 0);
         engine.get(b"cas", |hit| {

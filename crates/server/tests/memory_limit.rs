@@ -4,8 +4,8 @@ use relativist_testing as _;
 
 use relativistd::clock::Clock;
 use relativistd::engine::{
-    Change, Content, CountError, Direction, Engine, Expiry, Hit, ITEM_OVERHEAD, Lookup, Marks, Mode, New, Present,
-    Relativistic, Store, Value, Witness,
+    Cache, Change, Content, CountError, Direction, Expiry, Hit, ITEM_OVERHEAD, Lookup, Marks, Mode, New, Present,
+    Store, Value, Witness,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,16 +19,16 @@ mod loans;
 const NOW: u32 = 1_700_000_000;
 const MAX_VALUE: usize = 4 << 20;
 
-fn engine(limit: usize) -> (Relativistic, Arc<Clock>) {
+fn engine(limit: usize) -> (Cache, Arc<Clock>) {
     let clock = Arc::new(Clock::new(NOW));
-    (Relativistic::new(Arc::clone(&clock), limit, MAX_VALUE).unwrap(), clock)
+    (Cache::new(Arc::clone(&clock), limit, MAX_VALUE).unwrap(), clock)
 }
 
-fn set(engine: &Relativistic, key: &str, value: &[u8]) -> Store {
+fn set(engine: &Cache, key: &str, value: &[u8]) -> Store {
     set_until(engine, key, value, 0)
 }
 
-fn set_until(engine: &Relativistic, key: &str, value: &[u8], exptime: i32) -> Store {
+fn set_until(engine: &Cache, key: &str, value: &[u8], exptime: i32) -> Store {
     let stored = engine.store(Mode::Set, key.as_bytes(), Content { flags: 0, exptime, value });
     let usage = engine.usage();
     assert!(usage.heap_bytes + usage.table_bytes <= usage.limit, "{usage:?}");
@@ -36,7 +36,7 @@ fn set_until(engine: &Relativistic, key: &str, value: &[u8], exptime: i32) -> St
     stored
 }
 
-fn has(engine: &Relativistic, key: &str) -> bool {
+fn has(engine: &Cache, key: &str) -> bool {
     engine.get(key.as_bytes(), |_| ()) == Lookup::Hit
 }
 
@@ -45,7 +45,7 @@ fn key(index: usize) -> String {
 }
 
 /// Stores numbered items until one is refused or evicted, and returns how many there are.
-fn fill(engine: &Relativistic, value: &[u8]) -> usize {
+fn fill(engine: &Cache, value: &[u8]) -> usize {
     let before = engine.usage().sweeps.evictions;
     let is_full = |index: &usize| {
         set(engine, &key(*index), value) == Store::OutOfMemory || engine.usage().sweeps.evictions > before
@@ -188,7 +188,7 @@ fn a_huge_item_evicts_what_it_needs() {
 }
 
 /// Overwrites a third of the items, here and there.
-fn fill_some(engine: &Relativistic, count: usize) {
+fn fill_some(engine: &Cache, count: usize) {
     for index in (0..count).step_by(3) {
         assert_eq!(set(engine, &key(index), &[b'o'; 100]), Store::Stored);
     }
@@ -320,7 +320,7 @@ fn a_lower_limit_holds_from_the_next_store_on() {
 }
 
 /// Stores until the limit is kept. That takes some: what is over it waits for the readers of other tests, too.
-fn set_fitting(engine: &Relativistic, from: usize) {
+fn set_fitting(engine: &Cache, from: usize) {
     let is_kept = |index: usize| {
         let content = Content { flags: 0, exptime: 0, value: &[b'v'; 100] };
         assert_eq!(engine.store(Mode::Set, key(from + index % 1000).as_bytes(), content), Store::Stored);
@@ -425,7 +425,7 @@ fn what_is_shown_stays_as_long_as_it_is_shown() {
 }
 
 /// Makes blocks scarce: the next one who looks sweeps the oldest.
-fn make_scarce(engine: &Relativistic) {
+fn make_scarce(engine: &Cache) {
     let usage = engine.usage();
     engine.set_limit(usage.heap_bytes + usage.table_bytes + (3 << 16));
 }
@@ -659,7 +659,7 @@ fn stores_in_the_place_of_dead_items_count_as_reclaiming() {
     for name in ["fetched", "unfetched", "alive", "new"] {
         set_until(&engine, name, b"w", 0);
     }
-    let counts = |engine: &Relativistic| {
+    let counts = |engine: &Cache| {
         let sweeps = engine.usage().sweeps;
         (sweeps.reclaimed, sweeps.expired_unfetched, sweeps.crawler_reclaimed)
     };

@@ -2,7 +2,7 @@
 
 use relativist_testing as _;
 
-use relativistd::engine::{Engine, GlobalLock, Relativistic};
+use relativistd::engine::Cache;
 
 #[path = "support/model.rs"]
 mod model;
@@ -63,8 +63,8 @@ impl Random {
     }
 }
 
-fn run<E: Engine>(seed: u64, evicts: bool, wrap: impl FnOnce(Relativistic) -> E) {
-    let (mut model, mut random) = (Model::new(evicts, wrap), Random(seed));
+fn run(seed: u64, evicts: bool, configure: impl FnOnce(Cache) -> Cache) {
+    let (mut model, mut random) = (Model::new(evicts, configure), Random(seed));
     (0..60_000).for_each(|_| model.apply(random.operation()));
     let usage = model.usage();
     assert_eq!(usage.sweeps.evictions > 30, evicts, "the limit was hardly reached: {usage:?}");
@@ -82,5 +82,5 @@ fn without_eviction() {
 
 #[test]
 fn global_lock() {
-    run(3, true, GlobalLock::new);
+    run(3, true, Cache::with_global_lock);
 }

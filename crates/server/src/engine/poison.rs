@@ -43,7 +43,7 @@ pub(super) unsafe fn allow(start: NonNull<u8>, bytes: usize) {
 mod tests {
     use crate::clock::Clock;
     use crate::engine::heap::{Asks, Heap};
-    use crate::engine::{Content, Engine, Lookup, Mode, Outline, Relativistic, Store};
+    use crate::engine::{Cache, Content, Lookup, Mode, Outline, Store};
     use std::ffi::c_int;
     use std::sync::Arc;
 
@@ -73,7 +73,7 @@ mod tests {
     /// Of a block that items share, and of one to an item's measure.
     #[test]
     fn what_was_freed_is_forbidden() {
-        let engine = Relativistic::new(Arc::new(Clock::new(1_700_000_000)), 8 << 20, 1 << 20).unwrap();
+        let engine = Cache::new(Arc::new(Clock::new(1_700_000_000)), 8 << 20, 1 << 20).unwrap();
         for size in [100, 50_000] {
             let value = vec![b'v'; size];
             assert_eq!(engine.store(Mode::Set, b"k", Content { flags: 0, exptime: 0, value: &value }), Store::Stored);

@@ -20,12 +20,12 @@
 //! do not wrap (see [`super::status`]).
 
 use super::block::Block;
+use super::cache::Cache;
 use super::central::{Purpose, Victim};
 use super::expiry::Expiry;
 use super::heap::Remedy;
 use super::item::{Draft, ItemRef};
 use super::policy;
-use super::relativistic::Relativistic;
 use super::status::VISIT_INTERVAL;
 use super::{Lookup, Marks, Sweeps};
 use relativist::raw::Entry;
@@ -52,7 +52,7 @@ enum Fate {
 
 /// The sweep of one block.
 struct Sweep<'e> {
-    engine: &'e Relativistic,
+    engine: &'e Cache,
     purpose: Purpose,
     now: u32,
     is_watched: bool,
@@ -105,7 +105,7 @@ impl Schedule {
     }
 }
 
-impl Relativistic {
+impl Cache {
     /// Makes room for an item of `bytes`, or finds that there can't be any. Blocks: evicts a block or some, and waits for readers where
     /// enough memory waits for them. The work is in proportion to `bytes`. Others may take the room before the caller does.
     pub(super) fn make_room(&self, bytes: usize) -> bool {
@@ -291,7 +291,7 @@ impl Sweep<'_> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::engine::{Content, Engine, Mode};
+    use crate::engine::{Content, Mode};
     use std::sync::Arc;
 
     /// Items of 10 bytes that expire in these seconds, and `others` bytes of items that don't.
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn an_item_touched_when_a_sweep_has_found_it_expired_stays() {
         let clock = Arc::new(Clock::new(1000));
-        let engine = Relativistic::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
+        let engine = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
         engine.store(Mode::Set, b"key", Content { flags: 0, exptime: 10, value: b"value" });
         engine.heap.close_all(|_| true);
         clock.set(1010);

@@ -4,8 +4,7 @@ use super::observe::Stored;
 use super::statistics::Report;
 use super::{Dump, Executor, Outcome, Replies, Session, sasl};
 use crate::engine::{
-    Change, CountError, Direction, Engine, Expiry, Hit, Lookup, Marks, New, OutOfMemory, Present, Store, Value, apply,
-    parse,
+    Change, CountError, Direction, Expiry, Hit, Lookup, Marks, New, OutOfMemory, Present, Store, Value, apply, parse,
 };
 use crate::options::PROTOCOL_VERSION;
 use relativist_memcache::Words;
@@ -14,7 +13,7 @@ use relativist_memcache::binary::{Header, Opcode, Request, Status, reply};
 /// The expiry by which `increment` and `decrement` say that the item is not to be created.
 const DO_NOT_CREATE: u32 = u32::MAX;
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     /// Executes a request of the binary protocol and appends the reply to `replies`.
     pub fn execute_binary(
         &self,

@@ -2,9 +2,7 @@
 
 use super::observe::Stored;
 use super::{Executor, Outcome, Replies, Session, answer};
-use crate::engine::{
-    Content, CountError, Direction, Engine, Hit, LARGE_VALUE, Lookup, MOST_AT_ONCE, Mode, Origin, Store,
-};
+use crate::engine::{Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Origin, Store};
 use crate::observability::latency::Kind;
 use crate::observability::stats::Counter;
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
@@ -34,7 +32,7 @@ impl Fetch {
     }
 }
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     /// Goes on with a paused fetch; `rest` is its command line from the next key on.
     pub fn resume<'b>(&self, session: &Session, fetch: Fetch, rest: &'b [u8], out: &mut Replies) -> Outcome<'b> {
         let text = rest.strip_suffix(b"\n").unwrap_or(rest);
@@ -57,7 +55,7 @@ impl<E: Engine> Executor<'_, E> {
             self.fetch_one(session, fetch, first, out);
             return done(&mut out.bytes);
         }
-        let (mut batch, mut count, mut fetched) = ([first; MOST_AT_ONCE], 1, 0);
+        let (mut batch, mut count, mut fetched) = ([first; MAX_BATCH_KEYS], 1, 0);
         loop {
             while let Some(key) = next.filter(|_| count < batch.len()) {
                 batch[count] = key;
@@ -78,7 +76,7 @@ impl<E: Engine> Executor<'_, E> {
         }
     }
 
-    /// Answers `get`s of one key each that have arrived together, [`MOST_AT_ONCE`] at most, until the output is full. Returns how many.
+    /// Answers `get`s of one key each that have arrived together, [`MAX_BATCH_KEYS`] at most, until the output is full. Returns how many.
     pub fn get_each(&self, session: &Session, with_unique: bool, keys: &[&[u8]], out: &mut Replies) -> usize {
         let timing = self.latencies.map(|latencies| latencies.time(Kind::Get));
         let done = self.get_some(session, with_unique, keys, reply::END, out);
@@ -88,7 +86,7 @@ impl<E: Engine> Executor<'_, E> {
         done
     }
 
-    /// Looks up some keys together, [`MOST_AT_ONCE`] at most, and appends each hit, and `end` after each key, until the output is
+    /// Looks up some keys together, [`MAX_BATCH_KEYS`] at most, and appends each hit, and `end` after each key, until the output is
     /// full. Returns how many it has looked up.
     fn get_some(&self, session: &Session, with_unique: bool, keys: &[&[u8]], end: &[u8], out: &mut Replies) -> usize {
         self.service.engine.get_many(keys, |index, found| {

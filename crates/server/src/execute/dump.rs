@@ -5,7 +5,7 @@
 use super::observe::CLASS;
 use super::statistics::Report;
 use super::{Executor, Outcome, Session};
-use crate::engine::{Engine, Hit, Marks, TableStats};
+use crate::engine::{Hit, Marks, TableStats};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{encode_key, encode_percent, reply};
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl Dump {
     }
 }
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     /// Goes on with a dump, until it is done or the output is full.
     pub fn dump(&self, mut dump: Box<Dump>, out: &mut Vec<u8>) -> Outcome<'static> {
         // What is not printed as it goes must not hold up the others for long.
@@ -109,7 +109,7 @@ impl<E: Engine> Executor<'_, E> {
                         cursor
                     })
                 }
-                Format::Table(stats) => self.service.engine.survey(stats, cursor),
+                Format::Table(stats) => self.service.engine.sample_buckets(stats, cursor),
                 format => {
                     let next = self.service.engine.scan(cursor, |hit| self.dump_item(format, &hit, out));
                     next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }))

@@ -2,7 +2,6 @@
 //! login is refused for a while, unseen, and the connection closed. So guessing is slow, and holds up nobody: no thread ever waits for it.
 
 use super::{Executor, Session};
-use crate::engine::Engine;
 use crate::observability::log::Level;
 use crate::security::auth::Attempt;
 use relativist_memcache::reply;
@@ -23,7 +22,7 @@ pub enum Verdict {
     Refusal,
 }
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     /// Answers a login of the text protocol.
     pub fn log_in(&self, session: &Session, user: &[u8], password: &[u8], out: &mut Vec<u8>) -> Verdict {
         self.counters.auth_cmds.bump();

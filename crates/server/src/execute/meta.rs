@@ -10,7 +10,7 @@
 use super::observe::{CLASS, Stored};
 use super::{Executor, Replies, Session};
 use crate::engine::{
-    Change, CountError, Direction, Engine, Expiry, Hit, Lookup, Marks, New, Present, Store, Value, apply, parse,
+    Change, CountError, Direction, Expiry, Hit, Lookup, Marks, New, Present, Store, Value, apply, parse,
 };
 use relativist_memcache::{Meta, MetaFlags, MetaVerb, RequestError, encode_key, reply};
 use std::cell::Cell;
@@ -90,7 +90,7 @@ impl Request<'_, '_> {
     }
 }
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     pub(super) fn meta(&self, session: &Session, meta: &Meta<'_>, replies: &mut Replies) {
         let mut room = [0; _];
         let checked = meta.flags().and_then(|flags| Ok((flags, meta.key(&flags, &mut room)?)));

@@ -3,7 +3,7 @@
 
 use super::watch::Topic;
 use super::{Executor, Session};
-use crate::engine::{Engine, Lookup, Store};
+use crate::engine::{Lookup, Store};
 use relativist_memcache::encode_percent;
 
 /// The size class that log lines and dumps tell: there are none here, so all items are of the first.
@@ -16,7 +16,7 @@ pub(super) struct Stored {
     pub(super) size: usize,
 }
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     #[cold]
     pub(super) fn observe_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
         let is_hit = lookup == Lookup::Hit;

@@ -1,7 +1,6 @@
 //! Logins of the binary protocol: SASL, of which the mechanism PLAIN is offered.
 
 use super::{Executor, Outcome, Session, Verdict};
-use crate::engine::Engine;
 use relativist_memcache::binary::{MAX_MECHANISM, Opcode, Request, Status, reply};
 
 /// The mechanisms offered.
@@ -19,7 +18,7 @@ pub enum Login {
     Done,
 }
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     pub(super) fn sasl(
         &self,
         session: &Session,

@@ -7,7 +7,7 @@
 use super::observe::CLASS;
 use super::session::ListeningSocket;
 use super::{Dump, Executor, Outcome, Session};
-use crate::engine::{Engine, TableStats};
+use crate::engine::TableStats;
 use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -58,7 +58,7 @@ macro_rules! stats {
 // Behind the macro, which it uses.
 mod settings;
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     /// Answers `stats` of the text protocol.
     pub(super) fn stats(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let all = args.clone();

@@ -3,7 +3,6 @@
 //! nothing that a client in disorder sends in the place of a command.
 
 use super::{Executor, Replies, Session};
-use crate::engine::Engine;
 use crate::observability::log::Level;
 use relativist_memcache::binary::{self as packets, Opcode, REPLY_MAGIC, Request, reply};
 use relativist_memcache::{Decoded, Decoder, RequestError};
@@ -68,7 +67,7 @@ impl Extent {
     }
 }
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     /// Whether the log wants to know what clients say.
     pub fn is_transcribed(&self) -> bool {
         self.is_transcribed

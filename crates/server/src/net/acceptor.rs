@@ -81,23 +81,19 @@ impl Stopper {
 }
 
 /// The listeners and those who work for them.
-pub(crate) struct Acceptor<E> {
+pub(crate) struct Acceptor {
     poll: Poll,
     listeners: Vec<Listener>,
-    service: Arc<Service<E>>,
+    service: Arc<Service>,
     counters: Arc<CachePadded<Counters>>,
     stopper: Stopper,
     /// The second of the last warning.
     warned: Cell<Option<u32>>,
 }
 
-impl<E> Acceptor<E> {
+impl Acceptor {
     /// An acceptor that counts on the counters of `thread`.
-    pub(crate) fn new(
-        service: Arc<Service<E>>,
-        thread: usize,
-        mut listeners: Vec<Listener>,
-    ) -> io::Result<Acceptor<E>> {
+    pub(crate) fn new(service: Arc<Service>, thread: usize, mut listeners: Vec<Listener>) -> io::Result<Acceptor> {
         let poll = Poll::new()?;
         for (index, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener.source(), Token(index), Interest::READABLE)?;

@@ -407,7 +407,7 @@ impl Pool {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::engine::{Content, Engine, LARGE_VALUE, Mode, Outline, Relativistic, Store};
+    use crate::engine::{Cache, Content, LARGE_VALUE, Mode, Outline, Store};
     use std::sync::Arc;
 
     /// Takes so many bytes and then blocks.
@@ -466,7 +466,7 @@ mod tests {
     /// Two values on loan among bytes, the last one without anything behind it; sent in pieces of every size.
     #[test]
     fn output_sends_values_from_where_they_lie() {
-        let engine = Relativistic::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+        let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
         let value = |letter| vec![letter; LARGE_VALUE + usize::from(letter)];
         for letter in [b'a', b'b'] {
             let content = Content { flags: 0, exptime: 0, value: &value(letter) };
@@ -495,7 +495,7 @@ mod tests {
     /// The value first, then what follows it, however it comes.
     #[test]
     fn input_goes_to_what_is_expected_first() {
-        let engine = Relativistic::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+        let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
         let outline = Outline { key_len: 1, value_len: 100_000, has_flags: false, has_unique: false };
         let bytes: Vec<u8> = (0..100_100_u32).map(|i| (i % 251) as u8).collect();
         for by_reading in [true, false] {
@@ -527,7 +527,7 @@ mod tests {
     #[test]
     fn a_turn_reads_a_bounded_part_of_a_value() {
         const LENGTH: usize = 2 * MOST_OF_ARRIVAL + 1;
-        let engine = Relativistic::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+        let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
         let outline = Outline { key_len: 1, value_len: LENGTH, has_flags: false, has_unique: false };
         let bytes: Vec<u8> = (0..LENGTH as u32 + 100).map(|i| (i % 251) as u8).collect();
         let mut source = &bytes[..];

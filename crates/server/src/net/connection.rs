@@ -7,7 +7,7 @@
 
 use super::backend::{Backend, Received};
 use super::buffer::{Input, Output, Pool};
-use crate::engine::{Engine, LARGE_VALUE, MOST_AT_ONCE};
+use crate::engine::{LARGE_VALUE, MAX_BATCH_KEYS};
 use crate::execute::{
     ConnectionState, Dump, Executor, Extent, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict, transcript,
 };
@@ -172,9 +172,9 @@ impl Connection {
     ///
     /// # Errors
     /// What the socket reports; the connection is then of no more use.
-    pub(super) fn turn<E: Engine, B: Backend>(
+    pub(super) fn turn<B: Backend>(
         &mut self,
-        executor: &Executor<'_, E>,
+        executor: &Executor<'_>,
         backend: &mut B,
         pool: &mut Pool,
         most: u32,
@@ -217,9 +217,9 @@ impl Connection {
         self.pace.is_too_slow(mark, now)
     }
 
-    fn proceed<E: Engine, B: Backend>(
+    fn proceed<B: Backend>(
         &mut self,
-        executor: &Executor<'_, E>,
+        executor: &Executor<'_>,
         backend: &mut B,
         pool: &mut Pool,
         most: u32,
@@ -285,7 +285,7 @@ impl Connection {
     }
 
     /// Executes what was received, until more input or more room for output is needed, or `most` requests are done.
-    fn execute<E: Engine>(&mut self, executor: &Executor<'_, E>, most: u32) {
+    fn execute(&mut self, executor: &Executor<'_>, most: u32) {
         if let Some(subscription) = &self.subscription {
             // What a watcher says means nothing.
             self.input.consume(self.input.unread().len());
@@ -321,7 +321,7 @@ impl Connection {
 
     /// Executes one command, or some `get`s, `most` of them at most. Returns how many; none if no command has arrived as a whole.
     #[inline]
-    fn execute_some<E: Engine>(&mut self, executor: &Executor<'_, E>, most: u32) -> u32 {
+    fn execute_some(&mut self, executor: &Executor<'_>, most: u32) -> u32 {
         // Text, and done at once: what most commands are is on the shortest way.
         let (Pending::None, Codec::Text(decoder)) = (&self.pending, &mut self.codec) else {
             return self.execute_other(executor).into();
@@ -371,7 +371,7 @@ impl Connection {
 
     /// Executes one command, and tells it and its answer to the log.
     #[cold]
-    fn execute_transcribed<E: Engine>(&mut self, executor: &Executor<'_, E>) -> u32 {
+    fn execute_transcribed(&mut self, executor: &Executor<'_>) -> u32 {
         let input = self.input.unread();
         let asked = match (&self.pending, &self.codec) {
             (Pending::None, Codec::Text(decoder)) => transcript::of_text(decoder, input),
@@ -390,7 +390,7 @@ impl Connection {
     }
 
     /// Goes on with a paused command, or executes one that is not in text.
-    fn execute_other<E: Engine>(&mut self, executor: &Executor<'_, E>) -> bool {
+    fn execute_other(&mut self, executor: &Executor<'_>) -> bool {
         let step = match std::mem::replace(&mut self.pending, Pending::None) {
             Pending::None => match &mut self.codec {
                 Codec::Binary(decoder) => {
@@ -437,7 +437,7 @@ impl Connection {
 
     /// If the input ends within a large value, has the rest of it received to where it will lie.
     #[cold]
-    fn expect_value<E: Engine>(&mut self, executor: &Executor<'_, E>) {
+    fn expect_value(&mut self, executor: &Executor<'_>) {
         if self.is_refused {
             return;
         }
@@ -460,7 +460,7 @@ impl Connection {
     }
 
     /// Executes the store that began with `front` and whose value was received apart. None if there is more to come.
-    fn store_arrived<E: Engine>(&mut self, executor: &Executor<'_, E>, front: &[u8]) -> Option<Step> {
+    fn store_arrived(&mut self, executor: &Executor<'_>, front: &[u8]) -> Option<Step> {
         let end = if matches!(self.codec, Codec::Text(_)) { TEXT_END } else { 0 };
         let arrival = self.input.take_arrival(end)?;
         let executor = executor.storing(&arrival);
@@ -515,21 +515,21 @@ impl Connection {
 
 /// `get`s of one key each that an input begins with, without anything in between.
 struct Batch<'b> {
-    keys: [&'b [u8]; MOST_AT_ONCE],
+    keys: [&'b [u8]; MAX_BATCH_KEYS],
     /// Where each command ends.
-    ends: [usize; MOST_AT_ONCE],
+    ends: [usize; MAX_BATCH_KEYS],
     count: usize,
 }
 
 impl<'b> Batch<'b> {
     /// A batch of one, which ends at `end`.
     fn new(key: &'b [u8], end: usize) -> Batch<'b> {
-        Batch { keys: [key; MOST_AT_ONCE], ends: [end; MOST_AT_ONCE], count: 1 }
+        Batch { keys: [key; MAX_BATCH_KEYS], ends: [end; MAX_BATCH_KEYS], count: 1 }
     }
 
     /// Gathers what follows in `input`: `most` in all, and only those that want uniques told, or don't.
     fn gather(&mut self, decoder: &Decoder, input: &'b [u8], with_unique: bool, most: u32) {
-        let most = MOST_AT_ONCE.min(most as usize);
+        let most = MAX_BATCH_KEYS.min(most as usize);
         // A `get` is done with in one step: it leaves no trace in the decoder. What else follows is left to the decoder proper.
         let mut decoder = decoder.clone();
         let mut end = self.ends[0];
@@ -587,9 +587,9 @@ impl Step {
     }
 }
 
-fn binary_step<E: Engine>(
+fn binary_step(
     decoder: &mut binary::Decoder,
-    executor: &Executor<'_, E>,
+    executor: &Executor<'_>,
     session: &Session,
     login: &mut Login,
     input: &Input,
@@ -613,9 +613,9 @@ fn binary_step<E: Engine>(
 }
 
 /// A step of a stranger, and whether that is one no more.
-fn login_step<E: Engine>(
+fn login_step(
     decoder: &mut LoginDecoder,
-    executor: &Executor<'_, E>,
+    executor: &Executor<'_>,
     session: &Session,
     input: &Input,
     output: &mut Vec<u8>,
@@ -641,7 +641,7 @@ mod tests {
     use super::super::stream::Stream;
     use super::*;
     use crate::clock::Clock;
-    use crate::engine::{Content, Mode, Outline, Relativistic, Store};
+    use crate::engine::{Cache, Content, Mode, Outline, Store};
     use crate::execute::Transport;
     use crate::limits::connections::Gate;
     use crate::limits::slow_clients::LEAST;
@@ -654,7 +654,7 @@ mod tests {
     #[test]
     fn a_client_with_loans_has_to_move() {
         const LENGTH: usize = 1_000_000;
-        let engine = Relativistic::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+        let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
         let mut backend = Epoll::new(Arc::new(CachePadded::new(Counters::default()))).unwrap();
         let (ours, mut peer) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();

@@ -402,7 +402,7 @@ mod tests {
     use super::*;
     use crate::certificates::Authority;
     use crate::clock::Clock;
-    use crate::engine::{Content, Engine, Mode, Relativistic, Store};
+    use crate::engine::{Cache, Content, Mode, Store};
     use crate::observability::log::Log;
     use crate::options::{ClientCertificate, Options};
     use rustls::{ClientConfig, ClientConnection};
@@ -619,7 +619,7 @@ mod tests {
     #[test]
     fn no_more_than_a_piece_is_encrypted_ahead_of_a_client() {
         const LENGTH: usize = 3 * PIECE;
-        let engine = Relativistic::new(Arc::new(Clock::new(1)), 16 << 20, 1 << 20).unwrap();
+        let engine = Cache::new(Arc::new(Clock::new(1)), 16 << 20, 1 << 20).unwrap();
         let value: Vec<u8> = (0..LENGTH).map(|i| (i % 251) as u8).collect();
         let content = Content { flags: 0, exptime: 0, value: &value };
         assert_eq!(engine.store(Mode::Set, b"k", content), Store::Stored);

@@ -4,7 +4,6 @@
 //! nothing. A request must fit into one. Its answers are sent as one message, of as many datagrams as it takes.
 
 use super::listener::{open_each, prepare, resolve};
-use crate::engine::Engine;
 use crate::execute::{Executor, Extent, Login, Outcome, Replies, Service, Session, Transport, transcript};
 use crate::observability::log::Level;
 use crate::observability::stats::Counters;
@@ -63,10 +62,10 @@ pub(crate) fn discard_waiting(socket: &UdpSocket) {
 }
 
 /// The sockets, and who answers what they receive.
-pub(crate) struct UdpServer<E> {
+pub(crate) struct UdpServer {
     poll: Poll,
     sockets: Vec<UdpSocket>,
-    service: Arc<Service<E>>,
+    service: Arc<Service>,
     counters: Arc<CachePadded<Counters>>,
     is_stopped: Arc<AtomicBool>,
     /// Shared with the handle: see the worker's.
@@ -88,13 +87,13 @@ impl Drop for UdpHandle {
     }
 }
 
-impl<E: Engine> UdpServer<E> {
+impl UdpServer {
     /// A server that counts on the counters of `thread`, and its handle.
     pub(crate) fn new(
-        service: Arc<Service<E>>,
+        service: Arc<Service>,
         thread: usize,
         mut sockets: Vec<UdpSocket>,
-    ) -> io::Result<(UdpServer<E>, UdpHandle)> {
+    ) -> io::Result<(UdpServer, UdpHandle)> {
         let poll = Poll::new()?;
         for (index, socket) in sockets.iter_mut().enumerate() {
             poll.registry().register(socket, Token(index), Interest::READABLE)?;
@@ -179,12 +178,7 @@ impl<E: Engine> UdpServer<E> {
 }
 
 /// False if the answers are too long.
-fn answer_text<E: Engine>(
-    executor: &Executor<'_, E>,
-    session: &Session,
-    mut requests: &[u8],
-    out: &mut Replies,
-) -> bool {
+fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], out: &mut Replies) -> bool {
     let mut decoder = Decoder::new(executor.limits());
     loop {
         let before = Extent::of(out);
@@ -228,8 +222,8 @@ fn answer_text<E: Engine>(
 
 /// Goes on with a fetch that was paused so that others have their turn: a datagram holds so few keys that nobody waits long. It stays paused
 /// if the answers are too long. Dumps stay paused at once: what looks at more than it may in one turn is not for whoever sends a datagram.
-fn finish<'b, E: Engine>(
-    executor: &Executor<'_, E>,
+fn finish<'b>(
+    executor: &Executor<'_>,
     session: &Session,
     mut outcome: Outcome<'b>,
     request: &'b [u8],
@@ -248,12 +242,7 @@ fn finish<'b, E: Engine>(
 }
 
 /// False if the answers are too long.
-fn answer_binary<E: Engine>(
-    executor: &Executor<'_, E>,
-    session: &Session,
-    mut requests: &[u8],
-    out: &mut Replies,
-) -> bool {
+fn answer_binary(executor: &Executor<'_>, session: &Session, mut requests: &[u8], out: &mut Replies) -> bool {
     let mut decoder = binary::Decoder::new(executor.limits());
     loop {
         let before = Extent::of(out);

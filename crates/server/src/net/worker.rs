@@ -9,7 +9,7 @@ use super::stream::Stream;
 use super::tls::Tls;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
-use crate::engine::{Engine, MOST_AT_ONCE};
+use crate::engine::MAX_BATCH_KEYS;
 use crate::execute::{Executor, Listed, Service, Session, Topic, Transport};
 use crate::limits::buffers::{Held, Ledger};
 use crate::limits::connections::Pass;
@@ -61,10 +61,10 @@ pub(crate) struct WorkerHandle {
 }
 
 /// An event loop and its connections.
-struct Worker<E, B> {
+struct Worker<B> {
     backend: B,
     inbox: Receiver<Newcomer>,
-    service: Arc<Service<E>>,
+    service: Arc<Service>,
     counters: Arc<CachePadded<Counters>>,
     members: Members,
     /// Connections that are to have a turn.
@@ -123,18 +123,18 @@ impl Io {
     ///
     /// # Errors
     /// When the kernel has no memory or descriptors for it.
-    pub(crate) fn worker<E: Engine>(self, service: &Arc<Service<E>>, thread: usize) -> io::Result<(WorkerHandle, Run)> {
-        fn prepare<E: Engine, B: Backend>(service: &Arc<Service<E>>, thread: usize) -> io::Result<(WorkerHandle, Run)> {
-            let (worker, handle) = Worker::<E, B>::new(Arc::clone(service), thread)?;
+    pub(crate) fn worker(self, service: &Arc<Service>, thread: usize) -> io::Result<(WorkerHandle, Run)> {
+        fn prepare<B: Backend>(service: &Arc<Service>, thread: usize) -> io::Result<(WorkerHandle, Run)> {
+            let (worker, handle) = Worker::<B>::new(Arc::clone(service), thread)?;
             Ok((handle, Box::new(|stopper| worker.run(stopper))))
         }
         match (self, &service.tls) {
-            (Io::Epoll, None) => prepare::<E, Epoll>(service, thread),
-            (Io::Epoll, Some(_)) => prepare::<E, Tls<Epoll>>(service, thread),
+            (Io::Epoll, None) => prepare::<Epoll>(service, thread),
+            (Io::Epoll, Some(_)) => prepare::<Tls<Epoll>>(service, thread),
             #[cfg(target_os = "linux")]
-            (Io::Uring, None) => prepare::<E, Uring>(service, thread),
+            (Io::Uring, None) => prepare::<Uring>(service, thread),
             #[cfg(target_os = "linux")]
-            (Io::Uring, Some(_)) => prepare::<E, Tls<Uring>>(service, thread),
+            (Io::Uring, Some(_)) => prepare::<Tls<Uring>>(service, thread),
         }
     }
 }
@@ -194,9 +194,9 @@ impl Drop for WorkerHandle {
     }
 }
 
-impl<E: Engine, B: Backend> Worker<E, B> {
+impl<B: Backend> Worker<B> {
     /// A worker that counts on the counters of `thread`, and its handle.
-    fn new(service: Arc<Service<E>>, thread: usize) -> io::Result<(Worker<E, B>, WorkerHandle)> {
+    fn new(service: Arc<Service>, thread: usize) -> io::Result<(Worker<B>, WorkerHandle)> {
         let counters = service.counters.of_thread(thread);
         let backend = B::new(Arc::clone(&counters))?;
         let (sender, inbox) = channel();
@@ -332,14 +332,14 @@ impl<E: Engine, B: Backend> Worker<E, B> {
     /// Begins to fetch what the first commands of those who are next in the queue will need, so that they need not wait for memory one
     /// after the other. Returns how many are next.
     fn bring_near(&self) -> usize {
-        let mut keys = [&[][..]; MOST_AT_ONCE];
-        let arrived = self.queue.iter().take(MOST_AT_ONCE).map(|&key| self.backend.arrived(key));
+        let mut keys = [&[][..]; MAX_BATCH_KEYS];
+        let arrived = self.queue.iter().take(MAX_BATCH_KEYS).map(|&key| self.backend.arrived(key));
         let found =
             keys.iter_mut().zip(arrived.filter_map(memcache::peek_key)).map(|(place, key)| *place = key).count();
         if found > 1 {
             self.service.engine.prefetch(&keys[..found]);
         }
-        self.queue.len().clamp(1, MOST_AT_ONCE)
+        self.queue.len().clamp(1, MAX_BATCH_KEYS)
     }
 
     fn give_turn(&mut self, key: usize) -> bool {
@@ -475,7 +475,7 @@ impl<E: Engine, B: Backend> Worker<E, B> {
 }
 
 /// Tells those who watch connections.
-pub(super) fn tell<E>(service: &Service<E>, session: &Session, event: &str, reason: &str) {
+pub(super) fn tell(service: &Service, session: &Session, event: &str, reason: &str) {
     if service.watch.is_watched() {
         let (address, port) = session.transport.peer();
         let (transport, id) = (session.transport.name(), session.id);

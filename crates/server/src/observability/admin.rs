@@ -13,7 +13,7 @@ mod http;
 mod metrics;
 mod report;
 
-use crate::engine::{Engine, TableStats, Usage};
+use crate::engine::{TableStats, Usage};
 use crate::execute::Service;
 use crate::limits::connections::{Gate, Pass};
 use crate::net::Stopper;
@@ -46,16 +46,16 @@ const STATUS_PAGE: &str = include_str!("admin/status.html");
 pub(crate) struct Admin(TcpListener);
 
 /// A running server of operators; dropping it stops it.
-pub(crate) struct AdminHandle<E> {
+pub(crate) struct AdminHandle {
     address: Option<SocketAddr>,
-    panel: Weak<OnceLock<Panel<E>>>,
+    panel: Weak<OnceLock<Panel>>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the answers are made of.
-struct Panel<E> {
-    service: Arc<Service<E>>,
+struct Panel {
+    service: Arc<Service>,
     stopper: Stopper,
     started: Instant,
     history: Mutex<History>,
@@ -71,7 +71,7 @@ impl Admin {
     }
 
     /// Serves in a thread of its own. Until the handle is opened it answers that the server starts.
-    pub(crate) fn start<E: Engine>(self) -> io::Result<AdminHandle<E>> {
+    pub(crate) fn start(self) -> io::Result<AdminHandle> {
         let (stop, stopped) = mpsc::channel();
         let address = self.0.local_addr().ok();
         let panel = Arc::new(OnceLock::new());
@@ -88,9 +88,9 @@ impl Admin {
     }
 }
 
-impl<E: Engine> AdminHandle<E> {
+impl AdminHandle {
     /// Answers about `service` from now on. `stopper` says when the server is about to end.
-    pub(crate) fn open(&self, service: &Arc<Service<E>>, stopper: Stopper) {
+    pub(crate) fn open(&self, service: &Arc<Service>, stopper: Stopper) {
         // Without a panel the thread has failed, and has logged that.
         if let Some(panel) = self.panel.upgrade() {
             panel.get_or_init(|| Panel {
@@ -104,14 +104,14 @@ impl<E: Engine> AdminHandle<E> {
     }
 }
 
-impl<E> AdminHandle<E> {
+impl AdminHandle {
     /// Where it listens.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 }
 
-impl<E> Drop for AdminHandle<E> {
+impl Drop for AdminHandle {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -122,10 +122,10 @@ impl<E> Drop for AdminHandle<E> {
 }
 
 /// Accepts until stopped, and waits for those who are being answered.
-fn serve<E: Engine>(
+fn serve(
     mut listener: TcpListener,
     mut poll: Poll,
-    panel: &OnceLock<Panel<E>>,
+    panel: &OnceLock<Panel>,
     log: &Log,
     stopped: &Receiver<()>,
 ) -> io::Result<()> {
@@ -153,7 +153,7 @@ fn serve<E: Engine>(
     })
 }
 
-fn receive<E: Engine>(panel: &OnceLock<Panel<E>>, stream: TcpStream, patience: Duration, _pass: Pass) {
+fn receive(panel: &OnceLock<Panel>, stream: TcpStream, patience: Duration, _pass: Pass) {
     // A client that sends no request, or reads no answer, gets none.
     let _ = http::answer(stream, patience, |request| match panel.get() {
         Some(panel) => panel.respond(request),
@@ -161,14 +161,14 @@ fn receive<E: Engine>(panel: &OnceLock<Panel<E>>, stream: TcpStream, patience: D
     });
 }
 
-impl<E: Engine> Panel<E> {
+impl Panel {
     /// Notes the size of the table and goes on with a survey that has begun: every [`TICK`], or
     /// sooner.
     fn tick(&self) {
         self.note_size();
         let mut survey = self.survey();
         if survey.is_under_way() {
-            survey.go_on(|stats, cursor| self.service.engine.survey(stats, cursor));
+            survey.go_on(|stats, cursor| self.service.engine.sample_buckets(stats, cursor));
         }
     }
 
@@ -196,7 +196,7 @@ impl<E: Engine> Panel<E> {
     /// Statistics of the table's buckets, and their age. Looks at a limited number of buckets.
     fn look(&self) -> (TableStats, Duration) {
         let mut survey = self.survey();
-        survey.refresh(|stats, cursor| self.service.engine.survey(stats, cursor));
+        survey.refresh(|stats, cursor| self.service.engine.sample_buckets(stats, cursor));
         survey.result()
     }
 

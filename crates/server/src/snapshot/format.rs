@@ -17,7 +17,7 @@
 //! Frames are of about [`FRAME`] bytes or one larger item, so that neither side has to hold much more in memory.
 
 use super::moment::Moment;
-use crate::engine::{Engine, Expiry, Hit, MAX_KEY, Marks, New, Relativistic, Sequence, Value};
+use crate::engine::{Cache, Expiry, Hit, MAX_KEY, Marks, New, Sequence, Value};
 use std::fmt;
 use std::io::{self, Read, Write};
 
@@ -89,12 +89,7 @@ impl From<io::Error> for Refusal {
 }
 
 /// Writes all items of `engine`, and returns their number. `moment` is the present.
-pub(super) fn write(
-    out: &mut impl Write,
-    engine: &impl Engine,
-    occasion: Occasion,
-    moment: &Moment,
-) -> io::Result<u64> {
+pub(super) fn write(out: &mut impl Write, engine: &Cache, occasion: Occasion, moment: &Moment) -> io::Result<u64> {
     let sequence = engine.sequence();
     out.write_all(&header(occasion, engine.now(), moment))?;
 
@@ -254,7 +249,7 @@ impl Shift {
 pub(super) fn read(
     source: impl Read,
     length: u64,
-    engine: &Relativistic,
+    engine: &Cache,
     accepts_outdated: bool,
     moment: &Moment,
 ) -> Result<Summary, Refusal> {
@@ -307,14 +302,14 @@ pub(super) fn read(
 
 impl Summary {
     /// Flushes what was read.
-    fn flush(&mut self, engine: &Relativistic) {
+    fn flush(&mut self, engine: &Cache) {
         engine.flush(0);
         self.left_out += std::mem::take(&mut self.items);
     }
 }
 
 /// Stores an item. False if it is none any more, or there is no place for it.
-fn put(engine: &Relativistic, key: &[u8], new: &New<'_>) -> bool {
+fn put(engine: &Cache, key: &[u8], new: &New<'_>) -> bool {
     let Value::Whole(value) = new.value else { return false };
     !new.expiry.has_passed(engine.now())
         && key.len() + value.len() <= engine.max_item()
@@ -390,16 +385,16 @@ mod tests {
 
     const NOW: u32 = 1_800_000_000;
 
-    fn engine(clock: &Arc<Clock>) -> Relativistic {
-        Relativistic::new(Arc::clone(clock), 16 << 20, 1 << 20).unwrap().with_random_uniques()
+    fn engine(clock: &Arc<Clock>) -> Cache {
+        Cache::new(Arc::clone(clock), 16 << 20, 1 << 20).unwrap().with_random_uniques()
     }
 
-    fn set(engine: &Relativistic, key: &[u8], flags: u32, exptime: i32, value: &[u8]) {
+    fn set(engine: &Cache, key: &[u8], flags: u32, exptime: i32, value: &[u8]) {
         assert_eq!(engine.store(Mode::Set, key, Content { flags, exptime, value }), Store::Stored);
     }
 
     /// A few items of all sorts.
-    fn varied(clock: &Arc<Clock>) -> Relativistic {
+    fn varied(clock: &Arc<Clock>) -> Cache {
         let engine = engine(clock);
         set(&engine, b"plain", 0, 0, b"value");
         set(&engine, b"empty", 7, 0, b"");
@@ -415,27 +410,27 @@ mod tests {
     }
 
     /// The present, if the system's clock is right.
-    fn moment(engine: &Relativistic) -> Moment {
+    fn moment(engine: &Cache) -> Moment {
         Moment { wall: engine.now().into(), boot: None }
     }
 
-    fn snapshot(engine: &Relativistic) -> Vec<u8> {
+    fn snapshot(engine: &Cache) -> Vec<u8> {
         snapshot_at(engine, &moment(engine))
     }
 
-    fn snapshot_at(engine: &Relativistic, moment: &Moment) -> Vec<u8> {
+    fn snapshot_at(engine: &Cache, moment: &Moment) -> Vec<u8> {
         let mut file = Vec::new();
         let items = write(&mut file, engine, Occasion::End, moment).unwrap();
         assert_eq!(items, contents(engine).len() as u64);
         file
     }
 
-    fn restored(file: &[u8], clock: &Arc<Clock>) -> Result<(Relativistic, Summary), Refusal> {
+    fn restored(file: &[u8], clock: &Arc<Clock>) -> Result<(Cache, Summary), Refusal> {
         let moment = Moment { wall: clock.now().into(), boot: None };
         restored_at(file, clock, &moment)
     }
 
-    fn restored_at(file: &[u8], clock: &Arc<Clock>, moment: &Moment) -> Result<(Relativistic, Summary), Refusal> {
+    fn restored_at(file: &[u8], clock: &Arc<Clock>, moment: &Moment) -> Result<(Cache, Summary), Refusal> {
         let engine = engine(clock);
         let summary = read(file, file.len() as u64, &engine, false, moment)?;
         Ok((engine, summary))
@@ -444,7 +439,7 @@ mod tests {
     /// All that outlives a restart, by key.
     type Contents = BTreeMap<Vec<u8>, (u32, Expiry, Marks, Vec<u8>)>;
 
-    fn contents(engine: &Relativistic) -> Contents {
+    fn contents(engine: &Cache) -> Contents {
         let (mut all, mut cursor) = (BTreeMap::new(), Some(0));
         while let Some(from) = cursor {
             cursor = engine.scan(from, |hit| {
@@ -454,7 +449,7 @@ mod tests {
         all
     }
 
-    fn unique(engine: &Relativistic, key: &[u8]) -> u64 {
+    fn unique(engine: &Cache, key: &[u8]) -> u64 {
         let mut unique = 0;
         engine.peek(key, |hit| unique = hit.unique);
         unique
@@ -681,7 +676,7 @@ mod tests {
         set(&before, b"small", 0, 0, b"x");
         set(&before, b"large", 0, 0, &[0; 5_000]);
         let file = snapshot(&before);
-        let after = Relativistic::new(Arc::clone(&clock), 16 << 20, 4_000).unwrap();
+        let after = Cache::new(Arc::clone(&clock), 16 << 20, 4_000).unwrap();
         let summary = read(file.as_slice(), file.len() as u64, &after, false, &moment(&before));
         assert_eq!(summary.unwrap(), Summary { items: 1, left_out: 1 });
     }

@@ -2,8 +2,7 @@
 
 use crate::certificates::Authority;
 use crate::harness::{Client, PATIENCE, Running, connect_to};
-use crate::wrapped::{Between, Wrapped};
-use relativistd::engine::{Relativistic, TableStats};
+use relativistd::engine::{Hooks, TableStats};
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -287,11 +286,11 @@ impl Endless {
     const PIECES: u64 = 1 << 20;
 }
 
-impl Between for Endless {
-    fn survey(&self, _: &Relativistic, _: &mut TableStats, cursor: u64) -> Option<u64> {
+impl Hooks for Endless {
+    fn sample_buckets(&self, _: &mut TableStats, cursor: u64) -> Option<Option<u64>> {
         // SeqCst: simplest.
         self.pieces.fetch_add(1, Ordering::SeqCst);
-        (cursor < Endless::PIECES).then_some(cursor + 1)
+        Some((cursor < Endless::PIECES).then_some(cursor + 1))
     }
 }
 
@@ -299,7 +298,7 @@ impl Between for Endless {
 fn a_request_looks_at_some_buckets_only() {
     let between = Arc::new(Endless { pieces: AtomicU64::new(0) });
     let seen = Arc::clone(&between);
-    let server = Running::start_with("-t 1 --admin 0", |engine| Wrapped { engine, between });
+    let server = Running::start_with("-t 1 --admin 0", |cache| cache.with_hooks(between));
     for path in ["/metrics", "/stats.json"] {
         let before = seen.pieces.load(Ordering::SeqCst);
         get(&server, path);

@@ -1,6 +1,6 @@
 //! A server in this process, and a plain client.
 
-use relativistd::engine::{Engine, Relativistic};
+use relativistd::engine::Cache;
 use relativistd::{Options, Saver, Server, StartError, Stopper};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -85,11 +85,11 @@ impl Running {
         Running::start_with(flags, |engine| engine)
     }
 
-    /// Like [`start`](Self::start), with another engine.
-    pub fn start_with<E: Engine>(flags: &str, wrap: impl FnOnce(Relativistic) -> E) -> Running {
+    /// Like [`start`](Self::start), with the cache that `configure` returns.
+    pub fn start_with(flags: &str, configure: impl FnOnce(Cache) -> Cache) -> Running {
         let line = format!("relativistd -p -1 {flags}");
         let options = Options::parse_from_args(line.split_whitespace()).expect("good flags");
-        let server = Server::bind_with(&options, wrap).expect("a free port");
+        let server = Server::bind_with(&options, configure).expect("a free port");
         let (addresses, admin, stopper) = (server.addresses(), server.admin_address(), server.stopper());
         let saver = Mutex::new(server.saver());
         let thread = Some(thread::spawn(|| server.run()));

@@ -15,4 +15,3 @@ mod statistics;
 mod strangers;
 mod tls;
 mod transcripts;
-mod wrapped;

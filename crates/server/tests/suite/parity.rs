@@ -1,8 +1,7 @@
 //! Behaviour of memcached on which its users rely, and which the recorded transcripts don't show.
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
-use crate::wrapped::{Between, Wrapped};
-use relativistd::engine::{Content, Engine as _, Mode, Relativistic};
+use relativistd::engine::{Cache, Content, Hooks, Mode};
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -160,14 +159,14 @@ struct Replacing {
     looks: Mutex<u32>,
 }
 
-impl Between for Replacing {
-    fn after_get(&self, engine: &Relativistic, key: &[u8]) {
+impl Hooks for Replacing {
+    fn after_get(&self, cache: &Cache, key: &[u8]) {
         // SeqCst, both: simplest.
         if self.is_armed.swap(false, Ordering::SeqCst) {
             *self.looks.lock().unwrap() += 1;
-            engine.store(Mode::Set, key, Content { flags: 7, exptime: 600, value: b"new" });
+            cache.store(Mode::Set, key, Content { flags: 7, exptime: 600, value: b"new" });
             if self.is_fetched.load(Ordering::SeqCst) {
-                engine.get(key, |_| ());
+                cache.get(key, |_| ());
             }
         }
     }
@@ -179,7 +178,7 @@ fn a_claim_to_renew_reports_the_item_that_is_claimed() {
     let (is_armed, is_fetched) = (AtomicBool::new(false), AtomicBool::new(false));
     let between = Arc::new(Replacing { is_armed, is_fetched, looks: Mutex::new(0) });
     let replacing = Arc::clone(&between);
-    let server = Running::start_with("-t 1 --debug-time", |engine| Wrapped { engine, between });
+    let server = Running::start_with("-t 1 --debug-time", |cache| cache.with_hooks(between));
     let mut client = server.connect();
     client.ask("debugtime p\r\n", "OK\r\n");
     let flags = "R1000 h l f t v";

@@ -2,7 +2,7 @@
 //! memory comes back. (In debug builds a block that is used again is spoiled first, so who still looks at it notices.)
 
 use super::{MAX_VALUE, engine, has, key, set};
-use relativistd::engine::{Arrival, Engine, LARGE_VALUE, Lease, Lookup, Mode, Outline, Relativistic, Store, Usage};
+use relativistd::engine::{Arrival, Cache, LARGE_VALUE, Lease, Lookup, Mode, Outline, Store, Usage};
 use std::collections::VecDeque;
 use std::thread;
 
@@ -20,7 +20,7 @@ fn is_whole(value: &[u8]) -> bool {
     value == self::value(number, value.len())
 }
 
-fn lease(engine: &Relativistic, key: &str) -> Option<Lease> {
+fn lease(engine: &Cache, key: &str) -> Option<Lease> {
     let mut lease = None;
     engine.get(key.as_bytes(), |hit| {
         lease = hit.lease();
@@ -29,12 +29,12 @@ fn lease(engine: &Relativistic, key: &str) -> Option<Lease> {
     lease
 }
 
-fn expect(engine: &Relativistic, key: &str, value_len: usize) -> Option<Arrival> {
+fn expect(engine: &Cache, key: &str, value_len: usize) -> Option<Arrival> {
     engine.expect(&Outline { key_len: key.len(), value_len, has_flags: false, has_unique: false })
 }
 
 /// The same, with all of `value` received in pieces.
-fn arrive(engine: &Relativistic, key: &str, value: &[u8]) -> Option<Arrival> {
+fn arrive(engine: &Cache, key: &str, value: &[u8]) -> Option<Arrival> {
     let mut arrival = expect(engine, key, value.len())?;
     for piece in value.chunks(value.len() / 3 + 1) {
         assert!(!arrival.is_complete());
@@ -45,7 +45,7 @@ fn arrive(engine: &Relativistic, key: &str, value: &[u8]) -> Option<Arrival> {
     Some(arrival)
 }
 
-fn put(engine: &Relativistic, mode: Mode, key: &str, arrival: &Arrival) -> Store {
+fn put(engine: &Cache, mode: Mode, key: &str, arrival: &Arrival) -> Store {
     engine.store_arrived(mode, key.as_bytes(), 0, 0, arrival)
 }
 
@@ -56,7 +56,7 @@ fn assert_within_limit(usage: &Usage) {
 
 /// Flushes, and lets the system have what is free.
 #[track_caller]
-fn assert_all_comes_back(engine: &Relativistic) {
+fn assert_all_comes_back(engine: &Cache) {
     engine.flush(0);
     (0..20).for_each(|_| engine.maintain());
     let usage = engine.usage();
@@ -349,6 +349,6 @@ fn what_many_threads_keep_stays_whole() {
 }
 
 /// Without a look at sums, which others change meanwhile.
-fn set_only(engine: &Relativistic, key: &str, value: &[u8]) -> Store {
+fn set_only(engine: &Cache, key: &str, value: &[u8]) -> Store {
     engine.store(Mode::Set, key.as_bytes(), relativistd::engine::Content { flags: 0, exptime: 0, value })
 }

@@ -4,7 +4,7 @@
 
 use relativistd::clock::Clock;
 use relativistd::engine::{
-    Content, CountError, Direction, Engine, LARGE_VALUE, Lease, Lookup, Mode, Outline, Relativistic, Store, Usage,
+    Cache, Content, CountError, Direction, LARGE_VALUE, Lease, Lookup, Mode, Outline, Store, Usage,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -110,8 +110,8 @@ struct Item {
 }
 
 /// An engine, and what may be in it.
-pub struct Model<E> {
-    engine: E,
+pub struct Model {
+    engine: Cache,
     evicts: bool,
     clock: Arc<Clock>,
     items: HashMap<Vec<u8>, Item>,
@@ -124,12 +124,12 @@ pub struct Model<E> {
 /// Values kept at most.
 const MOST_KEPT: usize = 3;
 
-impl<E: Engine> Model<E> {
-    /// An empty engine, made by `wrap` of the relativistic one.
-    pub fn new(evicts: bool, wrap: impl FnOnce(Relativistic) -> E) -> Model<E> {
+impl Model {
+    /// An empty cache, as `configure` returns it.
+    pub fn new(evicts: bool, configure: impl FnOnce(Cache) -> Cache) -> Model {
         let clock = Arc::new(Clock::new(NOW));
-        let engine = Relativistic::new(Arc::clone(&clock), LIMIT, MAX_ITEM).unwrap();
-        let engine = wrap(if evicts { engine } else { engine.without_eviction() });
+        let engine = Cache::new(Arc::clone(&clock), LIMIT, MAX_ITEM).unwrap();
+        let engine = configure(if evicts { engine } else { engine.without_eviction() });
         Model { engine, evicts, clock, items: HashMap::new(), due: None, kept: VecDeque::new() }
     }
 

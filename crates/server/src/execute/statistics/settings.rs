@@ -1,11 +1,10 @@
 //! `stats settings`: the command line, as far as clients may know it, and what was tuned since.
 
 use super::{Executor, Report};
-use crate::engine::Engine;
 use crate::options::Ssl;
 use std::path::Path;
 
-impl<E: Engine> Executor<'_, E> {
+impl Executor<'_> {
     pub(super) fn settings(&self, report: &mut Report<'_>) {
         let service = self.service;
         let options = &service.options;

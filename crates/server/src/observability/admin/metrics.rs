@@ -1,7 +1,7 @@
 //! `/metrics`: the same in the text format of Prometheus. Counters have the names that `stats` gives them.
 
 use super::Panel;
-use crate::engine::{Engine, TableStats};
+use crate::engine::TableStats;
 use crate::observability::latency::Kind;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -37,7 +37,7 @@ impl Text {
     }
 }
 
-pub(super) fn text<E: Engine>(panel: &Panel<E>) -> String {
+pub(super) fn text(panel: &Panel) -> String {
     let service = &panel.service;
     let mut text = Text(String::new());
     text.head("info", "gauge", "The version in a label.");
@@ -54,7 +54,7 @@ pub(super) fn text<E: Engine>(panel: &Panel<E>) -> String {
     text.0
 }
 
-fn process<E: Engine>(panel: &Panel<E>, text: &mut Text) {
+fn process(panel: &Panel, text: &mut Text) {
     let service = &panel.service;
     text.gauge("start_time_seconds", "When the server started, in Unix seconds.", service.started);
     text.gauge("threads", "Threads that execute commands.", service.options.threads);
@@ -92,7 +92,7 @@ fn resident_bytes() -> Option<u64> {
     pages.checked_mul(page.try_into().ok()?)
 }
 
-fn connections<E: Engine>(panel: &Panel<E>, text: &mut Text) {
+fn connections(panel: &Panel, text: &mut Text) {
     let service = &panel.service;
     let gate = &service.gate;
     text.gauge("connections", "Open connections.", gate.inside());
@@ -115,7 +115,7 @@ fn connections<E: Engine>(panel: &Panel<E>, text: &mut Text) {
     text.counter("log_watcher_skipped_total", "Lines lost because a client read too slowly.", skipped);
 }
 
-fn memory<E: Engine>(panel: &Panel<E>, text: &mut Text) {
+fn memory(panel: &Panel, text: &mut Text) {
     let usage = panel.service.engine.usage();
     text.gauge("items", "Items stored.", usage.items);
     text.gauge("items_bytes", "Bytes of these items.", usage.item_bytes);
@@ -155,9 +155,9 @@ fn memory<E: Engine>(panel: &Panel<E>, text: &mut Text) {
 }
 
 /// Looks at a few buckets only. What needs a look at all of them is as old as the last survey.
-fn resizes<E: Engine>(panel: &Panel<E>, text: &mut Text) {
+fn resizes(panel: &Panel, text: &mut Text) {
     let mut now = TableStats::default();
-    panel.service.engine.survey(&mut now, 0);
+    panel.service.engine.sample_buckets(&mut now, 0);
     text.counter("table_grows_total", "Resizes to more buckets.", now.grows);
     text.counter("table_shrinks_total", "Resizes to fewer buckets.", now.shrinks);
     text.counter("table_grace_periods_total", "Grace periods that resizes have waited for.", now.grace_periods);
@@ -165,7 +165,7 @@ fn resizes<E: Engine>(panel: &Panel<E>, text: &mut Text) {
     text.gauge("table_longest_chain", "Most items in a bucket.", surveyed.longest_chain);
 }
 
-fn latencies<E: Engine>(panel: &Panel<E>, text: &mut Text) {
+fn latencies(panel: &Panel, text: &mut Text) {
     text.head(
         "command_seconds",
         "histogram",

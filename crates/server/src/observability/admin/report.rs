@@ -1,7 +1,7 @@
 //! `/stats.json`: what the status page is made of.
 
 use super::Panel;
-use crate::engine::{Engine, TableStats};
+use crate::engine::TableStats;
 use crate::observability::latency::Kind;
 use serde_json::{Value, json};
 use std::mem;
@@ -67,7 +67,7 @@ impl Survey {
 }
 
 /// All that there is to tell. Counters are sums since the start.
-pub(super) fn json<E: Engine>(panel: &Panel<E>) -> Value {
+pub(super) fn json(panel: &Panel) -> Value {
     let service = &panel.service;
     let usage = service.engine.usage();
     let totals = service.counters.since_start();
@@ -96,7 +96,7 @@ pub(super) fn json<E: Engine>(panel: &Panel<E>) -> Value {
 }
 
 /// For each kind of command the occupied buckets: nanoseconds below which its commands took, and how many they are.
-fn latencies<E: Engine>(panel: &Panel<E>) -> Value {
+fn latencies(panel: &Panel) -> Value {
     let buckets = |kind| -> Vec<Value> {
         let times = panel.service.counters.latencies(kind);
         times.occupied().map(|(bound, count)| json!([bound, count])).collect()
@@ -104,7 +104,7 @@ fn latencies<E: Engine>(panel: &Panel<E>) -> Value {
     Kind::ALL.iter().map(|kind| (kind.name().to_owned(), Value::from(buckets(*kind)))).collect()
 }
 
-fn table<E: Engine>(panel: &Panel<E>) -> Value {
+fn table(panel: &Panel) -> Value {
     let (stats, age) = panel.look();
     json!({
         "age": age.as_secs_f64(),
@@ -117,7 +117,7 @@ fn table<E: Engine>(panel: &Panel<E>) -> Value {
     })
 }
 
-fn history<E: Engine>(panel: &Panel<E>) -> Value {
+fn history(panel: &Panel) -> Value {
     let history = panel.history.lock().unwrap_or_else(PoisonError::into_inner);
     history.moments().map(|moment| json!([moment.at, moment.items, moment.buckets, moment.is_resizing])).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use relativistd::clock::Clock;
 use relativistd::engine::policy::{self, CLASSES};
-use relativistd::engine::{Content, Engine, Lookup, Mode, Relativistic, Store};
+use relativistd::engine::{self, Content, Lookup, Mode, Store};
 
 use super::reference::Cache;
 
@@ -91,7 +91,7 @@ impl Cache for Policy<'_> {
 /// left of its size.
 pub(super) struct Whole<'t> {
     sizes: &'t [u64],
-    engine: Relativistic,
+    engine: engine::Cache,
     value: Vec<u8>,
 }
 
@@ -99,7 +99,7 @@ impl<'t> Whole<'t> {
     pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Result<Self> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let clock = Arc::new(Clock::new(1_700_000_000));
-        let engine = Relativistic::new(clock, usize::try_from(capacity)?, usize::try_from(largest)?)
+        let engine = engine::Cache::new(clock, usize::try_from(capacity)?, usize::try_from(largest)?)
             .map_err(|_| anyhow!("{capacity} bytes are too few for the engine"))?;
         Ok(Self { sizes, engine, value: vec![0; usize::try_from(largest)?] })
     }

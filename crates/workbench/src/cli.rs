@@ -7,7 +7,7 @@ use crate::{harness, papers, tools};
 
 /// Measures the relativistic hash table, its RCU and the server made of it, and what they compete with.
 ///
-/// All contenders of a run live in one process (but servers), use one allocator and one hash function, and are measured in interleaved
+/// All candidates of a run live in one process (but servers), use one allocator and one hash function, and are measured in interleaved
 /// rounds in a changing order; medians are over rounds, ratios are taken within a round. Tables on stdout are Markdown;
 /// --json keeps every sample with the command line, the versions and the machine. Progress and warnings go to stderr.
 ///

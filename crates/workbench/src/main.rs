@@ -1,4 +1,4 @@
-//! `relativist-bench`: measures the relativistic hash table and its RCU against their rivals.
+//! `relativist-bench`: measures the relativistic hash table and its RCU against their competitors.
 
 use std::process::ExitCode;
 

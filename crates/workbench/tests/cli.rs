@@ -37,18 +37,18 @@ fn check_envelope(document: &Value, line: &str) {
     assert!(measured.iter().any(|version| version.as_str().unwrap().starts_with("papaya 0.")), "{measured:?}");
 }
 
-/// Checks that each contest has `contenders` contenders with `rounds` samples above zero of `threads` threads.
-fn check_contests(contests: &Value, contenders: usize, rounds: usize) {
-    for contest in contests.as_array().unwrap() {
-        let standings = contest["contenders"].as_array().unwrap();
-        assert_eq!(standings.len(), contenders, "{contest}");
-        for standing in standings {
-            assert!(standing["value"]["median"].as_f64().unwrap() > 0.0);
-            assert!(standing["ratio"]["median"].as_f64().unwrap() > 0.0);
-            let samples = standing["samples"].as_array().unwrap();
+/// Checks that each comparison has `candidates` candidates with `rounds` samples above zero of `threads` threads.
+fn check_comparisons(comparisons: &Value, candidates: usize, rounds: usize) {
+    for comparison in comparisons.as_array().unwrap() {
+        let candidate_results = comparison["contenders"].as_array().unwrap();
+        assert_eq!(candidate_results.len(), candidates, "{comparison}");
+        for result in candidate_results {
+            assert!(result["value"]["median"].as_f64().unwrap() > 0.0);
+            assert!(result["ratio"]["median"].as_f64().unwrap() > 0.0);
+            let samples = result["samples"].as_array().unwrap();
             assert_eq!(samples.len(), rounds);
             for sample in samples {
-                let threads = contest["threads"].as_u64().unwrap_or(1) as usize;
+                let threads = comparison["threads"].as_u64().unwrap_or(1) as usize;
                 assert_eq!(sample["threads"].as_array().unwrap().len(), threads);
             }
         }
@@ -100,8 +100,8 @@ fn xkernel_fits_lines_beside_the_papers() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let results = &document["results"];
-    check_contests(&results["contests"], 6, 1);
-    check_contests(&results["passes"], 6, 1);
+    check_comparisons(&results["contests"], 6, 1);
+    check_comparisons(&results["passes"], 6, 1);
     assert_eq!(results["contests"].as_array().unwrap().len(), 4 * 3 + 2);
     assert_eq!(results["fits"].as_array().unwrap().len(), 5 * 6);
     for quantity in ["hit", "miss", "update", "collision", "iterate"] {
@@ -220,7 +220,7 @@ const TABLES: usize =
 #[test]
 fn compare_measures_lookups_of_every_table_and_of_handles() {
     let folder = tempfile::tempdir().unwrap();
-    let line = "compare --work hit,miss --entries 2^8,100 --threads 1,2 --rounds 2 --seconds 0.001";
+    let line = "compare --workload hit,miss --entries 2^8,100 --threads 1,2 --rounds 2 --seconds 0.001";
     let (text, document) = measure(&format!("{line} --out {}", folder.path().display()));
     let tables =
         ["relativist ", "relativist, handle", "papaya ", "evmap", "hashbrown, unsynchronised", "harness alone", "> 1"];
@@ -228,12 +228,12 @@ fn compare_measures_lookups_of_every_table_and_of_handles() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     assert!(text.lines().filter(|line| line.starts_with('|')).all(|line| line.len() <= 120), "{text}");
-    let contests = &document["results"]["contests"];
-    assert_eq!(contests.as_array().unwrap().len(), 2 * 2 * 2);
-    assert_eq!(contests[0]["contenders"][0]["name"], "relativist");
-    assert_eq!((&contests[0]["work"], &contests[7]["work"]), (&"hit".into(), &"miss".into()));
+    let comparisons = &document["results"]["contests"];
+    assert_eq!(comparisons.as_array().unwrap().len(), 2 * 2 * 2);
+    assert_eq!(comparisons[0]["contenders"][0]["name"], "relativist");
+    assert_eq!((&comparisons[0]["work"], &comparisons[7]["work"]), (&"hit".into(), &"miss".into()));
     // With handles of four, our batches, the unsynchronised table, and none.
-    check_contests(contests, TABLES + 4 + 1 + 2, 2);
+    check_comparisons(comparisons, TABLES + 4 + 1 + 2, 2);
     for picture in ["hit-u64.svg", "miss-u64.svg"] {
         assert!(std::fs::read_to_string(folder.path().join(picture)).unwrap().contains("dashmap"), "{picture}");
     }
@@ -241,56 +241,58 @@ fn compare_measures_lookups_of_every_table_and_of_handles() {
 
 #[test]
 fn compare_measures_the_matrix_with_both_kinds_of_keys() {
-    let line = "compare --work matrix --entries 100 --updates 0,50 --threads 1,2 --rounds 1 --seconds 0.001";
+    let line = "compare --workload matrix --entries 100 --updates 0,50 --threads 1,2 --rounds 1 --seconds 0.001";
     let (text, document) = measure(line);
     assert!(text.contains("Lookups and updates, strings to 4 words, 100 entries, Zipf 0.99, 50 % updates"), "{text}");
-    let contests = document["results"]["contests"].as_array().unwrap();
-    assert_eq!(contests.len(), 2 * 2 * 2 * 2);
-    for contest in contests {
-        let tables = if contest["kind"] == "u64" { TABLES } else { 9 };
-        let tables = tables + usize::from(contest["threads"] == 1);
-        check_contests(&Value::Array(vec![contest.clone()]), tables, 1);
+    let comparisons = document["results"]["contests"].as_array().unwrap();
+    assert_eq!(comparisons.len(), 2 * 2 * 2 * 2);
+    for comparison in comparisons {
+        let tables = if comparison["kind"] == "u64" { TABLES } else { 9 };
+        let tables = tables + usize::from(comparison["threads"] == 1);
+        check_comparisons(&Value::Array(vec![comparison.clone()]), tables, 1);
     }
 }
 
 #[test]
 fn compare_measures_what_comes_to_an_end() {
-    let line = "compare --work mixes,grow,remove,clear,iterate --entries 300 --threads 2 --rounds 1 --seconds 0.001";
+    let line =
+        "compare --workload mixes,grow,remove,clear,iterate --entries 300 --threads 2 --rounds 1 --seconds 0.001";
     let (text, document) = measure(line);
     for expected in ["read-heavy", "exchange", "rapid-grow", "Growing", "Removing all keys", "Iterating"] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    let contests = document["results"]["contests"].as_array().unwrap();
-    assert_eq!(contests.len(), 3 + 4);
-    for contest in contests {
-        let alone = usize::from(contest["work"] == "clear");
-        let tables = contest["contenders"].as_array().unwrap().len();
-        assert_eq!(tables, TABLES + alone, "{contest}");
+    let comparisons = document["results"]["contests"].as_array().unwrap();
+    assert_eq!(comparisons.len(), 3 + 4);
+    for comparison in comparisons {
+        let alone = usize::from(comparison["work"] == "clear");
+        let tables = comparison["contenders"].as_array().unwrap().len();
+        assert_eq!(tables, TABLES + alone, "{comparison}");
     }
 }
 
 #[test]
 fn compare_measures_latencies() {
-    let (text, document) = measure("compare --work latency --entries 2000 --threads 1,2 --rounds 2 --tables dashmap");
+    let (text, document) =
+        measure("compare --workload latency --entries 2000 --threads 1,2 --rounds 2 --tables dashmap");
     assert!(text.contains("longest apart from scheduling"), "{text}");
     assert!(text.contains("<= 1000"), "{text}");
-    let contests = document["results"]["contests"].as_array().unwrap();
-    assert_eq!(contests.len(), 2 * 5);
-    for contest in contests {
-        let names: Vec<_> = contest["contenders"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    let comparisons = document["results"]["contests"].as_array().unwrap();
+    assert_eq!(comparisons.len(), 2 * 5);
+    for comparison in comparisons {
+        let names: Vec<_> = comparison["contenders"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
         assert_eq!(names, ["relativist", "dashmap", "harness alone"]);
     }
 }
 
 #[test]
 fn compare_measures_memory_in_processes_of_their_own() {
-    let line = "compare --work memory,churn --entries 20000 --rounds 1 --seconds 0.3 --tables papaya,dashmap";
+    let line = "compare --workload memory,churn --entries 20000 --rounds 1 --seconds 0.3 --tables papaya,dashmap";
     let (text, document) = measure(line);
     assert!(text.contains("<= 48.0"), "{text}");
     let results = &document["results"];
-    let contests = results["contests"].as_array().unwrap();
-    assert_eq!(contests.len(), 1 + 3);
-    let ours = contests[0]["contenders"][0]["value"]["median"].as_f64().unwrap();
+    let comparisons = results["contests"].as_array().unwrap();
+    assert_eq!(comparisons.len(), 1 + 3);
+    let ours = comparisons[0]["contenders"][0]["value"]["median"].as_f64().unwrap();
     assert!(ours > 32.0 && ours < 1000.0, "{ours} bytes per entry of two words and a link");
     let traces = results["traces"].as_array().unwrap();
     assert_eq!(traces.len(), 6);
@@ -300,11 +302,11 @@ fn compare_measures_memory_in_processes_of_their_own() {
 
 #[test]
 fn compare_takes_tables_in_groups_when_memory_is_short() {
-    let line = "compare --work hit --entries 5000 --threads 1 --rounds 1 --seconds 0.001 --memory 1";
+    let line = "compare --workload hit --entries 5000 --threads 1 --rounds 1 --seconds 0.001 --memory 1";
     let (text, document) = measure(&format!("{line} --tables dashmap,hashbrown"));
-    let contests = document["results"]["contests"].as_array().unwrap();
-    assert_eq!((contests.len(), &contests[1]["group"]), (2, &1.into()));
-    assert_eq!(contests[1]["contenders"][0]["name"], "relativist");
+    let comparisons = document["results"]["contests"].as_array().unwrap();
+    assert_eq!((comparisons.len(), &comparisons[1]["group"]), (2, &1.into()));
+    assert_eq!(comparisons[1]["contenders"][0]["name"], "relativist");
     assert_eq!(text.matches("| relativist ").count(), 1, "{text}");
 }
 
@@ -318,9 +320,9 @@ fn rcu_measures_sections_waits_and_reclamation() {
         assert!(text.contains("can't wait for readers"), "{text}");
         let results = &document["results"];
         assert_eq!(results["sections"].as_array().unwrap().len(), 4);
-        check_contests(&results["sections"], schemes, 2);
-        check_contests(&results["waits"], schemes - 2, 2);
-        check_contests(&results["reclamation"], schemes, 2);
+        check_comparisons(&results["sections"], schemes, 2);
+        check_comparisons(&results["waits"], schemes - 2, 2);
+        check_comparisons(&results["reclamation"], schemes, 2);
     }
 }
 
@@ -350,7 +352,7 @@ fn wrong_options_are_refused_with_an_explanation() {
         ("compare --entries 4", "too few to divide among the threads"),
         ("compare --updates 101", "--updates"),
         ("compare --tables judy", "--tables"),
-        ("compare --work matrix --entries 2^32", "too many to draw from"),
+        ("compare --workload matrix --entries 2^32", "too many to draw from"),
         ("compare --out /proc/none", "cannot create /proc/none"),
         ("resize --shift1 9 --shift2 9", "nothing to resize"),
         ("resize --json /nonexistent/folder/file", "cannot create /nonexistent/folder/file"),
@@ -370,7 +372,7 @@ fn wrong_options_are_refused_with_an_explanation() {
         #[cfg(target_os = "linux")]
         ("load --client-cores 9999", "expected CPUs such as 0 or 0,2-3"),
         #[cfg(target_os = "linux")]
-        ("serving --exec false --work set", "false -t 1 -m 1024 ended"),
+        ("serving --exec false --workload set", "false -t 1 -m 1024 ended"),
         #[cfg(target_os = "linux")]
         ("figures --out /proc/none --relativistd false --memcached=false", "false ended"),
     ];
@@ -600,7 +602,7 @@ fn an_interrupted_soak_tells_what_it_has_done() {
 /// As with other tools: a script's options, and then the user's own.
 #[test]
 fn the_last_of_an_option_counts() {
-    let line = "compare --work hit --entries 64 --threads 1 --tables papaya --seconds 1 --seconds 0.002";
+    let line = "compare --workload hit --entries 64 --threads 1 --tables papaya --seconds 1 --seconds 0.002";
     let (_, document) = measure(&format!("{line} --rounds 7 --rounds 2"));
     let samples = &document["results"]["contests"][0]["contenders"][0]["samples"];
     assert_eq!(samples.as_array().unwrap().len(), 2);
@@ -609,8 +611,9 @@ fn the_last_of_an_option_counts() {
 /// Programs can read the document from a pipe.
 #[test]
 fn the_document_can_go_to_stdout() {
-    let output =
-        relativist("compare --work hit --entries 64 --threads 1 --tables papaya --seconds 0.002 --rounds 1 --json -");
+    let output = relativist(
+        "compare --workload hit --entries 64 --threads 1 --tables papaya --seconds 0.002 --rounds 1 --json -",
+    );
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && stderr.contains("| papaya"), "{stderr}");
     check_envelope(&serde_json::from_slice(&output.stdout).unwrap(), "compare");

@@ -5,7 +5,7 @@
 //!
 //! Drawing a key costs ten instructions that do not depend on the lookup before. Their number matters more than their
 //! latency: a processor overlaps as many lookups as fit its reorder buffer, and instructions of the harness take room that
-//! the contender's could have had. Hence the plain generator and the short permutation, and streams that are copied into
+//! the candidate's could have had. Hence the plain generator and the short permutation, and streams that are copied into
 //! local variables for a batch, where they live in registers. `relativist-bench compare` shows what is left in a row of its own.
 
 use std::ops::Range;

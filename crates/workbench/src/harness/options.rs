@@ -52,10 +52,10 @@ pub fn spell(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("a value that can be given").get_name().to_owned()
 }
 
-/// How often and how long each contender is measured.
+/// How often and how long each candidate is measured.
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Rounds {
-    /// Rounds; each measures every contender once, in a changing order
+    /// Rounds; each measures every candidate once, in a changing order
     #[arg(long, default_value_t = 15, value_parser = value_parser!(u32).range(1..=10_000))]
     pub rounds: u32,
 

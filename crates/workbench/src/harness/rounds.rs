@@ -2,15 +2,15 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The order in which round `round` measures `contenders` contenders.
+/// The order in which round `round` measures `candidates` candidates.
 ///
-/// The start moves on by one each round, so that each contender takes every position; every other round runs backwards, so
+/// The start moves on by one each round, so that each candidate takes every position; every other round runs backwards, so
 /// that none always follows the same predecessor (whose data it would always find in the caches).
-pub fn order(round: usize, contenders: usize) -> impl Iterator<Item = usize> {
+pub fn order(round: usize, candidates: usize) -> impl Iterator<Item = usize> {
     let backwards = round % 2 == 1;
-    (0..contenders).map(move |step| {
-        let step = if backwards { contenders - 1 - step } else { step };
-        (step + round / 2) % contenders
+    (0..candidates).map(move |step| {
+        let step = if backwards { candidates - 1 - step } else { step };
+        (step + round / 2) % candidates
     })
 }
 

@@ -51,7 +51,7 @@ pub enum Clock {
 
 /// What one worker did while it counted.
 #[derive(Clone, Copy, Debug)]
-pub struct Work {
+pub struct WorkerResult {
     /// Operations done.
     pub operations: u64,
     /// Time they took on this thread.
@@ -60,7 +60,7 @@ pub struct Work {
     pub on_cpu: Option<Duration>,
 }
 
-impl Work {
+impl WorkerResult {
     /// Operations per second.
     #[must_use]
     pub fn per_second(&self, clock: Clock) -> f64 {
@@ -89,8 +89,8 @@ impl Work {
 
 /// The smallest CPU share among threads, where the system tells.
 #[must_use]
-pub fn least_cpu_share(works: &[Work]) -> Option<f64> {
-    works.iter().filter_map(Work::cpu_share).min_by(f64::total_cmp)
+pub fn least_cpu_share(results: &[WorkerResult]) -> Option<f64> {
+    results.iter().filter_map(WorkerResult::cpu_share).min_by(f64::total_cmp)
 }
 
 /// CPU time of the calling thread so far.
@@ -141,7 +141,7 @@ impl Cpus {
 ///
 /// # Panics
 /// When a worker does.
-pub fn run<B>(cpus: &Cpus, threads: usize, window: Window, worker: impl Fn(usize) -> B + Sync) -> Vec<Work>
+pub fn run<B>(cpus: &Cpus, threads: usize, window: Window, worker: impl Fn(usize) -> B + Sync) -> Vec<WorkerResult>
 where
     B: FnMut() -> u64,
 {
@@ -173,7 +173,7 @@ where
 ///
 /// # Panics
 /// When a worker does.
-pub fn race(cpus: &Cpus, threads: usize, worker: impl Fn(usize) -> u64 + Sync) -> Vec<Work> {
+pub fn run_to_completion(cpus: &Cpus, threads: usize, worker: impl Fn(usize) -> u64 + Sync) -> Vec<WorkerResult> {
     let start = Barrier::new(threads);
     let (start, worker) = (&start, &worker);
     thread::scope(|scope| {
@@ -183,7 +183,7 @@ pub fn race(cpus: &Cpus, threads: usize, worker: impl Fn(usize) -> u64 + Sync) -
                 start.wait();
                 let clocks = Clocks::read();
                 let operations = worker(index);
-                clocks.work(operations)
+                clocks.result(operations)
             })
         };
         let handles: Vec<_> = (0..threads).map(spawn).collect();
@@ -191,7 +191,7 @@ pub fn race(cpus: &Cpus, threads: usize, worker: impl Fn(usize) -> u64 + Sync) -
     })
 }
 
-fn count(phase: &AtomicU8, mut batch: impl FnMut() -> u64) -> Work {
+fn count(phase: &AtomicU8, mut batch: impl FnMut() -> u64) -> WorkerResult {
     // Relaxed, here and below: pairs with the stores of `run`, which publish nothing but the phase.
     while phase.load(Ordering::Relaxed) == WARM_UP {
         batch();
@@ -201,7 +201,7 @@ fn count(phase: &AtomicU8, mut batch: impl FnMut() -> u64) -> Work {
     while phase.load(Ordering::Relaxed) != STOP {
         operations += batch();
     }
-    clocks.work(operations)
+    clocks.result(operations)
 }
 
 /// Both clocks of the calling thread, when its work began.
@@ -216,10 +216,10 @@ impl Clocks {
     }
 
     /// The work done since, on the same thread.
-    fn work(self, operations: u64) -> Work {
+    fn result(self, operations: u64) -> WorkerResult {
         let (elapsed, now) = (self.began.elapsed(), thread_time());
         let on_cpu = now.zip(self.on_cpu).map(|(now, before)| now.saturating_sub(before));
-        Work { operations, elapsed, on_cpu }
+        WorkerResult { operations, elapsed, on_cpu }
     }
 }
 
@@ -229,33 +229,33 @@ mod tests {
 
     #[test]
     fn every_worker_counts_its_own_batches() {
-        let works = run(&Cpus::allowed(), 3, Window::new(Duration::from_millis(2)), |index| {
+        let results = run(&Cpus::allowed(), 3, Window::new(Duration::from_millis(2)), |index| {
             move || {
                 thread::yield_now();
                 index as u64 + 1
             }
         });
-        assert_eq!(works.len(), 3);
-        for (index, work) in works.iter().enumerate() {
-            assert!(work.operations > 0);
-            assert_eq!(work.operations % (index as u64 + 1), 0);
-            assert!(work.elapsed > Duration::ZERO);
+        assert_eq!(results.len(), 3);
+        for (index, result) in results.iter().enumerate() {
+            assert!(result.operations > 0);
+            assert_eq!(result.operations % (index as u64 + 1), 0);
+            assert!(result.elapsed > Duration::ZERO);
         }
     }
 
     #[test]
     fn a_race_is_run_once_by_each() {
-        let works = race(&Cpus::allowed(), 3, |index| index as u64 + 1);
-        assert_eq!(works.iter().map(|work| work.operations).collect::<Vec<_>>(), [1, 2, 3]);
+        let results = run_to_completion(&Cpus::allowed(), 3, |index| index as u64 + 1);
+        assert_eq!(results.iter().map(|result| result.operations).collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[test]
     fn rates_and_times_are_inverse() {
         let elapsed = Duration::from_micros(1);
-        let work = Work { operations: 500, elapsed, on_cpu: Some(elapsed / 4) };
-        assert_eq!((work.nanoseconds(Clock::Wall), work.nanoseconds(Clock::Cpu)), (2.0, 0.5));
-        assert_eq!(work.cpu_share(), Some(0.25));
-        assert!((work.per_second(Clock::Wall) - 5e8).abs() < 1.0);
+        let result = WorkerResult { operations: 500, elapsed, on_cpu: Some(elapsed / 4) };
+        assert_eq!((result.nanoseconds(Clock::Wall), result.nanoseconds(Clock::Cpu)), (2.0, 0.5));
+        assert_eq!(result.cpu_share(), Some(0.25));
+        assert!((result.per_second(Clock::Wall) - 5e8).abs() < 1.0);
     }
 
     #[test]

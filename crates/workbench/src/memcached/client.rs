@@ -11,7 +11,7 @@ use socket2::Socket;
 use super::items::Items;
 use super::protocol::{Piece, shown};
 use super::tally::{Tally, Window};
-use super::workload::{LONGEST_KEY, Protocol, Work};
+use super::workload::{LONGEST_KEY, Protocol, Workload};
 
 /// What is read at once.
 pub const READ: usize = 256 << 10;
@@ -23,7 +23,7 @@ const KEPT: usize = 256 << 10;
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// What they do.
-    pub work: &'a Work,
+    pub workload: &'a Workload,
     /// What they ask for.
     pub items: &'a Items,
     /// When it counts.
@@ -134,7 +134,7 @@ impl Client {
     /// Puts a request to store an item; it is sent by [`Client::send`].
     #[inline]
     pub fn put_set(&mut self, setting: Setting<'_>, index: u64, at: Instant) {
-        setting.work.protocol.push_set(setting.items, index, &mut self.output);
+        setting.workload.protocol.push_set(setting.items, index, &mut self.output);
         self.keys.push_back(index);
         self.requests.push_back(Request { at, is_set: true, keys: 1 });
         self.put += 1;
@@ -146,7 +146,7 @@ impl Client {
         let before = self.keys.len();
         self.keys.extend(indices);
         let keys = (self.keys.len() - before) as u16;
-        setting.work.protocol.push_get(setting.items, self.keys.range(before..).copied(), &mut self.output);
+        setting.workload.protocol.push_get(setting.items, self.keys.range(before..).copied(), &mut self.output);
         self.requests.push_back(Request { at, is_set: false, keys });
         self.put += 1;
     }
@@ -234,7 +234,9 @@ impl Client {
     fn take_apart(&mut self, setting: Setting<'_>, bytes: &[u8], tally: &mut Tally) -> Result<Attempt<(usize, usize)>> {
         let now = Instant::now();
         let (mut answered, mut taken) = (0, 0);
-        while let Some((piece, length)) = setting.work.protocol.parse(&bytes[taken..], setting.items.largest_value())? {
+        while let Some((piece, length)) =
+            setting.workload.protocol.parse(&bytes[taken..], setting.items.largest_value())?
+        {
             taken += length;
             if let Piece::TurnedAway(line) = piece {
                 ensure!(answered == 0, "an answer, and then {}", shown(line));
@@ -266,7 +268,7 @@ impl Client {
                 tally.found += 1;
                 request.keys -= position as u16 + 1;
                 self.keys.drain(..=position);
-                Ok(setting.work.protocol == Protocol::Meta && setting.work.keys_per_get == 1)
+                Ok(setting.workload.protocol == Protocol::Meta && setting.workload.keys_per_get == 1)
             }
             (false, Piece::End) => {
                 tally.asked += u64::from(request.keys);
@@ -287,7 +289,7 @@ impl Client {
     #[inline]
     fn expect(&mut self, setting: Setting<'_>, key: &[u8], data: &[u8]) -> Result<usize> {
         let waiting = usize::from(self.requests.front().expect("the caller saw it").keys);
-        if setting.work.unchecked {
+        if setting.workload.unchecked {
             ensure!(waiting > 0, "more items than were asked for");
             return Ok(0);
         }

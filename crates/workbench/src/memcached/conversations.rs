@@ -13,7 +13,7 @@ use super::cores::Cores;
 use super::generator::Generator;
 use super::server::Address;
 use super::tally::{Tally, Window};
-use super::workload::{DEFAULT, Protocol, Sizes, Work};
+use super::workload::{DEFAULT, Protocol, Sizes, Workload};
 use crate::harness::sampling::Distribution;
 
 /// relativistd; stopped when dropped.
@@ -43,11 +43,11 @@ impl Drop for Running {
     }
 }
 
-fn run(work: &Work, address: &Address, millis: u64) -> Result<Tally> {
-    work.check()?;
+fn run(workload: &Workload, address: &Address, millis: u64) -> Result<Tally> {
+    workload.check()?;
     let cores = Cores::default();
-    let generator = Generator::new(work, &cores);
-    if !work.no_preload {
+    let generator = Generator::new(workload, &cores);
+    if !workload.no_preload {
         generator.preload(address)?;
     }
     let load = generator.connect(address, 0, Some(Duration::from_millis(10)))?;
@@ -56,26 +56,32 @@ fn run(work: &Work, address: &Address, millis: u64) -> Result<Tally> {
 
 #[test]
 fn every_kind_of_work_is_done_and_checked() {
-    let few = Work { items: 500, clients: 6, threads: 2, ..DEFAULT };
-    let works = [
+    let few = Workload { items: 500, clients: 6, threads: 2, ..DEFAULT };
+    let workloads = [
         few.clone(),
-        Work { depth: 16, sets: 30, popularity: Distribution::Zipf, ..few.clone() },
-        Work { keys_per_get: 100, depth: 2, ..few.clone() },
-        Work { key_size: Sizes::range(3, 250), value_size: Sizes::range(1, 60_000), sets: 10, depth: 3, ..few.clone() },
-        Work { rate: Some(5000.0), sets: 50, ..few.clone() },
+        Workload { depth: 16, sets: 30, popularity: Distribution::Zipf, ..few.clone() },
+        Workload { keys_per_get: 100, depth: 2, ..few.clone() },
+        Workload {
+            key_size: Sizes::range(3, 250),
+            value_size: Sizes::range(1, 60_000),
+            sets: 10,
+            depth: 3,
+            ..few.clone()
+        },
+        Workload { rate: Some(5000.0), sets: 50, ..few.clone() },
         // Values that take more than one read, among small ones.
-        Work { value_size: "10:9,1000000:1".parse().unwrap(), sets: 10, depth: 3, ..few.clone() },
+        Workload { value_size: "10:9,1000000:1".parse().unwrap(), sets: 10, depth: 3, ..few.clone() },
     ];
-    for work in works {
+    for workload in workloads {
         for protocol in [Protocol::Classic, Protocol::Meta] {
             let server = Running::start("");
-            let work = Work { protocol, ..work.clone() };
-            let tally = run(&work, &server.address, 30).unwrap();
+            let workload = Workload { protocol, ..workload.clone() };
+            let tally = run(&workload, &server.address, 30).unwrap();
             assert_eq!(server.items(), 500);
-            assert!(tally.asked >= u64::from(work.keys_per_get), "{work}");
-            assert_eq!((tally.found, tally.refused, tally.late), (tally.asked, 0, 0), "{work}");
+            assert!(tally.asked >= u64::from(workload.keys_per_get), "{workload}");
+            assert_eq!((tally.found, tally.refused, tally.late), (tally.asked, 0, 0), "{workload}");
             // How many are sent in time is known of an open loop only.
-            if work.rate.is_some() {
+            if workload.rate.is_some() {
                 let (gets, sets) = (tally.gets().unwrap().count, tally.sets().unwrap().count);
                 assert!((149..=151).contains(&(gets + sets)), "{gets} + {sets} instead of 5000 a second for 30 ms");
                 assert_eq!(tally.timeline().iter().map(|(_, slot)| slot.count).sum::<u64>(), gets);
@@ -88,18 +94,18 @@ fn every_kind_of_work_is_done_and_checked() {
 fn what_is_missing_is_a_miss() {
     let server = Running::start("");
     for (protocol, keys_per_get) in [Protocol::Classic, Protocol::Meta].into_iter().flat_map(|p| [(p, 1), (p, 7)]) {
-        let work = Work { protocol, keys_per_get, clients: 2, no_preload: true, ..DEFAULT };
-        let tally = run(&work, &server.address, 10).unwrap();
-        assert!(tally.asked > 0 && tally.found == 0, "{work}");
+        let workload = Workload { protocol, keys_per_get, clients: 2, no_preload: true, ..DEFAULT };
+        let tally = run(&workload, &server.address, 10).unwrap();
+        assert!(tally.asked > 0 && tally.found == 0, "{workload}");
     }
 }
 
 #[test]
 fn tables_grow_to_their_limit() {
     let server = Running::start("");
-    let work = Work { items: 1000, grow: Some(1500), rate: Some(20_000.0), sets: 80, clients: 4, ..DEFAULT };
-    let millis = 2 * (work.seconds_of_growth().unwrap() * 1e3) as u64;
-    let tally = run(&work, &server.address, millis).unwrap();
+    let workload = Workload { items: 1000, grow: Some(1500), rate: Some(20_000.0), sets: 80, clients: 4, ..DEFAULT };
+    let millis = 2 * (workload.seconds_of_growth().unwrap() * 1e3) as u64;
+    let tally = run(&workload, &server.address, millis).unwrap();
     assert_eq!(server.items(), 1500);
     assert_eq!(tally.found, tally.asked);
 }
@@ -107,10 +113,10 @@ fn tables_grow_to_their_limit() {
 #[test]
 fn what_a_server_is_unwilling_to_do_is_counted() {
     let server = Running::start("-I 1k -m 64");
-    let work = Work { value_size: Sizes::one(2000), items: 10, ..DEFAULT };
-    let error = run(&work, &server.address, 10).expect_err("nothing can be stored").to_string();
+    let workload = Workload { value_size: Sizes::one(2000), items: 10, ..DEFAULT };
+    let error = run(&workload, &server.address, 10).expect_err("nothing can be stored").to_string();
     assert!(error.contains("too large"), "{error}");
-    let tally = run(&Work { no_preload: true, sets: 100, ..work }, &server.address, 10).unwrap();
+    let tally = run(&Workload { no_preload: true, sets: 100, ..workload }, &server.address, 10).unwrap();
     assert!(tally.refused > 0 && tally.refusal.unwrap().contains("SERVER_ERROR"));
 }
 
@@ -121,8 +127,8 @@ fn misbehaving(does: impl FnOnce(TcpStream) + Send + 'static) -> (Address, JoinH
     (address, thread::spawn(move || does(listener.accept().unwrap().0)))
 }
 
-fn lonely(work: Work) -> Work {
-    Work { clients: 1, items: 1, no_preload: true, ..work }
+fn lonely(workload: Workload) -> Workload {
+    Workload { clients: 1, items: 1, no_preload: true, ..workload }
 }
 
 #[test]
@@ -177,8 +183,8 @@ fn connections_that_break_are_made_anew_and_counted() {
             }
             broken
         });
-        let work = lonely(Work { rate, depth: 1, ..DEFAULT });
-        let tally = run(&work, &address, 500).unwrap();
+        let workload = lonely(Workload { rate, depth: 1, ..DEFAULT });
+        let tally = run(&workload, &address, 500).unwrap();
         let gets = tally.gets().map_or(0, |gets| gets.count);
         stop.send(()).unwrap();
         drop(address.connect());
@@ -199,8 +205,8 @@ fn connections_that_break_are_made_anew_and_counted() {
 #[test]
 fn a_server_turns_connections_away_and_is_measured() {
     let server = Running::start("-c 5");
-    let work = Work { clients: 10, items: 10, ..DEFAULT };
-    let tally = run(&work, &server.address, 50).unwrap();
+    let workload = Workload { clients: 10, items: 10, ..DEFAULT };
+    let tally = run(&workload, &server.address, 50).unwrap();
     assert!(tally.found > 0 && tally.broken >= 5 && tally.lost <= tally.broken, "{} {}", tally.broken, tally.lost);
     let breakage = tally.breakage.unwrap();
     assert!(breakage.contains("turned") || breakage.contains("reset"), "{breakage}");
@@ -209,8 +215,8 @@ fn a_server_turns_connections_away_and_is_measured() {
 #[test]
 fn a_server_that_is_gone_fails_the_preload_and_not_the_load() {
     let (address, server) = misbehaving(drop);
-    let work = Work { no_preload: false, ..lonely(DEFAULT) };
-    let error = format!("{:#}", run(&work, &address, 10).unwrap_err());
+    let workload = Workload { no_preload: false, ..lonely(DEFAULT) };
+    let error = format!("{:#}", run(&workload, &address, 10).unwrap_err());
     assert!(error.contains("cannot store the items: ") && error.contains("the server"), "{error}");
     server.join().unwrap();
     let (address, server) = misbehaving(drop);
@@ -234,7 +240,7 @@ fn a_stall_is_in_the_latencies_of_an_open_loop() {
             client.write_all("END\r\n".repeat(lines).as_bytes()).unwrap();
         }
     });
-    let tally = run(&lonely(Work { rate: Some(1000.0), ..DEFAULT }), &address, 200).unwrap();
+    let tally = run(&lonely(Workload { rate: Some(1000.0), ..DEFAULT }), &address, 200).unwrap();
     let gets = tally.gets().unwrap();
     // One request is outstanding, so a closed loop would have counted a single long latency. Those of the first half of the stall
     // waited for half of it at least, and they are a quarter of all.

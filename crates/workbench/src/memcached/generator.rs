@@ -18,7 +18,7 @@ use super::items::Items;
 use super::schedule::{Schedule, of_client};
 use super::server::Address;
 use super::tally::{Tally, Window};
-use super::workload::Work;
+use super::workload::Workload;
 use crate::harness::keys::seed;
 use crate::harness::sampling::{Distribution, Draws, Operation, Ranks};
 use crate::harness::workers::thread_time;
@@ -36,7 +36,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// A source of load: a work, and all that can be prepared of it.
 #[derive(Debug)]
 pub struct Generator<'a> {
-    work: &'a Work,
+    workload: &'a Workload,
     cores: &'a Cores,
     items: Items,
 }
@@ -44,14 +44,14 @@ pub struct Generator<'a> {
 impl<'a> Generator<'a> {
     /// Prepares a work, whose threads run on these cores.
     #[must_use]
-    pub fn new(work: &'a Work, cores: &'a Cores) -> Self {
-        Self { work, cores, items: Items::new(work) }
+    pub fn new(workload: &'a Workload, cores: &'a Cores) -> Self {
+        Self { workload, cores, items: Items::new(workload) }
     }
 
     /// What is done.
     #[must_use]
-    pub fn work(&self) -> &'a Work {
-        self.work
+    pub fn workload(&self) -> &'a Workload {
+        self.workload
     }
 
     /// Stores all items.
@@ -59,11 +59,11 @@ impl<'a> Generator<'a> {
     /// # Errors
     /// When the server can't be reached, refuses or answers wrongly.
     pub fn preload(&self, address: &Address) -> Result<()> {
-        let clients = self.work.threads;
+        let clients = self.workload.threads;
         let depth = (PRELOAD_BYTES / self.items.largest_value()).clamp(1, PRELOAD_DEPTH) as u16;
-        let work = Work { sets: 100, depth, rate: None, grow: None, clients, ..self.work.clone() };
+        let workload = Workload { sets: 100, depth, rate: None, grow: None, clients, ..self.workload.clone() };
         let next = Arc::new(AtomicU64::new(0));
-        let load = self.connect_with(work, address, None, |_| Script::Each(Arc::clone(&next)))?;
+        let load = self.connect_with(workload, address, None, |_| Script::Each(Arc::clone(&next)))?;
         match load.run(Window::never()).context("cannot store the items")?.refusal {
             Some(refusal) => bail!(
                 "cannot store the items: {refusal} (-I and -m tell servers how large items may be, and all of them; --no-preload stores none)"
@@ -77,40 +77,40 @@ impl<'a> Generator<'a> {
     /// # Errors
     /// When the server can't be reached.
     pub fn connect(&self, address: &Address, round: usize, slot: Option<Duration>) -> Result<Load<'_>> {
-        let work = self.work.clone();
-        let growth = work.grow.map(|limit| (Arc::new(AtomicU64::new(work.items)), limit));
+        let workload = self.workload.clone();
+        let growth = workload.grow.map(|limit| (Arc::new(AtomicU64::new(workload.items)), limit));
         let script = |thread| {
-            let (items, seed) = (self.work.items, seed(round, thread));
-            let ranks = (self.work.popularity == Distribution::Zipf).then(|| Ranks::new(items, seed));
+            let (items, seed) = (self.workload.items, seed(round, thread));
+            let ranks = (self.workload.popularity == Distribution::Zipf).then(|| Ranks::new(items, seed));
             Script::Mix {
-                draws: Draws::new(0..items, None, self.work.sets, seed),
+                draws: Draws::new(0..items, None, self.workload.sets, seed),
                 ranks: ranks.map(Box::new),
                 growth: growth.clone(),
             }
         };
-        self.connect_with(work, address, slot, script)
+        self.connect_with(workload, address, slot, script)
     }
 
     fn connect_with(
         &self,
-        work: Work,
+        workload: Workload,
         address: &Address,
         slot: Option<Duration>,
         script: impl Fn(usize) -> Script,
     ) -> Result<Load<'_>> {
         let driver = |thread: usize| {
-            let clients = of_client(work.clients.into(), thread, work.threads.into());
+            let clients = of_client(workload.clients.into(), thread, workload.threads.into());
             Driver::connect(clients, address, script(thread), Tally::new(slot))
         };
-        let drivers = (0..usize::from(work.threads)).map(driver).collect::<Result<Vec<_>>>()?;
-        Ok(Load { generator: self, work, drivers, sum: Tally::new(slot) })
+        let drivers = (0..usize::from(workload.threads)).map(driver).collect::<Result<Vec<_>>>()?;
+        Ok(Load { generator: self, workload, drivers, sum: Tally::new(slot) })
     }
 }
 
 /// Clients that are connected.
 pub struct Load<'a> {
     generator: &'a Generator<'a>,
-    work: Work,
+    workload: Workload,
     drivers: Vec<Driver>,
     sum: Tally,
 }
@@ -122,8 +122,8 @@ impl Load<'_> {
     /// # Errors
     /// When the server answers wrongly, or not at all any more.
     pub fn run(self, window: Window) -> Result<Tally> {
-        let Self { generator, work, drivers, mut sum } = self;
-        let setting = Setting { work: &work, items: &generator.items, window };
+        let Self { generator, workload, drivers, mut sum } = self;
+        let setting = Setting { workload: &workload, items: &generator.items, window };
         thread::scope(|scope| {
             let spawn = |(thread, driver): (usize, Driver)| {
                 scope.spawn(move || {
@@ -161,7 +161,7 @@ impl Script {
                 };
                 match draw() {
                     (Operation::Get, index) => {
-                        let others = (1..setting.work.keys_per_get).map(|_| draw().1);
+                        let others = (1..setting.workload.keys_per_get).map(|_| draw().1);
                         client.put_get(setting, std::iter::once(index).chain(others), at);
                     }
                     (_, index) => {
@@ -174,10 +174,10 @@ impl Script {
             }
             Self::Each(next) => {
                 let number = next.fetch_add(1, Relaxed);
-                if number >= setting.work.items {
+                if number >= setting.workload.items {
                     return false;
                 }
-                client.put_set(setting, scattered(number, setting.work.items), at);
+                client.put_set(setting, scattered(number, setting.workload.items), at);
             }
         }
         true
@@ -231,7 +231,7 @@ impl Driver {
 
     /// Sends and receives until the window closes and all is answered.
     fn run(mut self, setting: Setting<'_>, thread: usize) -> Result<Tally> {
-        let Work { rate, threads, .. } = *setting.work;
+        let Workload { rate, threads, .. } = *setting.workload;
         // Without slack the kernel wakes a thread when it asked to be.
         rustix::thread::set_current_timer_slack(std::num::NonZero::new(1))?;
         let Window { begin, from, until } = setting.window;
@@ -348,7 +348,7 @@ impl Driver {
             self.outstanding -= 1;
             self.tally.lost += 1;
             // What was due and had no answer after a stall belongs to the tail; in a closed loop it would only be how fast connections break.
-            if setting.work.rate.is_some() && setting.window.has(request.at) {
+            if setting.workload.rate.is_some() && setting.window.has(request.at) {
                 self.tally.record(request.is_set, &setting.window, request.at, now);
             }
         });
@@ -409,7 +409,7 @@ impl Driver {
     /// The closed loop: a client sends so many requests as are sent together. Returns whether its connection stands.
     #[inline]
     fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<bool> {
-        for _ in 0..setting.work.depth {
+        for _ in 0..setting.workload.depth {
             if !self.script.put(setting, &mut self.clients[number], now) {
                 break;
             }
@@ -437,7 +437,7 @@ impl Driver {
             return Ok(false);
         }
         let due = of_client(due, number, clients);
-        while client.put < due && client.requests().len() < setting.work.depth.into() {
+        while client.put < due && client.requests().len() < setting.workload.depth.into() {
             let at = schedule.due_at(client.put * clients as u64 + number as u64);
             self.script.put(setting, client, at);
             self.outstanding += 1;

@@ -4,7 +4,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::workload::{Sizes, Work, digits};
+use super::workload::{Sizes, Workload, digits};
 use crate::harness::keys::scramble;
 
 /// Values begin at so many places of the pool: another item's value has a chance of one in so many to pass for the right one.
@@ -23,11 +23,11 @@ pub struct Items {
 impl Items {
     /// Those of `work`.
     #[must_use]
-    pub fn new(work: &Work) -> Self {
-        let mut pool = vec![0; PLACES + work.value_size.most()];
+    pub fn new(workload: &Workload) -> Self {
+        let mut pool = vec![0; PLACES + workload.value_size.most()];
         SmallRng::seed_from_u64(1).fill_bytes(&mut pool);
-        let (key_size, value_size) = (work.key_size.clone(), work.value_size.clone());
-        Self { key_size, value_size, digits: digits(work.all_items()), pool }
+        let (key_size, value_size) = (workload.key_size.clone(), workload.value_size.clone());
+        Self { key_size, value_size, digits: digits(workload.all_items()), pool }
     }
 
     /// Appends the key of an item: its number in hexadecimal, after as many letters as make up the size.
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn keys_are_distinct_and_of_all_sizes() {
-        let items = Items::new(&Work { items: 5000, key_size: Sizes::range(4, 12), ..DEFAULT });
+        let items = Items::new(&Workload { items: 5000, key_size: Sizes::range(4, 12), ..DEFAULT });
         let keys: HashSet<Vec<u8>> = (0..5000).map(|index| key(&items, index)).collect();
         assert_eq!(keys.len(), 5000);
         let sizes: HashSet<usize> = keys.iter().map(Vec::len).collect();
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn values_are_their_own_and_of_all_sizes() {
-        let items = Items::new(&Work { value_size: Sizes::range(1, 300), ..DEFAULT });
+        let items = Items::new(&Workload { value_size: Sizes::range(1, 300), ..DEFAULT });
         let sizes: HashSet<usize> = (0..5000).map(|index| items.value(index).len()).collect();
         assert_eq!(sizes, (1..=300).collect());
         let fixed = Items::new(&DEFAULT);

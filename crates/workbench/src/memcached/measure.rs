@@ -1,4 +1,4 @@
-//! Contenders measured in turns, A B A B, on the same work.
+//! Candidates measured in turns, A B A B, on the same work.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::cores::Cores;
 use super::generator::Generator;
 use super::server::{Address, Cost, Server, ServerCommand};
 use super::tally::{Percentiles, Window};
-use super::workload::Work;
+use super::workload::Workload;
 use crate::harness::interruption;
 use crate::harness::rounds::order;
 use crate::harness::stats::{Summary, ratios};
@@ -75,11 +75,11 @@ impl Source {
     }
 
     /// What clients do to it.
-    fn work(&self, work: &Work) -> Work {
+    fn workload(&self, workload: &Workload) -> Workload {
         match self {
             // It answers all requests as GETs, and has no table to grow.
-            Self::Echo(_) => Work { no_preload: true, unchecked: true, sets: 0, grow: None, ..work.clone() },
-            _ => work.clone(),
+            Self::Echo(_) => Workload { no_preload: true, unchecked: true, sets: 0, grow: None, ..workload.clone() },
+            _ => workload.clone(),
         }
     }
 }
@@ -207,8 +207,8 @@ impl Figure {
     /// Those that servers can be compared by on a work. In a closed loop a client that waits for a stalled server sends nothing
     /// meanwhile ("coordinated omission"): high percentiles hardly see the stall.
     #[must_use]
-    pub fn of_work(work: &Work) -> &'static [Self] {
-        if work.rate.is_some() { &[Self::Cpu, Self::Rate, Self::GetP999] } else { &[Self::Cpu, Self::Rate] }
+    pub fn of_workload(workload: &Workload) -> &'static [Self] {
+        if workload.rate.is_some() { &[Self::Cpu, Self::Rate, Self::GetP999] } else { &[Self::Cpu, Self::Rate] }
     }
 
     /// Of one sample.
@@ -262,34 +262,34 @@ pub struct Ratio {
 ///
 /// # Errors
 /// When a server doesn't start, ends, or answers wrongly.
-pub fn in_turns(work: &Work, plan: &Plan, sources: &[Source], bar: &ProgressBar) -> Result<Vec<Measured>> {
-    work.check()?;
-    let works: Vec<Work> = sources.iter().map(|source| source.work(work)).collect();
-    let contender = |(source, work)| Contender {
+pub fn in_turns(workload: &Workload, plan: &Plan, sources: &[Source], bar: &ProgressBar) -> Result<Vec<Measured>> {
+    workload.check()?;
+    let workloads: Vec<Workload> = sources.iter().map(|source| source.workload(workload)).collect();
+    let candidate = |(source, workload)| Candidate {
         source,
-        generator: Generator::new(work, &plan.client_cores),
+        generator: Generator::new(workload, &plan.client_cores),
         server: None,
         measured: Measured { name: source.name(), version: source.version(), samples: Vec::new() },
     };
-    let mut contenders: Vec<Contender<'_>> = sources.iter().zip(&works).map(contender).collect();
+    let mut candidates: Vec<Candidate<'_>> = sources.iter().zip(&workloads).map(candidate).collect();
     for round in (plan.first_round..).take(plan.rounds as usize) {
         // Not within a round, nor without any: there would be nothing to compare.
         if round > plan.first_round && interruption::is_wanted() {
             break;
         }
         for number in order(round, sources.len()) {
-            let contender = &mut contenders[number];
-            bar.set_message(format!("{}: {work}", contender.measured.name));
-            let sample = contender.measure(plan, round).with_context(|| contender.measured.name.clone())?;
-            contender.measured.samples.push(sample);
+            let candidate = &mut candidates[number];
+            bar.set_message(format!("{}: {workload}", candidate.measured.name));
+            let sample = candidate.measure(plan, round).with_context(|| candidate.measured.name.clone())?;
+            candidate.measured.samples.push(sample);
             bar.inc(1);
         }
     }
-    Ok(contenders.into_iter().map(|contender| contender.measured).collect())
+    Ok(candidates.into_iter().map(|candidate| candidate.measured).collect())
 }
 
 /// One of the servers that are measured.
-struct Contender<'a> {
+struct Candidate<'a> {
     source: &'a Source,
     generator: Generator<'a>,
     /// As long as it runs.
@@ -297,30 +297,30 @@ struct Contender<'a> {
     measured: Measured,
 }
 
-impl Contender<'_> {
+impl Candidate<'_> {
     fn measure(&mut self, plan: &Plan, round: usize) -> Result<Sample> {
-        let work = self.generator.work();
+        let workload = self.generator.workload();
         let mut server = match self.server.take() {
             Some(server) => server,
             None => {
                 let server = self.source.server(plan)?;
-                if !work.no_preload {
+                if !workload.no_preload {
                     self.generator.preload(&server.address)?;
                 }
                 server
             }
         };
         let sample = measure(&self.generator, plan, &mut server, round)?;
-        self.server = work.grow.is_none().then_some(server);
+        self.server = workload.grow.is_none().then_some(server);
         Ok(sample)
     }
 }
 
 fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: usize) -> Result<Sample> {
-    let work = generator.work();
-    let measured = work.seconds_of_growth().map_or(plan.measured, Duration::from_secs_f64);
+    let workload = generator.workload();
+    let measured = workload.seconds_of_growth().map_or(plan.measured, Duration::from_secs_f64);
     // Growth happens once: nothing of it may be lost to the warm-up.
-    let warm_up = if work.grow.is_some() { Duration::ZERO } else { plan.warm_up };
+    let warm_up = if workload.grow.is_some() { Duration::ZERO } else { plan.warm_up };
     let address = server.address.clone();
     let contention_before = contention(&address);
     let load = generator.connect(&address, round, plan.slot)?;
@@ -343,7 +343,7 @@ fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: u
         gets: tally.gets(),
         sets: tally.sets(),
         hit_ratio: (tally.asked > 0).then(|| tally.found as f64 / tally.asked as f64),
-        missed: if work.no_preload { 0 } else { tally.asked - tally.found },
+        missed: if workload.no_preload { 0 } else { tally.asked - tally.found },
         refused: tally.refused,
         client_seconds: tally.cpu.as_secs_f64(),
         timeline: tally.timeline(),
@@ -423,9 +423,9 @@ mod tests {
 
     #[test]
     fn tails_are_compared_in_open_loops_only() {
-        let open = Work { rate: Some(1000.0), ..DEFAULT };
-        assert!(Figure::of_work(&open).contains(&Figure::GetP999));
-        assert!(!Figure::of_work(&DEFAULT).contains(&Figure::GetP999));
+        let open = Workload { rate: Some(1000.0), ..DEFAULT };
+        assert!(Figure::of_workload(&open).contains(&Figure::GetP999));
+        assert!(!Figure::of_workload(&DEFAULT).contains(&Figure::GetP999));
     }
 
     #[test]

@@ -34,7 +34,7 @@ use serde::Serialize;
 use crate::harness::report::Report;
 use cores::Cores;
 use measure::Measured;
-use workload::Work;
+use workload::Workload;
 
 /// Where it is measured.
 #[derive(Clone, Debug, clap::Args, Serialize)]
@@ -69,10 +69,10 @@ pub fn warm_up(measured: Duration) -> Duration {
 }
 
 /// Warns of what makes figures doubtful.
-pub fn warn(report: &mut Report, work: &Work, servers: &[Measured]) {
+pub fn warn(report: &mut Report, workload: &Workload, servers: &[Measured]) {
     for server in servers {
         if let Some((rate, median)) =
-            work.rate.zip(server.summary(|sample| Some(sample.rate())).map(|rate| rate.median))
+            workload.rate.zip(server.summary(|sample| Some(sample.rate())).map(|rate| rate.median))
             && median < 0.98 * rate
         {
             report.warn(format!(

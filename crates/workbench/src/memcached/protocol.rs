@@ -145,12 +145,12 @@ pub fn shown(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::workload::{DEFAULT, Sizes, Work};
+    use super::super::workload::{DEFAULT, Sizes, Workload};
     use super::Protocol::{Classic, Meta};
     use super::*;
 
     fn items() -> Items {
-        Items::new(&Work { items: 10, key_size: "3".parse().unwrap(), value_size: Sizes::one(2), ..DEFAULT })
+        Items::new(&Workload { items: 10, key_size: "3".parse().unwrap(), value_size: Sizes::one(2), ..DEFAULT })
     }
 
     fn get(protocol: Protocol, indices: &[u64]) -> String {

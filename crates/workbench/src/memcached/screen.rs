@@ -2,13 +2,13 @@
 
 use super::measure::{Figure, Measured, Sample};
 use super::tally::Percentiles;
-use super::workload::Work;
+use super::workload::Workload;
 use crate::harness::report::{significant, table};
 use crate::harness::stats::Summary;
 
 /// A table of servers, medians over rounds, and one of ratios to the first, after `work`.
 #[must_use]
-pub fn describe(work: &Work, measured: &[Measured]) -> String {
+pub fn describe(workload: &Workload, measured: &[Measured]) -> String {
     let header =
         ["server", "requests/s", "server µs", "user", "system", "client µs", "hits", "refused", "lost", "late", "MiB"];
     let mut text = String::from("CPU time per request, of the server and of the clients; medians over rounds:\n\n");
@@ -34,12 +34,12 @@ pub fn describe(work: &Work, measured: &[Measured]) -> String {
         }),
     );
     text.push('\n');
-    text += &latencies(work, measured);
+    text += &latencies(workload, measured);
     if let [first, others @ ..] = measured
         && !others.is_empty()
     {
         text += &format!("\n{} over others, pair by pair; the median of the pairs:\n\n", first.name);
-        let figures = Figure::of_work(work);
+        let figures = Figure::of_workload(workload);
         let header: Vec<String> = ["over".into()].into_iter().chain(figures.iter().map(Figure::to_string)).collect();
         text += &table(
             &header.iter().map(String::as_str).collect::<Vec<_>>(),
@@ -55,9 +55,9 @@ pub fn describe(work: &Work, measured: &[Measured]) -> String {
 
 /// A table of latencies, after a line that says how to read it.
 #[must_use]
-pub fn latencies(work: &Work, measured: &[Measured]) -> String {
+pub fn latencies(workload: &Workload, measured: &[Measured]) -> String {
     let mut text = String::from("Latency in µs, medians over rounds; the largest is that of all rounds");
-    text += if work.rate.is_some() { ":\n\n" } else { " (closed loop: stalls are under-counted, see --rate):\n\n" };
+    text += if workload.rate.is_some() { ":\n\n" } else { " (closed loop: stalls are under-counted, see --rate):\n\n" };
     let header = ["server", "", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
     let rows = measured.iter().flat_map(|measured| {
         let row = |kind: &str, of: fn(&Sample) -> Option<Percentiles>| {

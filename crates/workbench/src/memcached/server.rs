@@ -429,8 +429,8 @@ mod tests {
     #[test]
     fn what_this_process_does_costs_it_something() {
         let before = Usage::of(std::process::id()).unwrap();
-        let work: u64 = (0..2_000_000u64).map(std::hint::black_box).sum();
-        assert!(work > 0);
+        let workload: u64 = (0..2_000_000u64).map(std::hint::black_box).sum();
+        assert!(workload > 0);
         let cost = Usage::of(std::process::id()).unwrap().since(&before);
         assert!(cost.seconds() > 0.0 && cost.resident_bytes > 1 << 20, "{cost:?}");
         assert!(Usage::of(u32::MAX >> 1).is_err());

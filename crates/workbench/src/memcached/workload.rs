@@ -32,7 +32,7 @@ pub enum Protocol {
 
 /// What all clients together do to a server.
 #[derive(Clone, Debug, PartialEq, clap::Args, Serialize)]
-pub struct Work {
+pub struct Workload {
     /// Clients, each with a connection, shared out among the threads
     #[arg(long, default_value_t = DEFAULT.clients, value_parser = value_parser!(u16).range(1..))]
     pub clients: u16,
@@ -93,7 +93,7 @@ pub struct Work {
 }
 
 /// What is done if nothing else is asked for.
-pub const DEFAULT: Work = Work {
+pub const DEFAULT: Workload = Workload {
     clients: 50,
     threads: 1,
     depth: 1,
@@ -110,7 +110,7 @@ pub const DEFAULT: Work = Work {
     unchecked: false,
 };
 
-impl Work {
+impl Workload {
     /// GETs while SETs grow the table from 2^16 to 2^22 buckets.
     ///
     /// memcached starts with 2^16 buckets and doubles them at 1.5 items per bucket: this takes it
@@ -184,7 +184,7 @@ impl Work {
     }
 }
 
-impl fmt::Display for Work {
+impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.sets {
             0 => f.write_str("GET")?,
@@ -391,24 +391,24 @@ mod tests {
 
     #[test]
     fn what_would_not_fit_the_memory_is_refused() {
-        let large = Work { value_size: Sizes::one(1 << 30), clients: 4, ..DEFAULT };
+        let large = Workload { value_size: Sizes::one(1 << 30), clients: 4, ..DEFAULT };
         large.check().unwrap();
-        let error = Work { depth: 2, sets: 1, ..large }.check().unwrap_err().to_string();
+        let error = Workload { depth: 2, sets: 1, ..large }.check().unwrap_err().to_string();
         assert!(error.contains("12288 MiB") && error.contains("less depth"), "{error}");
-        assert!(Work { value_size: Sizes::one((1 << 30) + 1), clients: 1, ..DEFAULT }.check().is_err());
+        assert!(Workload { value_size: Sizes::one((1 << 30) + 1), clients: 1, ..DEFAULT }.check().is_err());
     }
 
     #[test]
     fn items_have_keys_of_enough_digits() {
         assert_eq!([1, 2, 16, 17, 256, 257, 1 << 32].map(digits), [1, 1, 1, 2, 2, 3, 8]);
-        let work = Work { items: 257, key_size: Sizes::range(2, 9), ..DEFAULT };
-        assert!(work.check().unwrap_err().to_string().contains("3 bytes at least"));
+        let workload = Workload { items: 257, key_size: Sizes::range(2, 9), ..DEFAULT };
+        assert!(workload.check().unwrap_err().to_string().contains("3 bytes at least"));
     }
 
     #[test]
     fn growth_takes_as_long_as_its_sets() {
-        let work = Work { items: 1000, grow: Some(3000), rate: Some(400.0), sets: 50, ..DEFAULT };
-        assert_eq!(work.seconds_of_growth(), Some(10.0));
-        assert!(Work { rate: None, ..work }.check().is_err());
+        let workload = Workload { items: 1000, grow: Some(3000), rate: Some(400.0), sets: 50, ..DEFAULT };
+        assert_eq!(workload.seconds_of_growth(), Some(10.0));
+        assert!(Workload { rate: None, ..workload }.check().is_err());
     }
 }

@@ -128,39 +128,39 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let fill = |&name: &Name| Filled::new(name, &parameters.setting);
     let tables = parameters.tables.iter().map(fill).collect::<Result<Vec<_>>>()?;
-    let contests = contests(&tables, &parameters);
-    let bar = progress(contests.len() * parameters.runs);
-    let samples = measure(&tables, &contests, parameters.runs, &cpus, &bar)?;
+    let measurements = measurements(&tables, &parameters);
+    let bar = progress(measurements.len() * parameters.runs);
+    let samples = measure(&tables, &measurements, parameters.runs, &cpus, &bar)?;
     bar.finish_and_clear();
     report.warn_of_preemption(samples.iter().filter_map(|sample| sample.cpu_share));
-    let results = summarise(&tables, &contests, samples);
+    let results = summarise(&tables, &measurements, samples);
     let text = describe(&parameters, &results)?;
     report.finish(&parameters, &results, &text)
 }
 
 /// What is measured in turns: a table by its index, with so many readers, in a case.
-type Contest = (usize, usize, Case);
+type Measurement = (usize, usize, Case);
 
-fn contests(tables: &[Filled], parameters: &Parameters) -> Vec<Contest> {
-    let mut contests = Vec::new();
+fn measurements(tables: &[Filled], parameters: &Parameters) -> Vec<Measurement> {
+    let mut measurements = Vec::new();
     for &readers in &parameters.readers {
         for (index, table) in tables.iter().enumerate() {
-            contests.extend(table.cases(parameters.resizer).into_iter().map(|case| (index, readers, case)));
+            measurements.extend(table.cases(parameters.resizer).into_iter().map(|case| (index, readers, case)));
         }
     }
-    contests
+    measurements
 }
 
 fn measure(
     tables: &[Filled],
-    contests: &[Contest],
+    measurements: &[Measurement],
     runs: usize,
     cpus: &Cpus,
     bar: &ProgressBar,
 ) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
     for run in 0..runs {
-        for (index, readers, case) in order(run, contests.len()).map(|index| contests[index]) {
+        for (index, readers, case) in order(run, measurements.len()).map(|index| measurements[index]) {
             let table = &tables[index];
             bar.set_message(format!("{}, {}", table.name.label(), case.name()));
             samples.push(table.measure(cpus, readers, case, run)?);
@@ -170,34 +170,35 @@ fn measure(
     Ok(samples)
 }
 
-fn summarise(tables: &[Filled], contests: &[Contest], samples: Vec<Sample>) -> Results {
-    let of = |(index, readers, case): Contest| {
+fn summarise(tables: &[Filled], measurements: &[Measurement], samples: Vec<Sample>) -> Results {
+    let of = |(index, readers, case): Measurement| {
         let name = tables[index].name;
         samples.iter().filter(move |s| s.table == name && s.readers == readers && s.case == case)
     };
-    let summary = |contest, value: fn(&Sample) -> f64| Summary::of(of(contest).map(value)).expect("at least one run");
-    let rates = |contest| of(contest).map(|sample| sample.lookups_per_second).collect::<Vec<_>>();
-    let cases = contests.iter().map(|&contest @ (index, readers, case)| {
-        let lookups_per_second = summary(contest, |sample| sample.lookups_per_second);
+    let summary =
+        |measurement, value: fn(&Sample) -> f64| Summary::of(of(measurement).map(value)).expect("at least one run");
+    let rates = |measurement| of(measurement).map(|sample| sample.lookups_per_second).collect::<Vec<_>>();
+    let cases = measurements.iter().map(|&measurement @ (index, readers, case)| {
+        let lookups_per_second = summary(measurement, |sample| sample.lookups_per_second);
         CaseSummary {
             table: tables[index].name.label(),
             readers,
             name: case.name(),
             spread: lookups_per_second.spread(),
             lookups_per_second,
-            resizes_per_second: summary(contest, |sample| sample.resizes_per_second),
-            waits: summary(contest, |sample| (sample.expand.waits + sample.shrink.waits) / 2.0),
+            resizes_per_second: summary(measurement, |sample| sample.resizes_per_second),
+            waits: summary(measurement, |sample| (sample.expand.waits + sample.shrink.waits) / 2.0),
         }
     });
-    let comparison = |&continuous @ (index, readers, case): &Contest| {
+    let comparison = |&continuous @ (index, readers, case): &Measurement| {
         let Case::Continuous { shifts: (one, other) } = case else { return None };
         let fixed = [one, other].map(|shift| (index, readers, Case::Fixed { shift }));
-        let [first, second] = fixed.map(|contest| summary(contest, |sample| sample.lookups_per_second).median);
+        let [first, second] = fixed.map(|measurement| summary(measurement, |sample| sample.lookups_per_second).median);
         let slower = fixed[usize::from(second < first)];
         let continuous_to_slower_fixed = ratios(&rates(continuous), &rates(slower))?;
         Some(Comparison { table: tables[index].name.label(), readers, continuous_to_slower_fixed })
     };
-    let (cases, comparisons) = (cases.collect(), contests.iter().filter_map(comparison).collect());
+    let (cases, comparisons) = (cases.collect(), measurements.iter().filter_map(comparison).collect());
     Results { cases, comparisons, misses: 0, samples }
 }
 
@@ -395,8 +396,8 @@ mod tests {
         let parameters = parameters(line);
         let fill = |&name: &Name| Filled::new(name, &parameters.setting).unwrap();
         let tables: Vec<_> = parameters.tables.iter().map(fill).collect();
-        let named = |(index, readers, case): Contest| (tables[index].name, readers, case.name());
-        contests(&tables, &parameters).into_iter().map(named).collect()
+        let named = |(index, readers, case): Measurement| (tables[index].name, readers, case.name());
+        measurements(&tables, &parameters).into_iter().map(named).collect()
     }
 
     #[test]
@@ -437,11 +438,12 @@ mod tests {
     fn the_ratio_is_taken_to_the_slower_fixed_size() {
         let parameters = parameters("--entries 64 --shift1 4 --shift2 6 --readers 1 --resizer --table unzip");
         let tables = [Filled::new(Name::Unzip, &parameters.setting).unwrap()];
-        let contests = contests(&tables, &parameters);
+        let measurements = measurements(&tables, &parameters);
         let rates = [[100.0, 200.0], [50.0, 40.0], [60.0, 60.0]];
-        let of_run =
-            |run: usize| contests.iter().zip(rates).map(move |(contest, rates)| sample(contest.2, run, rates[run]));
-        let results = summarise(&tables, &contests, (0..2).flat_map(of_run).collect());
+        let of_run = |run: usize| {
+            measurements.iter().zip(rates).map(move |(measurement, rates)| sample(measurement.2, run, rates[run]))
+        };
+        let results = summarise(&tables, &measurements, (0..2).flat_map(of_run).collect());
         let ratio = results.comparisons[0].continuous_to_slower_fixed;
         assert_eq!((ratio.min, ratio.max), (1.2, 1.5));
     }

@@ -18,7 +18,7 @@ use crate::tables::{Lookup, Table};
 /// Operations between two looks at the clock's flag.
 pub const BATCH: u64 = 1024;
 
-/// A contender where nothing but lookups is measured.
+/// A candidate where nothing but lookups is measured.
 ///
 /// All adapters are. One that looks up many keys in one call would implement this trait itself, and be returned from [`Table::lookups`] of its table.
 pub trait Lookups: Send + Sync {
@@ -101,8 +101,8 @@ fn count_batch(indices: &mut Indices, mut is_wrong: impl FnMut(u64) -> bool) -> 
     wrong
 }
 
-/// A contender everywhere else.
-pub trait Contender: Lookups {
+/// A candidate everywhere else.
+pub trait Candidate: Lookups {
     /// Its ways to look up.
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>>;
 
@@ -131,7 +131,7 @@ pub trait Contender: Lookups {
     fn settle(&self);
 }
 
-impl<T: Table> Contender for T {
+impl<T: Table> Candidate for T {
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
         Table::lookups(self)
     }

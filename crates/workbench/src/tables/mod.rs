@@ -81,7 +81,7 @@ pub trait Table: Lookup + Sized {
     /// Waits until what the table does in the background is done, where there is a way to tell.
     fn settle(&self) {}
 
-    /// The ways to look up in it, each a contender of its own where nothing but lookups is measured.
+    /// The ways to look up in it, each a candidate of its own where nothing but lookups is measured.
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
         vec![self]
     }

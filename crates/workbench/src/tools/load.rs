@@ -14,7 +14,7 @@ use crate::harness::workers::Cpus;
 use crate::memcached::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
 use crate::memcached::screen::describe;
 use crate::memcached::server::{Address, Place, ServerCommand};
-use crate::memcached::workload::Work;
+use crate::memcached::workload::Workload;
 use crate::memcached::{Conditions, allow_connections, warm_up, warn};
 
 /// Put load on memcached servers, one or several in turns on the same work
@@ -54,7 +54,8 @@ pub struct Args {
     unix: bool,
 
     #[command(flatten)]
-    work: Work,
+    #[serde(rename = "work")]
+    workload: Workload,
 
     #[command(flatten)]
     conditions: Conditions,
@@ -118,28 +119,28 @@ struct Comparison {
 /// # Errors
 /// When a server can't be reached, ends or answers wrongly, or a report can't be written.
 pub fn run(args: &Args) -> Result<Ending> {
-    args.work.check()?;
-    ensure!(args.exec.is_some() || args.work.grow.is_none(), "--grow needs servers that it can start: --exec");
-    let threads = usize::from(args.work.threads);
+    args.workload.check()?;
+    ensure!(args.exec.is_some() || args.workload.grow.is_none(), "--grow needs servers that it can start: --exec");
+    let threads = usize::from(args.workload.threads);
     let mut report = Report::begin("load", args.output.json.as_deref(), &Cpus::allowed(), threads)?;
     allow_connections()?;
     interruption::heed("this round")?;
     let (plan, sources) = (args.plan(), args.sources()?);
     let bar = progress(plan.rounds as usize * sources.len());
-    let servers = in_turns(&args.work, &plan, &sources, &bar)?;
+    let servers = in_turns(&args.workload, &plan, &sources, &bar)?;
     bar.finish_and_clear();
     let done = servers[0].samples.len();
     let ending = Ending::of(done == args.rounds as usize);
     if ending == Ending::Interrupted {
         report.warn(format!("interrupted: {done} of {} rounds were measured", args.rounds));
     }
-    warn(&mut report, &args.work, &servers);
+    warn(&mut report, &args.workload, &servers);
     let compare = |other: &Measured| {
-        let ratios = Figure::of_work(&args.work).iter().filter_map(|&figure| servers[0].ratio(other, figure));
+        let ratios = Figure::of_workload(&args.workload).iter().filter_map(|&figure| servers[0].ratio(other, figure));
         Comparison { over: other.name.clone(), ratios: ratios.collect() }
     };
     let comparisons = servers[1..].iter().map(compare).collect();
-    let text = format!("{}\n\n{}", args.work, describe(&args.work, &servers));
+    let text = format!("{}\n\n{}", args.workload, describe(&args.workload, &servers));
     report.finish(args, &Results { servers, comparisons }, &text)?;
     Ok(ending)
 }

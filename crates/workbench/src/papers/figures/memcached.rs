@@ -23,7 +23,7 @@ use crate::memcached::cores::Cores;
 use crate::memcached::measure::{Plan, Sample, Source, failures, in_turns};
 use crate::memcached::recurring::{self, Recurring};
 use crate::memcached::server::{Server, ServerCommand};
-use crate::memcached::workload::{DEFAULT, Work};
+use crate::memcached::workload::{DEFAULT, Workload};
 use crate::memcached::{allow_connections, warm_up};
 use crate::papers::lookups::Conditions;
 
@@ -138,12 +138,12 @@ impl Parameters {
 }
 
 impl Case {
-    fn work(self, quick: bool) -> Work {
-        let of = |processes: u16, sets| Work { threads: processes, clients: CLIENTS * processes, sets, ..DEFAULT };
+    fn workload(self, quick: bool) -> Workload {
+        let of = |processes: u16, sets| Workload { threads: processes, clients: CLIENTS * processes, sets, ..DEFAULT };
         match self {
             Self::Get { processes } => of(processes, 0),
             Self::Set { processes } => of(processes, 100),
-            Self::Growth => Work::growth(1, quick),
+            Self::Growth => Workload::growth(1, quick),
         }
     }
 }
@@ -223,8 +223,8 @@ impl Options {
             server_cores: Cores::default(),
             client_cores: Cores::default(),
         };
-        let work = step.case.work(parameters.quick);
-        let mut measured = in_turns(&work, &plan, &[Source::Command(command)], &ProgressBar::hidden())?;
+        let workload = step.case.workload(parameters.quick);
+        let mut measured = in_turns(&workload, &plan, &[Source::Command(command)], &ProgressBar::hidden())?;
         Ok(measured.remove(0).samples.remove(0))
     }
 }
@@ -406,7 +406,7 @@ impl Findings<'_> {
     }
 
     fn growth(&self, folder: &Path) -> Result<Section> {
-        let work = Case::Growth.work(self.parameters.quick);
+        let workload = Case::Growth.workload(self.parameters.quick);
         let frame = Frame {
             file: "growth",
             number: "While tables grow",
@@ -441,12 +441,12 @@ impl Findings<'_> {
         Ok(Section {
             heading: "Latencies while tables grow".into(),
             text: format!(
-                "{work}. Latencies count from when a request was due, in medians over runs. The plot, and the last column as its 99th \
+                "{workload}. Latencies count from when a request was due, in medians over runs. The plot, and the last column as its 99th \
                  percentile, show {}: what the machine does comes at any time, what growth does comes again in every run.",
                 recurring::NAME
             ),
             table: Some((header, rows.collect())),
-            pictures: vec![draw(folder, &frame, &curves, &work.to_string())?],
+            pictures: vec![draw(folder, &frame, &curves, &workload.to_string())?],
             claims: Vec::new(),
         })
     }

@@ -26,7 +26,7 @@ pub struct Step {
     pub keys: Option<Keys>,
 }
 
-/// All measurements, in their order: run by run, and in each all contenders in turns, once for each number of readers.
+/// All measurements, in their order: run by run, and in each all candidates in turns, once for each number of readers.
 pub struct Plan {
     /// In their order.
     pub steps: Vec<Step>,
@@ -39,14 +39,14 @@ impl Plan {
     pub fn of(parameters: &Parameters) -> Self {
         let (one, other) = parameters.setting.shifts;
         let continuous = Case::Continuous { shifts: parameters.setting.shifts };
-        let mut contenders = Vec::new();
+        let mut candidates = Vec::new();
         for &table in &parameters.tables {
             let cases = match table.sizing() {
                 Sizing::AtAnyTime => vec![Case::Fixed { shift: one }, Case::Fixed { shift: other }, continuous],
                 Sizing::WhenMade => vec![Case::Fixed { shift: one }, Case::Fixed { shift: other }],
                 Sizing::Own => vec![Case::Own],
             };
-            contenders.extend(cases.into_iter().map(|case| (table, case, None)));
+            candidates.extend(cases.into_iter().map(|case| (table, case, None)));
         }
         let resizable = || parameters.tables.iter().filter(|table| table.sizing() == Sizing::AtAnyTime);
         let resizes: Vec<_> = [Keys::Sequential, Keys::Shuffled]
@@ -55,14 +55,14 @@ impl Plan {
             .collect();
         let mut steps = Vec::new();
         for run in 0..parameters.runs {
-            let mut turn = |readers, contenders: &[(Name, Case, Option<Keys>)]| {
+            let mut turn = |readers, candidates: &[(Name, Case, Option<Keys>)]| {
                 let step = |index: usize| {
-                    let (table, case, keys) = contenders[index];
+                    let (table, case, keys) = candidates[index];
                     Step { table, run, readers, case, keys }
                 };
-                steps.extend(order(run, contenders.len()).map(step));
+                steps.extend(order(run, candidates.len()).map(step));
             };
-            parameters.readers.iter().for_each(|&readers| turn(readers, &contenders));
+            parameters.readers.iter().for_each(|&readers| turn(readers, &candidates));
             turn(parameters.readers[0], &resizes);
         }
         Self { steps, setting: parameters.setting.clone() }

@@ -16,7 +16,7 @@ use relativist_baselines::tree::{SkipList, Tree};
 use relativist_baselines::unzip::Unzip;
 use serde::{Deserialize, Serialize};
 
-use super::subject::{AsMade, Resizable, Rival, Subject};
+use super::subject::{AsMade, Competitor, Resizable, Subject};
 use crate::harness::options::{HashFunction, spell};
 use crate::tables::Table;
 use crate::tables::dashmap::Dashmap;
@@ -138,18 +138,18 @@ impl Name {
             Self::Fixed => AsMade::<Fixed<H>>::boxed(buckets),
             Self::Tree => AsMade::<Tree>::boxed(buckets),
             Self::SkipList => AsMade::<SkipList>::boxed(buckets),
-            Self::Papaya => rival::<Papaya<u64, u64>>(),
-            Self::HashIndex => rival::<SccIndex<u64, u64>>(),
-            Self::Scc => rival::<SccMap<u64, u64>>(),
-            Self::Dashmap => rival::<Dashmap<u64, u64>>(),
-            Self::Flurry => rival::<Flurry<u64, u64>>(),
-            Self::Evmap => rival::<Evmap<u64, u64>>(),
+            Self::Papaya => competitor::<Papaya<u64, u64>>(),
+            Self::HashIndex => competitor::<SccIndex<u64, u64>>(),
+            Self::Scc => competitor::<SccMap<u64, u64>>(),
+            Self::Dashmap => competitor::<Dashmap<u64, u64>>(),
+            Self::Flurry => competitor::<Flurry<u64, u64>>(),
+            Self::Evmap => competitor::<Evmap<u64, u64>>(),
         }
     }
 }
 
-fn rival<T: Table<Key = u64, Value = u64>>() -> Box<dyn Subject> {
-    Box::new(Rival(T::with_capacity(0)))
+fn competitor<T: Table<Key = u64, Value = u64>>() -> Box<dyn Subject> {
+    Box::new(Competitor(T::with_capacity(0)))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::subject::{Sampler, Subject};
 use crate::harness::keys::{Indices, seed};
 use crate::harness::latency::{Latencies, Percentiles};
 use crate::harness::options::HashFunction;
-use crate::harness::workers::{Clock, Cpus, Window, Work, least_cpu_share, run as work};
+use crate::harness::workers::{Clock, Cpus, Window, WorkerResult, least_cpu_share, run as run_workers};
 
 /// In which order the keys 0 .. entries-1 are inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -275,7 +275,7 @@ fn measure(
     let window = Window::new(Duration::from_secs_f64(setting.seconds));
     let threads = readers + usize::from(resizing || setting.spinner);
     let before = contention::counts();
-    let works = work(cpus, threads, window, |thread| -> Box<dyn FnMut() -> u64 + '_> {
+    let results = run_workers(cpus, threads, window, |thread| -> Box<dyn FnMut() -> u64 + '_> {
         if thread < readers {
             let keys = Indices::new(0..setting.entries, seed(run, thread));
             reader(table, keys, Sampler::new(window.warm_up(), &findings.latencies), &findings.misses)
@@ -291,9 +291,9 @@ fn measure(
             bail!("{}: {misses} lookups missed a key that is in the table (run {run}, {})", name.label(), case.name())
         }
     }
-    let (reading, others) = works.split_at(readers);
-    let per_reader: Vec<f64> = reading.iter().map(|work| work.per_second(setting.clock)).collect();
-    let per_second = |works: &[Work]| works.iter().map(|work| work.per_second(Clock::Wall)).sum();
+    let (reading, others) = results.split_at(readers);
+    let per_reader: Vec<f64> = reading.iter().map(|result| result.per_second(setting.clock)).collect();
+    let per_second = |results: &[WorkerResult]| results.iter().map(|result| result.per_second(Clock::Wall)).sum();
     let [expand, shrink] = findings.resizes.into_inner().expect("no worker panics");
     Ok(Sample {
         table: name,

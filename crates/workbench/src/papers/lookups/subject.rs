@@ -158,9 +158,9 @@ impl<T: relativist_baselines::Table> Subject for AsMade<T> {
 
 /// Somebody else's.
 #[derive(Debug)]
-pub struct Rival<T>(pub T);
+pub struct Competitor<T>(pub T);
 
-impl<T: Table<Key = u64, Value = u64>> Subject for Rival<T> {
+impl<T: Table<Key = u64, Value = u64>> Subject for Competitor<T> {
     fn insert(&self, key: u64) -> bool {
         T::insert(&mut self.0.session(), key, key)
     }

@@ -25,7 +25,7 @@ pub const SIZES: [usize; 32] = {
 /// Who takes part, in the order of [`of`].
 pub const NAMES: [&str; 6] = ["old", "new", "const", "relativist", "cached", "hashbrown"];
 
-/// A contender at its work.
+/// A candidate at its work.
 pub trait Subject {
     /// Does it so many times; how many operations these were.
     ///
@@ -34,7 +34,7 @@ pub trait Subject {
     fn repeat(&mut self, times: u64) -> Result<u64>;
 }
 
-/// All contenders, ready for what is to be measured.
+/// All candidates, ready for what is to be measured.
 #[must_use]
 pub fn of(setting: &Setting, buckets: usize) -> Vec<Box<dyn Subject>> {
     macro_rules! sizes {
@@ -50,17 +50,17 @@ pub fn of(setting: &Setting, buckets: usize) -> Vec<Box<dyn Subject>> {
 
 fn all<const SIZE: usize>(setting: &Setting, buckets: usize) -> Vec<Box<dyn Subject>> {
     vec![
-        Work::<Map<Old>, SIZE>::boxed(setting, buckets),
-        Work::<Map<New>, SIZE>::boxed(setting, buckets),
-        Work::<Map<Const<SIZE>>, SIZE>::boxed(setting, buckets),
-        Work::<Relativist<SIZE>, SIZE>::boxed(setting, buckets),
-        Work::<Cached<SIZE>, SIZE>::boxed(setting, buckets),
-        Work::<Hashbrown<SIZE>, SIZE>::boxed(setting, buckets),
+        Bench::<Map<Old>, SIZE>::boxed(setting, buckets),
+        Bench::<Map<New>, SIZE>::boxed(setting, buckets),
+        Bench::<Map<Const<SIZE>>, SIZE>::boxed(setting, buckets),
+        Bench::<Relativist<SIZE>, SIZE>::boxed(setting, buckets),
+        Bench::<Cached<SIZE>, SIZE>::boxed(setting, buckets),
+        Bench::<Hashbrown<SIZE>, SIZE>::boxed(setting, buckets),
     ]
 }
 
 /// A map from keys of `SIZE` bytes to numbers.
-trait Contender<const SIZE: usize> {
+trait Candidate<const SIZE: usize> {
     /// With so many buckets; or one in which all keys collide.
     fn with_buckets(buckets: usize, colliding: bool) -> Self;
 
@@ -82,13 +82,13 @@ fn look_up<const SIZE: usize>(keys: &[[u8; SIZE]], times: u64, mut get: impl FnM
 }
 
 /// A map with what is done to it.
-struct Work<M, const SIZE: usize> {
+struct Bench<M, const SIZE: usize> {
     quantity: Quantity,
     map: M,
     keys: Vec<[u8; SIZE]>,
 }
 
-impl<M: Contender<SIZE> + 'static, const SIZE: usize> Work<M, SIZE> {
+impl<M: Candidate<SIZE> + 'static, const SIZE: usize> Bench<M, SIZE> {
     fn boxed(setting: &Setting, buckets: usize) -> Box<dyn Subject> {
         let &Setting { quantity, entries, .. } = setting;
         let mut map = M::with_buckets(buckets, quantity == Quantity::Collision);
@@ -119,7 +119,7 @@ fn key<const SIZE: usize>(number: usize) -> [u8; SIZE] {
     std::array::from_fn(|index| (bytes.len() + index).checked_sub(SIZE).map_or(0, |index| bytes[index]))
 }
 
-impl<M: Contender<SIZE> + 'static, const SIZE: usize> Subject for Work<M, SIZE> {
+impl<M: Candidate<SIZE> + 'static, const SIZE: usize> Subject for Bench<M, SIZE> {
     fn repeat(&mut self, times: u64) -> Result<u64> {
         let sum_of = |keys: u64| keys * (keys + 1) / 2;
         let right = match self.quantity {
@@ -137,7 +137,7 @@ impl<M: Contender<SIZE> + 'static, const SIZE: usize> Subject for Work<M, SIZE> 
 /// The map's builds, by how they are made and how they take keys.
 macro_rules! xkernel {
     ($build:ty, $made:expr, $key:expr) => {
-        impl<const SIZE: usize> Contender<SIZE> for Map<$build> {
+        impl<const SIZE: usize> Candidate<SIZE> for Map<$build> {
             fn with_buckets(buckets: usize, colliding: bool) -> Self {
                 Self::new(if colliding { 1 } else { buckets }, $made)
             }
@@ -225,7 +225,7 @@ impl Hasher for MaskedHasher {
 
 struct Relativist<const SIZE: usize>(relativist::HashMap<[u8; SIZE], u64, Masked>);
 
-impl<const SIZE: usize> Contender<SIZE> for Relativist<SIZE> {
+impl<const SIZE: usize> Candidate<SIZE> for Relativist<SIZE> {
     fn with_buckets(buckets: usize, colliding: bool) -> Self {
         // Room for half an entry per bucket, which is its floor as well.
         let builder = relativist::HashMap::<[u8; SIZE], u64>::builder().capacity(buckets / 2);
@@ -257,9 +257,9 @@ impl<const SIZE: usize> Contender<SIZE> for Relativist<SIZE> {
 /// The same map, with a handle for many lookups that remembers the last key found.
 struct Cached<const SIZE: usize>(Relativist<SIZE>);
 
-impl<const SIZE: usize> Contender<SIZE> for Cached<SIZE> {
+impl<const SIZE: usize> Candidate<SIZE> for Cached<SIZE> {
     fn with_buckets(buckets: usize, colliding: bool) -> Self {
-        Self(Contender::with_buckets(buckets, colliding))
+        Self(Candidate::with_buckets(buckets, colliding))
     }
 
     #[inline(always)]
@@ -286,7 +286,7 @@ impl<const SIZE: usize> Contender<SIZE> for Cached<SIZE> {
 
 struct Hashbrown<const SIZE: usize>(hashbrown::HashMap<[u8; SIZE], u64, Masked>);
 
-impl<const SIZE: usize> Contender<SIZE> for Hashbrown<SIZE> {
+impl<const SIZE: usize> Candidate<SIZE> for Hashbrown<SIZE> {
     fn with_buckets(buckets: usize, colliding: bool) -> Self {
         // Seven eighths of its places are filled at most.
         Self(hashbrown::HashMap::with_capacity_and_hasher(buckets / 8 * 7, Masked::new(colliding)))

@@ -14,12 +14,12 @@ use super::candidates::{NAMES, SIZES, Subject};
 use super::eviction::evict;
 use super::quantity::{KEYS, Quantity};
 use super::{Args, Setting, candidates};
-use crate::harness::comparison::{Contest, Measured, hold_several};
+use crate::harness::comparison::{Comparison, Measured, compare_several};
 
 /// What is measured so.
 pub const QUANTITIES: [Quantity; 3] = [Quantity::Hit, Quantity::Update, Quantity::Collision];
 
-/// What the passes of a contest have in common.
+/// What the passes of a comparison have in common.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pass {
     /// What is measured.
@@ -28,11 +28,11 @@ pub struct Pass {
     pub cold: bool,
 }
 
-/// Measures warm and cold passes, a contest each.
-pub(super) fn measure(args: &Args, bar: &ProgressBar) -> Result<Vec<Contest<Pass>>> {
-    let mut contests = Vec::new();
+/// Measures warm and cold passes, a comparison each.
+pub(super) fn measure(args: &Args, bar: &ProgressBar) -> Result<Vec<Comparison<Pass>>> {
+    let mut comparisons = Vec::new();
     for quantity in QUANTITIES {
-        // By contender, and then by size.
+        // By candidate, and then by size.
         let mut subjects: Vec<Vec<Box<dyn Subject>>> = NAMES.iter().map(|_| Vec::new()).collect();
         for key_bytes in SIZES {
             let setting = Setting { quantity, key_bytes, entries: KEYS };
@@ -40,13 +40,13 @@ pub(super) fn measure(args: &Args, bar: &ProgressBar) -> Result<Vec<Contest<Pass
             subjects.iter_mut().zip(all).for_each(|(subjects, subject)| subjects.push(subject));
         }
         let settings = [false, true].map(|cold| (Pass { quantity, cold }, "ns"));
-        contests.extend(hold_several(settings, &NAMES, args.rounds(), bar, |contender, _| {
-            let subjects = &mut subjects[contender];
+        comparisons.extend(compare_several(settings, &NAMES, args.rounds(), bar, |candidate, _| {
+            let subjects = &mut subjects[candidate];
             bar.inc(1);
             Ok([passes(args, subjects, false)?, passes(args, subjects, true)?])
         })?);
     }
-    Ok(contests)
+    Ok(comparisons)
 }
 
 /// The mean time of an operation.

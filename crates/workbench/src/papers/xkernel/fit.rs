@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::Setting;
 use super::quantity::{Line, QUANTITIES, Quantity};
-use crate::harness::comparison::Contest;
+use crate::harness::comparison::Comparison;
 
-/// How a contender's time grows.
+/// How a candidate's time grows.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Fit {
     /// Of what.
@@ -19,20 +19,21 @@ pub struct Fit {
     pub slope: f64,
 }
 
-/// A line for each quantity and contender, where there are two points at least. Sizes of keys without routines are left out: what they take
+/// A line for each quantity and candidate, where there are two points at least. Sizes of keys without routines are left out: what they take
 /// is on another line.
 #[must_use]
-pub fn lines(contests: &[Contest<Setting>]) -> Vec<Fit> {
+pub fn lines(comparisons: &[Comparison<Setting>]) -> Vec<Fit> {
     let mut fits = Vec::new();
     for quantity in QUANTITIES {
         let is_on_it = |setting: &Setting| setting.quantity == quantity && setting.is_specialised();
-        let contests: Vec<_> = contests.iter().filter(|contest| is_on_it(&contest.setting)).collect();
-        let names = contests.first().map_or(&[][..], |contest| &contest.contenders);
-        for (index, standing) in names.iter().enumerate() {
-            let point =
-                |contest: &&Contest<Setting>| (contest.setting.variable(), contest.contenders[index].value.median);
-            let points: Vec<_> = contests.iter().map(point).collect();
-            let fit = |(intercept, slope)| Fit { quantity, name: standing.name, intercept, slope };
+        let comparisons: Vec<_> = comparisons.iter().filter(|comparison| is_on_it(&comparison.setting)).collect();
+        let names = comparisons.first().map_or(&[][..], |comparison| &comparison.candidates);
+        for (index, result) in names.iter().enumerate() {
+            let point = |comparison: &&Comparison<Setting>| {
+                (comparison.setting.variable(), comparison.candidates[index].value.median)
+            };
+            let points: Vec<_> = comparisons.iter().map(point).collect();
+            let fit = |(intercept, slope)| Fit { quantity, name: result.name, intercept, slope };
             fits.extend(least_squares(&points).map(fit));
         }
     }

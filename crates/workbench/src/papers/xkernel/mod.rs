@@ -3,7 +3,7 @@
 //! | Module | Holds |
 //! |---|---|
 //! | [`quantity`] | what is measured, and what the paper says of it |
-//! | [`contenders`] | the maps, with keys of each size |
+//! | [`candidates`] | the maps, with keys of each size |
 //! | [`eviction`] | much code, to be run |
 //! | [`cold`] | measurements with a cold instruction cache |
 //! | [`fit`] | slope and intercept |
@@ -25,7 +25,7 @@ use indicatif::ProgressBar;
 use relativist_baselines::xkernel::New;
 use serde::Serialize;
 
-use crate::harness::comparison::{Contest, Measured, hold};
+use crate::harness::comparison::{Comparison, Measured, compare};
 use crate::harness::options::Output;
 use crate::harness::report::Report;
 use crate::harness::rounds::progress;
@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1024, value_parser = value_parser!(u32).range(16..=1024))]
     buckets: u32,
 
-    /// Rounds; each measures every contender once, in a changing order [default: 10, as in the paper; with --quick 3]
+    /// Rounds; each measures every candidate once, in a changing order [default: 10, as in the paper; with --quick 3]
     #[arg(long, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
 
@@ -105,7 +105,7 @@ impl Args {
     }
 }
 
-/// What the contenders of a contest have in common.
+/// What the candidates of a comparison have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Setting {
     /// What is measured.
@@ -134,10 +134,11 @@ impl Setting {
 #[derive(Debug, Serialize)]
 pub struct Results {
     /// With a warm instruction cache.
-    pub contests: Vec<Contest<Setting>>,
+    #[serde(rename = "contests")]
+    pub comparisons: Vec<Comparison<Setting>>,
     /// With a cold one, and passes of the same kind with a warm one.
-    pub passes: Vec<Contest<Pass>>,
-    /// Lines through the medians of those `contests` whose size of keys has routines.
+    pub passes: Vec<Comparison<Pass>>,
+    /// Lines through the medians of those `comparisons` whose size of keys has routines.
     pub fits: Vec<Fit>,
 }
 
@@ -154,11 +155,11 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let settings = settings(args);
     let bar = progress((settings.len() + 2 * cold::QUANTITIES.len()) * NAMES.len() * args.rounds() as usize);
-    let contests = settings.iter().map(|setting| measure(args, setting, &bar)).collect::<Result<Vec<_>>>()?;
+    let comparisons = settings.iter().map(|setting| measure(args, setting, &bar)).collect::<Result<Vec<_>>>()?;
     let passes = cold::measure(args, &bar)?;
     bar.finish_and_clear();
-    let fits = fit::lines(&contests);
-    let results = Results { contests, passes, fits };
+    let fits = fit::lines(&comparisons);
+    let results = Results { comparisons, passes, fits };
     if let Some(folder) = &args.out {
         screen::draw(folder, &results, &report.caption())?;
     }
@@ -183,10 +184,10 @@ fn settings(args: &Args) -> Vec<Setting> {
         .collect()
 }
 
-fn measure(args: &Args, setting: &Setting, bar: &ProgressBar) -> Result<Contest<Setting>> {
+fn measure(args: &Args, setting: &Setting, bar: &ProgressBar) -> Result<Comparison<Setting>> {
     let mut subjects = candidates::of(setting, args.buckets as usize);
-    hold(*setting, &NAMES, args.rounds(), bar, |contender, _| {
-        Ok(Measured::single(nanoseconds(subjects[contender].as_mut(), args.time())?))
+    compare(*setting, &NAMES, args.rounds(), bar, |candidate, _| {
+        Ok(Measured::single(nanoseconds(subjects[candidate].as_mut(), args.time())?))
     })
 }
 
@@ -209,7 +210,7 @@ fn nanoseconds(subject: &mut dyn Subject, time: Duration) -> Result<f64> {
 mod tests {
     use super::*;
 
-    /// Every contender answers rightly with every size of keys: `repeat` checks it.
+    /// Every candidate answers rightly with every size of keys: `repeat` checks it.
     #[test]
     fn all_contenders_do_everything_with_keys_of_all_sizes() {
         for quantity in QUANTITIES {

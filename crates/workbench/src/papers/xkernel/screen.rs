@@ -9,7 +9,7 @@ use super::cold::Pass;
 use super::quantity::{Line, QUANTITIES, Quantity};
 use super::{Results, Setting, cold};
 use crate::harness::chart;
-use crate::harness::comparison::{Contest, overview};
+use crate::harness::comparison::{Comparison, overview};
 use crate::harness::options::spell;
 use crate::harness::report::{significant, table};
 use crate::harness::stats::Summary;
@@ -26,9 +26,10 @@ pub fn describe(results: &Results) -> String {
     text +=
         "\nOne operation with each size of keys in turn, ns per operation; cold: after running much other code.\n\n";
     for quantity in cold::QUANTITIES {
-        let passes = results.passes.iter().filter(|contest| contest.setting.quantity == quantity);
-        let columns: Vec<_> =
-            passes.map(|contest| (if contest.setting.cold { "cold" } else { "warm" }.to_owned(), contest)).collect();
+        let passes = results.passes.iter().filter(|comparison| comparison.setting.quantity == quantity);
+        let columns: Vec<_> = passes
+            .map(|comparison| (if comparison.setting.cold { "cold" } else { "warm" }.to_owned(), comparison))
+            .collect();
         text += &format!("{}\n\n", overview(quantity.title(), &columns));
     }
     text + &specialisation(results)
@@ -47,9 +48,9 @@ fn row(results: &Results, quantity: Quantity) -> Vec<String> {
 /// What the paper weighs against each other.
 fn specialisation(results: &Results) -> String {
     let is_such = |setting: &Setting| setting.quantity == Quantity::Hit && setting.is_specialised();
-    let hits = results.contests.iter().filter(|contest| is_such(&contest.setting));
+    let hits = results.comparisons.iter().filter(|comparison| is_such(&comparison.setting));
     let warm = Summary::of(hits.filter_map(new_over_old));
-    let cold = |contest: &&Contest<Pass>| contest.setting.cold && contest.setting.quantity == Quantity::Hit;
+    let cold = |comparison: &&Comparison<Pass>| comparison.setting.cold && comparison.setting.quantity == Quantity::Hit;
     let cold = results.passes.iter().find(cold).and_then(new_over_old);
     let (Some(warm), Some(cold)) = (warm, cold) else { return String::new() };
     format!(
@@ -60,20 +61,21 @@ fn specialisation(results: &Results) -> String {
     )
 }
 
-fn new_over_old<S>(contest: &Contest<S>) -> Option<f64> {
-    contest.contenders.iter().find(|standing| standing.name == "new").map(|standing| standing.ratio.median)
+fn new_over_old<S>(comparison: &Comparison<S>) -> Option<f64> {
+    comparison.candidates.iter().find(|result| result.name == "new").map(|result| result.ratio.median)
 }
 
-/// A picture for each quantity: what a contender takes by size of keys or number of entries.
+/// A picture for each quantity: what a candidate takes by size of keys or number of entries.
 ///
 /// # Errors
 /// When one can't be written.
 pub fn draw(folder: &Path, results: &Results, caption: &str) -> Result<()> {
     for quantity in QUANTITIES {
-        let contests: Vec<_> = results.contests.iter().filter(|contest| contest.setting.quantity == quantity).collect();
+        let comparisons: Vec<_> =
+            results.comparisons.iter().filter(|comparison| comparison.setting.quantity == quantity).collect();
         let line = |(index, name): (usize, &&str)| chart::Line {
             label: (*name).to_owned(),
-            points: contests.iter().map(|at| (at.setting.variable(), at.contenders[index].value)).collect(),
+            points: comparisons.iter().map(|at| (at.setting.variable(), at.candidates[index].value)).collect(),
         };
         let lines: Vec<_> = NAMES.iter().enumerate().map(line).collect();
         let by_entries = quantity == Quantity::Iterate;

@@ -1,4 +1,4 @@
-//! Who takes part: relativist always, and the rivals that were asked for and are built in.
+//! Who takes part: relativist always, and the competitors that were asked for and are built in.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::tables::Table;
-use crate::tables::candidate::Contender;
+use crate::tables::candidate::Candidate;
 use crate::tables::dashmap::Dashmap;
 use crate::tables::entries::{Key, Kind, Value};
 use crate::tables::evmap::Evmap;
@@ -80,7 +80,7 @@ impl Name {
 
     /// An empty table of entries that it [`holds`](Self::holds).
     #[must_use]
-    pub fn make(self, kind: Kind, capacity: usize) -> Arc<dyn Contender> {
+    pub fn make(self, kind: Kind, capacity: usize) -> Arc<dyn Candidate> {
         match self {
             #[cfg(feature = "liburcu")]
             Self::Lfht => make::<foreign::Foreign<foreign::Liburcu>>(capacity),
@@ -95,7 +95,7 @@ impl Name {
         }
     }
 
-    fn make_generic<K: Key, V: Value>(self, capacity: usize) -> Arc<dyn Contender> {
+    fn make_generic<K: Key, V: Value>(self, capacity: usize) -> Arc<dyn Candidate> {
         type Map<K, V> = std::collections::HashMap<K, V, crate::tables::hashers::Foldhash>;
         match self {
             Self::Papaya => make::<Papaya<K, V>>(capacity),
@@ -115,13 +115,13 @@ impl Name {
 #[cfg(any(feature = "liburcu", feature = "tbb", feature = "cuckoo"))]
 use crate::tables::foreign;
 
-fn make<T: Table>(capacity: usize) -> Arc<dyn Contender> {
+fn make<T: Table>(capacity: usize) -> Arc<dyn Candidate> {
     Arc::new(T::with_capacity(capacity))
 }
 
-/// The rivals among `names` that can take part, each once, in a fixed order.
+/// The competitors among `names` that can take part, each once, in a fixed order.
 #[must_use]
-pub fn rivals(names: &[Name], kind: Kind, may_be_unsynchronised: bool) -> Vec<Name> {
+pub fn competitors(names: &[Name], kind: Kind, may_be_unsynchronised: bool) -> Vec<Name> {
     let takes_part = |&name: &Name| {
         name != Name::Relativist
             && names.contains(&name)
@@ -131,14 +131,14 @@ pub fn rivals(names: &[Name], kind: Kind, may_be_unsynchronised: bool) -> Vec<Na
     Name::value_variants().iter().copied().filter(takes_part).collect()
 }
 
-/// Divides `rivals` into groups whose tables fit `memory` bytes, together with ours, which is in every group: ratios are only
+/// Divides `competitors` into groups whose tables fit `memory` bytes, together with ours, which is in every group: ratios are only
 /// taken between tables that were measured in turns. A table that does not fit at all is alone with ours.
 #[must_use]
-pub fn groups(rivals: &[Name], kind: Kind, entries: u64, memory: u64) -> Vec<Vec<Name>> {
+pub fn groups(competitors: &[Name], kind: Kind, entries: u64, memory: u64) -> Vec<Vec<Name>> {
     // What a table takes at most while it is filled: the hungriest hold everything twice.
     let each = entries * if kind == Kind::U64 { 150 } else { 300 };
     let room = (memory / each.max(1)).saturating_sub(1).max(1) as usize;
-    if rivals.is_empty() { vec![Vec::new()] } else { rivals.chunks(room).map(<[_]>::to_vec).collect() }
+    if competitors.is_empty() { vec![Vec::new()] } else { competitors.chunks(room).map(<[_]>::to_vec).collect() }
 }
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    fn check(table: &dyn Contender) {
+    fn check(table: &dyn Candidate) {
         use crate::harness::keys::{ABSENT, Indices, seed};
         use crate::harness::sampling::{Draws, Operation};
         use crate::tables::mixes::{MIXES, Own};
@@ -206,7 +206,7 @@ mod tests {
         table.settle();
     }
 
-    /// The ways to look up that contenders in lookups have are about the same table.
+    /// The ways to look up that candidates in lookups have are about the same table.
     #[test]
     fn all_ways_to_look_up_find_what_is_there() {
         use crate::harness::keys::{ABSENT, Indices};
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn tables_are_synchronised() {
         for kind in [Kind::U64, Kind::Strings] {
-            for name in rivals(Name::value_variants(), kind, false).into_iter().chain([Name::Relativist]) {
+            for name in competitors(Name::value_variants(), kind, false).into_iter().chain([Name::Relativist]) {
                 let table = name.make(kind, 0);
                 std::thread::scope(|scope| {
                     for thread in 0..2 {
@@ -249,10 +249,13 @@ mod tests {
 
     #[test]
     fn groups_fit_the_memory() {
-        let rivals = [Name::Papaya, Name::Dashmap, Name::Flurry];
-        assert_eq!(groups(&rivals, Kind::U64, 1000, 1 << 30), [rivals.to_vec()]);
-        assert_eq!(groups(&rivals, Kind::U64, 1000, 450_000), [rivals[..2].to_vec(), rivals[2..].to_vec()]);
-        assert_eq!(groups(&rivals, Kind::U64, 1000, 1).len(), 3);
+        let competitors = [Name::Papaya, Name::Dashmap, Name::Flurry];
+        assert_eq!(groups(&competitors, Kind::U64, 1000, 1 << 30), [competitors.to_vec()]);
+        assert_eq!(
+            groups(&competitors, Kind::U64, 1000, 450_000),
+            [competitors[..2].to_vec(), competitors[2..].to_vec()]
+        );
+        assert_eq!(groups(&competitors, Kind::U64, 1000, 1).len(), 3);
         assert_eq!(groups(&[], Kind::U64, 1000, 1), [Vec::new()]);
     }
 }

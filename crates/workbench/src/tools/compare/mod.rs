@@ -2,19 +2,19 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`setting`] | the works, and what else a contest's contenders have in common |
+//! | [`setting`] | the workloads, and what else a comparison's candidates have in common |
 //! | [`candidates`] | who takes part |
 //! | [`loops`] | the measured loops, generic over tables |
 //! | [`draws`], [`mixes`] | what a thread does next |
-//! | [`steady_state`] | works that go on for as long as one likes: lookups, the matrix, iteration |
-//! | [`run_to_completion`] | works that come to an end: mixes, growing, removal; [`crate::harness::latency`] of single operations |
-//! | [`subprocess`] | works that want a process of their own: memory, churn |
+//! | [`steady_state`] | workloads that go on for as long as one likes: lookups, the matrix, iteration |
+//! | [`run_to_completion`] | workloads that come to an end: mixes, growing, removal; [`crate::harness::latency`] of single operations |
+//! | [`subprocess`] | workloads that want a process of their own: memory, churn |
 //! | [`targets`] | what relativist is meant to achieve |
 //! | [`screen`], [`plot`] | tables on stdout, pictures in SVG |
 //!
-//! A work plans [`Job`]s; each holds one or more [contests](crate::harness::comparison). What is compared is always measured in turns,
-//! round by round. Works that keep tables from round to round have all of them alive at once, as long as they fit
-//! `--memory`; otherwise as many as fit, always together with ours. Works that make a table anew each time have one alive.
+//! A work plans [`Job`]s; each holds one or more [comparisons](crate::harness::comparison). What is compared is always measured in turns,
+//! round by round. Workloads that keep tables from round to round have all of them alive at once, as long as they fit
+//! `--memory`; otherwise as many as fit, always together with ours. Workloads that make a table anew each time have one alive.
 
 pub mod candidates;
 pub mod plot;
@@ -34,7 +34,7 @@ use clap::{ValueEnum, value_parser};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::harness::comparison::Contest;
+use crate::harness::comparison::Comparison;
 use crate::harness::options::{Output, parse_count, parse_seconds};
 use crate::harness::report::{Report, count};
 use crate::harness::rounds::progress;
@@ -42,7 +42,7 @@ use crate::harness::sampling::Distribution;
 use crate::harness::workers::{Clock, Cpus, Window};
 use crate::tables::entries::Kind;
 use crate::tools::compare::candidates::Name;
-use crate::tools::compare::setting::{Setting, Work};
+use crate::tools::compare::setting::{Setting, Workload};
 use crate::tools::compare::subprocess::Trace;
 
 /// Compare every table on the same work, in interleaved rounds
@@ -65,8 +65,9 @@ use crate::tools::compare::subprocess::Trace;
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// What to do [default: everything but churn, which takes an hour]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    work: Vec<Work>,
+    #[arg(long, alias = "work", value_enum, value_delimiter = ',')]
+    #[serde(rename = "work")]
+    workload: Vec<Workload>,
 
     /// Tables that take part, beside relativist
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::value_variants().to_vec(), hide_default_value = true)]
@@ -93,11 +94,11 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=1024))]
     threads: Vec<u16>,
 
-    /// Rounds; each measures every contender once, in a changing order. Memory has 3 at most, churn 1
+    /// Rounds; each measures every candidate once, in a changing order. Memory has 3 at most, churn 1
     #[arg(long, default_value_t = 11, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Seconds per measurement, after a quarter of that to warm up, of works that go on for as long as one likes [default: 0.1,
+    /// Seconds per measurement, after a quarter of that to warm up, of workloads that go on for as long as one likes [default: 0.1,
     /// for churn 60]
     #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
@@ -125,30 +126,30 @@ pub struct Args {
     output: Output,
 }
 
-/// Contests that are held together, because they share tables.
+/// Comparisons that are held together, because they share tables.
 pub struct Job<'a> {
     /// How many measurements that takes.
     measurements: usize,
-    hold: Box<dyn FnOnce(&ProgressBar) -> Outcome + 'a>,
+    measure: Box<dyn FnOnce(&ProgressBar) -> Outcome + 'a>,
 }
 
 /// What a job comes to.
-type Outcome = Result<Vec<Contest<Setting>>>;
+type Outcome = Result<Vec<Comparison<Setting>>>;
 
 impl<'a> Job<'a> {
-    fn new(measurements: usize, hold: impl FnOnce(&ProgressBar) -> Outcome + 'a) -> Self {
-        Self { measurements, hold: Box::new(hold) }
+    fn new(measurements: usize, measure: impl FnOnce(&ProgressBar) -> Outcome + 'a) -> Self {
+        Self { measurements, measure: Box::new(measure) }
     }
 }
 
-/// What works need to plan and to measure.
+/// What workloads need to plan and to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     args: &'a Args,
     cpus: &'a Cpus,
     /// Bytes that tables may take.
     memory: u64,
-    /// What works find out on their way that is no contest.
+    /// What workloads find out on their way that is no comparison.
     traces: &'a Mutex<Vec<Trace>>,
 }
 
@@ -163,36 +164,36 @@ impl<'a> Context<'a> {
     }
 
     /// Every kind and number of entries that `work` is to be measured with.
-    fn sizes(&self, work: Work) -> Vec<(Kind, u64)> {
-        let kinds: &[Kind] = match (self.args.keys.as_slice(), work) {
-            ([], Work::Matrix) => &[Kind::U64, Kind::Strings],
+    fn sizes(&self, workload: Workload) -> Vec<(Kind, u64)> {
+        let kinds: &[Kind] = match (self.args.keys.as_slice(), workload) {
+            ([], Workload::Matrix) => &[Kind::U64, Kind::Strings],
             ([], _) => &[Kind::U64],
             (asked, _) => asked,
         };
-        let entries: &[u64] = match (self.args.entries.as_slice(), work) {
-            ([], Work::Hit | Work::Miss) => &[1 << 16, 1 << 20, 1 << 23],
-            ([], Work::Matrix) => &[10_000, 10_000_000],
-            ([], Work::Grow | Work::Latency) => &[1 << 23],
+        let entries: &[u64] = match (self.args.entries.as_slice(), workload) {
+            ([], Workload::Hit | Workload::Miss) => &[1 << 16, 1 << 20, 1 << 23],
+            ([], Workload::Matrix) => &[10_000, 10_000_000],
+            ([], Workload::Grow | Workload::Latency) => &[1 << 23],
             ([], _) => &[1 << 20],
             (asked, _) => asked,
         };
         kinds.iter().flat_map(|&kind| entries.iter().map(move |&entries| (kind, entries))).collect()
     }
 
-    fn plan(self, work: Work) -> Vec<Job<'a>> {
-        let jobs = self.sizes(work).into_iter().flat_map(move |(kind, entries)| {
-            let setting = Setting::new(work, kind, entries);
-            match work {
-                Work::Hit | Work::Miss => steady_state::lookups(self, &setting),
-                Work::Matrix => steady_state::matrix(self, &setting),
-                Work::Iterate => steady_state::iterate(self, &setting),
-                Work::Mixes => run_to_completion::mixes(self, &setting),
-                Work::Grow => run_to_completion::grow(self, &setting),
-                Work::Latency => run_to_completion::latencies(self, &setting),
-                Work::Remove => run_to_completion::remove(self, &setting),
-                Work::Clear => run_to_completion::clear(self, &setting),
-                Work::Memory => subprocess::memory(self, &setting),
-                Work::Churn => subprocess::churn(self, &setting),
+    fn plan(self, workload: Workload) -> Vec<Job<'a>> {
+        let jobs = self.sizes(workload).into_iter().flat_map(move |(kind, entries)| {
+            let setting = Setting::new(workload, kind, entries);
+            match workload {
+                Workload::Hit | Workload::Miss => steady_state::lookups(self, &setting),
+                Workload::Matrix => steady_state::matrix(self, &setting),
+                Workload::Iterate => steady_state::iterate(self, &setting),
+                Workload::Mixes => run_to_completion::mixes(self, &setting),
+                Workload::Grow => run_to_completion::grow(self, &setting),
+                Workload::Latency => run_to_completion::latencies(self, &setting),
+                Workload::Remove => run_to_completion::remove(self, &setting),
+                Workload::Clear => run_to_completion::clear(self, &setting),
+                Workload::Memory => subprocess::memory(self, &setting),
+                Workload::Churn => subprocess::churn(self, &setting),
             }
         });
         jobs.collect()
@@ -201,17 +202,18 @@ impl<'a> Context<'a> {
 
 #[derive(Debug, Serialize)]
 struct Results {
-    contests: Vec<Contest<Setting>>,
+    #[serde(rename = "contests")]
+    comparisons: Vec<Comparison<Setting>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     traces: Vec<Trace>,
 }
 
 /// What to do, each once, in a fixed order.
-fn works(args: &Args) -> Vec<Work> {
-    let all = Work::value_variants().iter().copied();
-    match args.work.as_slice() {
-        [] => all.filter(|&work| work != Work::Churn).collect(),
-        asked => all.filter(|work| asked.contains(work)).collect(),
+fn workloads(args: &Args) -> Vec<Workload> {
+    let all = Workload::value_variants().iter().copied();
+    match args.workload.as_slice() {
+        [] => all.filter(|&workload| workload != Workload::Churn).collect(),
+        asked => all.filter(|workload| asked.contains(workload)).collect(),
     }
 }
 
@@ -225,10 +227,10 @@ pub fn run(args: &Args) -> Result<()> {
     for &entries in &args.entries {
         ensure!(entries >= 8 * u64::from(most), "--entries {}: too few to divide among the threads", count(entries));
     }
-    let works = works(args);
+    let workloads = workloads(args);
     let most_for_matrix = u64::from(u32::MAX) / 2;
     if let Some(&entries) =
-        args.entries.iter().find(|&&entries| entries > most_for_matrix && works.contains(&Work::Matrix))
+        args.entries.iter().find(|&&entries| entries > most_for_matrix && workloads.contains(&Workload::Matrix))
     {
         bail!("--entries {}: too many to draw from, the matrix takes {most_for_matrix} at most", count(entries));
     }
@@ -244,24 +246,24 @@ pub fn run(args: &Args) -> Result<()> {
     let memory = args.memory.map(|mebibytes| mebibytes << 20).or(report.memory().map(|bytes| bytes / 2));
     let traces = Mutex::new(Vec::new());
     let context = Context { args, cpus: &cpus, memory: memory.unwrap_or(4 << 30), traces: &traces };
-    let contests = hold(context, &works)?;
-    report.warn_of_preemption(contests.iter().flat_map(Contest::cpu_shares));
+    let comparisons = measure_all(context, &workloads)?;
+    report.warn_of_preemption(comparisons.iter().flat_map(Comparison::cpu_shares));
     if let Some(folder) = &args.out {
-        plot::draw(folder, &contests, &report.caption())?;
+        plot::draw(folder, &comparisons, &report.caption())?;
     }
-    let text = screen::describe(args.rounds, &contests)?;
+    let text = screen::describe(args.rounds, &comparisons)?;
     let traces = traces.into_inner().expect("nobody panics with it");
-    report.finish(args, &Results { contests, traces }, &text)
+    report.finish(args, &Results { comparisons, traces }, &text)
 }
 
-fn hold(context: Context<'_>, works: &[Work]) -> Result<Vec<Contest<Setting>>> {
-    let jobs: Vec<_> = works.iter().flat_map(|&work| context.plan(work)).collect();
+fn measure_all(context: Context<'_>, workloads: &[Workload]) -> Result<Vec<Comparison<Setting>>> {
+    let jobs: Vec<_> = workloads.iter().flat_map(|&workload| context.plan(workload)).collect();
     let bar = progress(jobs.iter().map(|job| job.measurements).sum());
-    let mut contests = Vec::new();
+    let mut comparisons = Vec::new();
     for job in jobs {
-        contests.extend((job.hold)(&bar)?);
+        comparisons.extend((job.measure)(&bar)?);
     }
     bar.finish_and_clear();
-    contests.iter_mut().for_each(targets::judge);
-    Ok(contests)
+    comparisons.iter_mut().for_each(targets::judge);
+    Ok(comparisons)
 }

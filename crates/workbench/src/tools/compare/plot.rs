@@ -1,5 +1,5 @@
-//! Contests as pictures: an SVG for each work and kind of entries, with a panel for each table that is printed, and in it a
-//! bar for each contender and number of threads.
+//! Comparisons as pictures: an SVG for each work and kind of entries, with a panel for each table that is printed, and in it a
+//! bar for each candidate and number of threads.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::harness::comparison::{Contest, Standing};
+use crate::harness::comparison::{CandidateResult, Comparison};
 use crate::harness::fonts;
 use crate::harness::options::spell;
 use crate::harness::report::significant;
@@ -32,35 +32,36 @@ const CUT: f64 = 5.0;
 const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: quartiles; figures: median, and how many times \
                            ours that is (of a handle: our handle).";
 
-/// Ours and those of rivals, from few to many threads.
+/// Ours and those of competitors, from few to many threads.
 const OURS: [RGBColor; 3] = [RGBColor(120, 178, 232), RGBColor(38, 118, 190), RGBColor(16, 72, 128)];
 const RIVALS: [RGBColor; 3] = [RGBColor(205, 208, 214), RGBColor(150, 156, 167), RGBColor(98, 105, 118)];
 const INK: RGBColor = RGBColor(40, 44, 52);
 
-/// Draws all contests. `caption` is written below each picture.
+/// Draws all comparisons. `caption` is written below each picture.
 ///
 /// # Errors
 /// When a picture can't be written.
-pub fn draw(folder: &Path, contests: &[Contest<Setting>], caption: &str) -> Result<()> {
+pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -> Result<()> {
     fonts::register();
-    let mut pictures: Vec<(PathBuf, Vec<&Contest<Setting>>)> = Vec::new();
-    for contest in contests {
-        let path = folder.join(file_name(&contest.setting));
+    let mut pictures: Vec<(PathBuf, Vec<&Comparison<Setting>>)> = Vec::new();
+    for comparison in comparisons {
+        let path = folder.join(file_name(&comparison.setting));
         match pictures.iter_mut().find(|(other, _)| *other == path) {
-            Some((_, contests)) => contests.push(contest),
-            None => pictures.push((path, vec![contest])),
+            Some((_, comparisons)) => comparisons.push(comparison),
+            None => pictures.push((path, vec![comparison])),
         }
     }
-    for (path, contests) in pictures {
+    for (path, comparisons) in pictures {
         // The library's errors borrow the picture.
-        draw_picture(&path, &contests, caption).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
+        draw_picture(&path, &comparisons, caption)
+            .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
     }
     Ok(())
 }
 
 /// After the work and what the tables hold: `hit-u64.svg`.
 fn file_name(setting: &Setting) -> String {
-    format!("{}-{}.svg", spell(&setting.work), spell(&setting.kind))
+    format!("{}-{}.svg", spell(&setting.workload), spell(&setting.kind))
 }
 
 /// A section as it is drawn.
@@ -76,11 +77,11 @@ impl<'c> Panel<'c> {
     }
 
     /// Row, series and content of each bar.
-    fn bars(&self) -> Vec<(usize, usize, &'c Standing)> {
+    fn bars(&self) -> Vec<(usize, usize, &'c CandidateResult)> {
         let mut bars = Vec::new();
         for (row, name) in self.names.iter().enumerate() {
             for (series, label) in self.labels.iter().enumerate() {
-                bars.extend(self.section.standing(name, label).map(|standing| (row, series, standing)));
+                bars.extend(self.section.result(name, label).map(|result| (row, series, result)));
             }
         }
         bars
@@ -89,8 +90,8 @@ impl<'c> Panel<'c> {
     /// The end of the axis.
     fn limit(&self) -> f64 {
         let ends = |ours: bool| {
-            let bars = self.bars().into_iter().filter(|(_, _, standing)| !ours || is_ours(standing.name));
-            bars.map(|(_, _, standing)| standing.value.upper_quartile).fold(0.0, f64::max)
+            let bars = self.bars().into_iter().filter(|(_, _, result)| !ours || is_ours(result.name));
+            bars.map(|(_, _, result)| result.value.upper_quartile).fold(0.0, f64::max)
         };
         let (all, ours) = (ends(false), ends(true));
         let limit = if ours > 0.0 { all.min(CUT * ours) } else { all };
@@ -111,8 +112,8 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// What goes wrong while drawing.
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-fn draw_picture(path: &Path, contests: &[&Contest<Setting>], caption: &str) -> Drawn {
-    let panels: Vec<Panel<'_>> = Section::of(contests.iter().copied()).into_iter().map(Panel::of).collect();
+fn draw_picture(path: &Path, comparisons: &[&Comparison<Setting>], caption: &str) -> Drawn {
+    let panels: Vec<Panel<'_>> = Section::of(comparisons.iter().copied()).into_iter().map(Panel::of).collect();
     let across = panels.len().clamp(1, 3);
     let rows: Vec<&[Panel<'_>]> = panels.chunks(across).collect();
     let heights: Vec<u32> = rows.iter().map(|row| row.iter().map(Panel::height).max().unwrap_or(0)).collect();
@@ -207,18 +208,18 @@ fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Drawn {
         area.draw(&Text::new(*name, (x - left - 6, y - top), style))?;
     }
     let small = ("sans-serif", 10).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    for (row, series, standing) in panel.bars() {
+    for (row, series, result) in panel.bars() {
         let top = row as f64 * row_height + f64::from(GAP) / 2.0 + series as f64 * f64::from(BAR);
         let (middle, bottom) = (top + f64::from(BAR) / 2.0, top + f64::from(BAR) - 1.0);
-        let value = &standing.value;
-        let colours = if is_ours(standing.name) { OURS } else { RIVALS };
+        let value = &result.value;
+        let colours = if is_ours(result.name) { OURS } else { RIVALS };
         let bar = Rectangle::new([(0.0, top), (value.median.min(limit), bottom)], colours[series.min(2)].filled());
         chart.draw_series([bar])?;
         let (from, to) = (value.lower_quartile.min(limit), value.upper_quartile.min(limit));
         chart.draw_series([PathElement::new([(from, middle), (to, middle)], INK)])?;
         let mut label = significant(value.median);
-        if standing.against != standing.name {
-            label = format!("{label} ({}x)", significant(standing.ratio.median));
+        if result.against != result.name {
+            label = format!("{label} ({}x)", significant(result.ratio.median));
         }
         if value.median > limit {
             label = format!("\u{2192} {label}");
@@ -259,24 +260,24 @@ fn wrapped(text: &str, pixels: u32) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::comparison::{Measured, hold};
+    use crate::harness::comparison::{Measured, compare};
     use crate::tables::entries::Kind;
-    use crate::tools::compare::setting::{Metric, Work};
+    use crate::tools::compare::setting::{Metric, Workload};
     use indicatif::ProgressBar;
 
-    fn contest(setting: Setting, values: &[(&'static str, f64)]) -> Contest<Setting> {
+    fn comparison(setting: Setting, values: &[(&'static str, f64)]) -> Comparison<Setting> {
         let names: Vec<_> = values.iter().map(|(name, _)| *name).collect();
-        let one = |contender: usize, _| Ok(Measured::single(values[contender].1));
-        hold(setting, &names, 3, &ProgressBar::hidden(), one).unwrap()
+        let one = |candidate: usize, _| Ok(Measured::single(values[candidate].1));
+        compare(setting, &names, 3, &ProgressBar::hidden(), one).unwrap()
     }
 
     #[test]
     fn a_picture_names_everything() {
         let folder = tempfile::tempdir().unwrap();
-        let setting = |threads| Setting { threads, ..Setting::new(Work::Hit, Kind::U64, 1 << 20) };
+        let setting = |threads| Setting { threads, ..Setting::new(Workload::Hit, Kind::U64, 1 << 20) };
         let values = [("relativist", 10.0), ("dashmap", 25.0), ("evmap", 900.0)];
-        let contests = [contest(setting(1), &values), contest(setting(2), &values)];
-        draw(folder.path(), &contests, "relativist-bench compare --work hit\nA machine").unwrap();
+        let comparisons = [comparison(setting(1), &values), comparison(setting(2), &values)];
+        draw(folder.path(), &comparisons, "relativist-bench compare --workload hit\nA machine").unwrap();
         let picture = std::fs::read_to_string(folder.path().join("hit-u64.svg")).unwrap();
         for expected in [
             "relativist, 1 thread",
@@ -296,12 +297,12 @@ mod tests {
         let setting = |threads, metric| Setting {
             threads,
             metric: Some(metric),
-            ..Setting::new(Work::Latency, Kind::U64, 1 << 20)
+            ..Setting::new(Workload::Latency, Kind::U64, 1 << 20)
         };
-        let contests: Vec<_> = [(1, Metric::P50), (1, Metric::Longest), (2, Metric::P50), (2, Metric::Longest)]
-            .map(|(threads, metric)| contest(setting(threads, metric), &[("relativist", 1.0)]))
+        let comparisons: Vec<_> = [(1, Metric::P50), (1, Metric::Longest), (2, Metric::P50), (2, Metric::Longest)]
+            .map(|(threads, metric)| comparison(setting(threads, metric), &[("relativist", 1.0)]))
             .into();
-        let panels: Vec<_> = Section::of(&contests).into_iter().map(Panel::of).collect();
+        let panels: Vec<_> = Section::of(&comparisons).into_iter().map(Panel::of).collect();
         assert_eq!(panels.iter().map(|panel| panel.labels.len()).collect::<Vec<_>>(), [2, 2]);
         assert!(panels[1].section.title.ends_with(": longest"));
     }

@@ -1,4 +1,4 @@
-//! Works that come to an end: a table is made for each measurement, and only one is alive at a time.
+//! Workloads that come to an end: a table is made for each measurement, and only one is alive at a time.
 //!
 //! What is reported is the time of the slowest thread per operation of its own, that is, of the whole task. A table that
 //! goes on with it in the background afterwards is waited for before the next one is made.
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
 
-use crate::harness::comparison::{Contest, Measured, hold, hold_several};
+use crate::harness::comparison::{Comparison, Measured, compare, compare_several};
 use crate::harness::latency::{Latencies, time_nothing};
-use crate::harness::workers::race;
-use crate::tables::candidate::Contender;
+use crate::harness::workers::run_to_completion;
+use crate::tables::candidate::Candidate;
 use crate::tables::mixes::{MIXES, Own};
-use crate::tools::compare::candidates::{Name, rivals};
+use crate::tools::compare::candidates::{Name, competitors};
 use crate::tools::compare::setting::{Metric, Setting};
 use crate::tools::compare::{Context, Job};
 
@@ -82,7 +82,7 @@ pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let args = context.args;
     let jobs = args.threads.iter().map(|&threads| {
         let setting = Setting { threads, ..setting.clone() };
-        let names = contenders(context, &setting);
+        let names = candidates(context, &setting);
         Job::new((names.len() + 1) * args.rounds as usize, move |bar| {
             let mut called: Vec<_> = names.iter().map(|name| name.make(setting.kind, 0).name()).collect();
             called.push("harness alone");
@@ -94,8 +94,8 @@ pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
                 of(Metric::Longest, "us per insertion"),
                 of(Metric::LongestScheduled, "us per insertion"),
             ];
-            let contests = hold_several(metrics, &called, args.rounds, bar, |contender, _| {
-                let latencies = match names.get(contender) {
+            let comparisons = compare_several(metrics, &called, args.rounds, bar, |candidate, _| {
+                let latencies = match names.get(candidate) {
                     Some(name) => insert_timed(context, &setting, *name)?,
                     None => timed(context, &setting, |share, latencies| {
                         time_nothing(share.end - share.start, latencies);
@@ -108,7 +108,7 @@ pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
                 let values = [found.p50, found.p99, found.p999, found.longest / 1e3, scheduled / 1e3];
                 Ok(values.map(Measured::single))
             })?;
-            Ok(contests.into())
+            Ok(comparisons.into())
         })
     });
     jobs.collect()
@@ -125,16 +125,16 @@ fn insert_timed(context: Context<'_>, setting: &Setting, name: Name) -> Result<L
 fn timed(
     context: Context<'_>,
     setting: &Setting,
-    work: impl Fn(Range<u64>, &mut Latencies) -> u64 + Sync,
+    workload: impl Fn(Range<u64>, &mut Latencies) -> u64 + Sync,
 ) -> Result<Latencies> {
     let total = Mutex::new(Latencies::new());
     let wrong = AtomicU64::new(0);
-    race(context.cpus, setting.threads.into(), |thread| {
+    run_to_completion(context.cpus, setting.threads.into(), |thread| {
         let share = share(setting, thread);
         let count = share.end - share.start;
         let mut latencies = Latencies::new();
         // Relaxed: a count, read after the threads have been joined.
-        wrong.fetch_add(work(share, &mut latencies), Ordering::Relaxed);
+        wrong.fetch_add(workload(share, &mut latencies), Ordering::Relaxed);
         total.lock().expect("no worker panics").add(&latencies);
         count
     });
@@ -143,16 +143,16 @@ fn timed(
     Ok(total.into_inner().expect("no worker panics"))
 }
 
-/// The contenders under `setting`: ours first.
-fn contenders(context: Context<'_>, setting: &Setting) -> Vec<Name> {
-    let rivals = rivals(&context.args.tables, setting.kind, setting.threads == 1);
-    [Name::Relativist].into_iter().chain(rivals).collect()
+/// The candidates under `setting`: ours first.
+fn candidates(context: Context<'_>, setting: &Setting) -> Vec<Name> {
+    let competitors = competitors(&context.args.tables, setting.kind, setting.threads == 1);
+    [Name::Relativist].into_iter().chain(competitors).collect()
 }
 
 fn per_threads<'a>(
     context: Context<'a>,
     setting: &Setting,
-    run: impl Fn(&Setting, &dyn Contender) -> Result<Measured> + Copy + 'a,
+    run: impl Fn(&Setting, &dyn Candidate) -> Result<Measured> + Copy + 'a,
 ) -> Vec<Job<'a>> {
     per_threads_with_capacity(context, setting, 0, run)
 }
@@ -161,30 +161,30 @@ fn per_threads_with_capacity<'a>(
     context: Context<'a>,
     setting: &Setting,
     capacity: usize,
-    run: impl Fn(&Setting, &dyn Contender) -> Result<Measured> + Copy + 'a,
+    run: impl Fn(&Setting, &dyn Candidate) -> Result<Measured> + Copy + 'a,
 ) -> Vec<Job<'a>> {
     let with = |&threads: &u16| job(context, Setting { threads, ..setting.clone() }, capacity, run);
     context.args.threads.iter().map(with).collect()
 }
 
-/// One contest, in which `run` does the work with a new table.
+/// One comparison, in which `run` does the work with a new table.
 fn job<'a>(
     context: Context<'a>,
     setting: Setting,
     capacity: usize,
-    run: impl Fn(&Setting, &dyn Contender) -> Result<Measured> + 'a,
+    run: impl Fn(&Setting, &dyn Candidate) -> Result<Measured> + 'a,
 ) -> Job<'a> {
-    let names = contenders(context, &setting);
+    let names = candidates(context, &setting);
     let rounds = context.args.rounds;
     Job::new(names.len() * rounds as usize, move |bar| {
         let called: Vec<_> = names.iter().map(|name| name.make(setting.kind, 0).name()).collect();
-        let contest: Contest<Setting> = hold(setting.clone(), &called, rounds, bar, |contender, _| {
-            let table = names[contender].make(setting.kind, capacity);
+        let comparison: Comparison<Setting> = compare(setting.clone(), &called, rounds, bar, |candidate, _| {
+            let table = names[candidate].make(setting.kind, capacity);
             let measured = run(&setting, table.as_ref())?;
             table.settle();
             Ok(measured)
         })?;
-        Ok(vec![contest])
+        Ok(vec![comparison])
     })
 }
 
@@ -192,11 +192,11 @@ fn job<'a>(
 fn measure(
     context: Context<'_>,
     setting: &Setting,
-    table: &dyn Contender,
+    table: &dyn Candidate,
     part: impl Fn(usize) -> (u64, u64) + Sync,
 ) -> Result<Measured> {
     let wrong = AtomicU64::new(0);
-    let works = race(context.cpus, setting.threads.into(), |thread| {
+    let results = run_to_completion(context.cpus, setting.threads.into(), |thread| {
         let (operations, mistaken) = part(thread);
         // Relaxed: a count, read after the threads have been joined.
         wrong.fetch_add(mistaken, Ordering::Relaxed);
@@ -204,10 +204,10 @@ fn measure(
     });
     let wrong = wrong.into_inner();
     ensure!(wrong == 0, "{}: {wrong} operations gave a wrong answer", table.name());
-    Ok(Measured::of_slowest(&works, context.args.clock))
+    Ok(Measured::of_slowest(&results, context.args.clock))
 }
 
-fn fill(table: &dyn Contender, indices: Range<u64>) -> Result<()> {
+fn fill(table: &dyn Candidate, indices: Range<u64>) -> Result<()> {
     let wrong = table.fill(&mut { indices });
     ensure!(wrong == 0, "{}: refused {wrong} keys that it did not hold", table.name());
     Ok(())
@@ -223,11 +223,11 @@ fn share(setting: &Setting, thread: usize) -> Range<u64> {
 mod tests {
     use super::*;
     use crate::tables::entries::Kind;
-    use crate::tools::compare::setting::Work;
+    use crate::tools::compare::setting::Workload;
 
     #[test]
     fn shares_are_the_whole() {
-        let setting = Setting { threads: 3, ..Setting::new(Work::Grow, Kind::U64, 100) };
+        let setting = Setting { threads: 3, ..Setting::new(Workload::Grow, Kind::U64, 100) };
         assert_eq!([0, 1, 2].map(|thread| share(&setting, thread)), [0..33, 33..66, 66..100]);
     }
 }

@@ -1,4 +1,4 @@
-//! What all contenders of a contest have in common.
+//! What all candidates of a comparison have in common.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::tables::entries::Kind;
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Work {
+pub enum Workload {
     /// Lookups of keys that are present
     Hit,
     /// Lookups of keys that are absent
@@ -74,11 +74,12 @@ impl Metric {
     }
 }
 
-/// What all contenders of a contest have in common.
+/// What all candidates of a comparison have in common.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
     /// What is done.
-    pub work: Work,
+    #[serde(rename = "work")]
+    pub workload: Workload,
     /// What the tables hold.
     pub kind: Kind,
     /// How many.
@@ -97,16 +98,16 @@ pub struct Setting {
     /// Which of several values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
-    /// Contests that differ in this only had to be held one after the other, because all tables together take too much memory.
+    /// Comparisons that differ in this only had to be held one after the other, because all tables together take too much memory.
     pub group: usize,
 }
 
 impl Setting {
     /// A setting without any of the rest.
     #[must_use]
-    pub fn new(work: Work, kind: Kind, entries: u64) -> Self {
+    pub fn new(workload: Workload, kind: Kind, entries: u64) -> Self {
         Self {
-            work,
+            workload,
             kind,
             entries,
             threads: 1,
@@ -118,23 +119,23 @@ impl Setting {
         }
     }
 
-    /// What is written above a table of contests that differ in threads.
+    /// What is written above a table of comparisons that differ in threads.
     #[must_use]
     pub fn title(&self) -> String {
-        let Self { work, kind, entries, mix, .. } = self;
+        let Self { workload, kind, entries, mix, .. } = self;
         let (kind, entries) = (kind.name(), count(*entries));
-        let what = match work {
-            Work::Hit => "Lookups that hit",
-            Work::Miss => "Lookups that miss",
-            Work::Matrix => "Lookups and updates",
-            Work::Mixes => mix.unwrap_or_default(),
-            Work::Grow => "Growing from empty",
-            Work::Latency => "Single insertions into a growing table",
-            Work::Remove => "Removing all keys one by one",
-            Work::Clear => "Removing all entries at once",
-            Work::Iterate => "Iterating",
-            Work::Memory => "Memory while the entries double",
-            Work::Churn => "Replacing entries beside a slow reader",
+        let what = match workload {
+            Workload::Hit => "Lookups that hit",
+            Workload::Miss => "Lookups that miss",
+            Workload::Matrix => "Lookups and updates",
+            Workload::Mixes => mix.unwrap_or_default(),
+            Workload::Grow => "Growing from empty",
+            Workload::Latency => "Single insertions into a growing table",
+            Workload::Remove => "Removing all keys one by one",
+            Workload::Clear => "Removing all entries at once",
+            Workload::Iterate => "Iterating",
+            Workload::Memory => "Memory while the entries double",
+            Workload::Churn => "Replacing entries beside a slow reader",
         };
         let matrix = match (self.distribution, self.updates_percent) {
             (Some(distribution), Some(percent)) => format!(", {}, {percent} % updates", distribution.name()),
@@ -144,7 +145,7 @@ impl Setting {
         format!("{what}, {kind}, {entries} entries{matrix}{metric}")
     }
 
-    /// What is written above the column of this contest.
+    /// What is written above the column of this comparison.
     #[must_use]
     pub fn label(&self) -> String {
         threads(self.threads)

@@ -1,4 +1,4 @@
-//! Works that go on for as long as one likes, on tables that stay from round to round.
+//! Workloads that go on for as long as one likes, on tables that stay from round to round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,52 +6,53 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 
-use crate::harness::comparison::{Measured, hold};
+use crate::harness::comparison::{Measured, compare};
 use crate::harness::keys::{ABSENT, Indices, seed};
 use crate::harness::sampling::{Distribution, Draws, Samples};
 use crate::harness::workers::run;
-use crate::tables::candidate::{BATCH, Contender, HarnessAlone, Lookups};
-use crate::tools::compare::candidates::{Name, groups, rivals};
-use crate::tools::compare::setting::{Setting, Work};
+use crate::tables::candidate::{BATCH, Candidate, HarnessAlone, Lookups};
+use crate::tools::compare::candidates::{Name, competitors, groups};
+use crate::tools::compare::setting::{Setting, Workload};
 use crate::tools::compare::{Context, Job};
 
 /// Lookups that hit, or that miss.
 pub fn lookups<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
-    let Setting { work, kind, entries, .. } = *setting;
-    let rivals = rivals(&context.args.tables, kind, true);
-    let jobs = groups(&rivals, kind, entries, context.memory).into_iter().enumerate().map(|(group, rivals)| {
-        let names = with_ours(rivals);
-        let setting = Setting { group, ..setting.clone() };
-        let contenders: usize = names.iter().map(|name| name.make(kind, 0).lookups().len()).sum();
-        let contenders = contenders + usize::from(group == 0);
-        let measurements = contenders * context.args.threads.len() * context.args.rounds as usize;
-        Job::new(measurements, move |bar| {
-            let tables = filled(context, &names, &setting, bar, |index| index)?;
-            let mut contenders: Vec<Arc<dyn Lookups>> = tables.into_iter().flat_map(Contender::lookups).collect();
-            if group == 0 {
-                contenders.push(Arc::new(HarnessAlone));
-            }
-            let names: Vec<_> = contenders.iter().map(|contender| contender.name()).collect();
-            let range = if work == Work::Hit { 0..entries } else { ABSENT..ABSENT + entries };
-            let contests = context.args.threads.iter().map(|&threads| {
-                let setting = Setting { threads, ..setting.clone() };
-                hold(setting, &names, context.args.rounds, bar, |contender, round| {
-                    let contender = &contenders[contender];
-                    in_window(context, threads, contender.name(), |thread| {
-                        let mut indices = Indices::new(range.clone(), seed(round, thread));
-                        move || {
-                            let wrong = match work {
-                                Work::Hit => contender.hits(&mut indices),
-                                _ => contender.misses(&mut indices),
-                            };
-                            (BATCH, wrong)
-                        }
+    let Setting { workload, kind, entries, .. } = *setting;
+    let competitors = competitors(&context.args.tables, kind, true);
+    let jobs =
+        groups(&competitors, kind, entries, context.memory).into_iter().enumerate().map(|(group, competitors)| {
+            let names = with_ours(competitors);
+            let setting = Setting { group, ..setting.clone() };
+            let candidates: usize = names.iter().map(|name| name.make(kind, 0).lookups().len()).sum();
+            let candidates = candidates + usize::from(group == 0);
+            let measurements = candidates * context.args.threads.len() * context.args.rounds as usize;
+            Job::new(measurements, move |bar| {
+                let tables = filled(context, &names, &setting, bar, |index| index)?;
+                let mut candidates: Vec<Arc<dyn Lookups>> = tables.into_iter().flat_map(Candidate::lookups).collect();
+                if group == 0 {
+                    candidates.push(Arc::new(HarnessAlone));
+                }
+                let names: Vec<_> = candidates.iter().map(|candidate| candidate.name()).collect();
+                let range = if workload == Workload::Hit { 0..entries } else { ABSENT..ABSENT + entries };
+                let comparisons = context.args.threads.iter().map(|&threads| {
+                    let setting = Setting { threads, ..setting.clone() };
+                    compare(setting, &names, context.args.rounds, bar, |candidate, round| {
+                        let candidate = &candidates[candidate];
+                        in_window(context, threads, candidate.name(), |thread| {
+                            let mut indices = Indices::new(range.clone(), seed(round, thread));
+                            move || {
+                                let wrong = match workload {
+                                    Workload::Hit => candidate.hits(&mut indices),
+                                    _ => candidate.misses(&mut indices),
+                                };
+                                (BATCH, wrong)
+                            }
+                        })
                     })
-                })
-            });
-            contests.collect()
-        })
-    });
+                });
+                comparisons.collect()
+            })
+        });
     jobs.collect()
 }
 
@@ -60,15 +61,15 @@ pub fn lookups<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
 pub fn matrix<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let Setting { kind, entries, .. } = *setting;
     let args = context.args;
-    let all = rivals(&args.tables, kind, args.threads.contains(&1));
-    let jobs = groups(&all, kind, entries, context.memory).into_iter().enumerate().map(|(group, rivals)| {
-        let names = with_ours(rivals);
+    let all = competitors(&args.tables, kind, args.threads.contains(&1));
+    let jobs = groups(&all, kind, entries, context.memory).into_iter().enumerate().map(|(group, competitors)| {
+        let names = with_ours(competitors);
         let cells = args.distributions.len() * args.updates.len();
         let per_cell: usize = args.threads.iter().map(|&threads| taking_part(&names, threads).count()).sum();
         let setting = Setting { group, ..setting.clone() };
         Job::new(per_cell * cells * args.rounds as usize, move |bar| {
             let tables = filled(context, &names, &setting, bar, |index| 2 * index)?;
-            let mut contests = Vec::new();
+            let mut comparisons = Vec::new();
             for &distribution in &args.distributions {
                 let samples = (distribution == Distribution::Zipf).then(|| Samples::zipf(2 * entries));
                 for &percent in &args.updates {
@@ -77,8 +78,8 @@ pub fn matrix<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
                         let setting = Setting { threads, distribution, updates_percent, ..setting.clone() };
                         let tables: Vec<_> = taking_part(&names, threads).map(|place| &tables[place]).collect();
                         let names: Vec<_> = tables.iter().map(|table| table.name()).collect();
-                        contests.push(hold(setting, &names, args.rounds, bar, |contender, round| {
-                            let table = &tables[contender];
+                        comparisons.push(compare(setting, &names, args.rounds, bar, |candidate, round| {
+                            let table = &tables[candidate];
                             in_window(context, threads, table.name(), |thread| {
                                 let seed = seed(round, thread);
                                 let mut draws = Draws::new(0..2 * entries, samples.as_ref(), percent, seed);
@@ -88,7 +89,7 @@ pub fn matrix<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
                     }
                 }
             }
-            Ok(contests)
+            Ok(comparisons)
         })
     });
     jobs.collect()
@@ -98,26 +99,26 @@ pub fn matrix<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
 pub fn iterate<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let Setting { kind, entries, .. } = *setting;
     let args = context.args;
-    let all = rivals(&args.tables, kind, args.threads.contains(&1));
-    let jobs = groups(&all, kind, entries, context.memory).into_iter().enumerate().map(|(group, rivals)| {
-        let names = with_ours(rivals);
-        let contenders: usize = args.threads.iter().map(|&threads| taking_part(&names, threads).count()).sum();
+    let all = competitors(&args.tables, kind, args.threads.contains(&1));
+    let jobs = groups(&all, kind, entries, context.memory).into_iter().enumerate().map(|(group, competitors)| {
+        let names = with_ours(competitors);
+        let candidates: usize = args.threads.iter().map(|&threads| taking_part(&names, threads).count()).sum();
         let setting = Setting { group, ..setting.clone() };
-        Job::new(contenders * args.rounds as usize, move |bar| {
+        Job::new(candidates * args.rounds as usize, move |bar| {
             let tables = filled(context, &names, &setting, bar, |index| index)?;
             let expected = (entries, (0..entries).sum());
-            let contests = args.threads.iter().map(|&threads| {
+            let comparisons = args.threads.iter().map(|&threads| {
                 let setting = Setting { threads, ..setting.clone() };
                 let tables: Vec<_> = taking_part(&names, threads).map(|place| &tables[place]).collect();
                 let names: Vec<_> = tables.iter().map(|table| table.name()).collect();
-                hold(setting, &names, args.rounds, bar, |contender, _| {
-                    let table = &tables[contender];
+                compare(setting, &names, args.rounds, bar, |candidate, _| {
+                    let table = &tables[candidate];
                     in_window(context, threads, table.name(), |_| {
                         move || (entries, u64::from(table.iterate() != expected))
                     })
                 })
             });
-            contests.collect()
+            comparisons.collect()
         })
     });
     jobs.collect()
@@ -128,8 +129,8 @@ fn taking_part(names: &[Name], threads: u16) -> impl Iterator<Item = usize> {
     (0..names.len()).filter(move |&place| threads == 1 || names[place].is_synchronised())
 }
 
-fn with_ours(rivals: Vec<Name>) -> Vec<Name> {
-    [Name::Relativist].into_iter().chain(rivals).collect()
+fn with_ours(competitors: Vec<Name>) -> Vec<Name> {
+    [Name::Relativist].into_iter().chain(competitors).collect()
 }
 
 /// The tables, each with the entries whose indices are `index_of` 0, 1, and so on, inserted in that order by one thread.
@@ -139,7 +140,7 @@ fn filled(
     setting: &Setting,
     bar: &ProgressBar,
     index_of: impl Fn(u64) -> u64,
-) -> Result<Vec<Arc<dyn Contender>>> {
+) -> Result<Vec<Arc<dyn Candidate>>> {
     let fill = |name: &Name| {
         let table = name.make(setting.kind, context.capacity(setting.entries));
         bar.set_message(format!("filling {}", table.name()));
@@ -151,7 +152,7 @@ fn filled(
     names.iter().map(fill).collect()
 }
 
-/// Measures one contender. `worker(thread)` returns a batch, which says how many operations it did, and how many gave a wrong
+/// Measures one candidate. `worker(thread)` returns a batch, which says how many operations it did, and how many gave a wrong
 /// answer.
 fn in_window<B: FnMut() -> (u64, u64)>(
     context: Context<'_>,
@@ -160,7 +161,7 @@ fn in_window<B: FnMut() -> (u64, u64)>(
     worker: impl Fn(usize) -> B + Sync,
 ) -> Result<Measured> {
     let wrong = AtomicU64::new(0);
-    let works = run(context.cpus, threads.into(), context.window(), |thread| {
+    let results = run(context.cpus, threads.into(), context.window(), |thread| {
         let mut batch = worker(thread);
         let wrong = &wrong;
         move || {
@@ -174,5 +175,5 @@ fn in_window<B: FnMut() -> (u64, u64)>(
     });
     let wrong = wrong.into_inner();
     ensure!(wrong == 0, "{name}: {wrong} operations gave a wrong answer");
-    Ok(Measured::of(&works, context.args.clock))
+    Ok(Measured::of(&results, context.args.clock))
 }

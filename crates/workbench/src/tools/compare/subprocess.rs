@@ -1,4 +1,4 @@
-//! Works that look at the resident set: each table has a process of its own, this program started again as
+//! Workloads that look at the resident set: each table has a process of its own, this program started again as
 //! `relativist-bench compare-child`, whose other memory is the same for all and is subtracted.
 
 use std::env::current_exe;
@@ -12,16 +12,16 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
 
-use crate::harness::comparison::{Measured, hold_several};
+use crate::harness::comparison::{Measured, compare_several};
 use crate::harness::keys::{Indices, seed};
 use crate::harness::options::{parse_count, parse_seconds, spell};
 use crate::harness::stats::Summary;
-use crate::harness::workers::{Clock, Cpus, Window, run as work};
+use crate::harness::workers::{Clock, Cpus, Window, run as run_workers};
 use crate::tables::candidate::BATCH;
 use crate::tables::entries::Kind;
 use crate::tables::mixes::{CHURN, Own};
-use crate::tools::compare::candidates::{Name, rivals};
-use crate::tools::compare::setting::{Metric, Setting, Work};
+use crate::tools::compare::candidates::{Name, competitors};
+use crate::tools::compare::setting::{Metric, Setting, Workload};
 use crate::tools::compare::{Context, Job};
 
 /// How long the reader stays in churn.
@@ -56,7 +56,7 @@ struct Findings {
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[arg(long, value_enum)]
-    work: Work,
+    workload: Workload,
     #[arg(long, value_enum)]
     table: Name,
     #[arg(long, value_enum)]
@@ -70,39 +70,39 @@ pub struct Args {
 /// Bytes per entry, averaged while their number doubles.
 pub fn memory<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let setting = setting.clone();
-    let names = contenders(context, &setting, true);
+    let names = candidates(context, &setting, true);
     let rounds = context.args.rounds.min(3);
     vec![Job::new(names.len() * rounds as usize, move |bar| {
-        let contests = hold_several(
+        let comparisons = compare_several(
             [(setting.clone(), "bytes per entry")],
             &called(&names, &setting),
             rounds,
             bar,
-            |contender, round| {
-                let findings = start_child(context, &setting, names[contender], round, 1.0)?;
+            |candidate, round| {
+                let findings = start_child(context, &setting, names[candidate], round, 1.0)?;
                 let each = findings.resident.iter().map(|&(entries, bytes)| bytes as f64 / entries);
                 Ok([Measured::single(each.sum::<f64>() / findings.resident.len() as f64)])
             },
         )?;
-        Ok(contests.into())
+        Ok(comparisons.into())
     })]
 }
 
 /// The resident set while entries are replaced and a reader stays.
 pub fn churn<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let setting = Setting { threads: 2, ..setting.clone() };
-    let names = contenders(context, &setting, false);
+    let names = candidates(context, &setting, false);
     vec![Job::new(names.len(), move |bar| {
         let of = |metric, unit| (Setting { metric: Some(metric), ..setting.clone() }, unit);
         let metrics = [of(Metric::Growth, "end / start"), of(Metric::Peak, "MiB"), of(Metric::Operations, "ns")];
-        let contests = hold_several(metrics, &called(&names, &setting), 1, bar, |contender, round| {
+        let comparisons = compare_several(metrics, &called(&names, &setting), 1, bar, |candidate, round| {
             let seconds = context.args.seconds.unwrap_or(60.0);
-            let findings = start_child(context, &setting, names[contender], round, seconds)?;
+            let findings = start_child(context, &setting, names[candidate], round, seconds)?;
             let peak = findings.resident.iter().map(|&(_, bytes)| bytes).max().unwrap_or(0);
             let nanoseconds = findings.nanoseconds.context("a child did not say how long operations took")?;
             Ok([growth(&findings.resident)?, peak as f64 / 1_048_576.0, nanoseconds].map(Measured::single))
         })?;
-        Ok(contests.into())
+        Ok(comparisons.into())
     })]
 }
 
@@ -117,9 +117,9 @@ fn growth(resident: &[(f64, u64)]) -> Result<f64> {
     Ok(last / first)
 }
 
-fn contenders(context: Context<'_>, setting: &Setting, may_be_unsynchronised: bool) -> Vec<Name> {
-    let rivals = rivals(&context.args.tables, setting.kind, may_be_unsynchronised);
-    [Name::Relativist].into_iter().chain(rivals).collect()
+fn candidates(context: Context<'_>, setting: &Setting, may_be_unsynchronised: bool) -> Vec<Name> {
+    let competitors = competitors(&context.args.tables, setting.kind, may_be_unsynchronised);
+    [Name::Relativist].into_iter().chain(competitors).collect()
 }
 
 fn called(names: &[Name], setting: &Setting) -> Vec<&'static str> {
@@ -128,7 +128,7 @@ fn called(names: &[Name], setting: &Setting) -> Vec<&'static str> {
 
 fn start_child(context: Context<'_>, setting: &Setting, table: Name, round: usize, seconds: f64) -> Result<Findings> {
     let mut command = Command::new(current_exe().context("cannot find this program to start it again")?);
-    command.args(["compare-child", "--work", &spell(&setting.work), "--table", &spell(&table)]);
+    command.args(["compare-child", "--workload", &spell(&setting.workload), "--table", &spell(&table)]);
     command.args(["--kind", &spell(&setting.kind), "--entries", &setting.entries.to_string()]);
     command.args(["--seconds", &seconds.to_string()]);
     #[cfg(target_os = "linux")]
@@ -149,8 +149,8 @@ fn start_child(context: Context<'_>, setting: &Setting, table: Name, round: usiz
 /// When the table answers wrongly, or the system does not tell the resident set.
 pub fn run(args: &Args) -> Result<()> {
     let mut memory = Memory::now()?;
-    let findings = match args.work {
-        Work::Churn => replace_entries(args, &mut memory)?,
+    let findings = match args.workload {
+        Workload::Churn => replace_entries(args, &mut memory)?,
         _ => double(args, &mut memory)?,
     };
     println!("{}", serde_json::to_string(&findings)?);
@@ -186,9 +186,9 @@ fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
     let (wrong, ended) = (AtomicU64::new(0), AtomicBool::new(false));
     // Relaxed, below: a count and a signal; results come back through joins.
     let note = |mistaken| wrong.fetch_add(mistaken, Ordering::Relaxed);
-    let (works, resident) = thread::scope(|scope| {
+    let (results, resident) = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(memory, &ended, Duration::from_secs_f64(args.seconds / 200.0)));
-        let works = work(&Cpus::allowed(), 2, window, |thread| -> Box<dyn FnMut() -> u64> {
+        let results = run_workers(&Cpus::allowed(), 2, window, |thread| -> Box<dyn FnMut() -> u64> {
             let mut indices = Indices::new(staying.clone(), seed(0, thread));
             let (table, own, reader, note) = (&table, &own, &reader, &note);
             match thread {
@@ -203,11 +203,11 @@ fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
             }
         });
         ended.store(true, Ordering::Relaxed);
-        (works, watcher.join().expect("the watcher panicked"))
+        (results, watcher.join().expect("the watcher panicked"))
     });
     let wrong = wrong.into_inner();
     ensure!(wrong == 0, "{}: {wrong} operations gave a wrong answer", table.name());
-    Ok(Findings { resident: resident?, nanoseconds: Some(works[0].nanoseconds(Clock::Wall)) })
+    Ok(Findings { resident: resident?, nanoseconds: Some(results[0].nanoseconds(Clock::Wall)) })
 }
 
 /// Looks at memory until it has `ended`, and once more.

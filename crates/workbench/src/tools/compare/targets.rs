@@ -1,15 +1,15 @@
-//! What relativist is meant to achieve, cell by cell. Ratios are the rival's time over ours.
+//! What relativist is meant to achieve, cell by cell. Ratios are the competitor's time over ours.
 
-use crate::harness::comparison::{Contest, Verdict};
+use crate::harness::comparison::{Comparison, Verdict};
 use crate::harness::report::significant;
-use crate::tools::compare::setting::{Metric, Setting, Work};
+use crate::tools::compare::setting::{Metric, Setting, Workload};
 
 /// What a cell should be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Want {
-    /// The rival takes longer.
+    /// The competitor takes longer.
     Ahead,
-    /// The rival takes at least so many times as long.
+    /// The competitor takes at least so many times as long.
     Ratio(f64),
     /// It takes at most so many times as long: one of our own that is meant to be faster.
     Faster(f64),
@@ -17,22 +17,22 @@ enum Want {
     AtMost(f64),
 }
 
-/// Compares every contender with the one of ours that it has to be compared with, and says which targets were met.
-pub fn judge(contest: &mut Contest<Setting>) {
-    let names: Vec<_> = contest.contenders.iter().map(|standing| standing.name).collect();
+/// Compares every candidate with the one of ours that it has to be compared with, and says which targets were met.
+pub fn judge(comparison: &mut Comparison<Setting>) {
+    let names: Vec<_> = comparison.candidates.iter().map(|result| result.name).collect();
     for name in names.into_iter().filter(|name| name.ends_with(", handle") && *name != OUR_HANDLE) {
-        contest.compare(name, OUR_HANDLE);
+        comparison.compare(name, OUR_HANDLE);
     }
-    for standing in &mut contest.contenders {
-        let Some(want) = wanted(&contest.setting, standing.name) else { continue };
-        let (ratio, value) = (standing.ratio.median, standing.value.median);
+    for result in &mut comparison.candidates {
+        let Some(want) = wanted(&comparison.setting, result.name) else { continue };
+        let (ratio, value) = (result.ratio.median, result.value.median);
         let (wanted, met) = match want {
             Want::Ahead => ("> 1".into(), ratio > 1.0),
             Want::Ratio(least) => (format!(">= {}", significant(least)), ratio >= least),
             Want::Faster(most) => (format!("<= {}", significant(most)), ratio <= most),
             Want::AtMost(most) => (format!("<= {}", significant(most)), value <= most),
         };
-        standing.verdict = Some(Verdict { wanted, met });
+        result.verdict = Some(Verdict { wanted, met });
     }
 }
 
@@ -42,33 +42,33 @@ const OUR_BATCHES: &str = "relativist, get_many(32)";
 fn wanted(setting: &Setting, name: &str) -> Option<Want> {
     let two_threads = setting.threads == 2;
     let ours = name.starts_with("relativist");
-    let rival = !ours && name != "harness alone" && name != "hashbrown, unsynchronised";
-    match setting.work {
-        Work::Hit | Work::Miss if setting.threads <= 2 => match (setting.work, name) {
-            (Work::Hit, "hashbrown, unsynchronised") => Some(Want::Ratio(1.0 / 1.6)),
-            (Work::Hit, "scc::HashIndex") => Some(Want::Ratio(1.3)),
-            (Work::Miss, "scc::HashIndex") => Some(Want::Ratio(1.5)),
-            (Work::Hit, "papaya") => Some(Want::Ratio(2.0)),
-            (Work::Hit, OUR_BATCHES) if setting.entries == 1 << 23 => Some(Want::Faster(1.0 / 1.5)),
-            _ => rival.then_some(Want::Ahead),
+    let competitor = !ours && name != "harness alone" && name != "hashbrown, unsynchronised";
+    match setting.workload {
+        Workload::Hit | Workload::Miss if setting.threads <= 2 => match (setting.workload, name) {
+            (Workload::Hit, "hashbrown, unsynchronised") => Some(Want::Ratio(1.0 / 1.6)),
+            (Workload::Hit, "scc::HashIndex") => Some(Want::Ratio(1.3)),
+            (Workload::Miss, "scc::HashIndex") => Some(Want::Ratio(1.5)),
+            (Workload::Hit, "papaya") => Some(Want::Ratio(2.0)),
+            (Workload::Hit, OUR_BATCHES) if setting.entries == 1 << 23 => Some(Want::Faster(1.0 / 1.5)),
+            _ => competitor.then_some(Want::Ahead),
         },
-        Work::Matrix => match (setting.updates_percent, name) {
-            (Some(0), _) if setting.threads <= 2 => rival.then_some(Want::Ahead),
-            (Some(1..=10), _) if two_threads => rival.then_some(Want::Ahead),
+        Workload::Matrix => match (setting.updates_percent, name) {
+            (Some(0), _) if setting.threads <= 2 => competitor.then_some(Want::Ahead),
+            (Some(1..=10), _) if two_threads => competitor.then_some(Want::Ahead),
             (Some(50), "papaya" | "flurry" | "cds_lfht") if two_threads => Some(Want::Ahead),
             (Some(50), "dashmap" | "scc::HashIndex" | "scc::HashMap") if two_threads => Some(Want::Ratio(1.0)),
             _ => None,
         },
-        Work::Grow if two_threads => rival.then_some(Want::Ratio(1.0)),
-        Work::Latency if setting.metric == Some(Metric::LongestScheduled) => match name {
+        Workload::Grow if two_threads => competitor.then_some(Want::Ratio(1.0)),
+        Workload::Latency if setting.metric == Some(Metric::LongestScheduled) => match name {
             "relativist" => Some(Want::AtMost(1000.0)),
             "dashmap" => Some(Want::Ratio(10.0)),
             _ => None,
         },
-        Work::Memory if name == "relativist" && setting.kind == crate::tables::entries::Kind::U64 => {
+        Workload::Memory if name == "relativist" && setting.kind == crate::tables::entries::Kind::U64 => {
             Some(Want::AtMost(48.0))
         }
-        Work::Churn if name == "relativist" && setting.metric == Some(Metric::Growth) => Some(Want::AtMost(1.05)),
+        Workload::Churn if name == "relativist" && setting.metric == Some(Metric::Growth) => Some(Want::AtMost(1.05)),
         _ => None,
     }
 }
@@ -76,17 +76,17 @@ fn wanted(setting: &Setting, name: &str) -> Option<Want> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::comparison::{Measured, hold};
+    use crate::harness::comparison::{Measured, compare};
     use crate::tables::entries::Kind;
     use indicatif::ProgressBar;
 
     fn judged(setting: Setting, values: &[(&'static str, f64)]) -> Vec<Option<(String, bool)>> {
         let names: Vec<_> = values.iter().map(|(name, _)| *name).collect();
-        let one = |contender: usize, _| Ok(Measured::single(values[contender].1));
-        let mut contest = hold(setting, &names, 1, &ProgressBar::hidden(), one).unwrap();
-        judge(&mut contest);
+        let one = |candidate: usize, _| Ok(Measured::single(values[candidate].1));
+        let mut comparison = compare(setting, &names, 1, &ProgressBar::hidden(), one).unwrap();
+        judge(&mut comparison);
         let verdict = |verdict: Verdict| (verdict.wanted, verdict.met);
-        contest.contenders.into_iter().map(|standing| standing.verdict.map(verdict)).collect()
+        comparison.candidates.into_iter().map(|result| result.verdict.map(verdict)).collect()
     }
 
     fn target(wanted: &str, met: bool) -> Option<(String, bool)> {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_have_a_target_for_each_rival() {
+    fn hits_have_a_target_for_each_competitor() {
         let values = [
             ("relativist", 10.0),
             ("relativist, handle", 5.0),
@@ -115,11 +115,11 @@ mod tests {
             target(">= 0.62", false),
             None,
         ];
-        assert_eq!(judged(Setting::new(Work::Hit, Kind::U64, 8), &values), expected);
-        let large = Setting::new(Work::Hit, Kind::U64, 1 << 23);
+        assert_eq!(judged(Setting::new(Workload::Hit, Kind::U64, 8), &values), expected);
+        let large = Setting::new(Workload::Hit, Kind::U64, 1 << 23);
         let batches = [("relativist", 150.0), ("relativist, get_many(32)", 99.0)];
         assert_eq!(judged(large, &batches), [None, target("<= 0.67", true)]);
-        let many = Setting { threads: 4, ..Setting::new(Work::Hit, Kind::U64, 8) };
+        let many = Setting { threads: 4, ..Setting::new(Workload::Hit, Kind::U64, 8) };
         assert_eq!(judged(many, &values)[2], None);
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let setting = |updates, threads| Setting {
             threads,
             updates_percent: Some(updates),
-            ..Setting::new(Work::Matrix, Kind::U64, 8)
+            ..Setting::new(Workload::Matrix, Kind::U64, 8)
         };
         let values = [("relativist", 10.0), ("flurry", 10.0), ("dashmap", 10.0), ("evmap", 9.0)];
         assert_eq!(judged(setting(50, 2), &values)[1..], [target("> 1", false), target(">= 1.00", true), None]);
@@ -139,10 +139,11 @@ mod tests {
 
     #[test]
     fn some_targets_are_our_own() {
-        let memory = Setting::new(Work::Memory, Kind::U64, 8);
+        let memory = Setting::new(Workload::Memory, Kind::U64, 8);
         assert_eq!(judged(memory.clone(), &[("relativist", 48.0), ("dashmap", 20.0)]), [target("<= 48.0", true), None]);
         assert_eq!(judged(memory, &[("relativist", 48.1)]), [target("<= 48.0", false)]);
-        let latency = Setting { metric: Some(Metric::LongestScheduled), ..Setting::new(Work::Latency, Kind::U64, 8) };
+        let latency =
+            Setting { metric: Some(Metric::LongestScheduled), ..Setting::new(Workload::Latency, Kind::U64, 8) };
         let expected = [target("<= 1000", true), target(">= 10.0", false)];
         assert_eq!(judged(latency, &[("relativist", 900.0), ("dashmap", 8000.0)]), expected);
     }

@@ -39,17 +39,17 @@ impl HashFunction for Harness {
 /// Nanoseconds that each function takes for one of `keys`, medians over interleaved rounds, without what the loop takes by itself.
 #[must_use]
 pub fn of_hashing(functions: &[Box<dyn HashFunction>], keys: &Keys, bits: u32) -> Vec<f64> {
-    let contenders: Vec<&dyn HashFunction> =
+    let candidates: Vec<&dyn HashFunction> =
         functions.iter().map(Box::as_ref).chain([&HARNESS as &dyn HashFunction]).collect();
-    let mut samples = vec![Vec::with_capacity(ROUNDS); contenders.len()];
+    let mut samples = vec![Vec::with_capacity(ROUNDS); candidates.len()];
     let passes = KEYS.div_ceil(keys.len());
     for round in 0..ROUNDS {
-        for contender in order(round, contenders.len()) {
+        for candidate in order(round, candidates.len()) {
             let start = Instant::now();
             for _ in 0..passes {
-                black_box(contenders[contender].exercise(black_box(keys), bits));
+                black_box(candidates[candidate].exercise(black_box(keys), bits));
             }
-            samples[contender].push(start.elapsed().as_secs_f64() * 1e9 / (passes * keys.len()) as f64);
+            samples[candidate].push(start.elapsed().as_secs_f64() * 1e9 / (passes * keys.len()) as f64);
         }
     }
     let mut medians: Vec<f64> =

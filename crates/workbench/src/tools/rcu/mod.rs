@@ -1,4 +1,4 @@
-//! `relativist-bench rcu`: what read sections, waiting and reclamation cost, in relativist-rcu and in its rivals.
+//! `relativist-bench rcu`: what read sections, waiting and reclamation cost, in relativist-rcu and in its competitors.
 
 mod crossbeam;
 #[cfg(feature = "liburcu")]
@@ -14,11 +14,11 @@ use clap::{ValueEnum, value_parser};
 use relativist_rcu::Barrier;
 use serde::Serialize;
 
-use crate::harness::comparison::{self, Contest, Measured};
+use crate::harness::comparison::{self, Comparison, Measured};
 use crate::harness::options::{Output, Rounds, parse_count};
 use crate::harness::report::{Report, count, threads};
 use crate::harness::rounds::progress;
-use crate::harness::workers::{Clock, Cpus, Window, run as work};
+use crate::harness::workers::{Clock, Cpus, Window, run as run_workers};
 use scheme::Scheme;
 
 /// Read sections between two looks at the clock's flag.
@@ -104,9 +104,9 @@ struct ReclaimSetting {
 
 #[derive(Debug, Serialize)]
 struct Results {
-    sections: Vec<Contest<SectionSetting>>,
-    waits: Vec<Contest<WaitSetting>>,
-    reclamation: Vec<Contest<ReclaimSetting>>,
+    sections: Vec<Comparison<SectionSetting>>,
+    waits: Vec<Comparison<WaitSetting>>,
+    reclamation: Vec<Comparison<ReclaimSetting>>,
 }
 
 /// Runs the subcommand.
@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> Result<()> {
         waits: measure_waits(args, &cpus, &schemes)?,
         reclamation: measure_reclamation(args, &schemes)?,
     };
-    report.warn_of_preemption(results.sections.iter().flat_map(Contest::cpu_shares));
+    report.warn_of_preemption(results.sections.iter().flat_map(Comparison::cpu_shares));
     let text = describe(args, &results)?;
     report.finish(args, &results, &text)
 }
@@ -147,15 +147,15 @@ fn names(schemes: &[Box<dyn Scheme>]) -> Vec<&'static str> {
     schemes.iter().map(|scheme| scheme.name()).collect()
 }
 
-fn measure_sections(args: &Args, cpus: &Cpus, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Contest<SectionSetting>>> {
+fn measure_sections(args: &Args, cpus: &Cpus, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Comparison<SectionSetting>>> {
     let settings = args.rounds.threads.len() * 2;
     let bar = progress(settings * schemes.len() * args.rounds.rounds as usize);
-    let mut contests = Vec::new();
+    let mut comparisons = Vec::new();
     for section in [Section::Outermost, Section::Nested] {
         for &threads in &args.rounds.threads {
             let one = |index: usize, _| {
                 let scheme = &*schemes[index];
-                let works = work(cpus, threads.into(), args.rounds.window(), |_| {
+                let results = run_workers(cpus, threads.into(), args.rounds.window(), |_| {
                     move || {
                         match section {
                             Section::Outermost => scheme.sections(BATCH),
@@ -164,36 +164,36 @@ fn measure_sections(args: &Args, cpus: &Cpus, schemes: &[Box<dyn Scheme>]) -> Re
                         BATCH
                     }
                 });
-                Ok(Measured::of(&works, args.rounds.clock))
+                Ok(Measured::of(&results, args.rounds.clock))
             };
             let setting = SectionSetting { section, threads };
-            contests.push(comparison::hold(setting, &names(schemes), args.rounds.rounds, &bar, one)?);
+            comparisons.push(comparison::compare(setting, &names(schemes), args.rounds.rounds, &bar, one)?);
         }
     }
     bar.finish_and_clear();
-    Ok(contests)
+    Ok(comparisons)
 }
 
-fn measure_waits(args: &Args, cpus: &Cpus, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Contest<WaitSetting>>> {
+fn measure_waits(args: &Args, cpus: &Cpus, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Comparison<WaitSetting>>> {
     let waiting: Vec<_> = schemes.iter().filter_map(|scheme| Some((scheme, scheme.wait()?))).collect();
     let names: Vec<_> = waiting.iter().map(|(scheme, _)| scheme.name()).collect();
     let bar = progress(2 * waiting.len() * args.rounds.rounds as usize);
-    let mut contests = Vec::new();
+    let mut comparisons = Vec::new();
     for busy_readers in [0, 1] {
         let one = |index: usize, _| {
             let (scheme, wait) = &waiting[index];
             let nanoseconds = wait_once(cpus, args.rounds.window(), &***scheme, *wait, busy_readers);
             Ok(Measured::single(nanoseconds))
         };
-        contests.push(comparison::hold(WaitSetting { busy_readers }, &names, args.rounds.rounds, &bar, one)?);
+        comparisons.push(comparison::compare(WaitSetting { busy_readers }, &names, args.rounds.rounds, &bar, one)?);
     }
     bar.finish_and_clear();
-    Ok(contests)
+    Ok(comparisons)
 }
 
 /// Nanoseconds by the wall clock per wait of one thread, while others enter and leave sections.
 fn wait_once(cpus: &Cpus, window: Window, scheme: &dyn Scheme, wait: fn(), busy_readers: u16) -> f64 {
-    let works = work(cpus, usize::from(busy_readers) + 1, window, |thread| {
+    let results = run_workers(cpus, usize::from(busy_readers) + 1, window, |thread| {
         move || {
             if thread == 0 {
                 wait();
@@ -204,13 +204,13 @@ fn wait_once(cpus: &Cpus, window: Window, scheme: &dyn Scheme, wait: fn(), busy_
             }
         }
     });
-    works[0].nanoseconds(Clock::Wall)
+    results[0].nanoseconds(Clock::Wall)
 }
 
 /// Runs on the main thread, which is not pinned: the threads that schemes start to reclaim would inherit its CPU.
-fn measure_reclamation(args: &Args, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Contest<ReclaimSetting>>> {
+fn measure_reclamation(args: &Args, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Comparison<ReclaimSetting>>> {
     let bar = progress(2 * schemes.len() * args.reclaim_rounds as usize);
-    let mut contests = Vec::new();
+    let mut comparisons = Vec::new();
     for until in [Until::Retired, Until::Freed] {
         let one = |index: usize, _| {
             let times = schemes[index].reclaim(args.objects, None);
@@ -218,10 +218,10 @@ fn measure_reclamation(args: &Args, schemes: &[Box<dyn Scheme>]) -> Result<Vec<C
             Ok(Measured::single(time.as_secs_f64() * 1e9 / args.objects as f64))
         };
         let setting = ReclaimSetting { until, objects: args.objects };
-        contests.push(comparison::hold(setting, &names(schemes), args.reclaim_rounds, &bar, one)?);
+        comparisons.push(comparison::compare(setting, &names(schemes), args.reclaim_rounds, &bar, one)?);
     }
     bar.finish_and_clear();
-    Ok(contests)
+    Ok(comparisons)
 }
 
 fn describe(args: &Args, results: &Results) -> Result<String> {
@@ -236,18 +236,21 @@ fn describe(args: &Args, results: &Results) -> Result<String> {
         let section = if setting.section == Section::Outermost { "enter + leave" } else { "nested enter + leave" };
         format!("{section}, {}", threads(setting.threads))
     };
-    let columns: Vec<_> = results.sections.iter().map(|contest| (label(contest.setting), contest)).collect();
+    let columns: Vec<_> = results.sections.iter().map(|comparison| (label(comparison.setting), comparison)).collect();
     writeln!(text, "\n{}", comparison::overview("per read section", &columns))?;
 
     let label = |busy| if busy == 0 { "no readers" } else { "a busy reader on another CPU" };
-    let columns: Vec<_> =
-        results.waits.iter().map(|contest| (label(contest.setting.busy_readers).to_owned(), contest)).collect();
+    let columns: Vec<_> = results
+        .waits
+        .iter()
+        .map(|comparison| (label(comparison.setting.busy_readers).to_owned(), comparison))
+        .collect();
     writeln!(text, "{}", comparison::overview("per wait for readers", &columns))?;
     writeln!(text, "crossbeam-epoch and seize can't wait for readers: they only reclaim.\n")?;
 
     let label = |until| if until == Until::Retired { "allocate + retire" } else { "the same, until all are freed" };
     let columns: Vec<_> =
-        results.reclamation.iter().map(|contest| (label(contest.setting.until).to_owned(), contest)).collect();
+        results.reclamation.iter().map(|comparison| (label(comparison.setting.until).to_owned(), comparison)).collect();
     let corner = format!("per object of 32 bytes ({} of them)", count(args.objects));
     write!(text, "{}", comparison::overview(&corner, &columns))?;
     Ok(text)

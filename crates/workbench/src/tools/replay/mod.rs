@@ -45,8 +45,8 @@ pub struct Args {
     overhead: u64,
 
     /// Policies to compare
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Contender::value_variants().iter().copied())]
-    policies: Vec<Contender>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Candidate::value_variants().iter().copied())]
+    policies: Vec<Candidate>,
 
     #[command(flatten)]
     #[serde(skip)]
@@ -56,7 +56,7 @@ pub struct Args {
 /// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Contender {
+enum Candidate {
     /// Least recently used first
     Lru,
     /// First in, first out
@@ -75,7 +75,7 @@ enum Contender {
     Relativistd,
 }
 
-impl Contender {
+impl Candidate {
     fn cache<'t>(self, sizes: &'t [u64], capacity: u64) -> Result<Box<dyn Cache + 't>> {
         Ok(match self {
             Self::Lru => Box::new(Lru::new(sizes, capacity, true)),
@@ -146,7 +146,7 @@ struct Results {
 /// The misses of one policy with one size of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Outcome {
-    policy: Contender,
+    policy: Candidate,
     size: Size,
     bytes: u64,
     request_miss_ratio: f64,
@@ -180,10 +180,10 @@ fn finish(bar: &ProgressBar) {
     bar.finish_and_clear();
 }
 
-fn replay(trace: &Trace, policy: Contender, size: Size, overhead: u64) -> Result<Outcome> {
+fn replay(trace: &Trace, policy: Candidate, size: Size, overhead: u64) -> Result<Outcome> {
     let bytes = size.bytes(trace.unique_bytes);
     ensure!(bytes > 0, "a cache of {size} has no bytes");
-    let overhead = if policy == Contender::Relativistd { 0 } else { overhead };
+    let overhead = if policy == Candidate::Relativistd { 0 } else { overhead };
     let sizes: Vec<u64> = trace.sizes.iter().map(|size| size + overhead).collect();
     let mut cache = policy.cache(&sizes, bytes)?;
     let (mut misses, mut missed_bytes, mut all_bytes) = (0_u64, 0, 0);
@@ -228,11 +228,11 @@ mod tests {
         trace
     }
 
-    fn misses(trace: &Trace, policy: Contender, bytes: u64) -> f64 {
+    fn misses(trace: &Trace, policy: Candidate, bytes: u64) -> f64 {
         misses_with_overhead(trace, policy, bytes, 0)
     }
 
-    fn misses_with_overhead(trace: &Trace, policy: Contender, bytes: u64, overhead: u64) -> f64 {
+    fn misses_with_overhead(trace: &Trace, policy: Candidate, bytes: u64, overhead: u64) -> f64 {
         let outcome = replay(trace, policy, Size::Bytes(bytes), overhead).unwrap();
         outcome.request_miss_ratio * trace.requests.len() as f64
     }
@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn overhead_takes_room() {
         let trace = trace(&[(0, 10), (1, 10), (2, 10), (0, 10), (1, 10), (2, 10)]);
-        let misses = |overhead| misses_with_overhead(&trace, Contender::Lru, 30, overhead);
+        let misses = |overhead| misses_with_overhead(&trace, Candidate::Lru, 30, overhead);
         assert_eq!([0, 1, 5].map(misses), [3.0, 6.0, 6.0]);
-        let whole = |overhead| misses_with_overhead(&trace, Contender::Relativistd, 1 << 20, overhead);
+        let whole = |overhead| misses_with_overhead(&trace, Candidate::Relativistd, 1 << 20, overhead);
         assert_eq!([0, 1 << 19].map(whole), [3.0, 3.0], "it has its own");
     }
 
@@ -264,7 +264,7 @@ mod tests {
             let requests: Vec<_> = start.iter().copied().chain([(object, 10)]).collect();
             misses(&trace(&requests), policy, 30) - 4.0
         };
-        use Contender::{Fifo, Gdsf, Lru, SegmentedLru, Sieve};
+        use Candidate::{Fifo, Gdsf, Lru, SegmentedLru, Sieve};
         assert_eq!([0, 1, 2, 3].map(|object| misses_of(Fifo, object)), [1.0, 0.0, 0.0, 0.0]);
         for policy in [Lru, SegmentedLru, Sieve, Gdsf] {
             assert_eq!([0, 1, 2, 3].map(|object| misses_of(policy, object)), [0.0, 1.0, 0.0, 0.0], "{policy:?}");
@@ -278,9 +278,9 @@ mod tests {
         let requests: Vec<_> = small().chain([(16, 2048), (17, 1024)]).chain(small()).collect();
         let trace = trace(&requests);
         let full = 16 * 64 + 2048;
-        assert_eq!(misses(&trace, Contender::Gdsf, full), 18.0);
-        assert_eq!(misses(&trace, Contender::Policy, full), 18.0);
-        assert_eq!(misses(&trace, Contender::Lru, full), 34.0);
+        assert_eq!(misses(&trace, Candidate::Gdsf, full), 18.0);
+        assert_eq!(misses(&trace, Candidate::Policy, full), 18.0);
+        assert_eq!(misses(&trace, Candidate::Lru, full), 34.0);
     }
 
     /// No policy invents hits, or misses what fits.
@@ -289,7 +289,7 @@ mod tests {
         let requests: Vec<_> =
             (0..3).flat_map(|_| (0..500).map(|object| (object, 20 + u64::from(object) * 7 % 300))).collect();
         let trace = trace(&requests);
-        for &policy in Contender::value_variants() {
+        for &policy in Candidate::value_variants() {
             assert_eq!(misses(&trace, policy, 1 << 20), 500.0, "{policy:?}");
             let tight = misses(&trace, policy, 1 << 16);
             assert!((500.0..=1500.0).contains(&tight), "{policy:?}: {tight}");

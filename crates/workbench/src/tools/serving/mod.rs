@@ -20,14 +20,14 @@ use crate::memcached::measure::{Figure, Measured, Plan, Ratio, Source, in_turns}
 use crate::memcached::recurring::{self, Recurring};
 use crate::memcached::screen::{latencies, range};
 use crate::memcached::server::ServerCommand;
-use crate::memcached::workload::Work;
+use crate::memcached::workload::Workload;
 use crate::memcached::{Conditions, allow_connections, warm_up, warn};
 use crate::tools::serving::targets::Row;
 
 /// Seconds for which the echo server is measured beside tables that grow.
 const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
 
-/// Measure relativistd against memcached, on the works that it has targets for
+/// Measure relativistd against memcached, on the workloads that it has targets for
 ///
 /// Each workload runs on both servers in turns, in a changing order, as with `relativist-bench load`:
 /// with one server thread on the first CPU that may be used and one client thread on the second,
@@ -57,9 +57,10 @@ pub struct Args {
     #[serde(skip)]
     floor: ServerCommand,
 
-    /// Works [default: all]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    work: Vec<Row>,
+    /// Workloads [default: all]
+    #[arg(long, alias = "work", value_enum, value_delimiter = ',')]
+    #[serde(rename = "work")]
+    workload: Vec<Row>,
 
     /// Server threads
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=64))]
@@ -94,7 +95,8 @@ pub struct Args {
 struct Outcome {
     row: Row,
     threads: u16,
-    work: Work,
+    #[serde(rename = "work")]
+    workload: Workload,
     servers: Vec<Measured>,
     /// For each server, latencies that come again in every round.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -125,7 +127,7 @@ impl Args {
 
     fn rows(&self) -> Vec<Row> {
         let all = Row::value_variants().iter().copied();
-        all.filter(|row| self.work.is_empty() || self.work.contains(row)).collect()
+        all.filter(|row| self.workload.is_empty() || self.workload.contains(row)).collect()
     }
 
     /// With one thread, servers and clients have a CPU each; otherwise they share as many as there are threads.
@@ -187,30 +189,30 @@ pub fn run(args: &Args) -> Result<Ending> {
         && ending == Ending::Interrupted
     {
         let (rounds, wanted) = (last.servers[0].samples.len(), args.rounds_of(last.row));
-        let (works, all) = (outcomes.len(), runs.len());
+        let (workloads, all) = (outcomes.len(), runs.len());
         report.warn(format!(
-            "interrupted: {works} of {all} works were measured, {rounds} of {wanted} rounds of the last"
+            "interrupted: {workloads} of {all} works were measured, {rounds} of {wanted} rounds of the last"
         ));
     }
-    outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.work, &outcome.servers));
+    outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.workload, &outcome.servers));
     let text = describe(&outcomes);
     report.finish(args, &Results { outcomes }, &text)?;
     Ok(ending)
 }
 
 /// How a run of this many `works` ended, by its outcomes.
-fn ending(args: &Args, outcomes: &[Outcome], works: usize) -> Ending {
+fn ending(args: &Args, outcomes: &[Outcome], workloads: usize) -> Ending {
     let is_whole = |outcome: &Outcome| outcome.servers[0].samples.len() == args.rounds_of(outcome.row) as usize;
     let is_missed = outcomes.iter().flat_map(|outcome| &outcome.judged).any(|judged| !judged.verdict.met);
-    match Ending::of(outcomes.len() == works && outcomes.iter().all(is_whole)) {
+    match Ending::of(outcomes.len() == workloads && outcomes.iter().all(is_whole)) {
         Ending::Complete if is_missed => Ending::Missed,
         other => other,
     }
 }
 
 fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Outcome> {
-    let work = row.work(threads, args.quick);
-    let servers = in_turns(&work, &args.plan(row, threads)?, &args.sources(row, threads), bar)?;
+    let workload = row.workload(threads, args.quick);
+    let servers = in_turns(&workload, &args.plan(row, threads)?, &args.sources(row, threads), bar)?;
     let (figure, most) = row.most();
     let floor = servers.get(2).zip(row.most_over_floor());
     let judged = [
@@ -218,7 +220,7 @@ fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Out
         floor.and_then(|(echo, most)| judge("echo", &servers[0], echo, Figure::Cpu, most)),
     ];
     let recurring = servers.iter().filter_map(|server| Recurring::of(&server.samples)).collect();
-    Ok(Outcome { row, threads, work, recurring, judged: judged.into_iter().flatten().collect(), servers })
+    Ok(Outcome { row, threads, workload, recurring, judged: judged.into_iter().flatten().collect(), servers })
 }
 
 /// Whether one server's figure is at most so much of the other's, if both have it.
@@ -263,14 +265,14 @@ fn describe(outcomes: &[Outcome]) -> String {
             text += &format!("{} with {threads} threads is void: {failure}\n", spell(row));
         }
     }
-    for Outcome { row, threads, work, servers, recurring, .. } in
-        outcomes.iter().filter(|outcome| outcome.work.rate.is_some())
+    for Outcome { row, threads, workload, servers, recurring, .. } in
+        outcomes.iter().filter(|outcome| outcome.workload.rate.is_some())
     {
         text += &format!(
             "\n{} with {threads} threads, and beside it GETs alone at the same rate from the echo server, for a shorter time. ",
             spell(row)
         );
-        text += &latencies(work, servers);
+        text += &latencies(workload, servers);
         text += &format!(
             "\nOf that, what comes again in every round and so is the server's own, not the machine's: {}, in µs:\n\n",
             recurring::NAME
@@ -285,8 +287,8 @@ fn describe(outcomes: &[Outcome]) -> String {
         );
     }
     text.push('\n');
-    for Outcome { row, work, .. } in outcomes.iter().filter(|outcome| outcome.threads == outcomes[0].threads) {
-        text += &format!("{}: {work}\n", spell(row));
+    for Outcome { row, workload, .. } in outcomes.iter().filter(|outcome| outcome.threads == outcomes[0].threads) {
+        text += &format!("{}: {workload}\n", spell(row));
     }
     let versions: Vec<&str> = outcomes
         .first()
@@ -334,7 +336,14 @@ mod tests {
         let outcome = |ours| {
             let servers = vec![measured(ours, 0), measured(2, 0)];
             let judged = judge("other", &servers[0], &servers[1], Figure::Rate, 0.75).into_iter().collect();
-            Outcome { row: Row::Set, threads: 1, work: Row::Set.work(1, true), servers, recurring: Vec::new(), judged }
+            Outcome {
+                row: Row::Set,
+                threads: 1,
+                workload: Row::Set.workload(1, true),
+                servers,
+                recurring: Vec::new(),
+                judged,
+            }
         };
         assert_eq!(ending(&line.args, &[outcome(1)], 1), Ending::Complete);
         assert_eq!(ending(&line.args, &[outcome(1), outcome(2)], 2), Ending::Missed);

@@ -1,11 +1,11 @@
-//! The works that relativistd has targets for.
+//! The workloads that relativistd has targets for.
 
 use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::harness::sampling::Distribution;
 use crate::memcached::measure::Figure;
-use crate::memcached::workload::{DEFAULT, Sizes, Work};
+use crate::memcached::workload::{DEFAULT, Sizes, Workload};
 
 /// A work with a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -70,22 +70,22 @@ impl Row {
 
     /// The work, by so many threads; with `quick`, on fewer items.
     #[must_use]
-    pub fn work(self, threads: u16, quick: bool) -> Work {
-        let work = Work { threads, ..DEFAULT };
+    pub fn workload(self, threads: u16, quick: bool) -> Workload {
+        let workload = Workload { threads, ..DEFAULT };
         match self {
-            Self::Get50 => work,
-            Self::Get200 => Work { clients: 200, ..work },
-            Self::Pipelined => Work { depth: 16, ..work },
-            Self::Multiget => Work { keys_per_get: 100, ..work },
-            Self::Set => Work { sets: 100, ..work },
-            Self::Mix => Work {
+            Self::Get50 => workload,
+            Self::Get200 => Workload { clients: 200, ..workload },
+            Self::Pipelined => Workload { depth: 16, ..workload },
+            Self::Multiget => Workload { keys_per_get: 100, ..workload },
+            Self::Set => Workload { sets: 100, ..workload },
+            Self::Mix => Workload {
                 sets: 10,
                 popularity: Distribution::Zipf,
                 items: if quick { 1_000_000 } else { 10_000_000 },
                 value_size: Sizes::one(32),
-                ..work
+                ..workload
             },
-            Self::Growth => Work::growth(threads, quick),
+            Self::Growth => Workload::growth(threads, quick),
         }
     }
 }
@@ -98,10 +98,10 @@ mod tests {
     fn all_works_are_possible() {
         for &row in Row::value_variants() {
             for quick in [false, true] {
-                row.work(2, quick).check().unwrap();
+                row.workload(2, quick).check().unwrap();
             }
             assert!(row.most().1 < 1.0);
         }
-        assert!(Row::Growth.work(1, false).seconds_of_growth().unwrap() < 180.0);
+        assert!(Row::Growth.workload(1, false).seconds_of_growth().unwrap() < 180.0);
     }
 }

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# The workbench with its competitors in C and C++: tests their adapters against std's map, and runs
+# every workload once. Tests the counters of lock contention in all crates. Compares the server with
+# memcached. Installs the competitors from Debian's packages if they are missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(liburcu-dev libtbb-dev libcuckoo-dev memcached)
+source ci/debian.sh
+dpkg-query -W "${packages[@]}" >/dev/null 2>&1 || install_packages "${packages[@]}"
+build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,contention")
+cargo test "${build[@]}" --lib
+cargo build "${build[@]}"
+counting=(--locked --features contention)
+cargo test "${counting[@]}" --package relativist-rcu --package relativist --package relativist-baselines --lib contention
+cargo test "${counting[@]}" --package relativistd --test suite contention
+
+program=${CARGO_TARGET_DIR:-target}/debug/relativist-bench
+# All tables take their memory from mimalloc: it has to define malloc for the whole program.
+nm -D "$program" | grep ' T malloc$' >/dev/null || { echo "competitors: malloc is not mimalloc's" >&2; exit 1; }
+workloads=hit,miss,matrix,mixes,grow,latency,remove,clear,iterate,memory,churn
+output=$("$program" compare --workload $workloads --entries 1000 --rounds 1 --seconds 0.01 2>/dev/null)
+for competitor in cds_lfht tbb::concurrent_hash_map libcuckoo; do
+  # Eleven workloads; the matrix has two distributions and three shares of updates, the mixes are three.
+  count=$(grep -c "^| $competitor " <<<"$output")
+  [ "$count" -ge 18 ] || { echo "competitors: $competitor is in $count tables only" >&2; exit 1; }
+done
+
+# Tests of the whole workspace have built it.
+[ -x "${program%/*}/relativistd" ] || cargo build --locked --package relativistd
+# This build is not optimised, and may miss the targets: then the exit status is 1.
+output=$("$program" serving --quick --threads 1 --workload get50,set 2>/dev/null) || [ $? -eq 1 ]
+for over in memcached echo; do
+  grep "^| get50 .* $over " <<<"$output" >/dev/null || { echo "competitors: get50 was not compared with $over" >&2; exit 1; }
+done
+echo "competitors: all of them took part"
+
+output=$("$program" resize --table mutex,relativist --resizer --readers 1 --entries 64 --shift1 3 --shift2 5 --seconds 0.01 --runs 1 2>/dev/null)
+for lock in mutex map_resizer; do
+  grep -E "^\\| .* \\| +$lock \\|" <<<"$output" >/dev/null || { echo "competitors: resize does not report $lock" >&2; exit 1; }
+done

@@ -1,5 +1,5 @@
-//! Operations on single entries that do one thing: look up, insert, remove. Under a guard of the
-//! caller's.
+//! Operations on single entries that do one thing: look up, insert, remove. The caller passes a
+//! guard.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -12,7 +12,7 @@ use crate::map::HashMap;
 use crate::node::Node;
 use crate::raw::{self, Entry, Link};
 
-/// [`HashMap::try_insert`] found the key present.
+/// The error of [`HashMap::try_insert`]: the key is in the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OccupiedError<'g, V> {
     /// The value in the map.
@@ -29,7 +29,7 @@ impl<V: fmt::Debug> fmt::Display for OccupiedError<'_, V> {
 
 impl<V: fmt::Debug> std::error::Error for OccupiedError<'_, V> {}
 
-/// [`HashMap::checked_insert`] found no memory for the entry.
+/// The error of [`HashMap::checked_insert`]: there was no memory for the entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ExhaustedError<K, V> {
     /// The key that was not inserted.
@@ -57,15 +57,15 @@ impl<K, V> fmt::Display for ExhaustedError<K, V> {
 impl<K, V> std::error::Error for ExhaustedError<K, V> {}
 
 impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
-    /// The value of a key. Wait-free.
+    /// Returns the value of a key. Wait-free.
     ///
-    /// A key that is in the map throughout the call is found, whatever resizes go on.
+    /// Finds every key that is in the map throughout the call, also during resizes.
     #[inline]
     pub fn get<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
         self.find(key, guard).map(|node| &node.value)
     }
 
-    /// The key as it is in the map, and its value. Wait-free.
+    /// Returns the key that is in the map, and its value. Wait-free.
     #[inline]
     pub fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
     where
@@ -74,7 +74,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
         self.find(key, guard).map(Node::entry)
     }
 
-    /// Whether the key is in the map. Wait-free.
+    /// Returns whether the key is in the map. Wait-free.
     #[inline]
     pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, guard: &Guard) -> bool {
         self.find(key, guard).is_some()
@@ -106,25 +106,26 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Sets the value of a key, and returns the one it had. Lookups see either, never none.
+    /// Sets the value of a key, and returns the previous one. A lookup sees either of them, and at
+    /// no instant neither.
     ///
-    /// The old key is replaced as well, which matters where equal keys can be told apart (std's map
-    /// keeps the old).
+    /// The key is replaced as well, which matters if equal keys can be distinguished. (std's map
+    /// keeps the old key.)
     pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Option<&'g V> {
         let hash = self.hash(&key);
         self.put(Node::new(hash, key, value), guard).map(|old| &old.value)
     }
 
-    /// [`HashMap::insert`] that reports exhaustion of memory instead of aborting.
+    /// As [`HashMap::insert`], but returns an error if memory is exhausted, instead of aborting.
     ///
-    /// It reports the lack of memory for the entry. Without memory for more buckets the map goes on
-    /// with those it has. The other allocations may abort: 6 KiB for every 255 old entries that
-    /// await reclamation, if a key is replaced; what a thread allocates for its first read section;
-    /// and the background thread of automatic maps, when the first of them grows.
+    /// The error is about memory for the entry. If there is no memory for more buckets, the map
+    /// keeps those that it has. The other allocations may abort: 6 KiB for every 255 old entries
+    /// that await reclamation, if a key is replaced; what a thread allocates for its first read
+    /// section; and the background thread of automatic maps, when the first of them grows.
     ///
     /// # Errors
     ///
-    /// When there is no memory for the entry: the error gives `key` and `value` back.
+    /// Returns an error if there is no memory for the entry. The error contains `key` and `value`.
     ///
     /// ```
     /// use relativist::{ExhaustedError, HashMap};
@@ -147,11 +148,12 @@ where
     }
 
     /// Inserts an entry if the key is not in the map, and returns a reference to the value.
-    /// Wait-free where the key is present.
+    /// Wait-free if the key is present.
     ///
     /// # Errors
     ///
-    /// When the key is in the map: the error has the value there, and gives `value` back.
+    /// Returns an error if the key is in the map. The error contains the value in the map, and
+    /// `value`.
     pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
         let hash = self.hash(&key);
         if let Some(node) = self.find_hashed(hash, &key, guard) {
@@ -165,23 +167,23 @@ where
         }
     }
 
-    /// Removes a key and returns its value, which stays readable for the guard and is dropped after
-    /// a grace period.
+    /// Removes a key and returns its value, which stays valid as long as the guard and is dropped
+    /// after a grace period.
     pub fn remove<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
         self.remove_entry(key, guard).map(|(_, value)| value)
     }
 
-    /// [`HashMap::remove`] that returns the key as well, as it was in the map.
+    /// As [`HashMap::remove`], but also returns the key that was in the map.
     pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let removed = self.table.remove(self.hash(key), self.has_key(key), guard)?;
-        // SAFETY: just unlinked by us.
+        // SAFETY: this thread has just unlinked it.
         Some(unsafe { self.retire(removed) }.entry())
     }
 
-    /// Links a node in, and returns the one of the same key that it replaces.
+    /// Inserts a node, and returns the node with the same key that it replaces.
     pub(crate) fn put<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> Option<&'g Node<K, V>> {
         match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
             Entry::Vacant(entry) => {
@@ -193,20 +195,20 @@ where
             Entry::Occupied(entry) => {
                 // SAFETY: as above.
                 let old = unsafe { entry.replace(node.into_link()) };
-                // SAFETY: just unlinked by us.
+                // SAFETY: this thread has just unlinked it.
                 Some(unsafe { self.retire(old) })
             }
         }
     }
 
-    /// Links a node in if its key is not in the map. Else returns the one that is in the way, and
-    /// gives the node back.
+    /// Inserts a node if its key is not in the map. Otherwise returns the node that has the key,
+    /// and the new node.
     pub(crate) fn put_new<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> PutNew<'g, K, V> {
         match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
             Entry::Vacant(entry) => {
                 let link = node.into_link();
-                // SAFETY: as in `put`; the guard keeps it alive for `'g`, should it be removed at
-                // once.
+                // SAFETY: as in `put`; the guard keeps it alive for `'g`, even if another thread
+                // removes it.
                 unsafe {
                     entry.insert(link);
                     Ok(self.node(link))
@@ -217,7 +219,7 @@ where
         }
     }
 
-    /// Replaces the very node `old`. Gives the new one back if the old is not in the map any more.
+    /// Replaces exactly the node `old`. Returns the new one if the old one is no longer in the map.
     pub(crate) fn replace<'g>(
         &'g self,
         old: &'g Node<K, V>,
@@ -228,8 +230,8 @@ where
             Entry::Vacant(_) => Err(node),
             Entry::Occupied(entry) => {
                 let link = node.into_link();
-                // SAFETY: as in `put`, and the old one just unlinked by us; the guard keeps both
-                // alive for `'g`.
+                // SAFETY: as in `put`, and this thread has just unlinked the old one; the guard
+                // keeps both alive for `'g`.
                 unsafe {
                     self.retire(entry.replace(link));
                     Ok(self.node(link))
@@ -239,11 +241,11 @@ where
     }
 }
 
-/// What became of a new node; see [`HashMap::put_new`].
+/// The result for a new node; see [`HashMap::put_new`].
 pub(crate) type PutNew<'g, K, V> = Result<&'g Node<K, V>, (&'g Node<K, V>, Box<Node<K, V>>)>;
 
 impl<K, V, S> HashMap<K, V, S> {
-    /// Removes the very node, and says whether it was in the map.
+    /// Removes exactly this node, and returns whether it was in the map.
     pub(crate) fn unlink(&self, node: &Node<K, V>, guard: &Guard) -> bool
     where
         K: Send + 'static,
@@ -252,22 +254,22 @@ impl<K, V, S> HashMap<K, V, S> {
         match self.entry_of(node, guard) {
             Entry::Vacant(_) => false,
             Entry::Occupied(entry) => {
-                // SAFETY: just unlinked by us.
+                // SAFETY: this thread has just unlinked it.
                 unsafe { self.retire(entry.remove()) };
                 true
             }
         }
     }
 
-    /// Locks the bucket and looks whether the very node is in it. No other node can be mistaken for
-    /// it, should it have been removed: its memory is not reused as long as the guard lives.
+    /// Locks the bucket and checks whether exactly this node is in it. If it was removed, no other
+    /// node can be mistaken for it, because its memory is not reused as long as the guard lives.
     pub(crate) fn entry_of<'g>(&'g self, node: &Node<K, V>, guard: &'g Guard) -> Entry<'g> {
         let link = NonNull::from(node.link());
         self.table.entry(node.link().hash(), |found| found == link, guard)
     }
 
-    /// Sees to it that a node is dropped after a grace period, and returns it, which the caller's
-    /// guard keeps alive.
+    /// Defers the drop of a node until after a grace period, and returns the node, which the
+    /// caller's guard keeps alive.
     ///
     /// # Safety
     ///
@@ -277,7 +279,8 @@ impl<K, V, S> HashMap<K, V, S> {
         K: Send + 'static,
         V: Send + 'static,
     {
-        // SAFETY: no reader who begins now finds it; the guard holds the grace period off.
+        // SAFETY: no reader that begins now finds it, and the guard delays the end of the grace
+        // period.
         unsafe {
             Node::<K, V>::retire(link);
             self.node(link)

@@ -1,9 +1,9 @@
 //! Operations on single entries that look first and then change, as one atomic step.
 //!
-//! All are optimistic, and run the caller's closures outside of locks: look the entry up, compute
-//! what it shall be, allocate that, and put it in the place of *the very entry* that was looked up.
-//! If another thread has changed it meanwhile, begin anew. So an attempt fails only if an operation
-//! of another thread on the same key has succeeded.
+//! All are optimistic, and run the caller's closures outside of locks: they look the entry up,
+//! compute and allocate the new one, and replace *exactly the entry* that was looked up. If another
+//! thread has changed it meanwhile, they start again. So an attempt fails only if an operation of
+//! another thread on the same key has succeeded.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -14,21 +14,21 @@ use relativist_rcu::Guard;
 use crate::map::HashMap;
 use crate::node::Node;
 
-/// What [`HashMap::compute`] did: the value before and after.
+/// The result of [`HashMap::compute`]: the value before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'g, V> {
-    /// The value that was replaced or removed; `None` where the key was absent.
+    /// The value that was replaced or removed; `None` if the key was absent.
     pub old: Option<&'g V>,
     /// The value that is in the map now; `None` if the entry was removed.
     pub new: Option<&'g V>,
 }
 
-/// [`HashMap::compare_exchange`] found another value than was expected.
+/// The error of [`HashMap::compare_exchange`]: the value was not the expected one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompareExchangeError<'g, V> {
-    /// The value in the map; `None` where the key is absent.
+    /// The value in the map; `None` if the key is absent.
     pub current: Option<&'g V>,
-    /// The value that was not put in.
+    /// The value that was not inserted.
     pub new: V,
 }
 
@@ -49,7 +49,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// The value of a key, which is inserted with `value` if it is absent. Wait-free where it is
+    /// Returns the value of a key. Inserts the key with `value` if it is absent. Wait-free if it is
     /// present.
     ///
     /// ```
@@ -62,11 +62,12 @@ where
         self.get_or_insert_with(key, || value, guard)
     }
 
-    /// The value of a key, which is inserted with what `value` returns if it is absent. Wait-free
-    /// where it is present.
+    /// Returns the value of a key. Inserts the key with the result of `value` if it is absent.
+    /// Wait-free if it is present.
     ///
-    /// `value` runs at most once, outside of locks. Threads that miss the same key at the same time
-    /// each call theirs; one is inserted, the others are dropped, and all get the same.
+    /// `value` runs at most once, outside of locks. If several threads miss the same key at the
+    /// same time, each calls its `value`. One result is inserted, the others are dropped, and all
+    /// threads get the one in the map.
     ///
     /// ```
     /// let map = relativist::HashMap::new();
@@ -84,12 +85,12 @@ where
         }
     }
 
-    /// Replaces the value of a key by what `update` makes of it, and returns that; `None` where the
-    /// key is absent.
+    /// Replaces the value of a key by the result of `update`, and returns the new value; `None` if
+    /// the key is absent.
     ///
-    /// Other threads see the old value or the new. `update` runs outside of locks, and again if
-    /// another thread has changed the entry meanwhile: only the last result goes into the map.
-    /// `key` goes into the map, too, as with [`HashMap::insert`].
+    /// Other threads see the old value or the new one. `update` runs outside of locks, and again if
+    /// another thread has changed the entry meanwhile: only the last result is inserted. `key`
+    /// replaces the key in the map, as with [`HashMap::insert`].
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);
@@ -101,7 +102,7 @@ where
         self.update_or_give_back(key, update, guard).ok()
     }
 
-    /// [`HashMap::update`] that inserts `value` if the key is absent.
+    /// As [`HashMap::update`], but inserts `value` if the key is absent.
     ///
     /// ```
     /// let words = relativist::HashMap::new();
@@ -114,8 +115,8 @@ where
         self.update_or_insert_with(key, update, || value, guard)
     }
 
-    /// [`HashMap::update`] that inserts what `value` returns if the key is absent. `value` runs at
-    /// most once.
+    /// As [`HashMap::update`], but inserts the result of `value` if the key is absent. `value` runs
+    /// at most once.
     pub fn update_or_insert_with<'g>(
         &'g self,
         key: K,
@@ -158,17 +159,17 @@ where
         }
     }
 
-    /// Decides by the value of a key, or its absence, what it shall be: `Ok(Some(value))` sets it,
-    /// `Ok(None)` removes the entry, and `Err` leaves all as it is and is returned. The general
-    /// case of all operations on an entry.
+    /// Calls `decide` with the value of a key, or `None`, and applies the result: `Ok(Some(value))`
+    /// sets the value, `Ok(None)` removes the entry, and `Err` changes nothing and is returned. All
+    /// other operations on an entry are special cases of this one.
     ///
     /// `decide` runs outside of locks, and again if another thread has changed the entry meanwhile:
-    /// what it returned last is what was done. It may use the map. `key` goes into the map with a
-    /// value, as with [`HashMap::insert`].
+    /// only its last result is applied. It may use the map. If there is a new value, `key` replaces
+    /// the key in the map, as with [`HashMap::insert`].
     ///
     /// # Errors
     ///
-    /// What `decide` returns.
+    /// Returns the error of `decide`.
     ///
     /// ```
     /// use relativist::HashMap;
@@ -229,15 +230,15 @@ where
         }
     }
 
-    /// Replaces the value of a key if it equals `current`, and returns the value replaced.
+    /// Replaces the value of a key if it equals `current`, and returns the replaced value.
     ///
-    /// Values are compared outside of locks. To insert where there is none is
+    /// Values are compared outside of locks. To insert if there is no value, use
     /// [`HashMap::try_insert`]; to remove conditionally, [`HashMap::remove_if`].
     ///
     /// # Errors
     ///
-    /// When the value is another one, or the key is absent: the error has the value in the map, and
-    /// gives `new` back.
+    /// Returns an error if the value is a different one, or the key is absent. The error contains
+    /// the value in the map, if any, and `new`.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);
@@ -270,10 +271,10 @@ where
         }
     }
 
-    /// Removes a key if `condition` says yes to its entry, and returns the entry.
+    /// Removes a key if `condition` returns true for its entry, and returns the entry.
     ///
     /// `condition` runs outside of locks, and again if another thread has changed the entry
-    /// meanwhile: what is removed is what it said yes to.
+    /// meanwhile: the removed entry is one for which it returned true.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);

@@ -11,12 +11,12 @@ use crate::pinned::Pinned;
 use crate::raw::{self, Table};
 
 impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
-    /// The values of several keys.
+    /// Returns the values of several keys.
     ///
-    /// As many lookups by [`get`](HashMap::get), each wait-free and linearizable on its own, but
-    /// faster where the map is larger than the processor's cache: the memory of up to
-    /// [`Table::BATCH`] of them is asked for at once, where a loop of single lookups waits for one
-    /// after the other. In maps that fit the cache it gains nothing. Allocates nothing.
+    /// Each lookup is as if made by [`get`](HashMap::get): wait-free and linearizable on its own.
+    /// This is faster if the map is larger than the processor's cache, because it requests the
+    /// memory for up to [`Table::BATCH`] lookups at once, where a loop of single lookups waits for
+    /// one after the other. In maps that fit the cache it gains nothing. It allocates nothing.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("one", 1), ("two", 2), ("three", 3)]);
@@ -34,9 +34,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
         values
     }
 
-    /// Looks up any number of keys as [`get_many`](HashMap::get_many) does, and hands each with its
-    /// value to `found`, in the order of the keys. (All lookups of a batch may take place before
-    /// the first call of `found`.)
+    /// Looks up any number of keys as [`get_many`](HashMap::get_many) does, and calls `found` with
+    /// each key and its value, in the order of the keys. (All lookups of a batch may take place
+    /// before the first call of `found`.)
     ///
     /// ```
     /// let map = relativist::HashMap::from([("one", 1), ("two", 2), ("three", 3)]);
@@ -62,7 +62,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// Finds up to a batch of keys. `found` is told the index of the key.
+    /// Finds up to a batch of keys. `found` gets the index of the key.
     #[inline(always)]
     fn find_batch<'g, Q>(&'g self, keys: &[&Q], guard: &'g Guard, mut found: impl FnMut(usize, Option<&'g Node<K, V>>))
     where

@@ -1,4 +1,4 @@
-//! How maps and sets are made, where `new` and `with_capacity` leave too little choice.
+//! The builder of maps and sets, with more options than `new` and `with_capacity`.
 
 use std::fmt;
 use std::hash::RandomState;
@@ -10,7 +10,7 @@ use crate::policy::{Policy, PolicyError, Resizing};
 use crate::raw::{AllocError, Table};
 use crate::set::HashSet;
 
-/// Chooses how a map or a set is made; from [`HashMap::builder`].
+/// Creates maps and sets with options; returned by [`HashMap::builder`].
 ///
 /// ```
 /// use relativist::{HashMap, Resizing};
@@ -23,7 +23,7 @@ use crate::set::HashSet;
 /// # Ok::<(), relativist::BuildError>(())
 /// ```
 ///
-/// Bounds that make no sense are an error:
+/// Contradictory bounds are an error:
 ///
 /// ```
 /// use relativist::{BuildError, HashMap};
@@ -41,11 +41,11 @@ pub struct Builder<S = RandomState> {
     hasher: S,
 }
 
-/// What a map has room for from the start.
+/// The initial size of a map.
 #[derive(Debug, Clone, Copy)]
 enum Room {
     Entries(usize),
-    /// As many entries as fit into so many bytes, buckets and all.
+    /// As many entries as fit into this number of bytes, together with their buckets.
     Bytes(usize),
 }
 
@@ -63,62 +63,62 @@ impl Builder {
 }
 
 impl<S> Builder<S> {
-    /// Room for so many entries from the start. 0 by default.
+    /// Sets the initial capacity, in entries. 0 by default.
     pub fn capacity(self, capacity: usize) -> Self {
         Self { room: Room::Entries(capacity), ..self }
     }
 
-    /// Room from the start for as many entries as fit into so many bytes, together with their
-    /// buckets; and never more buckets than that. Instead of [`Builder::capacity`]; see
+    /// Sets the initial capacity to as many entries as fit into `bytes`, together with their
+    /// buckets, and never allocates more buckets than that. Replaces [`Builder::capacity`]; see
     /// [`HashMap::with_capacity_for_memory`].
     pub fn memory(self, bytes: usize) -> Self {
         Self { room: Room::Bytes(bytes), ..self }
     }
 
-    /// An automatic map never shrinks below room for so many entries. By default below what it has
-    /// room for from the start.
+    /// Sets the number of entries below whose size an automatic map never shrinks. By default this
+    /// is the initial capacity.
     pub fn floor(self, entries: usize) -> Self {
         Self { floor: Some(entries), ..self }
     }
 
-    /// An automatic map never grows beyond room for so many entries: with more, chains get longer.
-    /// Only [`HashMap::resize_to`] goes further. No limit by default.
+    /// Sets the number of entries beyond whose size an automatic map never grows: with more
+    /// entries, chains get longer. Only [`HashMap::resize_to`] exceeds this. No limit by default.
     pub fn ceiling(self, entries: usize) -> Self {
         Self { ceiling: Some(entries), ..self }
     }
 
-    /// An automatic map shrinks below and grows above so many entries per bucket; see
-    /// [`Policy::load_factor`], which tells what is possible. `0.125..=1.0` by default.
+    /// Sets the range of entries per bucket outside of which an automatic map is resized;
+    /// [`Policy::load_factor`] lists the limits. `0.125..=1.0` by default.
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Self {
         Self { load_factor: Some(bounds), ..self }
     }
 
-    /// Who resizes. [`Resizing::Automatic`] by default.
+    /// Sets whether the map is resized automatically. [`Resizing::Automatic`] by default.
     pub fn resizing(self, resizing: Resizing) -> Self {
         Self { resizing, ..self }
     }
 
-    /// What hashes the keys. [`RandomState`] by default, which nobody can flood with collisions,
-    /// and which is slow.
+    /// Sets the hasher. The default is [`RandomState`], which is slow, but protects against keys that
+    /// are chosen to collide.
     pub fn hasher<T>(self, hasher: T) -> Builder<T> {
         let Self { room, floor, ceiling, load_factor, resizing, .. } = self;
         Builder { room, floor, ceiling, load_factor, resizing, hasher }
     }
 
-    /// Makes a map.
+    /// Creates the map.
     ///
-    /// Aborts without memory for the map itself: up to 10 KiB in addition to the buckets.
+    /// Aborts if there is no memory for the map itself: up to 10 KiB in addition to the buckets.
     ///
     /// # Errors
     ///
-    /// When the bounds contradict each other, or the buckets can't be allocated.
+    /// Returns an error if the bounds contradict each other, or if the buckets cannot be allocated.
     pub fn build<K, V>(self) -> Result<HashMap<K, V, S>, BuildError> {
         let (buckets, policy) = self.buckets_and_policy(size_of::<Node<K, V>>())?;
         let table = Table::new(buckets, policy, Node::<K, V>::dispose)?;
         Ok(HashMap::of(table, self.hasher))
     }
 
-    /// Makes a set.
+    /// Creates the set.
     ///
     /// # Errors
     ///
@@ -141,19 +141,19 @@ impl<S> Builder<S> {
         let floor = self.floor.map_or(buckets, buckets_for);
         let ceiling = self.ceiling.map_or(most, buckets_for);
         let buckets = buckets.max(floor);
-        // What is there from the start has to be within the bounds, too.
+        // The initial size has to be within the bounds, too.
         policy.buckets(buckets..=ceiling)?;
         Ok((buckets, policy.buckets(floor..=ceiling)?))
     }
 }
 
-/// A map could not be made as it was asked for.
+/// A map could not be created with these options.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The buckets can't be allocated.
+    /// The buckets cannot be allocated.
     Alloc(AllocError),
-    /// The bounds make no sense.
+    /// The bounds contradict each other.
     Policy(PolicyError),
 }
 

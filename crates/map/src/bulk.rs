@@ -1,7 +1,7 @@
 //! Operations on all entries: iterating, and removing on the way.
 //!
-//! What is removed is each time the very entry that was looked at: one that another thread replaces
-//! meanwhile stays.
+//! An operation removes exactly the entry that it has looked at. If another thread replaces the
+//! entry meanwhile, the new one stays.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -15,43 +15,43 @@ impl<K, V, S> HashMap<K, V, S> {
     /// Iterates over the entries in an arbitrary order, which is that of their mixed hashes.
     ///
     /// An entry that is in the map throughout is seen exactly once, however often the map is
-    /// resized meanwhile; one that comes or goes, or is [renamed](HashMap::rename), may be seen or
-    /// not. Wait-free per step, apart from the empty buckets on the way: all of it takes time
-    /// proportional to buckets and entries.
+    /// resized meanwhile. One that is inserted, removed or [renamed](HashMap::rename) meanwhile may
+    /// be seen or not. Each step is wait-free, except for the empty buckets that it passes; the
+    /// whole iteration takes time proportional to buckets and entries.
     ///
-    /// Where there are few entries for the buckets (less than one for eight), and the map is
-    /// iterated over repeatedly, it takes time proportional to the entries alone. The first
-    /// iteration makes a bitmap of 1/64 of the size of the buckets, which updates keep up from then
-    /// on, and the first one that begins after all readers of that time have left fills it. So it
-    /// was done by Mosberger ("Map Library Design Notes", 1996, section 2.4), with a list.
+    /// If there is less than one entry for eight buckets, and the map is iterated over repeatedly,
+    /// an iteration takes time proportional to the entries alone: the first iteration creates a
+    /// bitmap of 1/64 of the size of the buckets, which updates maintain from then on, and the
+    /// first one that begins after a grace period fills it. (Mosberger did this with a list: "Map
+    /// Library Design Notes", 1996, section 2.4.)
     pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V> {
         Iter::new(self.table.iter(guard))
     }
 
-    /// Iterates over the keys, as [`HashMap::iter`].
+    /// Iterates over the keys, as [`HashMap::iter`] does over the entries.
     pub fn keys<'g>(&'g self, guard: &'g Guard) -> Keys<'g, K, V> {
         Keys(self.iter(guard))
     }
 
-    /// Iterates over the values, as [`HashMap::iter`].
+    /// Iterates over the values, as [`HashMap::iter`] does over the entries.
     pub fn values<'g>(&'g self, guard: &'g Guard) -> Values<'g, K, V> {
         Values(self.iter(guard))
     }
 }
 
-/// Nothing that these remove is reclaimed before the guard is dropped.
+/// The entries that these remove are reclaimed after the guard is dropped.
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
-    /// Removes the entries that are in the map when it gets to them, a bucket at a time.
+    /// Removes all entries, one bucket at a time. Entries that are inserted meanwhile may stay.
     ///
     /// Takes time proportional to buckets and entries. Lookups go on meanwhile; updates of a bucket
     /// wait while it is emptied, which takes as long as a single update.
     pub fn clear(&self, guard: &Guard) {
-        // SAFETY: unlinked, by us.
+        // SAFETY: this thread has unlinked it.
         self.table.clear(guard, |link| _ = unsafe { self.retire(link) });
     }
 
-    /// Keeps only the entries that `keep` says yes to. Runs it outside of locks, once for each
-    /// entry that it gets to, as [`HashMap::iter`] does.
+    /// Removes the entries for which `keep` returns false. `keep` runs outside of locks, once for
+    /// each entry that [`HashMap::iter`] would see.
     ///
     /// ```
     /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
@@ -62,9 +62,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
         self.extract_if(|key, value| !keep(key, value), guard).for_each(drop);
     }
 
-    /// Removes the entries that `extract` says yes to, as the iterator that is returned gets to
-    /// them: what it does not get to stays. Each entry is returned to one thread only, even if
-    /// several drain the map.
+    /// Returns an iterator that removes the entries for which `extract` returns true. Entries that
+    /// the iterator does not reach stay. Each entry is returned to one thread only, even if several
+    /// drain the map.
     ///
     /// ```
     /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
@@ -79,8 +79,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
         ExtractIf { map: self, entries: self.iter(guard), extract, guard }
     }
 
-    /// Removes all entries and returns them. Those that the iterator has not got to when it is
-    /// dropped are removed then.
+    /// Removes all entries and returns them. Entries that the iterator has not reached are removed
+    /// when it is dropped.
     ///
     /// ```
     /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
@@ -92,7 +92,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
     }
 }
 
-/// Removes entries on the way; see [`HashMap::extract_if`].
+/// An iterator that removes entries; see [`HashMap::extract_if`].
 #[must_use = "entries are removed as the iterator gets to them"]
 pub struct ExtractIf<'g, K, V, S, F> {
     map: &'g HashMap<K, V, S>,
@@ -127,7 +127,7 @@ impl<K, V, S, F> fmt::Debug for ExtractIf<'_, K, V, S, F> {
     }
 }
 
-/// Removes all entries; see [`HashMap::drain`].
+/// An iterator that removes all entries; see [`HashMap::drain`].
 pub struct Drain<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S>(ExtractIf<'g, K, V, S, All<K, V>>);
 
 type All<K, V> = fn(&K, &V) -> bool;

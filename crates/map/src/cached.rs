@@ -9,19 +9,19 @@ use crate::node::Node;
 use crate::pinned::Pinned;
 use crate::raw::CachedLookup;
 
-/// A pinned map that answers a lookup of the key that it found last without hashing it; from
+/// A pinned map that looks up the key that it found last without hashing it again; returned by
 /// [`Pinned::cached`].
 ///
-/// The lookup cache of Mosberger's "Map Library Design Notes" (1996, section 2.3), made for maps
-/// that change meanwhile: it compares the key, and then looks whether the bucket is as it was. So
-/// it never answers with what is there no more.
+/// This is the lookup cache of Mosberger's "Map Library Design Notes" (1996, section 2.3), for maps
+/// that change concurrently: it compares the key, and then checks whether the bucket is unchanged.
+/// So it never returns an entry that is no longer in the map.
 ///
-/// *When to use it:* where runs of one and the same key are likely (packets of one connection, rows
-/// in the order of a foreign key) and hashing costs more than comparing: long keys, or SipHash,
-/// which is std's default. With integer keys and a hasher like FxHash there is little to gain. What
-/// it costs when no key repeats is a comparison, and a look at the head that the lookup has just
-/// loaded. It remembers entries that are the first of their chain, four of five in a map of half an
-/// entry per bucket, and looks up the others as ever. `benches/cached.rs` measures all of it.
+/// *When to use it:* if runs of the same key are likely (packets of one connection, rows in the
+/// order of a foreign key) and hashing costs more than comparing: long keys, or SipHash, std's
+/// default. With integer keys and a hasher like FxHash there is little to gain. If no key repeats,
+/// the cost is a comparison, and a second load of the head that the lookup has just loaded. The
+/// handle remembers entries that are the first of their chain, four of five at half an entry per
+/// bucket, and looks up the others as usual. `benches/cached.rs` measures this.
 ///
 /// ```
 /// let map = relativist::HashMap::from([("one", 1), ("two", 2)]);
@@ -40,16 +40,16 @@ pub struct Cached<'p, 'm, K, V, S> {
 }
 
 impl<'m, K, V, S> Pinned<'m, K, V, S> {
-    /// A handle for lookups that remembers the last key that it found. Not shared: each user makes
-    /// its own.
+    /// Returns a handle for lookups that remembers the last key that it found. It is not shared:
+    /// each user creates one.
     pub fn cached(&self) -> Cached<'_, 'm, K, V, S> {
         Cached { pinned: self, last: None }
     }
 }
 
 impl<'p, K: Hash + Eq, V, S: BuildHasher> Cached<'p, '_, K, V, S> {
-    /// The value of a key, as by [`HashMap::get`](crate::HashMap::get), and with the same
-    /// guarantees. Wait-free.
+    /// Returns the value of a key, with the guarantees of [`HashMap::get`](crate::HashMap::get).
+    /// Wait-free.
     #[inline]
     pub fn get<Q>(&mut self, key: &Q) -> Option<&'p V>
     where

@@ -14,8 +14,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Makes room for what is about to be inserted. Only to save resizes: without memory for so
-    /// many buckets, or where we may not wait, the map grows as it goes.
+    /// Makes room for the entries that are about to be inserted. This only saves resizes: if there
+    /// is no memory for the buckets, or if this thread must not wait, the map grows step by step.
     pub(crate) fn expect(&self, additional: usize) {
         if !is_reading() {
             let _ = self.try_reserve(additional);
@@ -25,7 +25,7 @@ where
     fn fill(&self, entries: impl IntoIterator<Item = (K, V)>) {
         let entries = entries.into_iter();
         self.expect(entries.size_hint().0);
-        // A guard for each entry: what is replaced can be dropped before all are in.
+        // A guard for each entry: replaced entries can be dropped before the last one is inserted.
         for (key, value) in entries {
             self.insert(key, value, &read());
         }
@@ -70,7 +70,7 @@ where
     }
 }
 
-/// So that a map can be extended through a shared reference.
+/// Extends a map through a shared reference.
 impl<K, V, S> Extend<(K, V)> for &HashMap<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -93,12 +93,12 @@ where
     }
 }
 
-/// A copy of the entries that the map has when they are got to, as with [`HashMap::iter`]: not a
-/// snapshot of one moment while others update it. It has the same policy and as many buckets.
+/// Copies the entries as [`HashMap::iter`] sees them. If other threads update the map meanwhile,
+/// this is not a snapshot of one instant. The copy has the same policy and number of buckets.
 ///
 /// # Panics
 ///
-/// When these can't be allocated.
+/// Panics if the buckets cannot be allocated.
 impl<K, V, S> Clone for HashMap<K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -117,8 +117,9 @@ where
     }
 }
 
-/// Whether both have the same keys with equal values. Looks at one entry after the other: while
-/// others update one of the maps, the answer may be true of no moment.
+/// Returns whether both maps have the same keys with equal values. Compares one entry after the
+/// other: if other threads update one of the maps meanwhile, the result may hold for no single
+/// instant.
 impl<K, V, S> PartialEq for HashMap<K, V, S>
 where
     K: Hash + Eq,

@@ -8,12 +8,13 @@ use relativist_rcu::Guard;
 
 use crate::sync::{AtomicIsize, Relaxed};
 
-/// The most stripes of threads' own, and those that all other threads share: more make sums longer.
+/// The maximum number of stripes with one owner, and the number of stripes that all other threads
+/// share. More stripes make sums slower.
 const MAX_OWN: usize = 64;
 const SHARED: usize = 4;
 
-/// A count split over stripes: one for each of the first threads, which needs no read-modify-write,
-/// and a few for all others.
+/// A count that is split over stripes: one for each of the first threads, which needs no
+/// read-modify-write, and a few that all others share.
 pub(crate) struct Counter {
     stripes: Box<[Stripe]>,
 }
@@ -23,7 +24,7 @@ pub(crate) struct Counter {
 #[derive(Default)]
 struct Stripe {
     count: AtomicIsize,
-    /// What `count` was when its owner was last told to look at the sum.
+    /// The value of `count` when `add` last returned true.
     looked: AtomicIsize,
 }
 
@@ -32,8 +33,8 @@ impl Counter {
         Self { stripes: (0..stripes()).map(|_| Stripe::default()).collect() }
     }
 
-    /// Adds to the calling thread's stripe. Says whether that has changed by `interval` since it
-    /// was last so.
+    /// Adds to the calling thread's stripe. Returns whether the stripe has changed by `interval`
+    /// since this last returned true.
     #[inline]
     pub(crate) fn add(&self, n: isize, interval: usize, guard: &Guard) -> bool {
         let index = guard.thread_index();
@@ -55,7 +56,8 @@ impl Counter {
         is_due
     }
 
-    /// The sum: exact when nobody updates, else what it was at some time for each stripe.
+    /// Returns the sum. It is exact if no thread updates; otherwise each stripe counts as of some
+    /// instant during the call.
     pub(crate) fn sum(&self) -> usize {
         // Relaxed: as above.
         let sum: isize = self.stripes.iter().map(|stripe| stripe.count.load(Relaxed)).sum();
@@ -67,8 +69,8 @@ impl Counter {
     }
 }
 
-/// Twice as many of threads' own as there are processors, because not all threads that have a
-/// number update tables.
+/// Twice as many owned stripes as processors, because not all threads that have a number update
+/// tables.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
     *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get() * 2).min(MAX_OWN) + SHARED)

@@ -3,11 +3,11 @@
 //! # Order
 //!
 //! A table of 2^k buckets takes the bucket from the k high bits of the (mixed) hash, and keeps each
-//! chain sorted by hash. So the buckets, one after the other, are *all entries in the order of
-//! their hashes*, and a bucket is a range of hashes, whatever the size of the table. Shrinking
-//! joins neighbouring ranges, growing splits them, and nothing is reordered. A lookup stops at the
-//! first larger hash. So it finds the same entries whether its chain ends with its bucket or
-//! continues into the next one (ATC 2011, section 4, calls such chains imprecise).
+//! chain sorted by hash. So the buckets in sequence contain *all entries in the order of their
+//! hashes*, and a bucket is a range of hashes, whatever the size of the table. Shrinking joins
+//! neighbouring ranges, growing splits them, and nothing is reordered. A lookup stops at the first
+//! larger hash. So it finds the same entries whether its chain ends with its bucket or continues
+//! into the next one (ATC 2011, section 4, calls such chains imprecise).
 //!
 //! The authors sketched this in section 4.3 of their paper. The algorithm that they published keeps
 //! chains unsorted, and unzips them with a wait for readers per pass.
@@ -86,37 +86,39 @@
 //! # Renaming
 //!
 //! A rename changes two places at once: it takes an entry out of the chain of the old key and puts
-//! it into that of the new one. No single store can do that. So a third place decides, the *hand*
-//! (`raw/hand.rs`). A lookup that has missed in its chain looks whether a rename has the entry in
-//! hand. Hits never look there, nor do misses that the head's summary answers.
+//! it into that of the new one. No single store can do that. So a third place decides: the *link in
+//! flight* (`raw/in_flight.rs`). A lookup that has missed in its chain looks whether a rename has
+//! its entry in flight. Hits never look there, nor do misses that the head's summary answers.
 //!
 //! ```text
-//!   hand:    empty | before: the old key is answered | after: the new key is | again: walk once more | empty
-//!   chains:    old : unlink old .. wait for readers  :  .. link new ..       :  wait for readers     :
+//!   stage    empty | old key                    | new key  | recheck          | empty
+//!   finds          | the old key                | the new  | walks again      |
+//!   chains   old   | unlink .. wait for readers | link new | wait for readers |
 //! ```
 //!
-//! The stage is *before* while the link is still in its chain, *after* once it is in none, and
-//! *again* once it is in the new chain. So at every instant chain or hand answers, for exactly one
-//! of the keys. The store that begins *after* gives the entry its new key.
+//! The stage is *old key* while the link is still in its chain, *new key* once it is in none, and
+//! *recheck* once it is in the new chain. So at every instant either a chain or the link in flight
+//! answers, for exactly one of the keys. The store that begins the stage *new key* gives the entry
+//! its new key.
 //!
-//! * A lookup reaches the hand only if the summary of its bucket lets it pass. So the bit of the
-//!   new hash is set before *after*, and that of the old hash is not cleared before. While a link
-//!   is in hand, removals leave summaries as they are.
-//! * In *again* the hand has no answer: the link may be removed or replaced by now. A lookup that
-//!   has missed walks a second time, and what that finds counts. Once is enough, because the next
-//!   rename waits for this reader.
-//! * The first wait is needed because the link is not copied: a lookup that stands on it must get
+//! * A lookup reaches the link in flight only if the summary of its bucket lets it pass. So the bit
+//!   of the new hash is set before the stage *new key*, and the bit of the old hash is not cleared
+//!   before. While a link is in flight, removals leave summaries as they are.
+//! * In *recheck* the link in flight no longer counts: it may have been removed or replaced. A
+//!   lookup that has missed walks a second time, and what that finds counts. Once is enough,
+//!   because the next rename waits for this reader.
+//! * The first wait is needed because the link is not copied: a lookup that has reached it must get
 //!   to the end of the old chain. If another link takes its place, this wait is left out.
-//! * The second wait is for lookups that walked the new chain before the link was in it: *again*
+//! * The second wait is for lookups that walked the new chain before the link was in it: *recheck*
 //!   may end only when they have left.
 //! * No lock is held during the waits, since a reader may be waiting for it. Between the two, an
-//!   update of the old key finds the link in hand, and may replace or remove it there.
+//!   update of the old key finds the link in flight, and may replace or remove it there.
 //! * If the new key is taken, or a function of the caller panics, the link goes back to where it
-//!   was: *before*, *again*, *empty*.
+//!   was: *old key*, *recheck*, *empty*.
 //!
 //! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename
-//! at a time, and no resize meanwhile: neither has to handle the other's intermediate states, and a
-//! lookup has only one hand to look at.
+//! at a time, and no resize meanwhile: neither has to handle the other's intermediate states, and
+//! there is only one link in flight for a lookup to look at.
 //!
 //! # Sparse tables
 //!
@@ -140,7 +142,7 @@
 //! | [`Pinned`](crate::Pinned), [`PinnedSet`](crate::PinnedSet), [`Cached`](crate::Cached), [`ExtractIf`](crate::ExtractIf), [`Drain`](crate::Drain) | never: the guard is its thread's | never | invariant: they borrow the map |
 //! | [`Iter`](crate::Iter), [`Keys`](crate::Keys), [`Values`](crate::Values) | never | never | covariant: they only return references |
 //! | `ParIter` | keys and values are `Sync`: threads enter sections of their own | the same | covariant |
-//! | errors, [`Change`](crate::Change), [`Builder`](crate::Builder) | what is in them is | what is in them is | covariant |
+//! | errors, [`Change`](crate::Change), [`Builder`](crate::Builder) | their contents are | their contents are | covariant |
 //! | [`raw::Table`](crate::raw::Table), [`raw::Link`](crate::raw::Link) | always: the caller of `insert` vouches for the objects | always | |
 //! | [`raw::Entry`](crate::raw::Entry), [`raw::Iter`](crate::raw::Iter), [`raw::FindAll`](crate::raw::FindAll) | never: locks and guards are their thread's | never | |
 //!
@@ -178,8 +180,8 @@
 //!   twice that was not removed and inserted again. The same holds for the calls of one scan, taken
 //!   together. (An entry that is renamed meanwhile may be seen or not. One that the rename replaced
 //!   may be seen under both keys.)
-//! * **T8** What is found stays valid and unchanged as long as the guard. Objects are never moved
-//!   or copied.
+//! * **T8** A reference that was found stays valid and unchanged as long as the guard. Objects are
+//!   never moved or copied.
 //! * **T9** A panic in a key's `Eq` or `Hash`, in a destructor or in a closure leaves no lock held,
 //!   each entry as before the operation or as after it, and nothing leaked. If `Eq`, which runs
 //!   under a bucket's lock, updates the map that called it, the update panics instead of waiting

@@ -10,7 +10,7 @@ use crate::map::HashMap;
 use crate::node::Node;
 use crate::raw::{self, Entry, Prefetched};
 
-/// The entries of a map; see [`HashMap::iter`].
+/// An iterator over the entries of a map; see [`HashMap::iter`].
 pub struct Iter<'g, K, V> {
     links: raw::Iter<'g>,
     _entries: PhantomData<(&'g K, &'g V)>,
@@ -47,7 +47,7 @@ impl<K, V> fmt::Debug for Iter<'_, K, V> {
     }
 }
 
-/// The keys of a map; see [`HashMap::keys`].
+/// An iterator over the keys of a map; see [`HashMap::keys`].
 pub struct Keys<'g, K, V>(pub(crate) Iter<'g, K, V>);
 
 impl<'g, K, V> Iterator for Keys<'g, K, V> {
@@ -67,7 +67,7 @@ impl<K, V> fmt::Debug for Keys<'_, K, V> {
     }
 }
 
-/// The values of a map; see [`HashMap::values`].
+/// An iterator over the values of a map; see [`HashMap::values`].
 pub struct Values<'g, K, V>(pub(crate) Iter<'g, K, V>);
 
 impl<'g, K, V> Iterator for Values<'g, K, V> {
@@ -87,10 +87,10 @@ impl<K, V> fmt::Debug for Values<'_, K, V> {
     }
 }
 
-/// The entries of a map that is consumed, moved out of it one by one.
+/// An iterator that moves the entries out of a map that it owns.
 pub struct IntoIter<K, V, S> {
     map: HashMap<K, V, S>,
-    /// Entries with smaller mixed hashes are gone.
+    /// Entries with smaller mixed hashes have been moved out.
     from: u64,
     prefetched: Prefetched,
 }
@@ -123,8 +123,8 @@ impl<K, V, S> Iterator for IntoIter<K, V, S> {
         let hash = unsafe { link.as_ref() }.hash();
         self.from = hash.get();
         match self.map.table.entry(hash, |found| found == link, &guard) {
-            // SAFETY: unlinked by us. The map is ours alone: references to its keys and values
-            // borrowed it, so none are left.
+            // SAFETY: this thread has unlinked it, and owns the map. References to keys and values
+            // borrow the map, so none are left.
             Entry::Occupied(entry) => Some(unsafe { Node::take(entry.remove()) }),
             Entry::Vacant(_) => unreachable!("nobody else removes entries from a map that we own"),
         }

@@ -1,4 +1,4 @@
-//! A concurrent hash map whose lookups are wait-free while it grows and shrinks under them.
+//! A concurrent hash map. Lookups are wait-free, also while the map grows or shrinks.
 //!
 //! The algorithm is that of *relativistic* hash tables (Triplett, McKenney and Walpole, "Resizable,
 //! Scalable, Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011), with chains

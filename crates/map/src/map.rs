@@ -15,11 +15,11 @@ use crate::policy::Policy;
 use crate::raw::{self, AllocError, Link};
 use crate::stats::Stats;
 
-/// A concurrent hash map whose lookups are wait-free while it grows and shrinks under them.
+/// A concurrent hash map. Lookups are wait-free, also while the map grows or shrinks.
 ///
 /// Lookups, iteration and updates take a shared reference to the map and happen inside a read
-/// section, of which either a [`pinned`](HashMap::pin) handle or a [`Guard`](relativist_rcu::Guard)
-/// of the caller's is the proof. References to keys and values live as long as that:
+/// section. A [`pinned`](HashMap::pin) handle or the caller's [`Guard`](relativist_rcu::Guard)
+/// represents the section. References to keys and values live as long as the handle or guard:
 ///
 /// ```
 /// use relativist::HashMap;
@@ -48,7 +48,7 @@ use crate::stats::Stats;
 /// assert_eq!(one, Some(&1));
 /// ```
 ///
-/// Nor does the map go away while it is in use:
+/// The map cannot be dropped while it is in use:
 ///
 /// ```compile_fail,E0505
 /// # let map = relativist::HashMap::from([("one", 1)]);
@@ -98,7 +98,7 @@ use crate::stats::Stats;
 /// | operation | progress | costs |
 /// |---|---|---|
 /// | lookup | wait-free | a head and half a chain, at up to one entry per bucket |
-/// | iteration step | wait-free | the same on average: a few chains at a time are brought near |
+/// | iteration step | wait-free | the same on average: a few chains at a time are prefetched |
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
 /// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt, one new entry at a time |
 /// | rename | waits for readers, other renames and resizes | a removal and an insertion |
@@ -109,19 +109,19 @@ use crate::stats::Stats;
 ///
 /// # Keys
 ///
-/// Hashing and comparing are compiled for the type of the key. Keys of a fixed size, integers and
-/// byte arrays, take a few loads to compare, from memory that the lookup has fetched with the link
-/// anyway. Keys behind a pointer, `String` or `Box<[u8]>`, cost a cache miss more and the call of a
-/// comparison that finds out the length as it goes (Mosberger, "Map Library Design Notes", 1996,
-/// section 3; `benches/key_size.rs`). Where one key is looked up many times in a row,
-/// [`Pinned::cached`] saves hashing it.
+/// Hashing and comparing are compiled for the type of the key. Comparing keys of a fixed size,
+/// integers and byte arrays, takes a few loads, from memory that the lookup has fetched with the
+/// link anyway. Keys behind a pointer, `String` or `Box<[u8]>`, cost one more cache miss, and a
+/// call of a comparison that does not know the length at compile time (Mosberger, "Map Library
+/// Design Notes", 1996, section 3; `benches/key_size.rs`). Where one key is looked up many times in
+/// a row, [`Pinned::cached`] saves hashing it.
 ///
 /// # Bounds
 ///
-/// Replaced and removed entries are dropped after a grace period, on whatever thread gets to it:
-/// updates need keys and values that are `Send + Sync + 'static`. How many may wait is bounded
-/// ([`relativist_rcu::defer`]). Don't hold a handle or guard for long while updating: nothing that
-/// the thread removes is dropped before it lets go.
+/// Replaced and removed entries are dropped after a grace period, on any thread: updates need keys
+/// and values that are `Send + Sync + 'static`. The number of entries that wait is bounded
+/// ([`relativist_rcu::defer`]). Do not hold a handle or guard for long while updating: no entry
+/// that is removed meanwhile is dropped before the handle or guard is.
 ///
 /// **Large values.** The bound is [`MAX_DEFERRED`](relativist_rcu::MAX_DEFERRED) entries or
 /// [`MAX_DEFERRED_BYTES`](relativist_rcu::MAX_DEFERRED_BYTES) per thread. The bytes are those of
@@ -132,18 +132,19 @@ use crate::stats::Stats;
 /// guards, each time the thread has replaced or removed as many bytes as you can afford.
 ///
 /// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and
-/// others, and update others; an update of the same map would wait for itself, and panics. (Two
-/// maps whose keys update each other's map can wait for each other, as with any two locks.)
-/// Closures run without locks. They may use the map; but one that changes its own key each time is
-/// called again for ever, since the entry is never the one that it was given.
+/// others, and update other maps. An update of the same map would wait for itself, and panics. (Two
+/// maps whose keys update the other map can deadlock, as with any two locks.) Closures run without
+/// locks and may use the map. But a closure that changes its own key each time is called for ever,
+/// because the entry is never the one that was passed to it.
 ///
 /// # Fork and allocators
 ///
 /// Maps are not fork-safe. Locks that another thread of the parent held stay locked in the child of
 /// a `fork`: those of buckets, of resizers, and of the background thread's queue. Lookups and
-/// iterations take no locks, so they work in the child. An update, a resize or a rename there may
-/// wait for ever, unless the parent had only one thread when it forked. (Resizing an automatic map
-/// starts a second thread.) A child that needs more than lookups should call `exec` first.
+/// iterations take no locks, so they work in the child. An update, a resize or a rename in the
+/// child may wait for ever, unless the parent had only one thread when it forked. (Resizing an
+/// automatic map starts a second thread.) A child that needs more than lookups should call `exec`
+/// first.
 ///
 /// A global allocator must not update maps: updates allocate, partly under locks.
 ///
@@ -154,8 +155,9 @@ use crate::stats::Stats;
 ///
 /// # Panics in keys, values and closures
 ///
-/// The map survives them: each entry is as before the operation or as after it, no lock is held,
-/// and nothing is leaked. An operation that is one atomic step was done as a whole or not at all.
+/// After a panic the map stays usable: each entry is as before the operation or as after it, no
+/// lock is held, and nothing is leaked. An operation that is one atomic step was done as a whole or
+/// not at all.
 ///
 /// The destructors of removed and replaced entries run after the operation. The panic hook reports
 /// a panic there, and it goes no further. If a destructor panics while the map is dropped, the
@@ -172,47 +174,48 @@ pub struct HashMap<K, V, S = RandomState> {
 type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
 
 // SAFETY: the map owns its keys and values, hands out shared references to them on any thread that
-// has a `&HashMap`, and takes and gives them by value on any thread: all of which is fine for types
-// that are `Send + Sync`.
+// has a `&HashMap`, and takes and gives them by value on any thread: all of which is sound for
+// types that are `Send + Sync`.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for HashMap<K, V, S> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for HashMap<K, V, S> {}
 
 impl<K, V> HashMap<K, V> {
-    /// An empty map of two buckets, which grows as needed.
+    /// Creates an empty map of two buckets, which grows as needed.
     pub fn new() -> Self {
         Self::with_hasher(RandomState::new())
     }
 
-    /// An empty map with buckets for so many entries. It never shrinks below them by itself.
+    /// Creates an empty map with buckets for `capacity` entries. It never shrinks below them
+    /// automatically.
     ///
     /// # Panics
     ///
-    /// When they can't be allocated; [`Builder::build`] reports it instead.
+    /// Panics if the buckets cannot be allocated; [`Builder::build`] returns an error instead.
     pub fn with_capacity(capacity: usize) -> Self {
         Self::with_capacity_and_hasher(capacity, RandomState::new())
     }
 
-    /// For more choices; see [`Builder`].
+    /// Returns a [`Builder`], which has more options.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// An empty map with as many buckets as leave enough of `bytes` for the entries that they are
-    /// made for. It keeps that size, until it is resized by hand.
+    /// Creates an empty map for a memory budget of `bytes`: with the largest number of buckets that
+    /// leaves enough memory for their entries. The map keeps that size until it is resized by hand.
     ///
-    /// This is sizing at start-up from the memory that a cache may have, as the Linux kernel does
-    /// it (Lever, "Linux Kernel Hash Table Behavior", ALS 2000, section 3), and, as that paper
-    /// advises, with fewer buckets than memory would allow: when the budget is used up there is
-    /// between 1/2 and a little more than 1 entry in a bucket.
+    /// This is how the Linux kernel sizes its hash tables at boot, from the memory that a cache may
+    /// use (Lever, "Linux Kernel Hash Table Behavior", ALS 2000, section 3). As that paper advises,
+    /// there are fewer buckets than memory would allow: when the budget is used up, a bucket has
+    /// between 1/2 and slightly more than 1 entry on average.
     ///
-    /// What counts is the buckets and the entries with key and value in them; take off from `bytes`
-    /// what keys and values own besides, and what the allocator needs for itself. The map does not
-    /// count what it uses: it is up to you to stop.
+    /// The budget covers the buckets, and the entries with their keys and values. Subtract from
+    /// `bytes` what keys and values own on the heap, and the overhead of the allocator. The map
+    /// does not enforce the budget: the caller has to stop inserting.
     ///
     /// # Panics
     ///
-    /// When the buckets can't be allocated; [`Builder::memory`] reports it instead.
+    /// Panics if the buckets cannot be allocated; [`Builder::memory`] returns an error instead.
     ///
     /// ```
     /// use relativist::HashMap;
@@ -226,19 +229,19 @@ impl<K, V> HashMap<K, V> {
 }
 
 impl<K, V, S> HashMap<K, V, S> {
-    /// An empty map of two buckets that hashes with `hasher`.
+    /// Creates an empty map of two buckets that hashes with `hasher`.
     ///
-    /// Weak hashers like FxHash or the identity will do: the map mixes what they return
+    /// Weak hashers like FxHash or the identity are sufficient: the map mixes their results
     /// ([`raw::Hash`]).
     pub fn with_hasher(hasher: S) -> Self {
         Self::with_capacity_and_hasher(0, hasher)
     }
 
-    /// [`HashMap::with_capacity`] and [`HashMap::with_hasher`] in one.
+    /// Combines [`HashMap::with_capacity`] and [`HashMap::with_hasher`].
     ///
     /// # Panics
     ///
-    /// When the buckets can't be allocated.
+    /// Panics if the buckets cannot be allocated.
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
         let built = Builder::new().capacity(capacity).hasher(hasher).build();
         built.unwrap_or_else(|error| panic!("{error}"))
@@ -251,57 +254,57 @@ impl<K, V, S> HashMap<K, V, S> {
     /// Enters a read section and returns a handle with all operations on entries.
     ///
     /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept
-    /// for many operations: this map and all others grow meanwhile. Until the handle is dropped,
-    /// nothing that any thread removes is reclaimed. Updates of a map that has grown take up to
-    /// twice as long, and longer if several threads update it, because they share the few locks
-    /// that it had before.
+    /// for many operations; maps can grow meanwhile. Until the handle is dropped, nothing that any
+    /// thread removes is reclaimed. Updates of a map that has grown take up to twice as long, and
+    /// longer if several threads update it, because they share the few locks that it had before.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned::new(self, read())
     }
 
-    /// The number of entries: exact when nobody updates meanwhile.
+    /// Returns the number of entries. It is exact if no thread updates the map meanwhile.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether there are none; see [`HashMap::len`].
+    /// Returns whether the map has no entries; see [`HashMap::len`].
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// What hashes the keys.
+    /// Returns the hasher.
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
 
-    /// Who resizes the map, when, and within what bounds.
+    /// Returns the policy by which the map is resized.
     pub fn policy(&self) -> Policy {
         self.table.policy()
     }
 
-    /// The number of buckets.
+    /// Returns the number of buckets.
     pub fn buckets(&self) -> usize {
         self.table.buckets()
     }
 
-    /// Whether a resize is under way.
+    /// Returns whether a resize is in progress.
     pub fn is_resizing(&self) -> bool {
         self.table.is_resizing()
     }
 
-    /// Resizes to this many buckets, rounded up to a power of two, on the calling thread. Others go
-    /// on using the map. Waits for readers, as [`raw::Table::resize_to`] says. An automatic map may
-    /// be resized again soon, if this size doesn't fit.
+    /// Resizes to this many buckets, rounded up to a power of two, on the calling thread. Other
+    /// threads can use the map meanwhile. Waits for readers, as [`raw::Table::resize_to`] says. An
+    /// automatic map may soon be resized again, if this size does not fit its policy.
     ///
     /// # Errors
     ///
-    /// When the buckets can't be allocated: the map stays as it was. (The old buckets are left to
-    /// [`relativist_rcu::defer_raw`], which aborts without memory for its queue.)
+    /// Returns an error if the buckets cannot be allocated: the map stays as it was. (The old
+    /// buckets are passed to [`relativist_rcu::defer_raw`], which aborts if there is no memory for
+    /// its queue.)
     ///
     /// # Panics
     ///
-    /// While this thread holds a guard or a pinned handle, for whose end it would wait.
+    /// Panics if this thread holds a guard or a pinned handle: it would wait for itself.
     ///
     /// ```
     /// let map: relativist::HashMap<i32, i32> = relativist::HashMap::new();
@@ -319,17 +322,17 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.resize_to(buckets)
     }
 
-    /// Makes room for so many more entries, so that inserting them starts no resize, as far as the
-    /// [`Policy`]'s ceiling allows. Otherwise as [`HashMap::resize_to`].
+    /// Makes room for `additional` more entries, so that inserting them starts no resize, up to the
+    /// [`Policy`]'s ceiling. Otherwise as [`HashMap::resize_to`].
     ///
     /// # Panics
     ///
-    /// When the buckets can't be allocated, and as [`HashMap::resize_to`].
+    /// Panics if the buckets cannot be allocated, and as [`HashMap::resize_to`].
     pub fn reserve(&self, additional: usize) {
         self.try_reserve(additional).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// [`HashMap::reserve`] that reports exhaustion.
+    /// As [`HashMap::reserve`], but returns an error if the buckets cannot be allocated.
     ///
     /// # Errors
     ///
@@ -349,7 +352,7 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.reserve(additional)
     }
 
-    /// Shrinks to what the present number of entries needs. Otherwise as [`HashMap::resize_to`].
+    /// Shrinks to the size for the current number of entries. Otherwise as [`HashMap::resize_to`].
     ///
     /// # Errors
     ///
@@ -362,14 +365,15 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.shrink_to_fit()
     }
 
-    /// The shape of the table: walks all of it.
+    /// Returns statistics about the table. Walks all of it.
     pub fn stats(&self) -> Stats {
         self.table.stats()
     }
 
     /// # Safety
     ///
-    /// `link` was found in this map's table, and what keeps it alive lasts for `'a`.
+    /// `link` was found in this map's table, and the guard or lock that keeps it alive lasts for
+    /// `'a`.
     #[inline(always)]
     pub(crate) unsafe fn node<'a>(&self, link: NonNull<Link>) -> &'a Node<K, V> {
         // SAFETY: all links in the table are in nodes of this type.
@@ -383,7 +387,7 @@ impl<K, V, S: BuildHasher> HashMap<K, V, S> {
         raw::Hash::new(self.hasher.hash_one(key))
     }
 
-    /// What tells the table which link has this key.
+    /// Returns the function by which the table recognizes the link with this key.
     #[inline(always)]
     pub(crate) fn has_key<Q: Equivalent<K> + ?Sized>(&self, key: &Q) -> impl Fn(NonNull<Link>) -> bool {
         // SAFETY: the table asks about links of its own, in a read section or under their lock.

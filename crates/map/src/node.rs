@@ -1,4 +1,4 @@
-//! What a map links: key and value behind a link, in one allocation.
+//! The node of a map: link, key and value, in one allocation.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::mem::offset_of;
@@ -17,19 +17,19 @@ pub(crate) struct Node<K, V> {
 }
 
 impl<K, V> Node<K, V> {
-    /// Aborts without memory, like `Box::new`.
+    /// Creates a node. Aborts if there is no memory, like `Box::new`.
     #[inline]
     pub(crate) fn new(hash: Hash, key: K, value: V) -> Box<Self> {
         Self::try_new(hash, key, value).unwrap_or_else(|_| handle_alloc_error(Layout::new::<Self>()))
     }
 
-    /// Without memory, gives key and value back.
+    /// Creates a node. Returns key and value if there is no memory.
     #[inline]
     pub(crate) fn try_new(hash: Hash, key: K, value: V) -> Result<Box<Self>, (K, V)> {
         let Some(memory) = recycle::allocate(Layout::new::<Self>()) else { return Err((key, value)) };
         let node = memory.cast::<Self>();
-        // SAFETY: memory of this layout from the global allocator, or kept since it was, is fit for
-        // a box.
+        // SAFETY: memory of this layout that comes from the global allocator, possibly through the
+        // recycler, can be a box's.
         unsafe {
             node.write(Self { link: Link::new(hash), key, value });
             Ok(Box::from_raw(node.as_ptr()))
@@ -49,7 +49,7 @@ impl<K, V> Node<K, V> {
         (&self.key, &self.value)
     }
 
-    /// Gives up the box for its link. The pointer may be used for the whole node.
+    /// Converts the box to its link. The pointer may be used to access the whole node.
     pub(crate) fn into_link(self: Box<Self>) -> NonNull<Link> {
         const { assert!(offset_of!(Self, link) == 0) };
         NonNull::from(Box::leak(self)).cast()
@@ -67,10 +67,10 @@ impl<K, V> Node<K, V> {
 
     /// # Safety
     ///
-    /// The link came from [`Node::into_link`], and nobody uses it any more.
+    /// The link came from [`Node::into_link`], and no thread uses it any more.
     pub(crate) unsafe fn dispose(link: NonNull<Link>) {
         let node = link.cast::<Self>();
-        // Not leaked when the destructor panics.
+        // Frees the memory even if the destructor panics.
         let _memory = Memory(node.cast(), Layout::new::<Self>());
         // SAFETY: `into_link` leaked the box, and the caller gives it up.
         unsafe { node.drop_in_place() };
@@ -80,11 +80,12 @@ impl<K, V> Node<K, V> {
     ///
     /// # Safety
     ///
-    /// The link came from [`Node::into_link`], nobody looks at the key or the value any more, and
-    /// no reader that begins from here on can find it.
+    /// The link came from [`Node::into_link`], no thread uses the key or the value any more, and no
+    /// reader that begins from here on can find it.
     pub(crate) unsafe fn take(link: NonNull<Link>) -> (K, V) {
         let node = link.cast::<Self>();
-        // SAFETY: ours to move out of, says the caller, and what is deferred drops neither.
+        // SAFETY: the caller allows to move key and value out, and the deferred function drops
+        // neither.
         unsafe {
             let entry = ((&raw const (*node.as_ptr()).key).read(), (&raw const (*node.as_ptr()).value).read());
             defer_raw(node.cast(), size_of::<Self>(), |node| drop(Memory(node.cast(), Layout::new::<Self>())));

@@ -15,7 +15,7 @@ use crate::pinned::Pinned;
 use crate::raw::{self, Table};
 use crate::set::{HashSet, PinnedSet};
 
-/// The entries of a map, in parallel; from `pinned.par_iter()`.
+/// A parallel iterator over the entries of a map; returned by `pinned.par_iter()`.
 ///
 /// ```
 /// use rayon::prelude::*;
@@ -32,16 +32,16 @@ struct Hashes<'g, K, V> {
     table: &'g Table,
     first: u64,
     last: u64,
-    /// Below so many hashes splitting isn't worth while.
+    /// Ranges of fewer hashes are not split.
     min_hashes: u64,
     _entries: PhantomData<(&'g K, &'g V)>,
 }
 
 impl<'g, K, V> Hashes<'g, K, V> {
-    /// Ranges are split down to so many buckets.
+    /// Ranges are split down to this number of buckets.
     const MIN_BUCKETS: u64 = 128;
 
-    /// The guard is there for its lifetime: see `entries`.
+    /// Takes the guard for its lifetime: see `entries`.
     fn all(table: &'g Table, _guard: &'g Guard) -> Self {
         let min_hashes = u64::MAX / table.buckets() as u64;
         Self {
@@ -53,8 +53,8 @@ impl<'g, K, V> Hashes<'g, K, V> {
         }
     }
 
-    /// The guard is that of the thread that goes through the range; entries may leave the thread,
-    /// and be used longer.
+    /// Returns the entries of the range. `guard` belongs to the thread that iterates over it. The
+    /// entries may be passed to other threads, and outlive `guard`.
     fn entries<'t>(&self, guard: &'t Guard) -> impl Iterator<Item = (&'g K, &'g V)> + use<'g, 't, K, V>
     where
         'g: 't,
@@ -62,11 +62,11 @@ impl<'g, K, V> Hashes<'g, K, V> {
         let last = self.last;
         let links: raw::Iter<'t> = self.table.iter_part(self.first, raw::Prefetched::default(), guard);
         // SAFETY: reached in the map's table, so it is a node of this type, and alive under
-        // `guard`. It is alive for all of `'g`, too, during which another guard lives: the one
-        // given to `all`. That was taken before `guard`, and what came before it came before
-        // `guard` also. So if that guard's section began late enough for a grace period not to wait
-        // for it, then `guard`'s did, too, and would not have reached the node; since it has, the
-        // grace period that the node is freed after waits for both.
+        // `guard`. It is also alive for all of `'g`, because another guard lives that long: the one
+        // passed to `all`, which was taken before `guard`. If the first guard's section had begun
+        // too late for a grace period to wait for it, then so had `guard`'s section, and it could
+        // not have reached the node. But it has. So the grace period after which the node is freed
+        // waits for both guards.
         let nodes = links.map(|link| unsafe { (Node::<K, V>::of(link), link.as_ref().hash().get()) });
         nodes.take_while(move |&(_, hash)| hash <= last).map(|(node, _)| node.entry())
     }
@@ -87,8 +87,8 @@ impl<'g, K: Sync, V: Sync> UnindexedProducer for Hashes<'g, K, V> {
     }
 
     fn fold_with<F: Folder<Self::Item>>(self, folder: F) -> F {
-        // The thread that waits for us has a guard. If what `folder` does made us wait for readers,
-        // all would wait for ever.
+        // The thread that waits for this one has a guard. If `folder` made this thread wait for
+        // readers, both would wait for ever.
         without_waiting(|| {
             let guard = read();
             folder.consume_iter(self.entries(&guard))
@@ -112,10 +112,9 @@ impl<K, V> fmt::Debug for ParIter<'_, K, V> {
 
 /// Each entry that is in the map throughout is seen once, as by [`HashMap::iter`]. The closures run
 /// in read sections of the threads that rayon gives them: they may update maps, but not resize them
-/// by hand. Nothing that they remove is reclaimed before the handle is dropped. What a closure
-/// hands to other threads again (`flat_map`, `rayon::join`, `rayon::scope`) must not update maps:
-/// it could wait for the handle, and the handle's thread for it. (`flat_map_iter` stays on its
-/// thread.)
+/// by hand. Nothing that they remove is reclaimed before the handle is dropped. Code that a closure
+/// in turn runs on other threads (`flat_map`, `rayon::join`, `rayon::scope`) must not update maps:
+/// it could wait for the handle, whose thread waits for it. (`flat_map_iter` stays on its thread.)
 impl<'p, K: Sync, V: Sync, S> IntoParallelIterator for &'p Pinned<'_, K, V, S> {
     type Item = (&'p K, &'p V);
     type Iter = ParIter<'p, K, V>;
@@ -153,7 +152,7 @@ where
     }
 }
 
-/// Of entries with equal keys any one may be left.
+/// If several entries have equal keys, any one of them may be kept.
 impl<K, V, S> FromParallelIterator<(K, V)> for HashMap<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -167,7 +166,7 @@ where
     }
 }
 
-/// Of entries with equal keys any one may be left.
+/// If several entries have equal keys, any one of them may be kept.
 impl<K, V, S> ParallelExtend<(K, V)> for HashMap<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -179,7 +178,7 @@ where
     }
 }
 
-/// So that a map can be extended through a shared reference.
+/// Extends a map through a shared reference.
 impl<K, V, S> ParallelExtend<(K, V)> for &HashMap<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -191,7 +190,7 @@ where
     }
 }
 
-/// Of equal elements any one may be left.
+/// Any one of several equal elements may be kept.
 impl<T, S> FromParallelIterator<T> for HashSet<T, S>
 where
     T: Hash + Eq + Send + Sync + 'static,
@@ -204,7 +203,7 @@ where
     }
 }
 
-/// Of equal elements any one may be left.
+/// Any one of several equal elements may be kept.
 impl<T, S> ParallelExtend<T> for HashSet<T, S>
 where
     T: Hash + Eq + Send + Sync + 'static,
@@ -215,7 +214,7 @@ where
     }
 }
 
-/// So that a set can be extended through a shared reference.
+/// Extends a set through a shared reference.
 impl<T, S> ParallelExtend<T> for &HashSet<T, S>
 where
     T: Hash + Eq + Send + Sync + 'static,

@@ -12,11 +12,12 @@ use crate::bulk::{Drain, ExtractIf};
 use crate::iter::{Iter, Keys, Values};
 use crate::map::HashMap;
 
-/// A map in a read section: all operations on entries, without a guard to pass. From
-/// [`HashMap::pin`].
+/// A map together with a read section. Has all operations on entries; they take no guard. Returned
+/// by [`HashMap::pin`].
 ///
-/// References that it returns live as long as the handle. It stays on its thread, like the guard in
-/// it, so it can't be held across an `.await` of a task that may move:
+/// The references that it returns live as long as the handle. The handle cannot leave its thread,
+/// like the guard in it, so it cannot be held across an `.await` of a task that may move to another
+/// thread:
 ///
 /// ```compile_fail
 /// async fn wait() {}
@@ -51,12 +52,12 @@ impl<'m, K, V, S> Pinned<'m, K, V, S> {
         Self { map, guard }
     }
 
-    /// The map.
+    /// Returns the map.
     pub fn map(&self) -> &'m HashMap<K, V, S> {
         self.map
     }
 
-    /// The guard, for use with other maps.
+    /// Returns the guard, for use with other maps.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
@@ -122,7 +123,7 @@ where
     ///
     /// # Errors
     ///
-    /// When there is no memory for the entry.
+    /// Returns an error if there is no memory for the entry.
     pub fn checked_insert(&self, key: K, value: V) -> Result<Option<&V>, ExhaustedError<K, V>> {
         self.map.checked_insert(key, value, &self.guard)
     }
@@ -131,7 +132,7 @@ where
     ///
     /// # Errors
     ///
-    /// When the key is in the map.
+    /// Returns an error if the key is in the map.
     pub fn try_insert(&self, key: K, value: V) -> Result<&V, OccupiedError<'_, V>> {
         self.map.try_insert(key, value, &self.guard)
     }
@@ -165,7 +166,7 @@ where
     ///
     /// # Errors
     ///
-    /// What `decide` returns.
+    /// Returns the error of `decide`.
     pub fn compute<'p, E>(
         &'p self,
         key: K,
@@ -178,7 +179,7 @@ where
     ///
     /// # Errors
     ///
-    /// When the value is another one, or the key is absent.
+    /// Returns an error if the value is a different one, or the key is absent.
     pub fn compare_exchange(&self, key: K, current: &V, new: V) -> Result<&V, CompareExchangeError<'_, V>>
     where
         V: PartialEq,

@@ -1,31 +1,31 @@
 //! When to resize, and to what: a pure function of the numbers of entries and buckets.
 //!
-//! A table grows when its load (entries per bucket) gets above an upper bound and shrinks when it
-//! gets below a lower one. Either brings it to between a quarter and half of the upper bound, and
-//! the lower bound is at most an eighth of the upper. So the number of entries has to double or to
-//! halve before the next resize, and a table whose size swings a little does not resize all the
+//! A table grows when its load (entries per bucket) exceeds an upper bound, and shrinks when it
+//! falls below a lower one. After either the load is between a quarter and half of the upper bound,
+//! and the lower bound is at most an eighth of the upper. So the number of entries has to double or
+//! to halve before the next resize, and a table whose size varies a little is not resized all the
 //! time. By default the bounds are 1/8 and 1: a resize brings the load to between 1/4 and 1/2.
 //!
-//! A table that grows steadily so grows by 4 at a time, and each entry is moved to other buckets a
-//! third of a time on average; growing by 2 between 1/2 and 1 would be once. The average load, and
-//! with it the memory and the walk of a lookup, are that of growing by 2 between 3/8 and 3/4.
+//! A table that grows steadily grows by a factor of 4 each time, and moves each entry 1/3 times on
+//! average. With a factor of 2, between loads of 1/2 and 1, it would move each entry once. The
+//! average load, and with it the memory and the walk of a lookup, is that of growing by a factor of
+//! 2 between loads of 3/8 and 3/4.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Who resizes a table.
+/// Whether a table is resized automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resizing {
-    /// A background thread, one per process: it grows the table past an entry per bucket and
-    /// shrinks it below 1/8, never below the size it was made with, unless a [`Policy`] says
-    /// otherwise.
+    /// A background thread, one per process, grows the table above one entry per bucket and shrinks
+    /// it below 1/8, but never below its initial size, unless a [`Policy`] says otherwise.
     #[default]
     Automatic,
-    /// Nobody, until `resize_to` is called.
+    /// Only calls like `resize_to` resize the table.
     Manual,
 }
 
-/// Who resizes a table, when, and within what bounds.
+/// When a table is resized, and within what bounds.
 ///
 /// ```
 /// use relativist::{Policy, Resizing};
@@ -37,19 +37,19 @@ pub struct Policy {
     pub(crate) resizing: Resizing,
     low: f64,
     high: f64,
-    /// `None` for the number of buckets that the table is made with.
+    /// `None` for the initial number of buckets of the table.
     floor: Option<usize>,
     ceiling: usize,
 }
 
-/// Bounds that a [`Policy`] can't keep.
+/// Bounds that a [`Policy`] cannot keep.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// The upper bound of the load is not between 1/4 and 8, or the lower one not between 0 and an
     /// eighth of it.
     LoadFactor(RangeInclusive<f64>),
-    /// The fewest buckets are more than the most.
+    /// The minimum number of buckets exceeds the maximum.
     Buckets(RangeInclusive<usize>),
 }
 
@@ -83,27 +83,28 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// A power of two beyond all memory.
+    /// A power of two that exceeds all memory.
     const MAX_BUCKETS: usize = 1 << 62;
-    /// The counts that resizing goes by may be off by a sixteenth of the buckets: a smaller upper
-    /// bound would be noise.
+    /// Resizing relies on counts that may be off by a sixteenth of the buckets, so smaller upper
+    /// bounds would be noise.
     const UPPER_BOUNDS: RangeInclusive<f64> = 0.25..=8.0;
-    /// Between the bounds. What keeps a table from resizing all the time: see the top of this file.
+    /// The minimum ratio of the bounds. It keeps a table from being resized all the time: see the
+    /// top of this file.
     const MIN_RATIO: f64 = 8.0;
 
-    /// Shrink below, grow above so many entries per bucket; 1/8 and 1 by default. A lower bound of
-    /// 0 means never to shrink.
+    /// Sets the numbers of entries per bucket below which a table shrinks and above which it grows;
+    /// 1/8 and 1 by default. With a lower bound of 0 it never shrinks.
     ///
     /// A higher load saves 8 bytes per bucket and costs lookups a longer walk, half the load on
     /// average.
     ///
     /// # Errors
     ///
-    /// Unless the upper bound is between 1/4 and 8, and the lower one between 0 and an eighth of
-    /// the upper.
+    /// Returns an error unless the upper bound is between 1/4 and 8, and the lower one between 0
+    /// and an eighth of the upper.
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Result<Self, PolicyError> {
         let (low, high) = (*bounds.start(), *bounds.end());
-        // Some slack for bounds like 0.1 and 0.8, which are no binary fractions.
+        // Some slack for bounds like 0.1 and 0.8, which are not binary fractions.
         let max_low = high / Self::MIN_RATIO * (1.0 + 1e-9);
         if !Self::UPPER_BOUNDS.contains(&high) || !(0.0..=max_low).contains(&low) {
             return Err(PolicyError::LoadFactor(bounds));
@@ -111,13 +112,13 @@ impl Policy {
         Ok(Self { low, high, ..self })
     }
 
-    /// Never resize to fewer or to more buckets than that, each rounded up to a power of two. By
-    /// default a table is not shrunk below the size it was made with, and grows without limit. Past
-    /// the limit chains get longer.
+    /// Sets the minimum and the maximum number of buckets, each rounded up to a power of two. By
+    /// default a table is not shrunk below its initial size, and grows without limit. When a table
+    /// cannot grow, its chains get longer.
     ///
     /// # Errors
     ///
-    /// When the range is empty.
+    /// Returns an error if the range is empty.
     pub fn buckets(self, bounds: RangeInclusive<usize>) -> Result<Self, PolicyError> {
         if bounds.is_empty() {
             return Err(PolicyError::Buckets(bounds));
@@ -126,12 +127,13 @@ impl Policy {
         Ok(Self { floor: Some(round(*bounds.start())), ceiling: round(*bounds.end()), ..self })
     }
 
-    /// The same for a table that is made with so many buckets.
+    /// Returns the policy for a table that initially has this number of buckets.
     pub(crate) fn starting_with(self, buckets: usize) -> Self {
         Self { floor: self.floor.or(Some(buckets)), ..self }
     }
 
-    /// The number of buckets that so many entries should have, if not what they have now.
+    /// Returns the number of buckets that a table with this number of entries should have, if it is
+    /// not `buckets`.
     pub(crate) fn wanted(&self, entries: usize, buckets: usize) -> Option<usize> {
         let floor = self.floor.unwrap_or(0);
         let overloaded = entries > at_load(buckets, self.high) && buckets < self.ceiling;
@@ -140,8 +142,8 @@ impl Policy {
         (overloaded || wasteful).then(wanted).filter(|&wanted| wanted != buckets)
     }
 
-    /// The number of buckets to which a table is resized that has so many entries, once it is: a
-    /// power of two, within the ceiling. The floor is not looked at. Takes constant time.
+    /// Returns the number of buckets to which a table with this number of entries is resized, if it
+    /// is resized: a power of two, up to the ceiling. Ignores the floor. Takes constant time.
     ///
     /// ```
     /// use relativist::Policy;
@@ -152,8 +154,8 @@ impl Policy {
         buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).clamp(2, self.ceiling)
     }
 
-    /// The largest number of buckets that leaves enough of a budget of memory for the entries that
-    /// they are made for.
+    /// Returns the largest number of buckets that leaves enough of a memory budget for their
+    /// entries.
     pub(crate) fn buckets_for_memory(&self, bytes: usize, bucket_bytes: usize, entry_bytes: usize) -> usize {
         let bytes_per_bucket = bucket_bytes as f64 + self.target() * entry_bytes as f64;
         let buckets = (bytes as f64 / bytes_per_bucket) as usize;
@@ -178,7 +180,8 @@ mod tests {
         Policy::default().starting_with(floor)
     }
 
-    /// Bounds of all kinds: as far apart as may be, as close, and no binary fractions.
+    /// Bounds of all kinds: at the maximum distance, at the minimum, and ones that are not binary
+    /// fractions.
     fn policies() -> [Policy; 7] {
         [(0.125, 1.0), (0.0, 0.25), (0.1, 0.8), (0.1, 0.9), (0.25, 2.0), (1.0, 8.0), (0.0, 8.0)]
             .map(|(low, high)| Policy::default().load_factor(low..=high).unwrap())
@@ -242,7 +245,7 @@ mod tests {
         assert_eq!(policy.wanted(usize::MAX, 2), Some(1 << 62));
     }
 
-    /// After any resize the next one is far: nothing is wanted for half as many or nearly twice as
+    /// After a resize the next one is far away: none is wanted for half as many or nearly twice as
     /// many entries.
     #[test]
     fn has_hysteresis() {
@@ -272,8 +275,7 @@ mod tests {
         assert_eq!(Policy::default().buckets(nothing.clone()), Err(PolicyError::Buckets(nothing)));
     }
 
-    /// As many buckets as fit, with the entries that they are made for; half as many again would
-    /// not.
+    /// The buckets and their entries fit the budget; with twice the buckets they would not.
     #[test]
     fn fills_a_budget_of_memory() {
         for policy in policies() {

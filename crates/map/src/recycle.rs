@@ -1,9 +1,9 @@
 //! Memory of nodes, kept by each thread for its next ones.
 //!
-//! An allocator would hand out again the memory of a node much later, when it has grown cold; and
-//! to initialise a cold node holds up the lock that is taken next. So each thread keeps what it
-//! frees, up to a bound, by size. The latest is taken first, and while it is used the processor is
-//! asked for the next. The memory remains the global allocator's.
+//! An allocator would reuse the memory of a node much later, when it is no longer in the cache, and
+//! initialising a node that is not in the cache delays the lock that is taken next. So each thread
+//! keeps the memory that it frees, by size and up to a bound. It reuses the most recent first, and
+//! prefetches the next. The memory still belongs to the global allocator.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
@@ -12,15 +12,15 @@ use std::ptr::NonNull;
 
 use relativist_rcu::prefetch::prefetch_for_write;
 
-/// How much memory of nodes a thread keeps, beside the stacks that tell where it is.
+/// The maximum memory of nodes that a thread keeps, not counting the stacks of pointers to it.
 const MAX_KEPT: usize = if cfg!(relativist_no_recycling) { 0 } else { 256 << 10 };
 
-/// Nodes of more bytes are left to the allocator, as are those of another alignment than a word's.
+/// Larger nodes are left to the allocator, and so are nodes whose alignment is not that of a word.
 const MAX_SIZE: usize = 256;
 const WORD: usize = size_of::<usize>();
 
-/// What a thread keeps: a stack for each size in words. Nothing is written to the memory itself,
-/// which has long left the cache.
+/// The memory that a thread keeps: a stack for each size in words. Nothing is written to the memory
+/// itself, which is no longer in the cache.
 struct Kept {
     stacks: [Cell<Vec<NonNull<u8>>>; MAX_SIZE / WORD + 1],
     bytes: Cell<usize>,
@@ -32,7 +32,7 @@ thread_local! {
     };
 }
 
-/// Uninitialised memory of this layout, or `None`.
+/// Returns uninitialised memory of this layout, or `None`.
 #[inline]
 pub(crate) fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     let kept = is_kept(layout).then(|| KEPT.try_with(|kept| kept.take(layout)).ok().flatten()).flatten();
@@ -42,7 +42,7 @@ pub(crate) fn allocate(layout: Layout) -> Option<NonNull<u8>> {
 
 /// # Safety
 ///
-/// `memory` came from [`allocate`] with this layout, and nobody uses it any more.
+/// `memory` came from [`allocate`] with this layout, and no thread uses it any more.
 #[inline]
 pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     let kept = is_kept(layout) && KEPT.try_with(|kept| kept.put(memory, layout)).unwrap_or(false);
@@ -52,7 +52,7 @@ pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// A stack is for one layout, so that its memory can be given back to the allocator.
+/// A stack has memory of one layout, so that it can be returned to the allocator.
 const fn is_kept(layout: Layout) -> bool {
     layout.size() <= MAX_SIZE && layout.align() == WORD && layout.size().is_multiple_of(WORD)
 }
@@ -70,7 +70,7 @@ impl Kept {
         })
     }
 
-    /// False when there is no room.
+    /// Returns false if there is no room.
     #[inline]
     fn put(&self, memory: NonNull<u8>, layout: Layout) -> bool {
         let bytes = self.bytes.get() + layout.size();
@@ -87,8 +87,8 @@ impl Kept {
         })
     }
 
-    /// The stack is out of its cell meanwhile. (If the global allocator itself used a map, and so
-    /// came back here when the stack grows, what it kept would be leaked.)
+    /// Takes the stack out of its cell meanwhile. (If the global allocator itself used a map, it
+    /// could reenter this function when the stack grows. Then the memory that it keeps is leaked.)
     #[inline(always)]
     fn with_stack<R>(&self, layout: Layout, f: impl FnOnce(&mut Vec<NonNull<u8>>) -> R) -> R {
         let cell = &self.stacks[layout.size() / WORD];

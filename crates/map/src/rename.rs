@@ -10,7 +10,7 @@ use crate::map::HashMap;
 use crate::node::Node;
 use crate::raw;
 
-/// Why [`HashMap::rename`] has changed nothing. Gives the new key back.
+/// The error of [`HashMap::rename`]. Nothing has changed. Contains the new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameError<K> {
     /// The old key is not in the map.
@@ -44,19 +44,19 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Gives an entry another key, in one step: at every instant lookups find it under exactly one
-    /// of the two.
+    /// Changes the key of an entry, in one step: at every instant lookups find it under exactly one
+    /// of the two keys.
     ///
-    /// Within one read section at most one rename takes effect: who looks up the old key, the new,
-    /// and again the old one, finds the entry at least once, and misses it at least once. That
-    /// holds for lookups; an iteration may see the entry under either key, both, or none.
+    /// Within one read section at most one rename takes effect: of three lookups, of the old key,
+    /// the new key, and the old key again, at least one finds the entry and at least one does not.
+    /// An iteration may see the entry under either key, both, or none.
     ///
-    /// The value is cloned, since readers may hold references to the old key beside it; the old
-    /// ones are dropped before `rename` returns. (The table underneath can [move an
-    /// object](raw::Table::rename) that has room for two keys.) Lookups go on as fast as ever, but
-    /// for those that don't find their key in its chain. Waits for readers, and for other renames
-    /// and resizes. `Eq` of keys and `clone` run under the locks of both buckets, and must not
-    /// update the map, which would panic. ATC 2011, section 8.
+    /// The value is cloned, because readers may hold references to the old entry; the old key and
+    /// value are dropped before `rename` returns. (The table underneath can [move an
+    /// object](raw::Table::rename) that has room for two keys.) Only lookups that do not find their
+    /// key are slower meanwhile. A rename waits for readers, and for other renames and resizes.
+    /// `Eq` of keys and `clone` run under the locks of both buckets; if they update the map, they
+    /// panic. See ATC 2011, section 8.
     ///
     /// ```
     /// use relativist::{HashMap, RenameError};
@@ -71,12 +71,12 @@ where
     ///
     /// # Errors
     ///
-    /// When the old key is not in the map, or the new one is (possibly because they are equal). The
-    /// map stays as it was.
+    /// Returns an error if the old key is not in the map, or if the new one is (possibly because
+    /// they are equal). The map stays as it was.
     ///
     /// # Panics
     ///
-    /// Inside a read section (a [`Guard`](crate::Guard) or a pinned handle of this thread is
+    /// Panics inside a read section (a [`Guard`](crate::Guard) or a pinned handle of this thread is
     /// alive): it would wait for itself.
     pub fn rename<Q>(&self, old: &Q, new: K) -> Result<(), RenameError<K>>
     where
@@ -95,7 +95,7 @@ where
         // is unlinked, or with the table.
         match unsafe { self.table.rename_to((old_hash, self.has_key(old)), (new_hash, is_new), make) } {
             Ok(renamed) => {
-                // SAFETY: unlinked, and readers have left it.
+                // SAFETY: it is unlinked, and all readers have left.
                 unsafe { Node::<K, V>::dispose(renamed) };
                 Ok(())
             }

@@ -7,23 +7,23 @@ use crate::node::Node;
 use crate::pinned::Pinned;
 
 impl<K, V, S> HashMap<K, V, S> {
-    /// A piece of an iteration: visits about `n` entries from `cursor` on, and returns the cursor
-    /// of the next piece, or `None` when there is nothing more. The first cursor is 0.
+    /// Performs one piece of an iteration: visits about `n` entries from `cursor` on, and returns
+    /// the cursor of the next piece, or `None` after the last entry. The first cursor is 0.
     ///
     /// For iterations that have to be interrupted: by other work, by a network protocol, or because
-    /// a guard must not be held for so long. Between the calls nothing is held, and nothing has to
-    /// be cleaned up when a scan is given up; the cursor is a number, good for as long as the map,
-    /// on any thread.
+    /// a guard must not be held that long. Between the calls no guard or lock is held, and a scan
+    /// that is abandoned leaves nothing to clean up. The cursor is a number, valid as long as the
+    /// map, on any thread.
     ///
     /// *What is seen:* an entry that is in the map from the first call to the last is visited
-    /// exactly once, however much the map is resized and updated meanwhile, within the calls or
-    /// between them. One that comes or goes may be visited or not, and one that is
-    /// [renamed](HashMap::rename) under either of its keys, both, or none. Entries come in the
-    /// order of their mixed hashes, which is the same for any size.
+    /// exactly once, however much the map is resized and updated, during the calls or between them.
+    /// One that is inserted or removed meanwhile may be visited or not. One that is
+    /// [renamed](HashMap::rename) may be visited under either of its keys, both, or none. Entries
+    /// come in the order of their mixed hashes, which is the same for any size.
     ///
     /// *How much:* `n` entries, at least one, and any others that have the same hash as the last of
-    /// them; fewer at the end. Wait-free per entry, but for the empty buckets on the way, as in
-    /// [`iter`](HashMap::iter).
+    /// them; fewer at the end. Each step is wait-free, except for the empty buckets that it passes,
+    /// as in [`iter`](HashMap::iter).
     ///
     /// ```
     /// let map: relativist::HashMap<u32, u32> = (0..1000).map(|n| (n, n * n)).collect();

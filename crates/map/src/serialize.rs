@@ -11,12 +11,12 @@ use serde::ser::{Serialize, Serializer};
 use crate::map::HashMap;
 use crate::set::HashSet;
 
-/// What is made room for at most because the input says that so many entries follow: it may be
-/// lying.
+/// The maximum that is reserved because of the number of entries that the input announces, which
+/// may be wrong.
 const MAX_TRUSTED: usize = 4096;
 
-/// The entries that it has when they are got to, as with [`HashMap::iter`]. Formats that want to
-/// know beforehand how many there are learn it.
+/// Serializes the entries that [`HashMap::iter`] sees. The number of entries is passed to formats
+/// that need it beforehand.
 impl<K: Serialize, V: Serialize, S> Serialize for HashMap<K, V, S> {
     fn serialize<T: Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
         let guard = read();
@@ -34,7 +34,7 @@ impl<T: Serialize, S> Serialize for HashSet<T, S> {
     }
 }
 
-/// Of entries with equal keys the last one counts.
+/// If several entries have equal keys, the last one is kept.
 impl<'de, K, V, S> Deserialize<'de> for HashMap<K, V, S>
 where
     K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
@@ -46,7 +46,7 @@ where
     }
 }
 
-/// Of equal elements the first one counts.
+/// The first one of several equal elements is kept.
 impl<'de, T, S> Deserialize<'de> for HashSet<T, S>
 where
     T: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,

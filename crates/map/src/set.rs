@@ -14,11 +14,11 @@ pub use pinned::PinnedSet;
 use crate::builder::Builder;
 use crate::map::HashMap;
 
-/// A concurrent hash set whose lookups are wait-free while it grows and shrinks under them: a
-/// [`HashMap`] without values, with the same costs, progress guarantees and bounds.
+/// A concurrent hash set: a [`HashMap`] without values, with the same costs, progress guarantees
+/// and bounds. Lookups are wait-free, also while the set grows or shrinks.
 ///
-/// All operations on elements are those of the [`pinned`](HashSet::pin) handle. For those under a
-/// guard of your own, for statistics and for resizing see [`HashSet::as_map`].
+/// The [`pinned`](HashSet::pin) handle has all operations on elements. For operations that take a
+/// guard, statistics and resizing see [`HashSet::as_map`].
 ///
 /// ```
 /// use relativist::HashSet;
@@ -36,37 +36,37 @@ pub struct HashSet<T, S = RandomState> {
 }
 
 impl<T> HashSet<T> {
-    /// An empty set of two buckets, which grows as needed.
+    /// Creates an empty set of two buckets, which grows as needed.
     pub fn new() -> Self {
         Self::of(HashMap::new())
     }
 
-    /// An empty set with buckets for so many elements; see [`HashMap::with_capacity`].
+    /// Creates an empty set with buckets for `capacity` elements; see [`HashMap::with_capacity`].
     ///
     /// # Panics
     ///
-    /// When they can't be allocated.
+    /// Panics if the buckets cannot be allocated.
     pub fn with_capacity(capacity: usize) -> Self {
         Self::of(HashMap::with_capacity(capacity))
     }
 
-    /// For more choices; to be finished by [`Builder::build_set`].
+    /// Returns a [`Builder`], which has more options. Call [`Builder::build_set`] at the end.
     pub fn builder() -> Builder {
         Builder::new()
     }
 }
 
 impl<T, S> HashSet<T, S> {
-    /// An empty set of two buckets that hashes with `hasher`; see [`HashMap::with_hasher`].
+    /// Creates an empty set of two buckets that hashes with `hasher`; see [`HashMap::with_hasher`].
     pub fn with_hasher(hasher: S) -> Self {
         Self::of(HashMap::with_hasher(hasher))
     }
 
-    /// [`HashSet::with_capacity`] and [`HashSet::with_hasher`] in one.
+    /// Combines [`HashSet::with_capacity`] and [`HashSet::with_hasher`].
     ///
     /// # Panics
     ///
-    /// When the buckets can't be allocated.
+    /// Panics if the buckets cannot be allocated.
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
         Self::of(HashMap::with_capacity_and_hasher(capacity, hasher))
     }
@@ -75,7 +75,7 @@ impl<T, S> HashSet<T, S> {
         Self { map }
     }
 
-    /// The map underneath, whose keys are the elements.
+    /// Returns the map underneath, whose keys are the elements.
     ///
     /// ```
     /// let set = relativist::HashSet::from([1, 2, 3]);
@@ -94,17 +94,17 @@ impl<T, S> HashSet<T, S> {
         PinnedSet::new(self, read())
     }
 
-    /// The number of elements: exact when nobody updates meanwhile.
+    /// Returns the number of elements. It is exact if no thread updates the set meanwhile.
     pub fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// Whether there are none; see [`HashSet::len`].
+    /// Returns whether the set has no elements; see [`HashSet::len`].
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// What hashes the elements.
+    /// Returns the hasher.
     pub fn hasher(&self) -> &S {
         self.map.hasher()
     }

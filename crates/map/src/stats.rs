@@ -1,7 +1,7 @@
 //! A snapshot of a table's shape.
 
-/// What a table looks like, and what its resizer has done: the bucket histogram of Lever's paper
-/// (ALS 2000, section 3).
+/// Statistics about a table and its resizes, with the bucket histogram of Lever's paper (ALS 2000,
+/// section 3).
 ///
 /// ```
 /// use relativist::HashMap;
@@ -15,7 +15,7 @@
 pub struct Stats {
     /// The number of buckets.
     pub buckets: usize,
-    /// The number of entries found in them.
+    /// The number of entries in them.
     pub entries: usize,
     /// At index *n*, the number of buckets with *n* entries.
     pub chain_lengths: Vec<usize>,
@@ -25,8 +25,8 @@ pub struct Stats {
     pub grows: u64,
     /// Resizes to fewer buckets since the table was made.
     pub shrinks: u64,
-    /// How often chains were cut after growth, each time after a grace period. Growths that follow
-    /// each other closely share one.
+    /// The number of times that chains were cut after growth, each after a grace period. Growths in
+    /// quick succession share one.
     pub grace_periods: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The one place where atomics come from, so that loom can take their place
-//! (`--cfg relativist_loom`), or shuttle (`--cfg relativist_loom --cfg relativist_shuttle`:
-//! whatever there isn't under loom there isn't under shuttle).
+//! The only source of atomics, so that loom can replace them (`--cfg relativist_loom`), or shuttle
+//! (`--cfg relativist_loom --cfg relativist_shuttle`: code that is left out under loom is left out
+//! under shuttle, too).
 
 #[cfg(not(relativist_loom))]
 pub(crate) use std::sync::{
@@ -40,7 +40,7 @@ pub(crate) fn fence_after_exchange() {
     loom::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Keeps loads after it from being done before stores that come before it.
+/// Keeps later loads from being executed before earlier stores.
 #[cfg(not(relativist_loom))]
 pub(crate) fn full_fence() {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
@@ -73,7 +73,7 @@ pub(crate) mod parking {
     }
 }
 
-/// The same for models, with one queue for all addresses.
+/// The replacement for models, with one queue for all addresses.
 #[cfg(all(test, relativist_loom, not(relativist_shuttle)))]
 pub(crate) mod parking {
     pub(crate) use loom::sync::atomic::AtomicUsize as AtomicCount;
@@ -96,8 +96,8 @@ pub(crate) mod parking {
     }
 }
 
-/// Thread-local variables that are made at compile time and need no destructor, so that reading one
-/// costs a load.
+/// Thread-local variables that are initialised at compile time and need no destructor, so that
+/// reading one costs a load.
 macro_rules! local {
     ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {
         #[cfg(not(relativist_loom))]
@@ -124,11 +124,11 @@ mod tracked {
     /// Loom's atomic, with two differences.
     ///
     /// Each access conflicts with every other. Loom tries only those orders of accesses that make a
-    /// difference, but takes a load and a later exchange by another thread to make none, if that
-    /// other one has itself loaded in between: which is what each of our locks does.
+    /// difference. It assumes that the order of a load and a later exchange by another thread makes
+    /// none, if that other thread has itself loaded in between, as each lock here does.
     ///
-    /// Dropping it fails the model if some access does not come before: links and heads are to be
-    /// reclaimed only when all readers have left them.
+    /// Dropping it fails the model if some access does not happen before: links and heads may be
+    /// reclaimed only when all readers have left.
     #[derive(Debug)]
     pub(crate) struct Tracked<A: Exclusive>(A);
 
@@ -163,7 +163,7 @@ mod tracked {
         }
     }
 
-    /// What can be checked for being used by nobody else.
+    /// An object for which a model can check that no other thread uses it.
     pub(crate) trait Exclusive {
         fn check(&mut self);
     }

@@ -228,7 +228,7 @@
 //! }
 //! ```
 //!
-//! # What only hands out
+//! # Types that only return references
 //!
 //! Iterators are covariant, as `std`'s are:
 //!

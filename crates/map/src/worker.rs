@@ -21,7 +21,7 @@ mod background {
 
     use crate::raw::TableInner;
 
-    /// The tables to look at. Each is in here at most once, so their number is the bound.
+    /// The tables to look at. Each is in here at most once, so their number bounds the size.
     static QUEUE: Mutex<Queue> = Mutex::new(Queue { tables: Vec::new(), worker: None });
     static NOT_EMPTY: Condvar = Condvar::new();
 
@@ -93,7 +93,7 @@ mod background {
         again
     }
 
-    /// How long to wait before the next attempt: longer after each one.
+    /// The time to wait before the next attempt: longer after each one.
     #[derive(Default)]
     struct Pause(u32);
 

@@ -43,7 +43,7 @@ struct Header {
     /// The newest finer array whose heads are kept right by updates that hold a lock here; null
     /// before the table grows.
     finer: AtomicPtr<Header>,
-    /// Which buckets may have links, if iterations have asked for it; null otherwise. See
+    /// Which buckets may have links, if an iteration has requested it; null otherwise. See
     /// `occupancy.rs`.
     summary: AtomicPtr<Occupancy>,
 }
@@ -114,8 +114,8 @@ impl DetachedArray {
 }
 
 impl<'a> Array<'a> {
-    /// Fewest and most bits of a bucket number. The shifts that take buckets from hashes need one
-    /// at least.
+    /// Bounds on the bits of a bucket number. The shifts that take buckets from hashes need at
+    /// least one.
     pub(super) const MIN_BITS: u32 = 1;
     pub(super) const MAX_BITS: u32 = 44;
 
@@ -142,7 +142,7 @@ impl<'a> Array<'a> {
     #[cfg(not(relativist_loom))]
     fn make_heads(self) {}
 
-    /// Loom's atomics have to be made one by one.
+    /// Loom's atomics have to be created one by one.
     #[cfg(relativist_loom)]
     fn make_heads(self) {
         for bucket in 0..self.len() {
@@ -165,9 +165,8 @@ impl<'a> Array<'a> {
         let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
         // SAFETY: as the caller vouches.
         unsafe { self.free_occupancy() };
-        // SAFETY: the caller gives it up; header and heads are valid, and nobody uses them
-        // afterwards. (Dropping them does nothing, except that loom's atomics check that nobody
-        // does.)
+        // SAFETY: the caller gives it up; header and heads are valid, and no thread uses them
+        // afterwards. (Dropping them does nothing, except that loom's atomics check this.)
         unsafe {
             std::ptr::slice_from_raw_parts_mut(self.heads(), self.len()).drop_in_place();
             self.header.drop_in_place();
@@ -231,7 +230,7 @@ impl<'a> Array<'a> {
         self.head_and_scale(hash).0
     }
 
-    /// The same, with the scale, which a lookup needs again: it is loaded once this way.
+    /// As `head`, and also returns the scale, so that a lookup loads it only once.
     #[inline(always)]
     pub(super) fn head_and_scale(self, hash: Hash) -> (&'a Head, Scale) {
         let scale = self.scale();
@@ -241,22 +240,22 @@ impl<'a> Array<'a> {
 
     /// All heads, in the order of the hashes.
     pub(super) fn all(self) -> &'a [Head] {
-        // SAFETY: so many heads follow the header, alive during `'a`; heads are atomic, so sharing
+        // SAFETY: `len` heads follow the header, alive during `'a`; heads are atomic, so sharing
         // them is fine.
         unsafe { std::slice::from_raw_parts(self.heads(), self.len()) }
     }
 
-    /// How many buckets are worth bringing near at a time: their links fit into the first-level
-    /// cache, and are more than the processor can ask memory for at once.
+    /// The number of buckets to prefetch at a time: their links fit into the first-level cache, and
+    /// are more than the processor can request from memory at once.
     pub(super) const BATCH: usize = 64;
 
-    /// Brings the links of some buckets, those with heads that are wanted, into the cache, for who
-    /// is about to visit them all. Links lie anywhere in memory, and each step along a chain waits
-    /// for the one before: so chains are walked side by side.
+    /// Prefetches the links of those of the buckets whose heads `is_wanted` accepts, for a caller
+    /// that is about to visit them all. Links lie anywhere in memory, and each step along a chain
+    /// waits for the one before, so the chains are walked in parallel.
     ///
     /// # Safety
     ///
-    /// Links are alive: the caller is in a read section, or nobody else is left.
+    /// The links are alive: the caller is in a read section, or no other thread uses the array.
     #[cfg(not(relativist_loom))]
     pub(super) unsafe fn prefetch_chains(self, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
         use super::Link;
@@ -273,7 +272,8 @@ impl<'a> Array<'a> {
                 ends[count] = (bucket, link);
                 count += usize::from(!link.is_null() && is_wanted(word));
             }
-            // Longer chains are rare, or those of somebody who isn't after speed.
+            // Chains that are longer than this are rare, unless speed does not matter to the
+            // caller.
             for _ in 0..8 {
                 let walked = count;
                 count = 0;
@@ -284,7 +284,7 @@ impl<'a> Array<'a> {
                     let next = link.next();
                     prefetch(next);
                     ends[count] = (bucket, next);
-                    // A chain may run on into the next bucket's.
+                    // A chain may continue into that of the next bucket.
                     count += usize::from(!next.is_null() && link.hash().bucket(self.scale()) == bucket);
                 }
             }
@@ -292,8 +292,8 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Brings the links of so many buckets near, from that of this hash on, and returns the hash
-    /// that they end at.
+    /// Prefetches the links of `batch` buckets, starting with the bucket of `from`, and returns the
+    /// hash at which the last one ends.
     ///
     /// # Safety
     ///
@@ -306,7 +306,7 @@ impl<'a> Array<'a> {
         Hash::start_of_bucket(end - 1, self.scale()).end_of_bucket(self.scale()).unwrap_or(u64::MAX)
     }
 
-    /// There is nothing in it for loom.
+    /// Loom does not model caches.
     #[cfg(relativist_loom)]
     pub(super) unsafe fn prefetch_chains(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
@@ -320,8 +320,8 @@ impl<'a> Array<'a> {
         Self::store(&self.header().base, base);
     }
 
-    /// The array of the heads that are kept right where a head here [has finer](Word::has_finer)
-    /// ones.
+    /// The array of the finer heads that updates keep right if a head here [has
+    /// finer](Word::has_finer) ones.
     pub(super) fn finer(self) -> Option<Self> {
         Self::load(&self.header().finer)
     }
@@ -331,7 +331,7 @@ impl<'a> Array<'a> {
     }
 
     fn load(link: &AtomicPtr<Header>) -> Option<Self> {
-        // Acquire: pairs with the Release in `store`: the array is seen as it was made.
+        // Acquire: pairs with the Release in `store`: the caller sees the array as it was made.
         let header = NonNull::new(link.load(Acquire))?;
         Some(Self { header, alive: PhantomData })
     }

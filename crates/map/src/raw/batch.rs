@@ -1,4 +1,4 @@
-//! Lookups in batches, whose cache misses overlap.
+//! Lookups in batches, with overlapping cache misses.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -9,20 +9,19 @@ use super::{Hash, Link, Table};
 use relativist_rcu::prefetch::prefetch;
 
 impl Table {
-    /// How many lookups [`Table::find_many`] has under way at a time: more than that brings nothing
-    /// on processors of today, which follow up to 10 to 20 cache misses at once.
+    /// The number of lookups that [`Table::find_many`] overlaps. Larger batches gain nothing:
+    /// current processors handle 10 to 20 cache misses at a time.
     pub const BATCH: usize = 32;
 
-    /// Finds, for each hash, the link for which `is_match` says yes, and hands it to `found`.
+    /// Finds, for each hash, the link for which `is_match` returns true, and passes it to `found`.
     ///
-    /// Each is a lookup as by [`Table::find`], and as good as that: wait-free, and linearizable on
-    /// its own, all of them in no particular order. But where `find` waits for memory twice, for
-    /// the head and then for the link, here the heads of a whole batch are on their way at once,
-    /// then the first links, then the second ones where needed. That pays in tables that are larger
-    /// than the cache. Allocates nothing.
+    /// Each lookup is as if made by [`Table::find`]: wait-free, and linearizable on its own; the
+    /// lookups of a batch take place in no particular order. `find` waits for memory twice, for the
+    /// head and then for the link. `find_many` requests the heads of a whole batch at once, then
+    /// all first links, then the second ones where needed. This is faster in tables that are larger
+    /// than the cache. It allocates nothing.
     ///
-    /// Both functions are told the index of the hash; `found` is called once for each, in their
-    /// order.
+    /// Both functions get the index of the hash; `found` is called once for each hash, in order.
     pub fn find_many(
         &self,
         hashes: &[Hash],
@@ -34,24 +33,25 @@ impl Table {
             let firsts = self.first_links(hashes, guard);
             for (n, (&first, &hash)) in firsts.iter().zip(hashes).enumerate() {
                 let index = batch * Self::BATCH + n;
-                // SAFETY: found so under the guard.
+                // SAFETY: found by `first_links` under the guard.
                 found(index, unsafe { self.find_from(first, hash, |link| is_match(index, link), guard) });
             }
         }
     }
 
-    /// Brings near what lookups of these hashes will look at, [`Table::BATCH`] of them at most, as
-    /// [`Table::find_many`] does. For who needs lookups in a certain order: that of calls of
-    /// [`Table::find`] that follow. Takes constant time and changes nothing.
+    /// Prefetches what lookups of these hashes will read, for at most [`Table::BATCH`] of them, as
+    /// [`Table::find_many`] does. For callers that have to look up keys in a certain order, by
+    /// calls of [`Table::find`] that follow. Takes constant time and changes nothing.
     ///
-    /// `near` is shown where lookups will begin, in no certain order: mostly the link that is
-    /// wanted. What it is part of may not be near yet.
+    /// `prefetched` is called with the links at which the lookups will begin, in no particular
+    /// order; mostly these are the links that will match. The object around a link may not be in
+    /// the cache yet.
     pub fn prefetch(&self, hashes: &[Hash], prefetched: impl FnMut(NonNull<Link>), guard: &Guard) {
         self.first_links(hashes, guard).into_iter().filter_map(NonNull::new).for_each(prefetched);
     }
 
-    /// Where the walk for each hash of a batch begins; null where the summary says that it would be
-    /// in vain.
+    /// Returns the link at which the walk for each hash of a batch begins; null if the summary
+    /// shows that no link matches.
     #[inline(always)]
     fn first_links(&self, hashes: &[Hash], guard: &Guard) -> [*mut Link; Self::BATCH] {
         let array = self.inner().array(guard);

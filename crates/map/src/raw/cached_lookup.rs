@@ -1,4 +1,4 @@
-//! Answering a lookup again without walking.
+//! Repeats a lookup without walking its chain.
 
 use std::ptr::NonNull;
 
@@ -8,15 +8,14 @@ use super::array::Array;
 use super::head::{Head, Word};
 use super::{Hash, Link, Table};
 
-/// What a lookup saw that found the first link of its bucket's chain: the array, and what the head
+/// A lookup that found the first link of its bucket's chain: the array, and the word that the head
 /// held.
 ///
-/// While both are the same, the same lookup finds the same link: it would load the array and then
-/// the head, as [`CachedLookup::is_still_valid`] does, and all else is settled by what it has
-/// loaded. For that it doesn't matter what the table is going through meanwhile, resizes included,
-/// so the answer is as linearizable as that of the lookup that is left out. Neither array nor link
-/// can have been freed and made again, at the same address, as long as the guard lives under which
-/// they were found.
+/// As long as both are unchanged, the same lookup finds the same link: it would load the array and
+/// then the head, as [`CachedLookup::is_still_valid`] does, and what it loads determines the
+/// result. This holds during resizes, too, so the result is as linearizable as that of the lookup
+/// that is skipped. Neither the array nor the link can have been freed and allocated again at the
+/// same address, because the guard under which they were found is still alive.
 #[derive(Clone, Copy)]
 pub(crate) struct CachedLookup<'g> {
     array: Array<'g>,
@@ -25,8 +24,8 @@ pub(crate) struct CachedLookup<'g> {
 }
 
 impl Table {
-    /// What to remember of a lookup that has found `link` under this guard, if it is the first of
-    /// its chain. (Most are: four of five at half a link per bucket.)
+    /// Returns what to keep of a lookup that has found `link` under this guard, if `link` is the
+    /// first of its chain. (Four of five are, at half a link per bucket.)
     #[inline]
     pub(crate) fn cached_lookup<'g>(
         &'g self,
@@ -42,9 +41,9 @@ impl Table {
 }
 
 impl<'g> CachedLookup<'g> {
-    /// Whether a lookup would find the link now. Wait-free: two loads.
+    /// Returns whether a lookup would find the link now. Wait-free: two loads.
     ///
-    /// `table` and `guard` are those that the hit is from.
+    /// `table` and `guard` must be those of the lookup.
     #[inline]
     pub(crate) fn is_still_valid(&self, table: &'g Table, guard: &'g Guard) -> bool {
         table.inner().array(guard) == self.array && self.head.load() == self.word

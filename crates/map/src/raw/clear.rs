@@ -9,15 +9,16 @@ use super::link::links_from;
 use super::{Entry, Hash, Link, Table};
 
 impl Table {
-    /// Unlinks the links that are in the table when it gets to them, bucket by bucket, and hands
-    /// them to `unlinked`, each to one caller only if several clear the table. They belong to it
-    /// now; as to reclaiming them see [`OccupiedEntry::replace`](super::OccupiedEntry::replace).
+    /// Unlinks the links that are in the table, bucket by bucket, and passes them to `unlinked`. If
+    /// several threads clear the table, each link is passed to one of them only. The links belong
+    /// to the caller now; [`OccupiedEntry::replace`](super::OccupiedEntry::replace) says how to
+    /// reclaim them.
     ///
     /// Takes time proportional to buckets and links, or, as [`Table::iter`] does, to links alone.
-    /// Blocks as [`Table::entry`] does, once for each bucket that has links: these vanish at once
-    /// for lookups, unless the bucket is being resized. `unlinked` runs outside of locks. A link
-    /// that is being [renamed](Table::rename) meanwhile may stay. If `unlinked` panics, the other
-    /// links of the bucket under way are leaked.
+    /// Blocks as [`Table::entry`] does, once for each bucket that has links. Lookups stop finding
+    /// all links of a bucket at the same instant, unless the bucket is being resized. `unlinked`
+    /// runs outside of locks. A link that is being [renamed](Table::rename) meanwhile may stay. If
+    /// `unlinked` panics, the other links of the current bucket are leaked.
     pub fn clear(&self, guard: &Guard, mut unlinked: impl FnMut(NonNull<Link>)) {
         let mut links = self.iter(guard);
         while let Some(link) = links.next() {
@@ -28,27 +29,26 @@ impl Table {
         }
     }
 
-    /// Of the bucket that this hash falls into: in an array of this scale, which may be another one
-    /// than a moment ago.
+    /// Clears the bucket of this hash in the current array, and returns the scale of that array.
     fn clear_bucket(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
         let Some((chain, scale)) = self.inner().lock_group(hash, guard).unlink_all() else {
             return self.clear_bucket_in_resize(hash, guard, unlinked);
         };
-        // SAFETY: unlinked a moment ago, so it doesn't change, and alive for the guard at least
-        // until it is handed out.
+        // SAFETY: the chain was just unlinked, so it does not change, and the guard keeps its links
+        // alive at least until they are passed to `unlinked`.
         let links = || unsafe { links_from(chain) }.map(|(link, _)| link);
         self.count_removed(links().count(), guard);
         links().for_each(unlinked);
         scale
     }
 
-    /// One by one: those that a lookup would find now.
+    /// Unlinks the links that a lookup would find now, one by one.
     #[cold]
     fn clear_bucket_in_resize(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
         let (head, scale) = self.inner().array(guard).head_and_scale(hash);
         // SAFETY: found in the section of the guard.
         let links = unsafe { links_from(head.load().first()) };
-        // The chain may run on, or begin earlier.
+        // The chain may continue into later buckets, or begin in an earlier one.
         let here = links.skip_while(|&(_, its)| its < hash).take_while(|(_, its)| its.shares_bucket(hash, scale));
         for (link, its) in here {
             if let Entry::Occupied(entry) = self.entry(its, |found| found == link, guard) {

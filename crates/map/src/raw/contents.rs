@@ -48,7 +48,7 @@ impl<I: Iterator<Item = NonNull<Link>>> Contents<'_, I> {
 
 impl<I: Iterator<Item = NonNull<Link>>> Drop for Contents<'_, I> {
     fn drop(&mut self) {
-        // Some are left when `dispose` has panicked.
+        // Some are left if `dispose` has panicked.
         self.dispose();
         // SAFETY: as the caller of `dispose_of_all` vouches.
         unsafe { self.array.free() };

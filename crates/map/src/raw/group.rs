@@ -70,7 +70,7 @@ pub(super) enum Change {
     Insert,
     Replace,
     Remove,
-    /// Takes a link out of the chain while lookups must still find it in hand: its summary bit
+    /// Takes a link out of the chain while a link in flight may need its summary bit: the bit
     /// stays.
     Unlink,
 }
@@ -383,7 +383,7 @@ impl Place {
         }
     }
 
-    /// What a head of this bucket (of so many) holds after the change.
+    /// Returns what a head of this bucket holds after the change, in an array of this scale.
     #[inline(always)]
     fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
         let is_here = |link: NonNull<Link>| {

@@ -1,20 +1,20 @@
 //! Hashes as the table uses them.
 
-/// A user's 64-bit hash, mixed by one multiplication.
+/// A user's 64-bit hash, mixed by a multiplication.
 ///
 /// The table takes buckets from the high bits of a hash and orders chains by it, so the high bits
-/// have to depend on the low ones. Weak hashes (the identity on integers, FxHash) don't provide
-/// that; a multiplication by an odd constant near 2^64 divided by the golden ratio does (Knuth's
-/// multiplicative hashing; Lever, "Linux Kernel Hash Table Behavior", ALS 2000, section 5). It
-/// spreads consecutive integers better than chance would; some strides come out worse, with some
-/// seven times the walk of random hashes (identity-hashed multiples of 2^16, say): for such keys
-/// take a real hash function. Multiplication by an odd number loses nothing: equal user hashes and
-/// equal [`Hash`](struct@Hash)es are the same thing.
+/// have to depend on the low ones. Weak hashes (the identity on integers, FxHash) do not have this
+/// property. After a multiplication by an odd constant near 2^64 divided by the golden ratio they
+/// do (Knuth's multiplicative hashing; Lever, "Linux Kernel Hash Table Behavior", ALS 2000, section
+/// 5). It spreads consecutive integers better than random hashes would. Some strides come out
+/// worse: lookups of identity-hashed multiples of 2^16, for example, walk about seven times as far
+/// as with random hashes. For such keys use a real hash function. Multiplication by an odd number
+/// is invertible: two [`Hash`](struct@Hash)es are equal if and only if the user hashes are.
 ///
 /// ```
 /// use relativist::raw::Hash;
 /// assert_eq!(Hash::new(1), Hash::new(1));
-/// assert_ne!(Hash::new(1).get() >> 56, Hash::new(2).get() >> 56); // neighbours part in the highest byte already
+/// assert_ne!(Hash::new(1).get() >> 56, Hash::new(2).get() >> 56); // differ in the highest byte
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash(u64);
@@ -29,32 +29,32 @@ impl Hash {
         Self(user_hash.wrapping_mul(Self::GOLDEN))
     }
 
-    /// The mixed hash: the place of an entry in the order of the table.
+    /// Returns the mixed hash: the position of an entry in the order of the table.
     #[inline(always)]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The bucket.
+    /// Returns the bucket of this hash.
     #[inline(always)]
     pub(super) const fn bucket(self, scale: Scale) -> usize {
         (self.0.wrapping_shr(scale.shift) >> 4) as usize
     }
 
-    /// The four bits that follow those of the bucket: which bit of the chain's summary stands for
-    /// this hash.
+    /// Returns the four bits that follow those of the bucket: the index of the summary bit that
+    /// stands for this hash.
     #[inline(always)]
     pub(super) const fn summary_slot(self, scale: Scale) -> u32 {
         self.0.wrapping_shr(scale.shift) as u32 & 15
     }
 
-    /// Whether both are in one bucket.
+    /// Returns whether both hashes are in the same bucket.
     #[inline]
     pub(super) const fn shares_bucket(self, other: Self, scale: Scale) -> bool {
         self.bucket(scale) == other.bucket(scale)
     }
 
-    /// Whether both are in one bucket, and stand for the same bit of its summary.
+    /// Returns whether both hashes are in the same bucket and have the same summary bit.
     pub(super) const fn shares_summary_bit(self, other: Self, scale: Scale) -> bool {
         self.0 >> scale.shift == other.0 >> scale.shift
     }
@@ -75,8 +75,8 @@ impl Hash {
     }
 }
 
-/// How many buckets there are, in the form that lookups want it: by how much a hash is shifted to
-/// leave the bits of the bucket and the four bits after them.
+/// The number of buckets, in the form that is fast for lookups: the shift of a hash that leaves the
+/// bits of the bucket and the four bits after them.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
     shift: u32,

@@ -33,7 +33,7 @@ use relativist_rcu::prefetch::prefetch;
 pub(super) struct Word(*mut Link);
 
 impl Word {
-    /// Links lie below 2^48 and are aligned to 8, so 45 bits tell which.
+    /// Links lie below 2^48 and are aligned to 8, so 45 bits identify one.
     const LINK: usize = !0 << 19;
     const LINK_SHIFT: u32 = 16;
     const FINER: usize = 1 << 18;
@@ -57,7 +57,7 @@ impl Word {
         self.0.map_addr(|word| (word & Self::LINK) >> Self::LINK_SHIFT)
     }
 
-    /// Whether a link with this hash may be in the chain.
+    /// Returns whether a link with this hash may be in the chain.
     #[inline(always)]
     pub(super) fn may_contain(self, hash: Hash, scale: Scale) -> bool {
         self.0.addr() >> hash.summary_slot(scale) & 1 != 0
@@ -67,14 +67,14 @@ impl Word {
         1 << hash.summary_slot(scale)
     }
 
-    /// Whether all links of the chain come after this hash, as far as the summary tells.
+    /// Returns whether the summary shows that all links of the chain come after this hash.
     #[inline(always)]
     pub(super) fn is_after(self, hash: Hash, scale: Scale) -> bool {
         self.0.addr() & ((2 << hash.summary_slot(scale)) - 1) == 0
     }
 
-    /// In which of the `factor` finer buckets all links are that this one is parted into, if the
-    /// summary tells; any for no links.
+    /// If the summary shows that all links go to the same one of the `factor` finer buckets into
+    /// which this one is split, returns which. If there are no links, returns any.
     pub(super) fn sole_part(self, factor: usize) -> Option<usize> {
         let width = Self::SUMMARY_BITS.checked_div(factor).filter(|&width| width > 0)?;
         let summary = self.summary();
@@ -85,8 +85,8 @@ impl Word {
         (summary >> (part * width) >> width == 0).then_some(part)
     }
 
-    /// What the head of that part holds. As the last of the hash bits that its summary is about are
-    /// not known, it has bits for either value of them.
+    /// Returns the word for the head of that part. The summary of the finer bucket covers hash bits
+    /// that are not known here; it has the bits for all their values.
     pub(super) fn of_sole_part(self, part: usize, factor: usize) -> Self {
         if self.first().is_null() {
             return Self::EMPTY;
@@ -109,14 +109,14 @@ impl Word {
         self.0.addr() & Self::LOCKED != 0
     }
 
-    /// Whether the head can't be locked: the head of a coarser array, its *base*, is the lock of
-    /// the chain.
+    /// Returns whether the head cannot be locked, because the head of a coarser array, its *base*,
+    /// is the lock of the chain.
     pub(super) fn follows(self) -> bool {
         self.0.addr() & Self::FOLLOWS != 0
     }
 
-    /// Whether the heads of a finer array that this bucket covers are filled, and have to be kept
-    /// right.
+    /// Returns whether the heads of a finer array that this bucket covers are filled, and have to
+    /// be kept right.
     pub(super) fn has_finer(self) -> bool {
         self.0.addr() & Self::FINER != 0
     }
@@ -177,7 +177,7 @@ static BUCKET: Site = Site::new("map_bucket");
 pub(super) struct Head(AtomicPtr<Link>);
 
 impl Head {
-    /// In a cache line, of the size that most processors have.
+    /// The number of heads in a cache line of 64 bytes.
     pub(super) const PER_LINE: usize = 64usize.div_ceil(size_of::<Self>());
 
     #[cfg(relativist_loom)]
@@ -204,7 +204,7 @@ impl Head {
     #[inline(always)]
     pub(super) fn try_lock_if_settled(&self) -> Option<Word> {
         let word = self.load();
-        // The exchange below waits for all that comes before it, and holds up all that comes after.
+        // The exchange below waits for all loads before it, and delays all that come after.
         prefetch(word.first());
         let is_locked = word.is_free_and_settled() && self.try_lock(word);
         if is_locked {
@@ -282,7 +282,7 @@ static SLEEPERS: Sleepers = Sleepers::new();
 
 #[cfg(not(relativist_loom))]
 impl Head {
-    /// How often a locker looks before it goes to sleep.
+    /// The number of times that a thread looks at the lock before it sleeps.
     const SPINS: u32 = 64;
 
     #[cold]
@@ -322,7 +322,8 @@ mod tests {
 
     const SCALE: Scale = Scale::of_bits(10);
 
-    /// A hash of bucket 0 with these four bits after those of the bucket, and these four next.
+    /// Returns a hash of bucket 0 with these four bits after those of the bucket, and these four
+    /// next.
     fn hash(slot: usize, next: usize) -> Hash {
         Hash::from_mixed((slot << 50 | next << 46) as u64)
     }
@@ -331,8 +332,8 @@ mod tests {
         Word::EMPTY.with_first(std::ptr::without_provenance_mut(8)).with(summary)
     }
 
-    /// The part that a summary tells is where all links are that it may stand for, and the head of
-    /// the part announces all of them.
+    /// If a summary shows the sole part, then all links that the summary may stand for are in this
+    /// part, and the head of the part announces all of them.
     #[test]
     fn a_summary_tells_the_sole_part() {
         for factor_bits in 1..=5 {

@@ -1,19 +1,19 @@
-//! A link on its way from one place of the table to another: in no chain, and yet in the table.
+//! The link that a rename is moving: it is in no chain, and yet in the table.
 //!
 //! A [rename](super::Table::rename) takes a link out of the chain of its old hash and puts one into
-//! the chain of the new hash. In between it has it *in hand*, where lookups find it who have come
-//! to the end of their chain in vain:
+//! the chain of the new hash. In between the link is *in flight*: a lookup that reaches the end of
+//! its chain without a match looks here. What it finds depends on the stage:
 //!
-//! | stage | who has missed in the chain of the |
+//! | stage | effect |
 //! |---|---|
-//! | empty | |
-//! | before | old hash, finds what is in hand |
-//! | after | new hash, finds what is in hand |
-//! | again | new hash (or old, if the link went back) may have looked before the link came there, and looks again |
+//! | empty | no rename is in progress |
+//! | `OldKey` | a lookup of the old hash finds the link in flight |
+//! | `NewKey` | a lookup of the new hash finds the link in flight |
+//! | `Recheck` | the link is in a chain again; a lookup that missed may have walked too early, and walks again |
 //!
-//! From *before* to *after* is one store: the moment at which the entry changes its name. A hit
-//! costs nothing of this, nor does a miss that the head's summary answers; hence the summaries of
-//! both hashes have to say "maybe" while there is something in hand.
+//! The transition from `OldKey` to `NewKey` is one store: at that instant the entry changes its
+//! key. Lookups that hit do not look here, and neither do misses that the head's summary answers.
+//! Therefore the summaries of both hashes must say "maybe" while a link is in flight.
 
 use std::ptr::{self, NonNull, null_mut};
 
@@ -21,10 +21,11 @@ use super::group::Change;
 use super::{Hash, Link};
 use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
-/// Only the holder of the resizer's mutex changes it, so there is one rename at a time. Exception:
-/// in the stage `before`, an update that holds the lock of the old hash may change the link.
+/// The rename in progress, if any. Only the holder of the resizer's mutex changes it, so there is
+/// at most one rename at a time. Exception: in the stage [`OldKey`](Self::answer_old_key), an
+/// update that holds the lock of the old hash may change the link.
 pub(super) struct InFlightRename {
-    /// Null, `before`, `after` or [`RECHECK`].
+    /// Null (empty), `old_key`, `new_key` or [`RECHECK`].
     stage: AtomicPtr<InFlightLink>,
     old_key: InFlightLink,
     new_key: InFlightLink,
@@ -37,12 +38,12 @@ struct InFlightLink {
 
 const RECHECK: *mut InFlightLink = NonNull::dangling().as_ptr();
 
-/// What a lookup learns that has missed in its chain.
+/// What a lookup does after a miss in its chain.
 pub(super) enum MissOutcome {
     Nothing,
-    /// This is the only one that may match.
+    /// This link is the only one that may match.
     Link(NonNull<Link>),
-    /// What the chain holds now counts.
+    /// Walk the chain again: what it holds now counts.
     WalkAgain,
 }
 
@@ -53,22 +54,22 @@ impl InFlightRename {
 
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        // Acquire: pairs with the Release in `enter`; who relies on the chain alone sees it as the
-        // rename left it.
+        // Acquire: pairs with the Release in `enter`: a thread that sees no rename sees the chains
+        // as the last rename left them.
         self.stage.load(Acquire).is_null()
     }
 
-    /// How a link is to be taken out of a chain: some link in hand may need the same bit of the
+    /// Returns how to remove a link from a chain: the link in flight may need the same bit of the
     /// summary.
     #[inline(always)]
     pub(super) fn kind_of_removal(&self) -> Change {
         if self.is_empty() { Change::Remove } else { Change::Unlink }
     }
 
-    /// For lookups that have missed in the chain of this hash.
+    /// Called by a lookup that has missed in the chain of this hash.
     pub(super) fn after_miss(&self, hash: Hash) -> MissOutcome {
-        // Acquire: pairs with the Release in `enter`: the answer is seen as it was set, and the
-        // next look at the chains sees what was done to them before this stage.
+        // Acquire: pairs with the Release in `enter`: the lookup sees the link and its hash as they
+        // were set, and its next look at the chains sees what was done to them before this stage.
         let stage = self.stage.load(Acquire);
         match [&self.old_key, &self.new_key].into_iter().find(|&at| ptr::eq(stage, at)) {
             Some(in_flight) => in_flight.link_if(hash).map_or(MissOutcome::Nothing, MissOutcome::Link),
@@ -77,52 +78,55 @@ impl InFlightRename {
         }
     }
 
-    /// Whether the stage is *before*. For the rename itself.
+    /// Returns whether the stage is `OldKey`. Called by the rename itself.
     pub(super) fn answers_old_key(&self) -> bool {
-        // Acquire: as in `ask`.
+        // Acquire: as in `after_miss`.
         ptr::eq(self.stage.load(Acquire), &self.old_key)
     }
 
-    /// For who holds the lock of this hash, and has found nothing in its chain: what it finds in
-    /// hand is there until it lets go.
+    /// Returns the link in flight if it still has this old hash. The caller holds the lock of the
+    /// hash, so the link stays in flight until the caller unlocks.
     #[cold]
     pub(super) fn old_link(&self, hash: Hash) -> Option<NonNull<Link>> {
         if self.answers_old_key() { self.old_key.link_if(hash) } else { None }
     }
 
-    /// Replaces what `held` has returned, or removes it. The caller has held the lock since.
+    /// Replaces the link that `old_link` returned, or removes it if `link` is null. The caller has
+    /// held the lock since.
     pub(super) fn set_old_link(&self, link: *mut Link) {
-        // Release: pairs with the Acquire in `InFlightLink::to`: the link is seen as it was made.
+        // Release: pairs with the Acquire in `InFlightLink::link_if`: lookups see the link as it
+        // was made.
         self.old_key.link.store(link, Release);
     }
 
-    /// Stage *before*. The caller holds the lock of this hash, and the link is still in its chain.
+    /// Enters the stage `OldKey`. The caller holds the lock of this hash, and the link is still in
+    /// its chain.
     pub(super) fn answer_old_key(&self, hash: Hash, link: NonNull<Link>) {
         self.old_key.set(hash, link);
         self.enter(ptr::from_ref(&self.old_key).cast_mut());
     }
 
-    /// Stage *after*: the moment of the rename. The caller holds the locks of both hashes, and
-    /// neither chain has the link.
+    /// Enters the stage `NewKey`: the instant of the rename. The caller holds the locks of both
+    /// hashes, and neither chain has the link.
     pub(super) fn answer_new_key(&self, hash: Hash, link: NonNull<Link>) {
         self.new_key.set(hash, link);
         self.enter(ptr::from_ref(&self.new_key).cast_mut());
     }
 
-    /// Stage *again*. The caller holds the lock of the hash in whose chain the link is now. Later
-    /// lookups needn't ask, and must not be answered: the link can be removed as soon as the lock
+    /// Enters the stage `Recheck`. The caller holds the lock of the hash in whose chain the link is
+    /// now. From here on lookups must not find the link here: it can be removed as soon as the lock
     /// is released.
     pub(super) fn recheck(&self) {
         self.enter(RECHECK);
     }
 
-    /// No lookup is left that began before *again*.
+    /// Ends the rename. No lookup may be left that began before `Recheck`.
     pub(super) fn clear(&self) {
         self.enter(null_mut());
     }
 
     fn enter(&self, stage: *mut InFlightLink) {
-        // Release: pairs with the Acquire in `is_empty`, `ask` and `held`.
+        // Release: pairs with the Acquire in `is_empty`, `after_miss` and `answers_old_key`.
         self.stage.store(stage, Release);
     }
 }
@@ -132,7 +136,7 @@ impl InFlightLink {
         Self { hash: AtomicU64::new(0), link: AtomicPtr::new(null_mut()) }
     }
 
-    /// Nobody can be looking: readers of the last rename have left before it ended.
+    /// No lookup can be reading these: all lookups that overlapped with the last rename have left.
     fn set(&self, hash: Hash, link: NonNull<Link>) {
         // Relaxed, both: published by the stage.
         self.hash.store(hash.get(), Relaxed);
@@ -141,7 +145,7 @@ impl InFlightLink {
 
     fn link_if(&self, hash: Hash) -> Option<NonNull<Link>> {
         // Relaxed: set before the stage was published. Acquire: pairs with the Release in
-        // `set_held`.
+        // `set_old_link`.
         let link = || NonNull::new(self.link.load(Acquire));
         (self.hash.load(Relaxed) == hash.get()).then(link).flatten()
     }

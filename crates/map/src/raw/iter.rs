@@ -8,38 +8,40 @@ use super::array::Array;
 use super::occupancy::{NextBucket, OccupancyCursor};
 use super::{Hash, Link, Table};
 
-/// The links of a table in the order of their hashes; see [`Table::iter`].
+/// An iterator over the links of a table, in the order of their hashes; see [`Table::iter`].
 pub struct Iter<'t> {
     table: &'t Table,
     guard: &'t Guard,
     next: *mut Link,
-    /// All smaller hashes have been done with.
+    /// All smaller hashes have been visited.
     from: u64,
-    /// Where the bucket under way ends; `None` for the end of all hashes.
+    /// The hash at which the current bucket ends; `None` for the last bucket.
     end: Option<u64>,
-    /// Knows the way past empty buckets; `None` in a table that has few of them.
+    /// Skips empty buckets; `None` in a table that has few of them.
     occupancy: Option<OccupancyCursor<'t>>,
     pub(crate) prefetched: Prefetched,
 }
 
-/// What has been brought near by an iteration, or by several that do the work of one.
+/// What an iteration has prefetched. Several iterations that continue each other share it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Prefetched {
-    /// Links of smaller hashes.
+    /// Links with smaller hashes are prefetched.
     until: u64,
-    /// So many buckets, the last time.
+    /// The number of buckets in the last batch.
     batch: usize,
 }
 
 impl Table {
-    /// Iterates in the order of the hashes, while updates and resizes go on.
+    /// Iterates in the order of the hashes. Updates and resizes may go on meanwhile.
     ///
     /// A link that is in the table throughout is seen exactly once, however often the table is
-    /// resized meanwhile; one that comes or goes meanwhile, or is [renamed](Table::rename), may be
-    /// seen or not. Wait-free per step, but for the empty buckets on the way: a whole iteration
-    /// costs time proportional to buckets and links, and to links alone where a table of few links
-    /// for its buckets is iterated over again and again: the first iterations leave notes of where
-    /// there are links, 1/64 of the size of the buckets, for the next ones.
+    /// resized meanwhile. One that is inserted, removed or [renamed](Table::rename) meanwhile may
+    /// be seen or not.
+    ///
+    /// Each step is wait-free, except for the empty buckets that it passes: a whole iteration takes
+    /// time proportional to buckets and links. If a table has few links for its buckets, repeated
+    /// iterations take time proportional to the links alone: the first ones note where there are
+    /// links, in memory of 1/64 the size of the buckets, for later ones.
     pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t> {
         self.iter_from(0, guard)
     }
@@ -47,9 +49,9 @@ impl Table {
     /// Iterates over the links whose hashes ([`Hash::get`]) are at least `from`; otherwise as
     /// [`Table::iter`].
     ///
-    /// The order of the hashes is the same for any size of the table. So an iteration may be broken
-    /// off between two hashes and resumed at any later time by another one: together they see a
-    /// link that is in the table throughout exactly once.
+    /// The order of the hashes does not depend on the size of the table. So an iteration may stop
+    /// between two hashes, and another one may continue at any later time: together they see a link
+    /// that is in the table throughout exactly once.
     pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
         let array = self.inner().array(guard);
         let occupancy = array.is_sparse(self.len()).then(OccupancyCursor::default);
@@ -60,19 +62,18 @@ impl Table {
         Iter::new(self, guard, from, occupancy, Prefetched::default())
     }
 
-    /// The same for a part of the table, whatever there is to know of the whole: looks at each
-    /// bucket.
+    /// As `iter_from`, but looks at each bucket: for iterations over a part of the table.
     pub(crate) fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t> {
         Iter::new(self, guard, from, None, prefetched)
     }
 
-    /// Visits the links from `cursor` on, `n` of them and all others with the last one's hash (but
-    /// at least one, if there is one), and returns the cursor to go on from; `None` when that was
-    /// all. Begins with cursor 0.
+    /// Visits `n` links from `cursor` on, but at least one if there is one, and all others with the
+    /// same hash as the last. Returns the cursor for the next call, or `None` after the last link.
+    /// The first call takes cursor 0.
     ///
     /// A link that is in the table from the first call of a scan to the last, and isn't
-    /// [renamed](Table::rename), is visited exactly once. Between the calls no guard is needed: a
-    /// cursor is a hash, of which all smaller ones have been done with.
+    /// [renamed](Table::rename), is visited exactly once. No guard is needed between the calls: a
+    /// cursor is a hash, and links with smaller hashes have been visited.
     pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<Link>)) -> Option<u64> {
         let mut last = None;
         let mut links = self.iter_from(cursor, guard);
@@ -80,7 +81,7 @@ impl Table {
         while let Some(link) = links.next() {
             // SAFETY: reached within the section, as in `find`.
             let hash = unsafe { link.as_ref() }.hash();
-            // Links of equal hash have no order that would last until the next call.
+            // Links with equal hashes have no order that would be the same in the next call.
             if visited >= n && last.is_some_and(|last| last != hash) {
                 links.replace_if_stale();
                 return Some(hash.get());
@@ -106,14 +107,14 @@ impl<'t> Iter<'t> {
         iter
     }
 
-    /// Goes on at this hash, which is the end of a bucket; `None` for the end of all.
+    /// Continues at this hash, which is the end of a bucket; `None` for the end of the last.
     pub(super) fn skip_to(&mut self, hash: Option<u64>) {
         self.next = null_mut();
         self.end = hash;
     }
 
-    /// Enters the bucket that `from` falls into, in whatever array is the present one: its chain
-    /// holds all links from there to its end.
+    /// Enters the bucket of `from` in the current array: its chain has all links from there to the
+    /// end of the bucket.
     fn enter_bucket(&mut self) {
         let array = self.table.inner().array(self.guard);
         let mut from = Hash::from_mixed(self.from);
@@ -127,8 +128,8 @@ impl<'t> Iter<'t> {
             }
         }
         if self.occupancy.is_none() && from.get() >= self.prefetched.until {
-            // Twice as many as the last time: most iterations that have come far go on, while those
-            // of a scan may be short.
+            // Twice as many as the last time: an iteration that has come far probably continues,
+            // while one of a scan may be short.
             let batch = (self.prefetched.batch * 2).clamp(2, Array::BATCH);
             // SAFETY: the guard lives for `'t`.
             let until = unsafe { array.prefetch_batch(from, batch) };
@@ -161,7 +162,8 @@ impl Iterator for Iter<'_> {
                     break;
                 }
                 self.next = current.next();
-                // A bucket that has become coarser since begins with links that were seen.
+                // If the bucket has become coarser meanwhile, its chain begins with links that were
+                // visited.
                 if hash >= self.from {
                     return Some(link);
                 }

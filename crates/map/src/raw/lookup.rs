@@ -8,7 +8,7 @@ use super::in_flight::MissOutcome;
 use super::{Hash, Link, Table};
 
 impl Table {
-    /// Finds the link with this hash for which `is_match` says yes.
+    /// Finds the link with this hash for which `is_match` returns true.
     ///
     /// Wait-free: no lock, no fence, no atomic read-modify-write, no retry, whatever updaters and
     /// resizers do. Looks at the bucket's head, and at the links of its chain up to the first with
@@ -16,10 +16,10 @@ impl Table {
     /// where the whole hash is equal. Most misses are answered by the head alone.
     ///
     /// A link that is in the table throughout the call is found. What is found stays valid as long
-    /// as the guard, even if it is removed meanwhile. Beside a [rename](Table::rename) a miss may
+    /// as the guard, even if it is removed meanwhile. During a [rename](Table::rename) a miss may
     /// walk the chain twice.
     ///
-    /// (Let `is_match` capture by `move`: then what only a rename needs costs nothing.)
+    /// (Let `is_match` capture by `move`: then the code for renames costs other lookups nothing.)
     #[inline]
     pub fn find(
         &self,
@@ -37,11 +37,11 @@ impl Table {
         unsafe { self.find_from(head.first(), hash, is_match, guard) }
     }
 
-    /// The rest of a lookup, when the head of the hash's bucket has been loaded.
+    /// Finishes a lookup after the head of the hash's bucket was loaded.
     ///
     /// # Safety
     ///
-    /// As for [`walk`].
+    /// As for `walk`.
     #[inline(always)]
     pub(super) unsafe fn find_from(
         &self,
@@ -58,8 +58,8 @@ impl Table {
         self.find_renamed(hash, is_match, guard)
     }
 
-    /// What is left to do for a lookup that has walked in vain while a link is being renamed: see
-    /// [`hand`](super::in_flight). Not inlined, so that others don't pay for it.
+    /// Finishes a lookup that missed in its chain during a rename: see
+    /// [`in_flight`](super::in_flight). Not inlined, so that other lookups do not pay for it.
     #[cold]
     #[inline(never)]
     fn find_renamed(
@@ -71,8 +71,8 @@ impl Table {
         match self.inner().in_flight.after_miss(hash) {
             MissOutcome::Nothing => None,
             MissOutcome::Link(link) => is_match(link).then_some(link),
-            // Once is enough: the link is in the chain since before that reply, and the next rename
-            // waits for us.
+            // Once is enough: the link was put into the chain before the stage `Recheck`, and the
+            // next rename waits for this reader.
             // SAFETY: the head is loaded in the read section.
             MissOutcome::WalkAgain => unsafe {
                 walk(self.inner().array(guard).head(hash).load().first(), hash, is_match)
@@ -104,7 +104,7 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
             }
         } else if its > hash {
             // The chain may run on into links of other buckets (it is *imprecise*, ATC 2011,
-            // section 4), but they come after ours in the order.
+            // section 4), but these come later in the order of hashes.
             return None;
         }
         next = current.next();
@@ -115,8 +115,8 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
 /// The first step of the walk, without a branch: the second link if the first has a smaller hash.
 ///
 /// At half an entry per bucket one lookup in five finds another link before its own, and no
-/// processor can predict which. With a branch here a loop of lookups in 2^12 entries, which fit the
-/// cache, took 11 ns each instead of 7.
+/// processor can predict which. With a branch here, lookups in a loop over 2^12 entries, which fit
+/// the cache, took 11 ns each instead of 7 ns.
 ///
 /// # Safety
 ///
@@ -131,8 +131,7 @@ pub(super) unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Lin
     }
 }
 
-/// `if a < b { then } else { otherwise }` as a conditional move, of which the compiler would make a
-/// branch.
+/// `if a < b { then } else { otherwise }` as a conditional move. The compiler would emit a branch.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut Link {

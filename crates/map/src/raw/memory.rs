@@ -1,13 +1,13 @@
 //! Zeroed memory for bucket arrays.
 //!
-//! Large arrays come straight from the kernel, in huge pages if it has them: a random access costs
-//! a miss in the address translation otherwise. The global allocator is no help there, because
-//! aligned and zeroed memory may come to it by writing zeros, into small pages.
+//! Large arrays are mapped directly from the kernel, in huge pages if available: with small pages
+//! each random access would miss the TLB. The global allocator cannot be used for this, because it
+//! may provide aligned and zeroed memory by writing zeros into small pages.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-/// Memory of this layout, zeroed, or `None`.
+/// Returns zeroed memory of this layout, or `None`.
 pub(super) fn allocate_zeroed(layout: Layout) -> Option<NonNull<u8>> {
     assert_ne!(layout.size(), 0);
     if is_mapped(layout) {
@@ -19,7 +19,7 @@ pub(super) fn allocate_zeroed(layout: Layout) -> Option<NonNull<u8>> {
 
 /// # Safety
 ///
-/// `memory` came from [`allocate_zeroed`] with this layout, and nobody uses it any more.
+/// `memory` came from [`allocate_zeroed`] with this layout, and no thread uses it any more.
 pub(super) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     if is_mapped(layout) {
         // SAFETY: mapped in `map` with this size; the caller gives it up.
@@ -30,7 +30,8 @@ pub(super) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// Whether memory of this layout is mapped rather than allocated: from the size of a huge page on.
+/// Returns whether memory of this layout is mapped rather than allocated: from the size of a huge
+/// page on.
 fn is_mapped(layout: Layout) -> bool {
     const HUGE: usize = 2 << 20;
     const PAGE: usize = 4096;
@@ -40,20 +41,20 @@ fn is_mapped(layout: Layout) -> bool {
 #[cfg(target_os = "linux")]
 fn map(size: usize) -> Option<NonNull<u8>> {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    // SAFETY: a new mapping at an address that the kernel chooses does not affect other memory.
     let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
     if memory == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: our own mapping, whose contents the advice doesn't change. Whether it is taken or
-    // not.
+    // SAFETY: the mapping is this table's, and the advice does not change its contents. Failure is
+    // ignored.
     unsafe { libc::madvise(memory, size, libc::MADV_HUGEPAGE) };
     NonNull::new(memory.cast())
 }
 
 /// # Safety
 ///
-/// `memory` is a mapping of this size that nobody uses any more.
+/// `memory` is a mapping of this size that no thread uses any more.
 #[cfg(target_os = "linux")]
 unsafe fn unmap(memory: NonNull<u8>, size: usize) {
     // SAFETY: as the caller vouches.

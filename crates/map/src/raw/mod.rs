@@ -1,8 +1,8 @@
 //! The table underneath: intrusive, and unsafe to update.
 //!
-//! For structures that embed a [`Link`] and manage their own memory: objects with a header of their
-//! own, objects that are in several tables at once, multimaps. Everybody else wants
-//! [`HashMap`](crate::HashMap). The algorithm is explained in [`crate::design`].
+//! For structures that embed a [`Link`] and manage their own memory: objects with their own header,
+//! objects that are in several tables at once, multimaps. For everything else use
+//! [`HashMap`](crate::HashMap). [`crate::design`] explains the algorithm.
 //!
 //! | | |
 //! |---|---|

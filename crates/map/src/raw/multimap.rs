@@ -1,4 +1,4 @@
-//! Links of equal hash, side by side: what a multimap needs.
+//! Several links with the same hash, as a multimap needs them.
 
 use std::ptr::NonNull;
 
@@ -6,7 +6,7 @@ use relativist_rcu::Guard;
 
 use super::{Entry, Hash, Link, Table};
 
-/// The links with one hash; see [`Table::find_all`].
+/// An iterator over the links with one hash; see [`Table::find_all`].
 pub struct FindAll<'t> {
     hash: Hash,
     next: *mut Link,
@@ -14,7 +14,7 @@ pub struct FindAll<'t> {
 }
 
 impl Table {
-    /// Links `new` in, whatever else there is: behind all links with the same hash.
+    /// Inserts `new` after all links with the same hash, whatever keys they have.
     ///
     /// Costs and progress are those of [`Table::entry`].
     ///
@@ -35,12 +35,12 @@ impl Table {
         }
     }
 
-    /// Iterates over all links with this hash, in the order in which they were inserted. Which of
-    /// them have the key that is looked for, the caller has to see.
+    /// Iterates over all links with this hash, in the order in which they were inserted. The caller
+    /// has to check which of them have the wanted key.
     ///
     /// A link that is in the table throughout is seen exactly once, whatever updates and resizes go
-    /// on; one that comes, goes or is [renamed](Table::rename) meanwhile may be seen or not.
-    /// Wait-free, and as fast as [`Table::find`]. What is found stays valid as long as the guard.
+    /// on; one that is inserted, removed or [renamed](Table::rename) meanwhile may be seen or not.
+    /// Wait-free, and as fast as [`Table::find`]. The links stay valid as long as the guard.
     pub fn find_all<'t>(&'t self, hash: Hash, guard: &'t Guard) -> FindAll<'t> {
         let (head, scale) = self.inner().array(guard).head_and_scale(hash);
         let head = head.load();

@@ -1,23 +1,24 @@
-//! Which buckets of an array may have links, so that iterating over a sparse table costs by its
-//! links and not by its buckets: the list of potentially non-empty buckets of Mosberger's "Map
-//! Library Design Notes" (1996, section 2.4), as a bitmap of two levels for many threads.
+//! Which buckets of an array may have links, so that iterating over a sparse table takes time
+//! proportional to its links and not to its buckets. It is the list of potentially non-empty
+//! buckets of Mosberger's "Map Library Design Notes" (1996, section 2.4), as a bitmap of two levels
+//! that many threads can use.
 //!
-//! There is a bit for each bucket, and one above for each word of those. It is kept as lazily as
-//! can be:
+//! There is a bit for each bucket, and a bit above for each word of those. The summary is built
+//! lazily:
 //!
-//! * *Installed* empty, by an iteration that finds the table sparse. A table that is dense, or that
-//!   nobody iterates over, has none, and its updates pay a load where they fill an empty bucket.
-//!   From now on they also set the bits of that bucket (if they aren't set), *before* anybody can
-//!   find the new link.
-//! * *Opened* when a grace period has passed since: an update that didn't know of it was in a
-//!   section that began before, and is over.
-//! * *Filled* word by word, by the next iterations as they go: they set the bits of all buckets in
-//!   which they find links, and the word is good. A bucket that has links now got the first of them
-//!   either from an update that set the bit, or before the summary was opened: then whoever filled
-//!   the word found some there, unless they were removed and the bucket was filled again, by an
-//!   update that set the bit.
-//! * *Never cleared:* removals don't touch it. An iteration that finds most of the bits that it
-//!   follows stale puts an empty summary in its place.
+//! * *Installed* empty, by an iteration that finds the table sparse. A table that is dense, or over
+//!   which no thread iterates, has none; its updates only pay a load when they fill an empty
+//!   bucket. From the installation on they also set the bits of that bucket, unless set already,
+//!   *before* lookups can find the new link.
+//! * *Opened* after a grace period: updates that did not know of it ran in sections that began
+//!   before the installation, and these have ended.
+//! * *Filled* word by word, by the iterations that follow: they set the bits of all buckets in
+//!   which they find links, and then mark the word as complete. Why this misses no bucket: the
+//!   first link of a bucket was inserted either by an update that set the bit, or before the
+//!   summary was opened. In the second case the iteration that filled the word found a link there,
+//!   unless all were removed and the bucket was filled again, by an update that set the bit.
+//! * *Never cleared:* removals do not touch it. An iteration that finds that most of the bits are
+//!   stale replaces it by an empty summary.
 //!
 //! During a resize an update sets the bits in each array that it changes. So this argument concerns
 //! one array and its heads: an iteration skips a bucket only if it could have found the head empty.
@@ -34,19 +35,19 @@ use super::head::Head;
 use super::memory;
 use crate::sync::{AcqRel, Acquire, AtomicBits, Relaxed, Release};
 
-/// Smaller arrays are iterated over in no time.
+/// Iterating over smaller arrays is fast enough.
 const MIN_BUCKETS: usize = if cfg!(relativist_loom) { 4 } else { 1 << 12 };
-/// A table is sparse when it has fewer links than one for so many buckets.
+/// A table is sparse when it has less than one link for this many buckets.
 const SPARSE: usize = if cfg!(relativist_loom) { 2 } else { 8 };
 /// Bits in a word.
 const BITS: usize = u64::BITS as usize;
 
 /// The summary of an array.
 pub(super) struct Occupancy {
-    /// Begins when the array leads here: set once, by who has installed this.
+    /// Begins when the summary is installed. Set once, by the thread that installed it.
     grace: OnceLock<GracePeriod>,
-    /// 0 until the grace period has passed; from then on one more than the number of words that are
-    /// good, from the first on.
+    /// 0 until the grace period has passed; from then on, one more than the number of complete
+    /// words at the start of `buckets`.
     progress: AtomicBits,
     /// A bit for each bucket. Never set without the one in `words`.
     buckets: Box<[AtomicBits]>,
@@ -55,7 +56,7 @@ pub(super) struct Occupancy {
 }
 
 impl<'a> Array<'a> {
-    /// Whether an iteration over so many links should skip empty buckets.
+    /// Returns whether an iteration over this number of links should skip empty buckets.
     pub(super) fn is_sparse(self, links: usize) -> bool {
         self.len() >= MIN_BUCKETS && links < self.len() / SPARSE
     }
@@ -71,7 +72,7 @@ impl<'a> Array<'a> {
         unsafe { occupancy.as_ref() }
     }
 
-    /// To be called by an update before the link that it puts into an empty bucket can be found.
+    /// Called by an update that fills an empty bucket, before lookups can find the new link.
     ///
     /// # Safety
     ///
@@ -84,8 +85,8 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Sees to it that there is a summary that can be followed, if not yet by the iteration that
-    /// begins now.
+    /// Installs a summary, or opens it if it is installed. It may become usable only for later
+    /// iterations.
     ///
     /// # Safety
     ///
@@ -100,8 +101,8 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Puts an empty summary in the place of `old`. Without memory for it, or if somebody else has
-    /// done it, nothing is done.
+    /// Replaces `old` by an empty summary. Does nothing if there is no memory for it, or if another
+    /// thread was faster.
     ///
     /// # Safety
     ///
@@ -112,15 +113,15 @@ impl<'a> Array<'a> {
         let old = old.map_or(null_mut(), |old| std::ptr::from_ref(old).cast_mut());
         // Release: pairs with the Acquire in `occupancy`.
         if self.summary().compare_exchange(old, new.as_ptr(), Release, Relaxed).is_err() {
-            // SAFETY: nobody knows it.
+            // SAFETY: no other thread has seen it.
             return unsafe { Occupancy::free(new) };
         }
         // SAFETY: installed, and we are in a read section.
         let new = unsafe { new.as_ref() };
-        // After the installation: updates of sections that begin from here on find it.
-        new.grace.set(GracePeriod::start()).expect("only who has installed it sets it");
+        // After the installation: updates in sections that begin from here on find it.
+        new.grace.set(GracePeriod::start()).expect("only the thread that installed it sets it");
         if let Some(old) = NonNull::new(old) {
-            // SAFETY: just replaced by us, by nobody else.
+            // SAFETY: this thread has just replaced it, and no other did.
             unsafe { Occupancy::retire(old) };
         }
     }
@@ -129,11 +130,11 @@ impl<'a> Array<'a> {
     ///
     /// # Safety
     ///
-    /// Nobody uses the array any more.
+    /// No thread uses the array any more.
     pub(super) unsafe fn free_occupancy(self) {
         // Acquire: pairs with the Release in `replace_occupancy`.
         if let Some(occupancy) = NonNull::new(self.summary().load(Acquire)) {
-            // SAFETY: found by way of the array only.
+            // SAFETY: it is found through the array only.
             unsafe { Occupancy::free(occupancy) };
         }
     }
@@ -156,7 +157,7 @@ impl Occupancy {
 
     /// # Safety
     ///
-    /// It came from [`Occupancy::allocate`], nobody uses it any more, and it is freed once.
+    /// It came from [`Occupancy::allocate`], no thread uses it any more, and it is freed once.
     unsafe fn free(occupancy: NonNull<Self>) {
         // SAFETY: valid, and given up by the caller.
         unsafe { occupancy.drop_in_place() };
@@ -166,9 +167,9 @@ impl Occupancy {
 
     /// # Safety
     ///
-    /// No array leads to it any more, and nobody else frees it.
+    /// No array leads to it any more, and no other thread frees it.
     unsafe fn retire(occupancy: NonNull<Self>) {
-        // SAFETY: readers and updates find it by way of the array within a section; it is freed
+        // SAFETY: readers and updates find it through the array, within a section; it is freed
         // once.
         unsafe {
             let bytes = occupancy.as_ref().buckets.len() * size_of::<AtomicBits>();
@@ -177,17 +178,18 @@ impl Occupancy {
     }
 
     fn progress(&self) -> usize {
-        // Acquire: pairs with the Release in `open_if_known` and `fill`: the bits that make the
-        // words good are seen.
+        // Acquire: pairs with the Release in `open_if_known` and `fill`: the caller sees the bits
+        // of the complete words.
         self.progress.load(Acquire) as usize
     }
 
-    /// Opens the summary for being filled and followed when all updates know of it.
+    /// Opens the summary, so that it can be filled and used, if all updates know of it.
     fn open_if_known(&self) {
         let is_known = || self.grace.get().is_some_and(GracePeriod::has_passed);
         if self.progress() == 0 && is_known() {
-            // Release: pairs with the Acquire in `progress`: what the sections have done that the
-            // grace period has waited for is seen. If it fails, somebody else has opened it.
+            // Release: pairs with the Acquire in `progress`: the caller of that sees what was done
+            // in the sections for which the grace period has waited. If the exchange fails, another
+            // thread has opened it.
             let _ = self.progress.compare_exchange(0, 1, Release, Relaxed);
         }
     }
@@ -203,42 +205,41 @@ impl Occupancy {
 
     #[cold]
     fn set(&self, word: usize, bits: u64) {
-        // Relaxed: whoever has to see it has a later store of ours for it, of a bit below or of the
-        // link.
+        // Relaxed: published by a later store of this thread, of a bit below or of the link.
         self.words[word / BITS].fetch_or(1 << (word % BITS), Relaxed);
         // Release: pairs with the Acquire in `mark`. Loom would not notice Relaxed here or there:
         // the bit above matters only with two or more words, and tables under loom have one.
         self.buckets[word].fetch_or(bits, Release);
     }
 
-    /// Makes a word good: the first that isn't.
+    /// Completes a word: the first that is not complete.
     fn fill(&self, word: usize, heads: &[Head]) {
         let heads = heads[word * BITS..].iter().take(BITS).enumerate();
         let bits = heads.fold(0, |bits, (n, head)| bits | u64::from(!head.load().first().is_null()) << n);
         if bits != 0 {
             self.set(word, bits);
         }
-        // AcqRel: Release pairs with the Acquire in `progress`; Acquire keeps what others have
-        // filled before. If it fails, somebody else has filled it.
+        // AcqRel: Release pairs with the Acquire in `progress`; Acquire passes on what other
+        // threads have filled before. If the exchange fails, another thread has filled the word.
         let _ = self.progress.compare_exchange(word as u64 + 1, word as u64 + 2, AcqRel, Relaxed);
     }
 
-    /// Whether it can tell what comes from this bucket on: its word is good, or the next to be
-    /// filled.
+    /// Returns whether `next` may be called with this bucket: its word is complete, or the next to
+    /// be filled.
     fn covers(&self, bucket: usize) -> bool {
         bucket / BITS < self.progress()
     }
 
-    /// The first bucket from this one on, which must be covered, that may have links. Fills the
-    /// words on the way.
+    /// Returns the first bucket from this one on that may have links. The bucket must be covered.
+    /// Fills words on the way.
     fn next(&self, mut bucket: usize, heads: &[Head]) -> Option<usize> {
         while bucket < heads.len() {
             let word = bucket / BITS;
             if word + 1 == self.progress() {
                 self.fill(word, heads);
             }
-            // Relaxed: who must not miss a bit has seen the progress, or something that happened
-            // after the bit was set.
+            // Relaxed: a caller that must not miss a bit has seen the progress, or something that
+            // happened after the bit was set.
             let bits = self.buckets[word].load(Relaxed) & !0 << (bucket % BITS);
             if bits != 0 {
                 return Some(word * BITS + bits.trailing_zeros() as usize);
@@ -248,7 +249,7 @@ impl Occupancy {
         None
     }
 
-    /// The first word from this one on that has bits or is not good; all before it are good.
+    /// Returns the first word from this one on that has bits or is not complete.
     fn next_word(&self, mut word: usize) -> usize {
         let good = self.progress() - 1;
         while word < good {
@@ -270,7 +271,8 @@ fn zeroed(words: usize) -> Option<Box<[AtomicBits]>> {
     Some(zeroed.into_boxed_slice())
 }
 
-/// An iteration's view of summaries: the one that it follows, and how well that served it.
+/// The state of an iteration that skips empty buckets: the summary that it uses, and how many of
+/// its bits were stale.
 #[derive(Default)]
 pub(super) struct OccupancyCursor<'a> {
     occupancy: Option<&'a Occupancy>,
@@ -278,16 +280,16 @@ pub(super) struct OccupancyCursor<'a> {
     stale: usize,
 }
 
-/// What comes next in an iteration.
+/// The next bucket of an iteration.
 pub(super) enum NextBucket {
-    /// This bucket, as far as is known.
+    /// The next bucket that may have links.
     At(usize),
-    /// No bucket that has links.
+    /// No more buckets with links.
     End,
 }
 
 impl<'a> OccupancyCursor<'a> {
-    /// Where to go on, from a bucket that has not been looked at.
+    /// Returns the next bucket to visit, starting with one that was not visited yet.
     ///
     /// # Safety
     ///
@@ -305,8 +307,9 @@ impl<'a> OccupancyCursor<'a> {
         NextBucket::At(next)
     }
 
-    /// Called when the iteration ends or is broken off: has the summary made anew if most of it was
-    /// of no use. Not for a few bits, because that costs the next iteration a look at all buckets.
+    /// Replaces the summary if most of its bits were stale. Called when the iteration ends or
+    /// stops. Ignores small numbers of stale bits, because after a replacement the next iteration
+    /// has to visit all buckets.
     ///
     /// # Safety
     ///
@@ -314,8 +317,8 @@ impl<'a> OccupancyCursor<'a> {
     pub(super) unsafe fn replace_if_stale(&mut self, array: Array<'a>) {
         let Self { occupancy, followed, stale } = std::mem::take(self);
         if let Some(occupancy) = occupancy.filter(|its| stale > followed / 2 && stale >= its.buckets.len() / 16) {
-            // SAFETY: as the caller vouches. (If the array has another one, because of a resize,
-            // nothing happens.)
+            // SAFETY: as the caller vouches. (If the array has another summary, because of a
+            // resize, nothing happens.)
             unsafe { array.replace_occupancy(Some(occupancy)) };
         }
     }
@@ -331,7 +334,7 @@ mod tests {
 
     const BUCKETS: usize = 1 << 14;
 
-    /// Links are leaked: there are few.
+    /// Leaks its links, which are few.
     fn table(links: u64) -> Table {
         let table = Table::new(BUCKETS, Resizing::Manual, |_| ()).unwrap();
         (0..links).for_each(|n| insert(&table, n));
@@ -352,8 +355,8 @@ mod tests {
         entry.remove();
     }
 
-    /// How far the summary has come, if there is one, after an iteration that has to find so many
-    /// links.
+    /// Iterates, checks the number of links, and returns the progress of the summary, if there is
+    /// one.
     #[track_caller]
     fn iterate(table: &Table, links: usize) -> Option<usize> {
         let guard = read();
@@ -362,7 +365,7 @@ mod tests {
         unsafe { table.inner().array(&guard).occupancy() }.map(Occupancy::progress)
     }
 
-    /// So many bits are set of the buckets, and of the words above.
+    /// Returns the number of bits that are set for buckets, and for the words above.
     fn bits(table: &Table) -> (u32, u32) {
         let guard = read();
         // SAFETY: the guard lives.

@@ -1,8 +1,8 @@
-//! Which tables this thread has locked a bucket of, so that it doesn't wait for itself.
+//! The tables in which this thread has locked a bucket, so that it does not wait for itself.
 //!
-//! A key's `Eq` runs under a bucket's lock, as does what a caller does while an
-//! [`Entry`](super::Entry) lives. If that updated the same table, it would hang, but only where the
-//! buckets happen to be the same. It panics instead, wherever they are.
+//! A key's `Eq` runs under a bucket's lock, and so does what a caller does while an
+//! [`Entry`](super::Entry) lives. An update of the same table there would hang, but only if it hits
+//! the same bucket. It panics instead, whatever the bucket.
 
 use std::cell::Cell;
 use std::ptr;
@@ -10,8 +10,7 @@ use std::ptr;
 use super::table::TableInner;
 use crate::sync::local;
 
-/// How many tables may be nested: a key's `Eq` may update another table, whose keys' `Eq` updates a
-/// third.
+/// The limit on nesting: a key's `Eq` may update another table, whose keys' `Eq` updates a third.
 const MAX_LOCKED_TABLES: usize = 8;
 
 struct LockedTables {
@@ -23,11 +22,11 @@ local! {
     static LOCKED_TABLES: LockedTables = LockedTables { count: Cell::new(0), tables: [const { Cell::new(ptr::null()) }; MAX_LOCKED_TABLES] };
 }
 
-/// To be called before a bucket is locked.
+/// Call before locking a bucket.
 ///
 /// # Panics
 ///
-/// If this thread holds a lock of the table.
+/// Panics if this thread holds a lock of the table.
 #[inline(always)]
 pub(super) fn enter(table: &TableInner) {
     LOCKED_TABLES
@@ -40,7 +39,7 @@ pub(super) fn enter_again(table: &TableInner) {
     LOCKED_TABLES.with(|locked| locked.push(table));
 }
 
-/// To be called when a bucket has been unlocked, or is about to be, in any order.
+/// Call after unlocking a bucket, or just before. Tables may be left in any order.
 #[inline(always)]
 pub(super) fn leave(table: &TableInner) {
     LOCKED_TABLES.with(|locked| if locked.count.get() == 1 { locked.count.set(0) } else { locked.take_out(table) });

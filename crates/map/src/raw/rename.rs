@@ -1,21 +1,24 @@
-//! The key move: an entry gets another key, and so another place, without ever being in neither or
-//! in both.
+//! The key move: an entry gets another key, and so another place. At no instant is it found under
+//! neither or both.
 //!
-//! The relativistic papers promise it as the next thing to resizing (ATC 2011, section 8). Two
-//! places can't be changed at once, so lookups are told by a third, the [hand](super::in_flight),
-//! which of the two counts:
+//! The ATC 2011 paper names it as future work (section 8). No store can change two places at once,
+//! so a third one, the [link in flight](super::in_flight), determines under which key lookups find
+//! the entry:
 //!
-//! 1. take the link in hand, and unlink it from the chain of its old hash;
-//! 2. **wait for readers**: nobody stands on it any more, so its place can change;
-//! 3. turn: from here on it is found under the new hash only; link it into that chain, and give it
-//!    out of hand;
-//! 4. **wait for readers**: nobody is left who looked into the new chain before it was there.
+//! 1. put the link in flight under the old key, and unlink it from the chain of its old hash;
+//! 2. **wait for readers**: after that no lookup is on its way through the link, so its place can
+//!    change;
+//! 3. switch the link in flight to the new key: from here on it is found under that only; insert it
+//!    into the chain of the new hash;
+//! 4. **wait for readers**: after that no lookup is left that walked the new chain before the link
+//!    was in it.
 //!
-//! If another link takes its place, nobody stands on that, and the first wait is not needed.
+//! If another link takes its place, no lookup is on its way through that one, and the first wait is
+//! not needed.
 //!
 //! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename
-//! at a time, and no resize meanwhile: each bucket has its own lock and chain, and a lookup has one
-//! hand to look at. Only renames and the resizer hold two bucket locks at a time, so a rename may
+//! at a time, and no resize meanwhile: each bucket has its own lock and chain, and there is one
+//! link in flight. Only renames and the resizer hold two bucket locks at a time, so a rename may
 //! take them in any order.
 
 use std::fmt;
@@ -58,21 +61,20 @@ impl Table {
     /// copy.
     ///
     /// At every instant lookups find it under exactly one of the two keys. Within one read section
-    /// at most one rename takes effect: whoever looks up the old, the new, and again the old key
-    /// there finds the link at least once, and misses it at least once.
+    /// at most one rename takes effect: of three lookups there, of the old key, the new key, and
+    /// the old key again, at least one finds the link and at least one does not.
     ///
-    /// `rekey` makes the object answer to the new key. From before it is called until `rename`
-    /// returns, lookups and updates may ask about the object under the old key, and from when it
-    /// returns, under the new one. So after `rekey` the object has to match both; when `rename` has
-    /// returned, only the new key counts. (An object can have a field for each.)
+    /// `rekey` changes the key of the object. Until `rename` returns, lookups and updates may
+    /// compare the object with the old key, and after `rekey` has returned, with the new one. So
+    /// after `rekey` the object must match both keys; once `rename` has returned, only the new key
+    /// counts. (An object can have a field for each.)
     ///
-    /// Lookups are as fast as ever, except that those which walk their chain in vain may walk it
-    /// twice. Updates go on as well, those of the old key included: they may replace the link while
-    /// it is on the move, and then the new one is moved, or remove it. Iterations,
-    /// [`Table::find_all`] and [`Table::stats`] may miss it, but never see it twice within one read
-    /// section. Waits for readers twice, and for other renames and resizes of the table, which it
-    /// takes turns with. `is_old`, `is_new` and `rekey` run under the locks of both buckets: as to
-    /// what they may do, see [`Table::entry`].
+    /// Lookups are as fast as usual, except that one that misses may walk its chain twice. Updates
+    /// go on meanwhile, also those of the old key: they may remove the link while it is in flight,
+    /// or replace it, and then the new one is moved. Iterations, [`Table::find_all`] and
+    /// [`Table::stats`] may miss the link, but never see it twice within one read section. A rename
+    /// waits for readers twice, and for other renames and resizes of the table. `is_old`, `is_new`
+    /// and `rekey` run under the locks of both buckets; [`Table::entry`] says what they may do.
     ///
     /// ATC 2011, section 8.
     ///
@@ -113,13 +115,14 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// When no link matches the old key (or it is removed meanwhile), or one matches the new key,
-    /// or the hashes are equal: the table can't tell the places apart then. `rekey` has not been
-    /// called.
+    /// Returns an error if no link matches the old key (or it is removed meanwhile), if one matches
+    /// the new key, or if the hashes are equal, because then the places cannot be distinguished.
+    /// `rekey` has not been called.
     ///
     /// # Panics
     ///
-    /// * Inside a read section (a `Guard` of this thread is alive): it would wait for itself.
+    /// * Inside a read section (a `Guard` of this thread is alive): it would wait for
+    ///   itself.
     /// * When one of the functions panics. Then the link stays where it was.
     /// * When one of the functions leaves a read section open on this thread, by leaking the guard
     ///   or storing it in a thread-local variable. Then the link may have been renamed or not.
@@ -150,7 +153,7 @@ impl Table {
         let link = self.inner().in_flight.old_link(old).ok_or(RenameError::NotFound)?;
         pair.check_vacant(new, &mut is_new)?;
         rekey(link);
-        // SAFETY: in hand under the lock of its hash: not removed, hence alive.
+        // SAFETY: in flight under the lock of its hash: not removed, hence alive.
         unsafe { link.as_ref() }.set_hash(new);
         rename.finish(pair, link);
         drop(guard);
@@ -162,23 +165,25 @@ impl Table {
     /// step as lookups see it. Returns the old link, which belongs to the caller: readers have left
     /// it, so it can be reclaimed at once.
     ///
-    /// For objects that can't match two keys. `make` is given the old link and returns the new one.
-    /// An iteration that goes on meanwhile may see either, both, or none. Waits for readers once.
-    /// All else is as for [`Table::rename`], but for equal hashes, which are no matter here.
+    /// For objects that cannot match two keys. `make` gets the old link and returns the new one. A
+    /// concurrent iteration may see either, both, or none. Waits for readers once. The hashes may
+    /// be equal. Otherwise as [`Table::rename`].
     ///
     /// # Errors
     ///
-    /// When no link matches the old key, or one matches the new key. `make` has not been called.
+    /// Returns an error if no link matches the old key, or if one matches the new key. `make` has
+    /// not been called.
     ///
     /// # Panics
     ///
-    /// As [`Table::rename`], and when the hash of the new link is not `new`. The table stays as it
-    /// was, unless a read section was left open: then the link may have been replaced, and the old
-    /// one is leaked.
+    /// Panics as [`Table::rename`], and if the hash of the new link is not `new`. The table stays
+    /// as it was, unless a read section was left open: then the link may have been replaced, and
+    /// the old one is leaked.
     ///
     /// # Safety
     ///
-    /// What `make` returns is as for [`VacantEntry::insert`](super::VacantEntry::insert).
+    /// The link that `make` returns fulfils the contract of
+    /// [`VacantEntry::insert`](super::VacantEntry::insert).
     pub unsafe fn rename_to(
         &self,
         (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
@@ -207,7 +212,7 @@ impl Table {
         // SAFETY: valid, says the caller.
         let hash = unsafe { other.as_ref() }.hash();
         assert!(hash == new, "the link's hash is {hash:?}, the new key's {new:?}");
-        // Panics where this address can't be linked, as long as nothing has changed.
+        // Panics if this address cannot be linked, before anything has changed.
         let _ = Word::EMPTY.with_first(other.as_ptr());
         rename.unlink(&mut pair, place, link);
         rename.finish(pair, other);
@@ -218,8 +223,8 @@ impl Table {
         Ok(link)
     }
 
-    /// The resizer's mutex is held from here on: so nothing deferred may run, because a destructor
-    /// may resize.
+    /// Locks the resizer's mutex. While it is held, no deferred function may run, because a
+    /// destructor may resize the table.
     fn begin_rename(&self, old: Hash, new: Hash) -> Rename<'_> {
         let inner = self.inner();
         let mut resizer = inner.lock_resizer();
@@ -234,7 +239,7 @@ impl Table {
     }
 }
 
-/// A rename under way. When dropped, it puts things right, whatever has happened.
+/// A rename in progress. Dropping it restores a consistent state, at any stage.
 struct Rename<'t> {
     inner: &'t TableInner,
     old: Hash,
@@ -247,7 +252,7 @@ impl Rename<'_> {
         self.inner.lock_pair(self.old, self.new, guard)
     }
 
-    /// Takes the link that is to be renamed out of its chain and in hand.
+    /// Takes the link that is to be renamed out of its chain and puts it in flight.
     fn take(
         &self,
         is_old: impl FnMut(NonNull<Link>) -> bool,
@@ -260,17 +265,18 @@ impl Rename<'_> {
         Ok(())
     }
 
-    /// In hand first, so that it never is in neither. Its summary bit stays.
+    /// Puts the link in flight before it unlinks it, so that lookups find it at every instant. Its
+    /// summary bit stays.
     fn unlink(&self, pair: &mut Pair<'_>, place: Place, link: NonNull<Link>) {
         self.inner.in_flight.answer_old_key(self.old, link);
         pair.old.splice_locked(place, place.after, Change::Unlink, self.old);
     }
 
-    /// Makes `link`, which has the new hash and is in no chain, what is found under the new hash,
-    /// instead of what is in hand under the old one.
+    /// Makes lookups find `link`, which has the new hash and is in no chain, under the new hash,
+    /// instead of the link that is in flight under the old one.
     fn finish(&self, mut pair: Pair<'_>, link: NonNull<Link>) {
         let new = pair.renamed();
-        // First, so that whoever has seen the turn is not sent away by the head.
+        // First, so that a lookup that has seen the switch passes the summary of the head.
         new.announce_locked(self.new);
         self.inner.in_flight.answer_new_key(self.new, link);
         new.insert_locked(link, self.new);
@@ -278,8 +284,8 @@ impl Rename<'_> {
         pair.old.forget_locked(self.old);
     }
 
-    /// The link has been taken and not turned: back it goes, where lookups still expect it, unless
-    /// an update has removed it.
+    /// Puts the link back into the chain of the old hash, unless an update has removed it. The
+    /// switch to the new key has not happened.
     fn put_back(&self) {
         let guard = read();
         let mut group = self.inner.lock_group(self.old, &guard);
@@ -317,7 +323,7 @@ struct Pair<'g> {
 }
 
 impl TableInner {
-    /// Only while the resizer is held off.
+    /// Locks the buckets of both hashes. The caller holds the resizer's mutex.
     fn lock_pair<'g>(&'g self, old: Hash, new: Hash, guard: &'g Guard) -> Pair<'g> {
         let is_one = old.shares_bucket(new, self.array(guard).scale());
         Pair { old: self.lock_group(old, guard), new: (!is_one).then(|| self.lock_second_group(new, guard)) }
@@ -329,7 +335,7 @@ impl<'g> Pair<'g> {
         self.new.as_mut().unwrap_or(&mut self.old)
     }
 
-    /// The link to be renamed and its place, if it may be.
+    /// Returns the link to rename and its place, if it can be renamed.
     fn find(
         &mut self,
         (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),

@@ -1,4 +1,4 @@
-//! The table itself: who owns what, counting, and the way to the resizer.
+//! The table itself: what it owns, its counters, and requests to the resizer.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -20,11 +20,11 @@ use crate::stats::Stats;
 use crate::sync::{AcqRel, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Relaxed};
 use crate::worker;
 
-/// A concurrent hash table of links, with wait-free lookups, under which it grows and shrinks.
+/// A concurrent hash table of links. Lookups are wait-free, also while it grows and shrinks.
 ///
-/// The table is intrusive: it knows only [`Link`]s, which callers embed in objects of their own,
-/// and callers say what is equal. It holds as many links with the same hash, or even the same key,
-/// as are inserted.
+/// The table is intrusive: it knows only [`Link`]s, which callers embed in their own objects.
+/// Callers also define which objects are equal. Any number of links may have the same hash, or even
+/// the same key.
 ///
 /// Memory: 8 bytes per bucket, and 16 for the link in each object. Links must lie below address
 /// 2^48.
@@ -47,7 +47,7 @@ use crate::worker;
 /// }
 ///
 /// let table = Table::new(2, Resizing::Automatic, dispose)?;
-/// let hash = Hash::new(42); // of "forty-two", let's say
+/// let hash = Hash::new(42); // stands for the hash of "forty-two"
 /// // SAFETY: found links stay alive while the guard does.
 /// let is_it = |link: NonNull<Link>| unsafe { link.cast::<Object>().as_ref() }.name == "forty-two";
 ///
@@ -64,7 +64,7 @@ use crate::worker;
 ///
 /// if let Entry::Occupied(entry) = table.entry(hash, is_it, &guard) {
 ///     let removed = entry.remove();
-///     // SAFETY: nobody finds it any more, and those who have are given a grace period.
+///     // SAFETY: lookups no longer find it, and a grace period passes for those that have.
 ///     unsafe { defer_raw(removed.cast(), size_of::<Object>(), |object| dispose(object.cast())) };
 /// }
 /// assert!(table.find(hash, is_it, &guard).is_none());
@@ -80,12 +80,13 @@ pub(crate) struct TableInner {
     pub(super) array: AtomicArray,
     dispose: unsafe fn(NonNull<Link>),
     policy: Policy,
-    /// An update looks whether to resize when its stripe's count has changed by this much.
+    /// An update checks whether to resize each time the count of its stripe has changed by this
+    /// much.
     interval: AtomicUsize,
-    /// The worker has been asked to look at this table.
+    /// Whether the worker has been asked to look at this table.
     requested: AtomicBool,
     count: Counter,
-    /// The link that is being renamed.
+    /// The rename in progress.
     pub(super) in_flight: InFlightRename,
     /// Taken before the resizer's mutex, which makes that fair: otherwise a thread that resizes in
     /// a loop could keep it.
@@ -108,20 +109,20 @@ pub(super) struct Counts {
 }
 
 impl Table {
-    /// What a bucket costs.
+    /// The size of a bucket in memory.
     pub(crate) const BYTES_PER_BUCKET: usize = size_of::<Head>();
 
-    /// A table of at least so many buckets, rounded up to a power of two, at least 2. How it is
-    /// resized is told by a [`Policy`], or just a [`Resizing`]; an automatic table never shrinks
-    /// below the size it was made with, unless the policy says otherwise.
+    /// Creates a table of `buckets` buckets, rounded up to a power of two, at least 2. The
+    /// [`Policy`], or just a [`Resizing`], determines how it is resized. An automatic table never
+    /// shrinks below its initial size, unless the policy says otherwise.
     ///
-    /// While a link is in the table it belongs to the table: `dispose` is called for each that is
-    /// left when the table is dropped. (If a background resize is under way then, by the worker,
-    /// when that is done.)
+    /// While a link is in the table it belongs to the table: when the table is dropped, `dispose`
+    /// is called for each link that is left. (If a background resize is in progress then, the
+    /// worker calls it when the resize is done.)
     ///
     /// # Errors
     ///
-    /// When the buckets can't be allocated.
+    /// Returns an error if the buckets cannot be allocated.
     pub fn new(
         buckets: usize,
         policy: impl Into<Policy>,
@@ -152,28 +153,29 @@ impl Table {
         &self.inner
     }
 
-    /// The number of links: exact when nobody updates meanwhile. Costs a look at a few counters.
+    /// Returns the number of links. It is exact if no thread updates the table meanwhile. Reads a
+    /// few counters.
     pub fn len(&self) -> usize {
         self.inner.count.sum()
     }
 
-    /// Whether there are none; see [`Table::len`].
+    /// Returns whether the table has no links; see [`Table::len`].
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Who resizes the table, when, and within what bounds.
+    /// Returns the policy by which the table is resized.
     pub fn policy(&self) -> Policy {
         self.inner.policy
     }
 
-    /// The number of buckets.
+    /// Returns the number of buckets.
     pub fn buckets(&self) -> usize {
         // Relaxed: a statistic.
         self.inner.counts.buckets.load(Relaxed)
     }
 
-    /// Whether a resize is under way.
+    /// Returns whether a resize is in progress.
     pub fn is_resizing(&self) -> bool {
         // Relaxed: a statistic.
         self.inner.counts.resizing.load(Relaxed)
@@ -190,11 +192,11 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// When the buckets can't be allocated: the table stays as it was.
+    /// Returns an error if the buckets cannot be allocated: the table stays as it was.
     ///
     /// # Panics
     ///
-    /// Inside a read section (a `Guard` of this thread is alive): it would wait for itself.
+    /// Panics inside a read section (a `Guard` of this thread is alive): it would wait for itself.
     pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
         self.inner.resize_now(bits_for(buckets))
@@ -211,8 +213,8 @@ impl Table {
         self.inner.grow(bits_for(buckets), &mut self.inner.lock_resizer())
     }
 
-    /// Makes room for `additional` more links, so that inserting them starts no resize, as far as
-    /// the policy's ceiling allows. As [`Table::resize_to`] otherwise.
+    /// Makes room for `additional` more links, so that inserting them starts no resize, up to the
+    /// policy's ceiling. Otherwise as [`Table::resize_to`].
     ///
     /// # Errors
     ///
@@ -227,7 +229,7 @@ impl Table {
         if wanted > self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
 
-    /// Shrinks to what the present number of links needs. As [`Table::resize_to`] otherwise.
+    /// Shrinks to the size for the current number of links. Otherwise as [`Table::resize_to`].
     ///
     /// # Errors
     ///
@@ -242,17 +244,17 @@ impl Table {
         if wanted < self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
 
-    /// Counts what is where: walks the whole table.
+    /// Returns statistics about the table. Walks the whole table.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         self.add_stats(&mut stats, 0, usize::MAX);
         stats
     }
 
-    /// [`stats`](Self::stats) in parts, for callers that must not be busy for so long: adds
-    /// `buckets` buckets to what earlier calls have counted. Begins with cursor 0, and returns the
-    /// cursor for the next call, or `None` after the last bucket. What changes from one call to the
-    /// next may be counted twice or not at all.
+    /// Computes [`stats`](Self::stats) in parts, for callers that must not block that long: adds
+    /// the next `buckets` buckets to `stats`. The first call takes cursor 0. Returns the cursor for
+    /// the next call, or `None` after the last bucket. Links that are inserted or removed between
+    /// two calls may be counted or not, and links may be counted twice if the table is resized.
     pub fn add_stats(&self, stats: &mut Stats, cursor: u64, buckets: usize) -> Option<u64> {
         let guard = read();
         let array = self.inner.array(&guard);
@@ -272,10 +274,10 @@ impl Table {
         (end < array.len()).then(|| Hash::start_of_bucket(end, array.scale()).get())
     }
 
-    /// The links to which each bucket's head leads, in the order of the chains: what a lookup may
-    /// have to pass. During a resize chains may be *imprecise* (ATC 2011, section 4) and continue
-    /// into links of other buckets. For pictures and diagnoses: costs as much as all chains are
-    /// long.
+    /// Returns the links to which each bucket's head leads, in the order of the chains: the links
+    /// that a lookup may have to pass. During a resize chains may be *imprecise* (ATC 2011, section
+    /// 4) and continue into links of other buckets. For diagrams and debugging: takes time
+    /// proportional to the length of all chains.
     ///
     /// Links stay alive as long as the guard.
     ///
@@ -296,7 +298,7 @@ impl Table {
 
     #[inline]
     pub(super) fn count_inserted(&self, guard: &Guard) {
-        // Room that was reserved is not taken back while it fills.
+        // Reserved room is not given back while it fills.
         self.count(1, |wanted, buckets| wanted > buckets, guard);
     }
 
@@ -321,7 +323,7 @@ impl Table {
         // AcqRel: pairs with the one in `advance_resize`.
         let ours = automatic && is_wanted() && !inner.requested.swap(true, AcqRel);
         if ours && !worker::request(Arc::downgrade(inner)) {
-            // Relaxed: nothing has been asked. A later update asks again.
+            // Relaxed: no request was made. A later update makes one.
             inner.requested.store(false, Relaxed);
         }
     }
@@ -361,7 +363,7 @@ impl TableInner {
         self.policy.wanted(self.count.sum(), self.counts.buckets.load(Relaxed))
     }
 
-    /// Whether the worker will grow the table again when it has so many buckets.
+    /// Returns whether the worker will grow the table again when it has `buckets` buckets.
     pub(super) fn wants_more_than(&self, buckets: usize) -> bool {
         let wanted = || self.policy.wanted(self.count.sum(), buckets);
         self.policy.resizing == Resizing::Automatic && wanted().is_some_and(|wanted| wanted > buckets)
@@ -418,9 +420,9 @@ impl TableInner {
         result
     }
 
-    /// Called when the table has got another size.
+    /// Called when the size of the table has changed.
     pub(super) fn size_changed(&self, buckets: usize) {
-        // Often enough to notice in time, seldom enough to cost nothing: the count may be off by a
+        // Often enough to notice in time, seldom enough to be cheap: the count may be off by a
         // sixteenth of the buckets.
         let interval = (buckets / 16 / self.count.stripes()).clamp(1, 1024);
         // Relaxed, both: heuristics.
@@ -431,7 +433,7 @@ impl TableInner {
 
 impl Drop for TableInner {
     fn drop(&mut self) {
-        // First, as a destructor below may panic.
+        // First, because a destructor below may panic.
         let resizer = self.resizer.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: no thread uses the table any more, nor does the worker.
         unsafe { resizer.free_all() };
@@ -441,7 +443,7 @@ impl Drop for TableInner {
     }
 }
 
-/// A thread that has panicked with the lock has left what it guards as it should be.
+/// Ignores poisoning: a thread that panicked with the lock has left the data in a consistent state.
 fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Err(TryLockError::WouldBlock) => None,

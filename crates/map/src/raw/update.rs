@@ -8,8 +8,8 @@ use relativist_rcu::Guard;
 use super::group::{Change, LockedGroup, Place, prepare};
 use super::{Hash, Link, Table};
 
-/// A place in the table, under the lock of its bucket: either a link that matched, or where one
-/// would go.
+/// A place in the table, under the lock of its bucket: either a link that matched, or the place for
+/// a new one.
 ///
 /// The lock is released by the method that makes a change, or when the entry is dropped. Lookups
 /// don't notice it; updates of the same bucket wait, and so does the resizer: an entry that is
@@ -24,7 +24,7 @@ pub enum Entry<'t> {
 /// A link that matched; see [`Entry`].
 pub struct OccupiedEntry<'t> {
     at: Position<'t>,
-    /// If it is not the one at its place, it is being renamed, and in hand.
+    /// The link. If `at` has no link, this one is in flight to another place.
     found: NonNull<Link>,
 }
 
@@ -44,20 +44,20 @@ struct Position<'t> {
 }
 
 impl Table {
-    /// Locks the bucket of the hash and finds the link that `is_match` says yes to.
+    /// Locks the bucket of the hash and finds the link for which `is_match` returns true.
     ///
-    /// Blocks while another update of the same bucket is under way, or the resizer is at work on it
-    /// (a few chains at a time, never a wait for readers). Costs a walk over the bucket's chain up
-    /// to the place.
+    /// Blocks while another update of the same bucket is in progress, or while the resizer changes
+    /// it (a few chains at a time; it does not wait for readers meanwhile). Costs a walk over the
+    /// bucket's chain up to the place.
     ///
     /// `is_match` runs under the lock, and so does all that the thread does while the entry lives.
     /// It may look things up in this table, and update others.
     ///
     /// # Panics
     ///
-    /// When the thread has such an entry of this table already, or is inside of such an `is_match`:
-    /// it would wait for itself if it hit the same bucket. A panic, of `is_match` too, leaves the
-    /// table as it was, and no lock held.
+    /// Panics if this thread already has an entry of this table, or calls this from an `is_match`
+    /// of this table: it would wait for itself if it hit the same bucket. A panic, also one of
+    /// `is_match`, leaves the table unchanged and no lock held.
     #[inline]
     pub fn entry<'t>(
         &'t self,
@@ -68,7 +68,7 @@ impl Table {
         let group = self.inner().lock_group(hash, guard);
         let place = group.search(hash, &mut is_match);
         let found = match place.found {
-            None => self.find_in_hand(hash, is_match),
+            None => self.find_in_flight(hash, is_match),
             found => found,
         };
         let at = Position { table: self, guard, group, place, hash, _not_send: PhantomData };
@@ -78,9 +78,10 @@ impl Table {
         }
     }
 
-    /// For who holds the lock of this hash, and has not found the link in its chain.
+    /// Looks for a link in flight. The caller holds the lock of this hash, and has not found the
+    /// link in its chain.
     #[inline(always)]
-    fn find_in_hand(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
+    fn find_in_flight(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
         let in_flight = &self.inner().in_flight;
         if in_flight.is_empty() {
             return None;
@@ -90,10 +91,10 @@ impl Table {
 }
 
 impl Table {
-    /// Unlinks the link that `is_match` says yes to, and returns it; it now belongs to the caller.
-    /// As to reclaiming it see [`OccupiedEntry::replace`].
+    /// Unlinks the link for which `is_match` returns true, and returns it; it now belongs to the
+    /// caller. [`OccupiedEntry::replace`] says how to reclaim it.
     ///
-    /// Wait-free, like [`Table::find`], when there is none; else it blocks as [`Table::entry`]
+    /// Wait-free, like [`Table::find`], if there is none; otherwise it blocks as [`Table::entry`]
     /// does. `is_match` runs outside of locks.
     #[inline]
     pub fn remove(
@@ -103,8 +104,8 @@ impl Table {
         guard: &Guard,
     ) -> Option<NonNull<Link>> {
         loop {
-            // Without the lock as far as possible: its read-modify-write waits for every load
-            // before it, and a lookup brings in what the lock's holder will look at.
+            // Look up without the lock first: the lock's read-modify-write waits for every load
+            // before it, and the lookup loads what the holder of the lock will read.
             let found = self.find(hash, &mut is_match, guard)?;
             if let Entry::Occupied(entry) = self.entry(hash, |link| link == found, guard) {
                 return Some(entry.remove());
@@ -133,7 +134,7 @@ impl OccupiedEntry<'_> {
     ///
     /// # Panics
     ///
-    /// When the hash of `new` differs.
+    /// Panics if the hash of `new` is not the hash of the entry.
     #[inline]
     pub unsafe fn replace(self, new: NonNull<Link>) -> NonNull<Link> {
         let Position { table, group, place, hash, .. } = self.at;
@@ -148,8 +149,8 @@ impl OccupiedEntry<'_> {
         self.found
     }
 
-    /// Unlinks it and returns it; it now belongs to the caller. As to reclaiming it see
-    /// [`OccupiedEntry::replace`].
+    /// Unlinks the link and returns it; it now belongs to the caller. [`OccupiedEntry::replace`]
+    /// says how to reclaim it.
     #[inline]
     pub fn remove(self) -> NonNull<Link> {
         let Position { table, guard, group, place, hash, .. } = self.at;
@@ -174,11 +175,12 @@ impl VacantEntry<'_> {
     ///
     /// `new` is in no table, and none has given it back within the last grace period. It stays
     /// valid and in place while it is linked and, after it was replaced or removed, until a grace
-    /// period has passed. The function given to [`Table::new`] can dispose of it, on any thread.
+    /// period has passed. The function that was passed to [`Table::new`] can dispose of it, on any
+    /// thread.
     ///
     /// # Panics
     ///
-    /// When the hash of `new` is not the one that the entry was asked for.
+    /// Panics if the hash of `new` is not the hash of the entry.
     #[inline]
     pub unsafe fn insert(self, new: NonNull<Link>) {
         let Position { table, guard, group, place, hash, .. } = self.at;

@@ -5,11 +5,11 @@ use std::ops::{BitAnd, BitOr, BitXor, Sub};
 
 use super::{HashSet, PinnedSet};
 
-/// Operations on two sets, the other one under this handle's guard.
+/// Operations on two sets. The other one is read under this handle's guard.
 ///
-/// Each element is looked up in the other set when the iterator gets to it. While others update the
-/// sets the result may be true of no moment, and a union may show an element twice that leaves the
-/// one set and is then found in the other.
+/// Each element is looked up in the other set when the iterator reaches it. If other threads update
+/// the sets meanwhile, the result may hold for no single instant, and a union may return an element
+/// twice that is removed from one set and then found in the other.
 ///
 /// ```
 /// use relativist::HashSet;
@@ -26,40 +26,40 @@ impl<T: Hash + Eq, S: BuildHasher> PinnedSet<'_, T, S> {
         |element| other.map.contains_key(*element, &self.guard)
     }
 
-    /// The elements that are in this set or the other.
+    /// Returns the elements that are in this set or the other.
     pub fn union<'p>(&'p self, other: &'p HashSet<T, S>) -> impl Iterator<Item = &'p T> {
         let its = other.map.keys(&self.guard);
         self.iter().chain(its.filter(|element| !self.contains(*element)))
     }
 
-    /// The elements of this set that are in the other, too.
+    /// Returns the elements of this set that are also in the other.
     pub fn intersection<'p>(&'p self, other: &'p HashSet<T, S>) -> impl Iterator<Item = &'p T> {
         self.iter().filter(self.is_in(other))
     }
 
-    /// The elements of this set that are not in the other.
+    /// Returns the elements of this set that are not in the other.
     pub fn difference<'p>(&'p self, other: &'p HashSet<T, S>) -> impl Iterator<Item = &'p T> {
         let is_in = self.is_in(other);
         self.iter().filter(move |element| !is_in(element))
     }
 
-    /// The elements that are in one of the sets only.
+    /// Returns the elements that are in exactly one of the sets.
     pub fn symmetric_difference<'p>(&'p self, other: &'p HashSet<T, S>) -> impl Iterator<Item = &'p T> {
         let its = other.map.keys(&self.guard);
         self.difference(other).chain(its.filter(|element| !self.contains(*element)))
     }
 
-    /// Whether all elements of this set are in the other.
+    /// Returns whether all elements of this set are in the other.
     pub fn is_subset(&self, other: &HashSet<T, S>) -> bool {
         self.len() <= other.len() && self.iter().all(|element| self.is_in(other)(&element))
     }
 
-    /// Whether all elements of the other set are in this one.
+    /// Returns whether all elements of the other set are in this one.
     pub fn is_superset(&self, other: &HashSet<T, S>) -> bool {
         self.len() >= other.len() && other.map.keys(&self.guard).all(|element| self.contains(element))
     }
 
-    /// Whether no element is in both sets.
+    /// Returns whether no element is in both sets.
     pub fn is_disjoint(&self, other: &HashSet<T, S>) -> bool {
         self.intersection(other).next().is_none()
     }

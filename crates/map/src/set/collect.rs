@@ -1,4 +1,5 @@
-//! Filling sets from iterators and from each other, emptying and comparing them: by way of the map.
+//! Filling sets from iterators and from each other, emptying and comparing them, all through the
+//! map.
 
 use std::hash::{BuildHasher, Hash};
 use std::iter::Map;
@@ -11,7 +12,8 @@ where
     T: Hash + Eq + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Unlike with [`HashMap`](crate::HashMap)'s `extend`, elements that are there stay.
+    /// Inserts the elements. Unlike `extend` of [`HashMap`](crate::HashMap), keeps elements that
+    /// are already in the set.
     fn fill(&self, elements: impl IntoIterator<Item = T>) {
         let elements = elements.into_iter();
         self.map.expect(elements.size_hint().0);
@@ -45,7 +47,7 @@ impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> Extend<T> for HashSet
     }
 }
 
-/// So that a set can be extended through a shared reference.
+/// Extends a set through a shared reference.
 impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> Extend<T> for &HashSet<T, S> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, elements: I) {
         self.fill(elements);

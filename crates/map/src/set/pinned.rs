@@ -10,8 +10,8 @@ use super::HashSet;
 use crate::iter::Keys;
 use crate::node::Node;
 
-/// A set in a read section: all operations on elements. From [`HashSet::pin`]. See
-/// [`Pinned`](crate::Pinned) for what goes for handles.
+/// A set together with a read section. Has all operations on elements. Returned by
+/// [`HashSet::pin`]; [`Pinned`](crate::Pinned) explains handles.
 pub struct PinnedSet<'s, T, S> {
     pub(super) set: &'s HashSet<T, S>,
     pub(super) guard: Guard,
@@ -23,12 +23,12 @@ impl<'s, T, S> PinnedSet<'s, T, S> {
         Self { set, guard }
     }
 
-    /// The set.
+    /// Returns the set.
     pub fn set(&self) -> &'s HashSet<T, S> {
         self.set
     }
 
-    /// The guard, for use with other maps and sets.
+    /// Returns the guard, for use with other maps and sets.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
@@ -50,13 +50,13 @@ impl<'s, T, S> PinnedSet<'s, T, S> {
 }
 
 impl<T: Hash + Eq, S: BuildHasher> PinnedSet<'_, T, S> {
-    /// Whether the value is in the set. Wait-free.
+    /// Returns whether the value is in the set. Wait-free.
     #[inline]
     pub fn contains<Q: Hash + Equivalent<T> + ?Sized>(&self, value: &Q) -> bool {
         self.set.map.contains_key(value, &self.guard)
     }
 
-    /// The element that is equal to the value. Wait-free.
+    /// Returns the element that is equal to the value. Wait-free.
     #[inline]
     pub fn get<Q: Hash + Equivalent<T> + ?Sized>(&self, value: &Q) -> Option<&T> {
         self.set.map.get_key_value(value, &self.guard).map(|(element, ())| element)
@@ -64,18 +64,19 @@ impl<T: Hash + Eq, S: BuildHasher> PinnedSet<'_, T, S> {
 }
 
 impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> PinnedSet<'_, T, S> {
-    /// Adds a value and says whether it is new. If an equal one is there already, that one stays.
+    /// Adds a value and returns whether it is new. If an equal element is in the set, that one
+    /// stays.
     pub fn insert(&self, value: T) -> bool {
         self.set.map.try_insert(value, (), &self.guard).is_ok()
     }
 
-    /// Adds a value in the place of an equal one, if there is one, and returns that.
+    /// Adds a value. If there is an equal element, replaces that and returns it.
     pub fn replace(&self, value: T) -> Option<&T> {
         let node = Node::new(self.set.map.hash(&value), value, ());
         self.set.map.put(node, &self.guard).map(|old| &old.key)
     }
 
-    /// The element that is equal to the value, which is added if there is none.
+    /// Returns the element that is equal to the value. Adds the value if there is none.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -102,7 +103,7 @@ impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> PinnedSet<'_, T, S> {
         }
     }
 
-    /// Removes a value and says whether it was there.
+    /// Removes a value and returns whether it was in the set.
     pub fn remove<Q: Hash + Equivalent<T> + ?Sized>(&self, value: &Q) -> bool {
         self.take(value).is_some()
     }
@@ -120,13 +121,13 @@ impl<T: Send + Sync + 'static, S> PinnedSet<'_, T, S> {
         self.set.map.clear(&self.guard);
     }
 
-    /// Keeps only the elements that `keep` says yes to; see
+    /// Removes the elements for which `keep` returns false; see
     /// [`HashMap::retain`](crate::HashMap::retain).
     pub fn retain(&self, mut keep: impl FnMut(&T) -> bool) {
         self.set.map.retain(|element, ()| keep(element), &self.guard);
     }
 
-    /// Removes the elements that `extract` says yes to as it gets to them; see
+    /// Returns an iterator that removes the elements for which `extract` returns true; see
     /// [`HashMap::extract_if`](crate::HashMap::extract_if).
     pub fn extract_if(&self, mut extract: impl FnMut(&T) -> bool) -> impl Iterator<Item = &T> {
         let entries = self.set.map.extract_if(move |element, ()| extract(element), &self.guard);

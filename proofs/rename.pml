@@ -1,28 +1,32 @@
-/* The move of an entry from one key to another, beside lookups and one update of either key (crates/map/src/raw: rename, hand, lookup,
- * update). A rename excludes transitions, so the table is at rest. Each access to what threads
- * share is a step of its own, and the order of memory accesses is sequentially consistent.
+/* A rename: the move of an entry from one key to another, during lookups and one update of either
+ * key (crates/map/src/raw: rename, in_flight, lookup, update). A rename excludes resizes, so the
+ * table has one array. Each access to shared memory is a step of its own. Memory is sequentially
+ * consistent: loom checks what weaker orders do.
  *
- * While the entry is in no chain, it is in hand: `before` under its old key, `after` under the new
- * one, and `again` tells lookups that have missed to walk once more. They look at the hand only
- * when their walk has missed; so summaries must keep the bits of both keys, or else there would be
- * no walk.
+ * While the entry is in no chain, it is in flight. The stage says under which key lookups find it:
+ * `old_key` or `new_key`. In the stage `recheck`, a lookup that has missed walks its chain once
+ * more. A lookup reads the stage only when its walk has missed. So summaries must keep the bits of
+ * both keys, or the lookup would not walk at all.
  *
  *   -DONE_BUCKET   both keys are in one bucket
  *   -DBACKWARD     the new key's hash is the smaller one
  *   -DREPLACE      another entry takes its place, instead of the entry itself (rename_to)
- *   -DUPDATE       beside it, one of the keys is updated
+ *   -DUPDATE       an update of one of the keys runs at the same time
  *
- * Checked: what a lookup finds was there at some moment of the lookup, when at each moment the
- * entry is under one key (T3, T10: who misses the old key finds the new one afterwards, and who
- * finds the new one misses the old one); neighbours are always found (T1); nobody waits for ever
- * (T4); what is reclaimed is not looked at (T8).
+ * Checked:
+ *   - A lookup returns what was under its key at some moment of the lookup, where at each moment the
+ *     entry is under one key (T3, T10). A reader that does not find the old key finds the new one
+ *     afterwards. A reader that finds the new key does not find the old one afterwards.
+ *   - Lookups find the neighbours (T1).
+ *   - No thread waits for ever (T4).
+ *   - No thread accesses an entry that was freed (T8).
  *
- * Each wait can be left out, and then one of these fails: SKIP_UNLINK_WAIT, SKIP_RENAME_WAIT,
- * SKIP_ENTRY_WAIT. So can steps: TAKE_AFTER_UNLINK, UNANNOUNCED_TURN, LINK_BEFORE_TURN,
- * KEEP_IN_HAND, WALK_ONCE.
+ * Each of these switches leaves out a wait, and a check fails: SKIP_UNLINK_WAIT, SKIP_RENAME_WAIT,
+ * SKIP_ENTRY_WAIT. These leave out or misplace a step: TAKE_AFTER_UNLINK, UNANNOUNCED_TURN,
+ * LINK_BEFORE_TURN, KEEP_IN_FLIGHT, WALK_ONCE.
  */
 #define NIL 255
-/* Places in the order of hashes; each bucket has a key of ours and a neighbour behind it. */
+/* Places in the order of hashes; each bucket has one of the two keys, and a neighbour after it. */
 #define LOW 0
 #define LOW_NEIGHBOUR 1
 #define HIGH 2
@@ -52,13 +56,13 @@ bit freed[5];
 typedef Head { byte first; byte summary; bit locked }
 Head head[2];
 
-mtype = { nothing, before, after, again };
+mtype = { nothing, old_key, new_key, recheck };
 mtype stage = nothing;
-byte in_hand[2]; /* of `before` and `after` */
-#define BEFORE 0
-#define AFTER 1
+byte in_flight[2]; /* in the stages `old_key` and `new_key` */
+#define UNDER_OLD 0
+#define UNDER_NEW 1
 
-/* Grace periods: a waiter waits for those who were inside when it began. */
+/* Grace periods: a waiter waits for the threads that were inside when it began. */
 #define READER 0
 #define UPDATER 1
 byte inside;
@@ -72,7 +76,7 @@ inline leave(me) {
 }
 inline wait_for_readers(w) { awaited[w] = inside; awaited[w] == 0 }
 
-/* What has been under each key, moment by moment. */
+/* The entry under each key, at each moment. */
 #define MOMENTS 4
 typedef Moment { byte under[4] }
 Moment moment[MOMENTS];
@@ -101,7 +105,7 @@ look:
 
 walk:
   skip;
-  d_step { /* The head is loaded once. The second walk doesn't ask the summary. */
+  d_step { /* The head is loaded once. The second walk does not use the summary. */
     stop = !is_last && !(head[BUCKET(key)].summary & BIT(key));
     link = (stop -> NIL : head[BUCKET(key)].first)
   };
@@ -132,10 +136,10 @@ walk:
   fi;
   seen = stage;
   if
-  :: seen == before && key == OLD -> link = in_hand[BEFORE]
-  :: seen == after && key == NEW -> link = in_hand[AFTER]
+  :: seen == old_key && key == OLD -> link = in_flight[UNDER_OLD]
+  :: seen == new_key && key == NEW -> link = in_flight[UNDER_NEW]
 #ifndef WALK_ONCE
-  :: seen == again -> is_last = 1; goto walk
+  :: seen == recheck -> is_last = 1; goto walk
 #endif
   :: else
   fi;
@@ -163,7 +167,7 @@ seen_it:
   fi
 }
 
-/* Under the lock: where `key` is, or belongs. */
+/* Under the lock: finds `key`, or its place. */
 inline search(key) {
   d_step {
     before_it = NIL;
@@ -186,7 +190,7 @@ inline lead_to(key, link) {
 }
 inline set_bit(key) { head[BUCKET(key)].summary = head[BUCKET(key)].summary | BIT(key) }
 
-/* Of both buckets, in the order of the hashes. */
+/* Locks both buckets, in the order of the hashes. */
 inline acquire_both() {
   acquire(0);
 #ifndef ONE_BUCKET
@@ -202,9 +206,9 @@ inline release_both() {
 
 inline clear_bit(key) { head[BUCKET(key)].summary = head[BUCKET(key)].summary & ~BIT(key) }
 
-inline take() { in_hand[BEFORE] = found; stage = before }
+inline take() { in_flight[UNDER_OLD] = found; stage = old_key }
 
-/* Under both locks: the entry leaves the chain of its old key, and lookups go on finding it. */
+/* Under both locks: the entry leaves the chain of its old key. Lookups still find it, in flight. */
 inline take_and_unlink() {
   search(OLD);
 #ifndef TAKE_AFTER_UNLINK
@@ -216,10 +220,10 @@ inline take_and_unlink() {
 #endif
 }
 
-/* The moment of the rename. */
+/* The moment at which the rename takes effect. */
 inline turn(link) {
-  in_hand[AFTER] = link;
-  d_step { stage = after; next_moment(); moment[now].under[OLD] = NIL; moment[now].under[NEW] = link }
+  in_flight[UNDER_NEW] = link;
+  d_step { stage = new_key; next_moment(); moment[now].under[OLD] = NIL; moment[now].under[NEW] = link }
 }
 
 inline insert(key, link) {
@@ -240,8 +244,8 @@ inline finish(link) {
 #ifndef LINK_BEFORE_TURN
   insert(NEW, link);
 #endif
-#ifndef KEEP_IN_HAND
-  stage = again;
+#ifndef KEEP_IN_FLIGHT
+  stage = recheck;
 #endif
   search(OLD);
   if
@@ -271,19 +275,19 @@ proctype renamer() {
 #else
   release_both();
 #ifndef SKIP_UNLINK_WAIT
-  wait_for_readers(0); /* Nobody stands on it any more, whose walk would go astray. */
+  wait_for_readers(0); /* No reader is at the link any more: its walk would continue in the wrong chain. */
 #endif
   acquire_both();
-  link = in_hand[BEFORE];
+  link = in_flight[UNDER_OLD];
   search(NEW);
   if
   :: link == NIL -> release_both() /* removed meanwhile */
-  :: link != NIL && found != NIL -> /* The new key has been taken meanwhile: back. */
+  :: link != NIL && found != NIL -> /* The new key was inserted meanwhile: put the link back. */
     release_both();
     acquire(BUCKET(OLD));
-    link = in_hand[BEFORE];
+    link = in_flight[UNDER_OLD];
     if
-    :: link != NIL -> insert(OLD, link); stage = again
+    :: link != NIL -> insert(OLD, link); stage = recheck
     :: else
     fi;
     release(BUCKET(OLD))
@@ -293,7 +297,7 @@ proctype renamer() {
   fi;
 #endif
 #ifndef SKIP_RENAME_WAIT
-  wait_for_readers(0); /* Nobody is left whose walk missed the link before it was there. */
+  wait_for_readers(0); /* All readers that walked the new chain before the link was in it have left. */
 #endif
   stage = nothing;
 #ifdef REPLACE
@@ -311,15 +315,15 @@ proctype updater(byte key) {
   acquire(BUCKET(key));
   search(key);
   if
-  :: found == NIL && key == OLD && stage == before -> found = in_hand[BEFORE]; is_held = (found != NIL)
+  :: found == NIL && key == OLD && stage == old_key -> found = in_flight[UNDER_OLD]; is_held = (found != NIL)
   :: else
   fi;
   if
   :: is_held -> /* remove */
-    d_step { in_hand[BEFORE] = NIL; takes_effect(key, NIL) }
+    d_step { in_flight[UNDER_OLD] = NIL; takes_effect(key, NIL) }
   :: is_held -> /* replace */
     hash[ANOTHER] = key;
-    d_step { in_hand[BEFORE] = ANOTHER; takes_effect(key, ANOTHER) }
+    d_step { in_flight[UNDER_OLD] = ANOTHER; takes_effect(key, ANOTHER) }
   :: !is_held && found != NIL -> /* remove */
     is_held = (stage != nothing); /* while a rename needs it, the bit stays */
     d_step { lead_to(key, after_it); takes_effect(key, NIL) };
@@ -349,7 +353,7 @@ proctype updater(byte key) {
   fi
 }
 
-/* The table has what was there at the last moment, in order, and nothing else. */
+/* The table has the entries of the last moment, in order, and no others. */
 inline check() {
   link = head[0].first;
   place = 0;

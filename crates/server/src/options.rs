@@ -4,17 +4,17 @@
 //! A cache open to the network is both a leak and an amplifier. `-l '*'` listens everywhere.
 
 mod address;
+mod check;
 mod config;
 mod extended;
 mod generate;
 mod ssl;
 
 pub use address::{Address, Host};
-pub use extended::Extended;
+pub use extended::{Extended, Ignored};
 pub use generate::Generated;
 pub use ssl::{ClientCertificate, Security, Ssl};
 
-use crate::error::StartError;
 use crate::observability::log::Format;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// The protocol version that the server answers `version` with, because clients choose their dialect by it.
+/// The version reported by `version`. Clients choose their dialect by it.
 pub const PROTOCOL_VERSION: &str = "1.6.45";
 
 /// What `-V` prints after the program's name.
@@ -30,19 +30,10 @@ const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (speaks the prot
 
 const DEFAULT_PORT: u16 = 11211;
 const MEBIBYTE: usize = 1 << 20;
-const SMALLEST_ITEM_LIMIT: usize = 1 << 10;
-const LARGEST_ITEM_LIMIT: usize = 1 << 30;
+/// The smallest default limit on the buffers of all connections, however small `-m` is.
+const MIN_BUFFER_BYTES: usize = 64 * MEBIBYTE;
 
-/// What the buffers of all connections may hold, however small the memory for items is.
-const LEAST_BUFFERS: usize = 64 * MEBIBYTE;
-
-/// What memcached lets the hot and the warm segment of its LRU have together, in percent.
-const MOST_HOT_AND_WARM: u32 = 80;
-
-/// Bytes by which memcached lets a size class be larger than the one before.
-const LEAST_STEP: u32 = 8;
-
-/// What memcached counts for an item besides key and value: items fit in here if they fit there.
+/// The overhead that memcached counts per item. Items that fit into memcached's limit fit into ours.
 const ITEM_OVERHEAD_OF_MEMCACHED: usize = 59;
 
 /// A storage engine.
@@ -50,14 +41,14 @@ const ITEM_OVERHEAD_OF_MEMCACHED: usize = 59;
 pub enum EngineKind {
     /// Lookups take no lock
     Relativistic,
-    /// One mutex around all of it, for comparison
+    /// One mutex around the whole engine, for comparison
     GlobalLock,
 }
 
 /// How workers do input and output.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum IoKind {
-    /// io_uring where the kernel has and allows it, epoll otherwise
+    /// io_uring if the kernel supports and allows it, otherwise epoll
     Auto,
     /// io_uring (Linux 6.1); containers often forbid it
     Uring,
@@ -73,7 +64,7 @@ pub struct Options {
     #[arg(short = 'p', long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(-1..=65535), allow_negative_numbers = true)]
     pub port: Option<i32>,
 
-    /// UDP port; 0 for none, -1 for any free one. Given alone, the TCP port too
+    /// UDP port; 0 for none, -1 for any free one. Without -p, also the TCP port
     #[arg(short = 'U', long, value_name = "PORT", default_value_t = 0, value_parser = clap::value_parser!(i32).range(-1..=65535), allow_negative_numbers = true)]
     pub udp_port: i32,
 
@@ -85,9 +76,9 @@ pub struct Options {
     #[arg(short = 'a', long, value_name = "MODE", default_value = "700", value_parser = parse_octal)]
     pub unix_mask: u32,
 
-    /// Addresses to listen on; the loopback address only, if there are none.
+    /// Addresses to listen on. If there are none, the server listens on the loopback address.
     #[arg(
-        help = "Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all; loopback only if not given. With -Z, notls: before one leaves it in plain text, btls: asks clients for no certificate, and mtls: requires one",
+        help = "Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all [default: loopback only]. With -Z, a prefix sets TLS for one address: notls: plain text, btls: no client certificate, mtls: client certificate required",
         short = 'l', long, value_name = "ADDRS", value_delimiter = ',', action = ArgAction::Append)]
     pub listen: Vec<Address>,
 
@@ -107,19 +98,19 @@ pub struct Options {
     #[arg(short = 'm', long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub memory_limit: u32,
 
-    /// Refuse new items when memory is exhausted, instead of dropping old ones
+    /// Refuse new items when memory is full, instead of evicting old ones
     #[arg(short = 'M', long)]
     pub disable_evictions: bool,
 
-    /// Who stores the items
+    /// Storage engine
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineKind::Relativistic)]
     pub engine: EngineKind,
 
-    /// How to do input and output
+    /// How workers read and write sockets
     #[arg(long, value_name = "IO", value_enum, default_value_t = IoKind::Auto)]
     pub io: IoKind,
 
-    /// Connections at a time
+    /// Maximum number of connections
     #[arg(short = 'c', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub conn_limit: u32,
 
@@ -127,23 +118,23 @@ pub struct Options {
     #[arg(short = 'k', long)]
     pub lock_memory: bool,
 
-    /// Say more on stderr: -v clients that are refused or lost, -vv all that they say (but values) and hear, -vvv everything
+    /// Log more on stderr: -v refused and lost connections, -vv every request and reply (no values), -vvv internal events
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
 
-    /// File with more options in TOML: the long names are its keys. The command line wins
+    /// TOML file with more options; its keys are the long option names. The command line takes precedence
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Only check the options, those of --config included
+    /// Check the options, including those of --config, and exit
     #[arg(long = "check")]
     pub only_check: bool,
 
-    /// Form of the messages on stderr
+    /// Format of log messages on stderr
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub log_format: Format,
 
-    /// Offer metrics, a health check and a status page by HTTP there: PORT of the loopback interface, or IP:PORT
+    /// Serve metrics, a health check and a status page over HTTP at this address: PORT (loopback) or IP:PORT
     #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     pub admin: Option<SocketAddr>,
 
@@ -155,19 +146,19 @@ pub struct Options {
     #[arg(short = 'P', long, value_name = "FILE")]
     pub pidfile: Option<PathBuf>,
 
-    /// Growth of slab classes; without effect: there are none
+    /// Growth factor of slab classes; ignored (there are no slab classes)
     #[arg(short = 'f', long, value_name = "FACTOR", default_value_t = 1.25)]
     pub slab_growth_factor: f64,
 
-    /// Smallest slab class; without effect
+    /// Smallest slab class; ignored
     #[arg(short = 'n', long, value_name = "BYTES", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..))]
     pub slab_min_size: u32,
 
-    /// Use large pages; without effect: that is for the kernel to decide
+    /// Use large pages; ignored (the kernel decides)
     #[arg(short = 'L', long)]
     pub enable_largepages: bool,
 
-    /// Count commands by prefix of the key, up to this character (stats detail)
+    /// Count commands by key prefix, up to this character (stats detail)
     #[arg(short = 'D', long, value_name = "CHAR", value_parser = parse_delimiter)]
     pub delimiter: Option<u8>,
 
@@ -175,31 +166,31 @@ pub struct Options {
     #[arg(short = 't', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
 
-    /// Requests that a connection may have executed in a row while others wait
+    /// Maximum number of requests per connection before other connections are served
     #[arg(short = 'R', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_reqs_per_event: u32,
 
-    /// Give items no uniques: compare-and-swap is off
+    /// Disable compare-and-swap: items get no CAS value
     #[arg(short = 'C', long)]
     pub disable_cas: bool,
 
-    /// Seconds for which SIGTERM and SIGUSR1 let open connections go on while new ones are refused; a second signal ends that
+    /// After SIGTERM or SIGUSR1, serve open connections for this many seconds and refuse new ones; a second signal ends this at once
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub drain: u32,
 
-    /// Connections that the kernel completes before they are accepted
+    /// Maximum number of connections that wait to be accepted (listen backlog)
     #[arg(short = 'b', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
     pub listen_backlog: i32,
 
-    /// Protocol to speak
+    /// Protocol
     #[arg(short = 'B', long, value_name = "PROTOCOL", default_value = "auto")]
     pub protocol: Binding,
 
-    /// Largest item, key included; k and m stand for KiB and MiB
+    /// Maximum item size, key included; suffix k or m for KiB or MiB
     #[arg(short = 'I', long, value_name = "SIZE", default_value = "1m", value_parser = parse_size)]
     pub max_item_size: usize,
 
-    /// Require a SASL login; binary protocol only. Users are in the file that MEMCACHED_SASL_PWDB names
+    /// Require SASL authentication; binary protocol only. MEMCACHED_SASL_PWDB names the file with the users
     #[arg(short = 'S', long)]
     pub enable_sasl: bool,
 
@@ -207,35 +198,35 @@ pub struct Options {
     #[arg(short = 'F', long)]
     pub disable_flush_all: bool,
 
-    /// Refuse dumps of keys
+    /// Refuse commands that list keys
     #[arg(short = 'X', long)]
     pub disable_dumping: bool,
 
-    /// Refuse watch
+    /// Refuse the watch command
     #[arg(short = 'W', long)]
     pub disable_watch: bool,
 
-    /// Offer the command shutdown
+    /// Enable the shutdown command
     #[arg(short = 'A', long)]
     pub enable_shutdown: bool,
 
-    /// Require a login by one of the users in this file, a line user:password each; text protocol only
+    /// Require authentication by a user of this file, one user:password per line; text protocol only
     #[arg(short = 'Y', long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
 
-    /// File to keep items in over a restart: read and removed at the start, written at the end and on SIGUSR2
+    /// Keep items in this file across restarts: it is read and removed at start, and written at exit and on SIGUSR2
     #[arg(short = 'e', long, alias = "memory-file", value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
 
-    /// Start with the last snapshot after a crash, too: what clients deleted or changed since is back as it was
+    /// Load the last snapshot after a crash, too. Deletions and changes made since are lost
     #[arg(long)]
     pub warm_after_crash: bool,
 
-    /// Encrypt TCP connections (TLS), with the certificate that -o ssl_chain_cert names
+    /// Encrypt TCP connections (TLS); needs -o ssl_chain_cert and ssl_key
     #[arg(short = 'Z', long)]
     pub enable_ssl: bool,
 
-    /// Receive queues of the network card to spread connections by; without effect
+    /// Number of network card receive queues; ignored
     #[arg(short = 'N', long, value_name = "N", default_value_t = 0)]
     pub napi_ids: u32,
 
@@ -243,64 +234,66 @@ pub struct Options {
     #[arg(short = 'o', long = "extended", value_name = "OPTION[,...]", value_delimiter = ',', action = ArgAction::Append)]
     extended_words: Vec<String>,
 
-    /// What `-o` says.
+    /// The parsed options of `-o`.
     #[arg(skip)]
     pub extended: Extended,
 
-    /// Offer the command `debugtime`, by which tests move the clock, and begin uniques at 1
+    /// Enable the command `debugtime`, by which tests move the clock, and start CAS values at 1
     #[arg(long, hide = true)]
     pub debug_time: bool,
 
-    /// Whether the process is the server's own, so that it may give up what the server does not need ([`Extended::drop_privileges`]). The
-    /// program says so; of a process with other tasks, the thread that binds a server would be left with little.
+    /// Whether the process runs only this server, so that it may enter the sandbox
+    /// ([`Extended::drop_privileges`]). The program sets this. A process with other tasks, such as a
+    /// test, must not: the sandbox would confine the thread that binds the server.
     #[arg(skip)]
     pub owns_process: bool,
 
-    /// Print what is made of these definitions for packages
+    /// Print the man page or a shell completion
     #[arg(long, value_name = "KIND", value_enum, hide = true)]
     pub generate: Option<Generated>,
 }
 
-/// What follows the list of options in the help.
+/// The text after the list of options in the help.
 const AFTER_HELP: &str = "\
-Options for -o (a no_ in front switches off what is on):
-  maxconns_fast      refuse connections beyond -c with an error; otherwise they wait [on]
-  idle_timeout=N     close TCP connections from which nothing came for N seconds [0: never]
-  track_sizes        offer the histogram `stats sizes`
-  lru_crawler        offer dumps of all keys [on]
+Options for -o (the prefix no_ turns off what is on by default):
+  maxconns_fast      refuse connections beyond -c with an error instead of letting them wait [on]
+  idle_timeout=N     close TCP connections that are idle for N seconds [0: never]
+  track_sizes        enable the histogram `stats sizes`
+  lru_crawler        enable commands that list keys [on]
   watcher_logbuf_size=KB
-                     lines that a client who watches may be behind [256]
+                     log buffer per watching client [256]
   read_buf_mem_limit=MB
-                     what the buffers of all connections may hold, for requests and for answers; who holds most is closed
-                     when it is more; never less than four times -I [0: a quarter of -m, but 64 at least]
-  drop_privileges    give up all system calls that the server does not need (seccomp), beside what
-                     it gives up without this: files that it does not need, and TCP connections to
-                     others (Landlock); no_drop_privileges: neither
+                     limit on the buffers of all connections together. Above it, the connection with the
+                     largest buffers is closed. At least four times -I [0: a quarter of -m, at least 64]
+  drop_privileges    block system calls that the server does not need (seccomp). Even without this
+                     option, access to other files and outgoing TCP connections is blocked
+                     (Landlock); no_drop_privileges turns off both
   ssl_chain_cert=FILE, ssl_key=FILE
-                     with -Z: the certificate, with those that lead to an authority's, and its key, in PEM
-  ssl_ca_cert=FILE   authorities whose certificates clients may show
-  ssl_verify_mode=N  certificates of clients: 0 not asked for, 1 welcome, 2 and 3 required [0]
-  ssl_min_version=N  the oldest version: 3 is TLS 1.3, 0 to 2 are TLS 1.2: there is nothing older [2]
+                     with -Z: the certificate chain and its key, in PEM
+  ssl_ca_cert=FILE   authorities that sign client certificates
+  ssl_verify_mode=N  client certificates: 0 not requested, 1 optional, 2 and 3 required [0]
+  ssl_min_version=N  oldest version: 3 is TLS 1.3; 0 to 2 are TLS 1.2, the oldest supported [2]
   ssl_ciphers=NAME[:NAME...]
-                     cipher suites, by OpenSSL's names: only these, of each version of which there is one [all]
-  ssl_session_cache  count in `stats` how many sessions begin; they can be resumed in any case, by tickets
-  ssl_keyformat=N    the key is in PEM (1) or DER (2) [1]
-  ssl_wbuf_size=KB   what is encrypted as one record; more than 16 cannot be [16]
-Without effect, because they tune what this server does not have:
+                     cipher suites, by their OpenSSL names; without any of a TLS version, all of that version [all]
+  ssl_session_cache  count new sessions in `stats`; resumption by tickets works in any case
+  ssl_keyformat=N    format of the key: 1 PEM, 2 DER [1]
+  ssl_wbuf_size=KB   bytes encrypted as one record, at most 16 KiB [16]
+Accepted and ignored, because they tune parts that this server does not have:
   hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N], slab_automove_ratio=F,
   slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST, slab_chunk_max=BYTES, no_chunked_items,
   lru_crawler_sleep=N, lru_crawler_tocrawl=N, lru_maintainer, hot_lru_pct=N, warm_lru_pct=N, hot_max_factor=F,
   warm_max_factor=F, temporary_ttl=N, tail_repair_time=N, inline_ascii_resp, worker_logbuf_size=KB,
   resp_obj_mem_limit=MB, modern, no_modern, ssl_kernel_tls
 
-Environment: MEMCACHED_PORT_FILENAME names a file to write the ports to, MEMCACHED_SASL_PWDB one with users for -S.
-Signals: SIGINT and SIGTERM stop the server, SIGUSR1 does it gracefully, SIGHUP makes it read the users and
-certificates again, SIGUSR2 write the snapshot (-e).";
+Environment: MEMCACHED_PORT_FILENAME names the file to write the ports to, MEMCACHED_SASL_PWDB the file
+with the users for -S.
+Signals: SIGINT and SIGTERM stop the server, SIGUSR1 stops it gracefully, SIGHUP reloads users and
+certificates, SIGUSR2 writes the snapshot (-e).";
 
 /// Which protocols a connection may speak.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum Binding {
-    /// The first byte tells.
+    /// The first byte decides.
     #[default]
     Auto,
     /// Text only.
@@ -324,8 +317,8 @@ impl Options {
     /// Parses a command line, program name first, and the file that its `--config` names.
     ///
     /// # Errors
-    /// What clap finds wrong with it, or a request for help or version, which is an error of its own kind; and what is wrong
-    /// with the file.
+    /// The message of clap if an option is wrong or the file is. Requests for help or version are
+    /// errors of their own kind.
     pub fn parse_from_args<T: Into<OsString> + Clone>(
         args: impl IntoIterator<Item = T>,
     ) -> Result<Options, clap::Error> {
@@ -342,61 +335,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether the options fit together.
-    ///
-    /// # Errors
-    /// If not.
-    pub fn check(&self) -> Result<(), StartError> {
-        let problem = match self {
-            _ if self.max_item_size < SMALLEST_ITEM_LIMIT => "items (-I) cannot be limited to less than 1024 bytes",
-            _ if self.max_item_size > LARGEST_ITEM_LIMIT => "items (-I) cannot be larger than a gigabyte",
-            _ if self.max_item_size > self.memory_bytes() / 2 => {
-                "items (-I) cannot be larger than half of the memory (-m)"
-            }
-            _ if self.slab_growth_factor <= 1.0 || self.slab_growth_factor.is_nan() => {
-                "the factor (-f) must be greater than 1"
-            }
-            _ if !self.chunks_fit() => "chunks (-o slab_chunk_max) must divide a mebibyte and items (-I)",
-            _ if !self.classes_rise() => {
-                "classes (-o slab_sizes) must rise by 8 bytes at least, from -n to slab_chunk_max"
-            }
-            _ if self.extended.hot_lru_pct + self.extended.warm_lru_pct > MOST_HOT_AND_WARM => {
-                "hot_lru_pct and warm_lru_pct (-o) cannot be more than 80 together"
-            }
-            _ if self.extended.temporary_ttl.is_some() && !self.extended.lru_maintainer => {
-                "temporary_ttl (-o) needs lru_maintainer"
-            }
-            _ if !self.enable_ssl && self.listen.iter().any(|address| address.security.is_some()) => {
-                "notls:, btls: and mtls: (-l) are for TLS (-Z)"
-            }
-            _ if self.enable_ssl && self.extended.ssl.chain_cert.is_none() => {
-                "TLS (-Z) needs a certificate (-o ssl_chain_cert=FILE)"
-            }
-            _ if self.enable_ssl && self.extended.ssl.key.is_none() => {
-                "TLS (-Z) needs the certificate's key (-o ssl_key=FILE)"
-            }
-            _ if self.enable_ssl && asks_for_certificate(self.security()) && self.extended.ssl.ca_cert.is_none() => {
-                "certificates of clients need an authority (-o ssl_ca_cert=FILE)"
-            }
-            _ if self.auth_file.is_some() && self.enable_sasl => {
-                "there can be logins by text (-Y) or SASL (-S), not by both"
-            }
-            _ if self.requires_login() && self.udp_port != 0 => "UDP (-U) has no logins (-Y, -S)",
-            _ if self.auth_file.is_some() && self.protocol == Binding::Binary => {
-                "the login by text (-Y) needs the text protocol (-B)"
-            }
-            _ if self.enable_sasl && self.protocol == Binding::Ascii => "SASL (-S) needs the binary protocol (-B)",
-            _ if self.enable_sasl
-                && self.listen.iter().any(|address| !matches!(address.binding, None | Some(Binding::Binary))) =>
-            {
-                "SASL (-S) needs the binary protocol (-l proto[...])"
-            }
-            _ => return Ok(()),
-        };
-        Err(StartError::Usage(problem.into()))
-    }
-
-    /// Makes paths absolute that are used when a daemon has left the folder in which it was started.
+    /// Makes paths absolute that a daemon uses after it has left its working directory.
     pub fn fix_paths(&mut self) {
         if !self.daemon {
             return;
@@ -411,23 +350,10 @@ impl Options {
             &mut ssl.ca_cert,
         ];
         for path in later.into_iter().flatten() {
-            // An empty one, or one without a folder to start from, will not be found either way.
+            // This fails for an empty path or without a working directory. Such a path stays as it
+            // is, and opening it fails later.
             *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone());
         }
-    }
-
-    /// Whether chunks divide what memcached makes of them. Its default, which no `-I` below 512 KiB would fit, is not asked for here.
-    fn chunks_fit(&self) -> bool {
-        let divides = |chunk: u32| [MEBIBYTE, self.max_item_size].iter().all(|whole| whole % chunk as usize == 0);
-        self.extended.slab_chunk_max.is_none_or(divides)
-    }
-
-    /// Whether size classes are such as memcached allows.
-    fn classes_rise(&self) -> bool {
-        let sizes = &self.extended.slab_sizes;
-        let possible = self.slab_min_size..=self.extended.chunk_bytes();
-        sizes.iter().all(|size| possible.contains(size))
-            && sizes.is_sorted_by(|one, next| one.saturating_add(LEAST_STEP) <= *next)
     }
 
     /// Whether clients must log in.
@@ -440,13 +366,14 @@ impl Options {
         (self.memory_limit as usize).saturating_mul(MEBIBYTE)
     }
 
-    /// What the buffers of all connections may hold together, in bytes.
+    /// The limit on the buffers of all connections together, in bytes.
     pub fn buffer_bytes(&self) -> usize {
         let wanted = match self.extended.read_buf_mem_limit {
-            0 => (self.memory_bytes() / 4).max(LEAST_BUFFERS),
+            0 => (self.memory_bytes() / 4).max(MIN_BUFFER_BYTES),
             megabytes => megabytes as usize * MEBIBYTE,
         };
-        // A buffer that grows is up to twice as large as the item in it, and one client may store while another fetches.
+        // A growing buffer is up to twice as large as its item, and one client may store while
+        // another one fetches.
         wanted.max(4 * self.max_item_size)
     }
 
@@ -455,7 +382,7 @@ impl Options {
         self.max_item_size.saturating_sub(ITEM_OVERHEAD_OF_MEMCACHED)
     }
 
-    /// The TCP port, 0 for one of the kernel's choice; none if there is to be no TCP.
+    /// The TCP port, 0 for any free one; none if TCP is off.
     pub fn tcp_port(&self) -> Option<u16> {
         match self.port {
             Some(port) => to_port(port),
@@ -469,7 +396,7 @@ impl Options {
         to_port(self.udp_port).filter(|_| self.unix_socket.is_none())
     }
 
-    /// The protocol of connections whose listener says nothing else.
+    /// The protocol of connections whose listener sets none.
     pub fn binding_protocol(&self) -> Binding {
         match self {
             _ if self.enable_sasl => Binding::Binary,
@@ -478,12 +405,12 @@ impl Options {
         }
     }
 
-    /// How those are spoken with who connect by TCP, if the listener says nothing else.
+    /// How TCP connections are encrypted if their listener sets nothing else.
     pub fn security(&self) -> Security {
         if self.enable_ssl { Security::Tls(self.extended.ssl.client_certificate()) } else { Security::Plain }
     }
 
-    /// Whether clients of some address must show certificates that no authority can verify.
+    /// Whether a listener requires client certificates although no authority is set to verify them.
     pub fn refuses_all_certificates(&self) -> bool {
         let asks = |address: &Address| address.security.is_some_and(asks_for_certificate);
         self.extended.ssl.ca_cert.is_none() && self.listen.iter().any(asks)
@@ -509,7 +436,7 @@ fn asks_for_certificate(security: Security) -> bool {
     !matches!(security, Security::Plain | Security::Tls(ClientCertificate::Unasked))
 }
 
-/// A port of the command line: 0 is none, -1 one of the kernel's choice.
+/// A port of the command line: 0 is none, -1 any free one.
 fn to_port(port: i32) -> Option<u16> {
     match port {
         -1 => Some(0),
@@ -553,177 +480,4 @@ pub fn exit_status(error: &clap::Error) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(line: &str) -> Result<Options, clap::Error> {
-        Options::parse_from_args(line.split_whitespace())
-    }
-
-    #[test]
-    fn defaults_are_memcacheds() {
-        let options = parse("relativistd").unwrap();
-        assert_eq!((options.tcp_port(), options.threads, options.conn_limit), (Some(11211), 4, 1024));
-        assert_eq!((options.max_item_size, options.unix_mask), (1 << 20, 0o700));
-        options.check().unwrap();
-        assert_eq!(options.memory_bytes(), 64 << 20);
-        assert_eq!(options.addresses(), ["127.0.0.1".parse().unwrap()]);
-    }
-
-    #[test]
-    fn short_and_long_names_agree() {
-        let short = parse("r -p 1 -l a,b -l c -t 2 -m 3 -c 4 -vv -s /s -u me").unwrap();
-        let long = parse(
-            "r --port 1 --listen a,b --listen c --threads 2 --memory-limit 3 --conn-limit 4 --verbose --verbose \
-             --unix-socket /s --user me",
-        )
-        .unwrap();
-        assert_eq!(short, long);
-        assert_eq!(short.addresses(), ["a", "b", "c"].map(|address| address.parse().unwrap()));
-        assert_eq!(short.verbose, 2);
-    }
-
-    #[test]
-    fn minus_one_is_a_port() {
-        assert_eq!(parse("r -p -1").unwrap().tcp_port(), Some(0));
-        assert_eq!(parse("r -p 0").unwrap().tcp_port(), None);
-        assert_eq!(parse("r -U 7").unwrap().tcp_port(), Some(7), "the port of UDP alone is that of TCP");
-    }
-
-    #[test]
-    fn bad_values_and_unknown_options_fail_with_status_one() {
-        for line in [
-            "r -p x",
-            "r -p 65536",
-            "r -a 9",
-            "r -D ab",
-            "r -B text",
-            "r -I 1g",
-            "r -o nonsense",
-            "r -o idle_timeout",
-            "r -o hashpower=11",
-            "r -o tail_repair_time=5",
-            "r -o hot_max_factor=0",
-            "r -o warm_max_factor=-1",
-            "r -o slab_automove_ratio=0",
-            "r -o slab_automove_ratio=1",
-            "r -o slab_automove_ratio=NaN",
-            "r -o slab_sizes=abc",
-            "r -o slab_chunk_max=0",
-            "r -o =1",
-            "r -o ssl_chain_cert",
-            "r -o ssl_keyformat=0",
-            "r -o ssl_verify_mode=4",
-            "r -o ssl_min_version=4",
-            "r -o ssl_wbuf_size=0",
-            "r -p -2",
-            "r -t 0",
-            "r -m 0",
-            "r -c 0",
-            "r -l a:b",
-            "r --admin localhost:1",
-            "r --nonsense",
-            "r -Q",
-            "r stray",
-        ] {
-            let error = parse(line).expect_err(line);
-            assert_eq!(exit_status(&error), 1, "{line}");
-        }
-    }
-
-    #[test]
-    fn help_and_version_are_no_failure() {
-        for line in ["r -h", "r --help", "r -V", "r --version"] {
-            assert_eq!(exit_status(&parse(line).expect_err(line)), 0, "{line}");
-        }
-    }
-
-    #[test]
-    fn contradictions_are_found() {
-        for line in [
-            "r -I 1023",
-            "r -I 33m",
-            "r -m 4096 -I 1025m",
-            "r -f 1",
-            "r -Z",
-            "r -Z -o ssl_chain_cert=/c",
-            "r -Z -o ssl_key=/k",
-            "r -Z -o ssl_chain_cert=/c,ssl_key=/k,ssl_verify_mode=1",
-            "r -l notls:a",
-            "r -l btls:a",
-            "r -o slab_chunk_max=7",
-            "r -I 700k -o slab_chunk_max=524288",
-            "r -o slab_sizes=10-100",
-            "r -o slab_sizes=100-104",
-            "r -o slab_sizes=200-100",
-            "r -o slab_sizes=100-2000000",
-            "r -o hot_lru_pct=50,warm_lru_pct=50",
-            "r -o temporary_ttl=61,no_lru_maintainer",
-            "r -Y /file -S",
-            "r -Y /file -U 1",
-            "r -Y /file -B binary",
-            "r -S -B ascii",
-        ] {
-            let error = parse(line).expect(line).check().expect_err(line);
-            assert_eq!(error.exit_status(), 64, "{line}");
-        }
-    }
-
-    #[test]
-    fn what_memcached_accepts_is_accepted() {
-        for line in [
-            "r -I 700k",
-            "r -I 2m -o slab_chunk_max=16384",
-            "r -o slab_sizes=100-200-300",
-            "r -o hot_lru_pct=40,warm_lru_pct=40,hot_max_factor=0.1",
-            "r -o temporary_ttl=61",
-            "r -o read_buf_mem_limit=0",
-            "r -o maxconns_fast,",
-            "r -Z -o ssl_chain_cert=/c,ssl_key=/k -l a,mtls:b",
-            "r -p 0",
-        ] {
-            parse(line).expect(line).check().expect(line);
-        }
-    }
-
-    #[test]
-    fn of_repeated_options_the_last_counts() {
-        let repeated =
-            parse("r -t 4 -A -d -t 1 -m 3 -A -d --threads 2 -s /a -s /b --engine global-lock --engine relativistic");
-        assert_eq!(repeated.unwrap(), parse("r -t 2 -m 3 -A -d -s /b").unwrap());
-        let adding_up = parse("r -l a -l b -v -v -o track_sizes -o idle_timeout=5").unwrap();
-        assert_eq!((adding_up.listen.len(), adding_up.verbose, adding_up.extended.idle_timeout), (2, 2, 5));
-        assert!(adding_up.extended.track_sizes);
-    }
-
-    #[test]
-    fn buffers_have_room_for_the_largest_items() {
-        let megabytes = |line| parse(line).unwrap().buffer_bytes() / MEBIBYTE;
-        assert_eq!(megabytes("r -m 1024"), 256);
-        assert_eq!(megabytes("r -m 1024 -o read_buf_mem_limit=0"), 256);
-        assert_eq!(megabytes("r -m 1024 -I 512m"), 2048);
-        assert_eq!(megabytes("r -o read_buf_mem_limit=8"), 8);
-        assert_eq!(megabytes("r -o read_buf_mem_limit=8 -I 4m"), 16);
-    }
-
-    #[test]
-    fn extended_options_add_up() {
-        let options = parse("r -o no_maxconns_fast,idle_timeout=5 -o track_sizes,relaxed_privileges").unwrap();
-        assert!(!options.extended.maxconns_fast && options.extended.track_sizes);
-        assert_eq!(options.extended.idle_timeout, 5);
-    }
-
-    #[test]
-    fn listeners_ask_for_certificates_as_their_prefix_or_the_mode_says() {
-        let mode = |mode| {
-            let line = format!("r -Z -o ssl_chain_cert=/c,ssl_key=/k,ssl_ca_cert=/a,ssl_verify_mode={mode} -l notls:a");
-            let options = parse(&line).unwrap();
-            options.check().unwrap();
-            options.security()
-        };
-        let wanted = [ClientCertificate::Unasked, ClientCertificate::Welcome, ClientCertificate::Required];
-        assert_eq!([0, 1, 2].map(mode), wanted.map(Security::Tls));
-        assert_eq!(mode(3), Security::Tls(ClientCertificate::Required));
-        assert_eq!(parse("r").unwrap().security(), Security::Plain);
-    }
-}
+mod tests;

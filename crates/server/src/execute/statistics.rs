@@ -204,7 +204,7 @@ impl Executor<'_> {
             hash_bytes: usage.table_bytes,
             hash_is_expanding: u8::from(usage.is_resizing),
         }
-        if extended.slab_reassign {
+        if extended.ignored.slab_reassign {
             stats! { report,
                 slab_reassign_rescues: 0,
                 slab_reassign_chunk_rescues: 0,
@@ -220,7 +220,7 @@ impl Executor<'_> {
         if extended.lru_crawler {
             stats! { report, lru_crawler_running: 0, lru_crawler_starts: sweeps.passes, }
         }
-        if extended.lru_maintainer {
+        if extended.ignored.lru_maintainer {
             report.stat("lru_maintainer_juggles", 0);
         }
         stats! { report,
@@ -251,7 +251,7 @@ impl Executor<'_> {
             expired_unfetched: sweeps.expired_unfetched,
             evicted_unfetched: sweeps.evicted_unfetched,
         }
-        if extended.lru_maintainer {
+        if extended.ignored.lru_maintainer {
             report.stat("evicted_active", sweeps.evicted_active);
         }
         stats! { report,
@@ -261,7 +261,7 @@ impl Executor<'_> {
             crawler_items_checked: sweeps.crawled,
             lrutail_reflocked: 0,
         }
-        if extended.lru_maintainer {
+        if extended.ignored.lru_maintainer {
             stats! { report,
                 moves_to_cold: 0,
                 moves_to_warm: 0,

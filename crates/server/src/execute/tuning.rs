@@ -38,18 +38,20 @@ impl Tuning {
     pub(super) fn slabs(&self, mut args: Words<'_>) -> &'static str {
         let mut settings = self.lock();
         match (args.next(), args.next(), args.next()) {
-            (Some(b"automove"), Some(b"ratio"), Some(ratio)) => set(&mut settings.slab_automove_ratio, fraction(ratio)),
+            (Some(b"automove"), Some(b"ratio"), Some(ratio)) => {
+                set(&mut settings.ignored.slab_automove_ratio, fraction(ratio))
+            }
             (Some(b"automove"), Some(b"freeratio"), Some(ratio)) => {
-                set(&mut settings.slab_automove_freeratio, fraction(ratio))
+                set(&mut settings.ignored.slab_automove_freeratio, fraction(ratio))
             }
             (Some(b"automove"), Some(b"window"), Some(window)) => match number::unsigned_32(window) {
                 None => ERROR,
-                Some(window @ 3..=1800) => set(&mut settings.slab_automove_window, Some(window)),
+                Some(window @ 3..=1800) => set(&mut settings.ignored.slab_automove_window, Some(window)),
                 Some(_) => "CLIENT_ERROR automove window too low or too high\r\n",
             },
             (Some(b"automove"), Some(level), _) => match number::unsigned_32(level) {
                 None => BAD_FORMAT,
-                Some(level @ 0..=2) => set(&mut settings.slab_automove, Some(level)),
+                Some(level @ 0..=2) => set(&mut settings.ignored.slab_automove, Some(level)),
                 Some(_) => ERROR,
             },
             (Some(b"reassign"), Some(from), Some(to)) => reassign(number::signed_32(from), number::signed_32(to)),
@@ -73,20 +75,20 @@ impl Tuning {
                         "ERROR hot/warm age factors must be greater than 0\r\n"
                     }
                     (Some(hot), Some(warm), Some(hot_factor), Some(warm_factor)) => {
-                        (settings.hot_lru_pct, settings.warm_lru_pct) = (hot, warm);
-                        (settings.hot_max_factor, settings.warm_max_factor) = (hot_factor, warm_factor);
+                        (settings.ignored.hot_lru_pct, settings.ignored.warm_lru_pct) = (hot, warm);
+                        (settings.ignored.hot_max_factor, settings.ignored.warm_max_factor) = (hot_factor, warm_factor);
                         OK
                     }
                     _ => ERROR,
                 }
             }
-            (Some(b"mode"), [Some(mode), ..]) if settings.lru_maintainer => match mode {
-                b"flat" => set(&mut settings.lru_segmented, Some(false)),
-                b"segmented" => set(&mut settings.lru_segmented, Some(true)),
+            (Some(b"mode"), [Some(mode), ..]) if settings.ignored.lru_maintainer => match mode {
+                b"flat" => set(&mut settings.ignored.lru_segmented, Some(false)),
+                b"segmented" => set(&mut settings.ignored.lru_segmented, Some(true)),
                 _ => ERROR,
             },
-            (Some(b"temp_ttl"), [Some(ttl), ..]) if settings.lru_maintainer => match number::signed_32(ttl) {
-                Some(ttl) => set(&mut settings.temporary_ttl, Some(u32::try_from(ttl).ok())),
+            (Some(b"temp_ttl"), [Some(ttl), ..]) if settings.ignored.lru_maintainer => match number::signed_32(ttl) {
+                Some(ttl) => set(&mut settings.ignored.temporary_ttl, Some(u32::try_from(ttl).ok())),
                 None => ERROR,
             },
             _ => ERROR,
@@ -103,12 +105,12 @@ impl Tuning {
             (Some(b"crawl"), Some(classes)) => Classes::parse(classes).map_or(BAD_CLASS, |_| OK),
             (Some(b"sleep"), Some(sleep)) => match number::unsigned_32(sleep) {
                 None => BAD_FORMAT,
-                Some(sleep @ 0..=1_000_000) => set(&mut settings.lru_crawler_sleep, Some(sleep)),
+                Some(sleep @ 0..=1_000_000) => set(&mut settings.ignored.lru_crawler_sleep, Some(sleep)),
                 Some(_) => "CLIENT_ERROR sleep must be one second or less\r\n",
             },
             (Some(b"tocrawl"), Some(count)) => match number::unsigned_32(count) {
                 None => BAD_FORMAT,
-                count => set(&mut settings.lru_crawler_tocrawl, count),
+                count => set(&mut settings.ignored.lru_crawler_tocrawl, count),
             },
             _ => ERROR,
         }

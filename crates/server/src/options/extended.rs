@@ -1,71 +1,62 @@
-//! The words of `-o`.
+//! The options of `-o`.
 
 use super::Ssl;
 use std::str::FromStr;
 
-/// What `-o` says. Most of it tunes what this server does not have: it is checked, told by `stats settings`, and has no effect.
+/// The options of `-o`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extended {
     /// Refuse connections beyond the limit with an error, instead of letting them wait.
     pub maxconns_fast: bool,
     /// Seconds of silence after which a TCP connection is closed; 0 for never.
     pub idle_timeout: u32,
-    /// Offer the histogram of sizes.
+    /// Enable the histogram of item sizes.
     pub track_sizes: bool,
-    /// Offer dumps of all keys.
+    /// Enable commands that list keys.
     pub lru_crawler: bool,
-    /// KiB that a watcher may be behind.
+    /// Log buffer per watching client, in KiB.
     pub watcher_logbuf_size: u32,
-    /// Whether the process gives up what it does not need: files and connections, and, if that is asked for, system calls.
+    /// Enter the sandbox: `Some(true)` blocks system calls, too; `Some(false)` blocks nothing.
     pub drop_privileges: Option<bool>,
-    /// Without effect, but for `stats`.
-    pub slab_reassign: bool,
-    /// Without effect, but for `stats`.
-    pub lru_maintainer: bool,
-    /// Without effect.
-    pub hashpower: u32,
-    /// Without effect.
-    pub hash_algorithm: String,
-    /// Without effect.
-    pub slab_automove: u32,
-    /// Without effect.
-    pub slab_automove_ratio: f64,
-    /// Without effect.
-    pub slab_automove_window: u32,
-    /// Without effect.
-    pub slab_automove_freeratio: f64,
-    /// Bytes of the largest chunk, if given. Without effect.
-    pub slab_chunk_max: Option<u32>,
-    /// Bytes of each class, if given. Without effect.
-    pub slab_sizes: Vec<u32>,
-    /// Without effect.
-    pub lru_crawler_sleep: u32,
-    /// Without effect.
-    pub lru_crawler_tocrawl: u32,
-    /// Without effect.
-    pub lru_segmented: bool,
-    /// Without effect.
-    pub hot_lru_pct: u32,
-    /// Without effect.
-    pub warm_lru_pct: u32,
-    /// Without effect.
-    pub hot_max_factor: f64,
-    /// Without effect.
-    pub warm_max_factor: f64,
-    /// Without effect.
-    pub temporary_ttl: Option<u32>,
-    /// Without effect.
-    pub tail_repair_time: u32,
-    /// Without effect.
-    pub worker_logbuf_size: u32,
-    /// MiB that the buffers of all connections may hold; 0 for what the memory for items suggests.
+    /// The limit on the buffers of all connections, in MiB; 0 for one that follows from `-m`.
     pub read_buf_mem_limit: u32,
     /// What to encrypt with.
     pub ssl: Ssl,
+    /// What has no effect.
+    pub ignored: Ignored,
+}
+
+/// Options that tune parts of memcached that this server does not have. They are checked, shown by
+/// `stats settings`, and otherwise ignored. The names are memcached's.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "memcached documents them")]
+pub struct Ignored {
+    pub slab_reassign: bool,
+    pub slab_automove: u32,
+    pub slab_automove_ratio: f64,
+    pub slab_automove_window: u32,
+    pub slab_automove_freeratio: f64,
+    /// Bytes of the largest chunk, if given.
+    pub slab_chunk_max: Option<u32>,
+    /// Bytes of each size class, if given.
+    pub slab_sizes: Vec<u32>,
+    pub hashpower: u32,
+    pub hash_algorithm: String,
+    pub lru_maintainer: bool,
+    pub lru_segmented: bool,
+    pub lru_crawler_sleep: u32,
+    pub lru_crawler_tocrawl: u32,
+    pub hot_lru_pct: u32,
+    pub warm_lru_pct: u32,
+    pub hot_max_factor: f64,
+    pub warm_max_factor: f64,
+    pub temporary_ttl: Option<u32>,
+    pub tail_repair_time: u32,
+    pub worker_logbuf_size: u32,
 }
 
 impl Default for Extended {
-    /// memcached's.
+    /// The defaults of memcached.
     fn default() -> Extended {
         Extended {
             maxconns_fast: true,
@@ -74,19 +65,30 @@ impl Default for Extended {
             lru_crawler: true,
             watcher_logbuf_size: 256,
             drop_privileges: None,
+            read_buf_mem_limit: 0,
+            ssl: Ssl::default(),
+            ignored: Ignored::default(),
+        }
+    }
+}
+
+impl Default for Ignored {
+    /// The defaults of memcached.
+    fn default() -> Ignored {
+        Ignored {
             slab_reassign: true,
-            lru_maintainer: true,
-            hashpower: 16,
-            hash_algorithm: "murmur3".into(),
             slab_automove: 1,
             slab_automove_ratio: 0.8,
             slab_automove_window: 10,
             slab_automove_freeratio: 0.01,
             slab_chunk_max: None,
             slab_sizes: Vec::new(),
+            hashpower: 16,
+            hash_algorithm: "murmur3".into(),
+            lru_maintainer: true,
+            lru_segmented: true,
             lru_crawler_sleep: 100,
             lru_crawler_tocrawl: 0,
-            lru_segmented: true,
             hot_lru_pct: 20,
             warm_lru_pct: 40,
             hot_max_factor: 0.2,
@@ -94,30 +96,19 @@ impl Default for Extended {
             temporary_ttl: None,
             tail_repair_time: 0,
             worker_logbuf_size: 64,
-            read_buf_mem_limit: 0,
-            ssl: Ssl::default(),
         }
     }
 }
 
-impl Extended {
+impl Ignored {
     /// Bytes of the largest chunk.
     pub fn chunk_bytes(&self) -> u32 {
         self.slab_chunk_max.unwrap_or(512 << 10)
     }
 
-    /// Does what one word of `-o` says.
-    pub(super) fn apply(&mut self, word: &str) -> Result<(), String> {
-        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-        let value = Value { name, text: value };
-        match name {
-            "maxconns_fast" => self.maxconns_fast = true,
-            "no_maxconns_fast" => self.maxconns_fast = false,
-            "idle_timeout" => self.idle_timeout = value.number(0..=u32::MAX)?,
-            "track_sizes" => self.track_sizes = true,
-            "lru_crawler" => self.lru_crawler = true,
-            "no_lru_crawler" => self.lru_crawler = false,
-            "watcher_logbuf_size" => self.watcher_logbuf_size = value.number(1..=1 << 20)?,
+    /// Applies one option. False if there is none of that name.
+    fn apply(&mut self, value: &Value<'_>) -> Result<bool, String> {
+        match value.name {
             "slab_reassign" => self.slab_reassign = true,
             "no_slab_reassign" => self.slab_reassign = false,
             "lru_maintainer" => (self.lru_maintainer, self.lru_segmented) = (true, true),
@@ -140,6 +131,29 @@ impl Extended {
             "temporary_ttl" => self.temporary_ttl = Some(value.number(0..=u32::MAX)?),
             "tail_repair_time" => self.tail_repair_time = value.number(10..=u32::MAX)?,
             "worker_logbuf_size" => self.worker_logbuf_size = value.number(1..=1 << 20)?,
+            "resp_obj_mem_limit" => drop(value.number(1..=u32::MAX)?),
+            "slab_sizes" => self.slab_sizes = value.list()?,
+            "no_hashexpand" | "inline_ascii_resp" | "no_inline_ascii_resp" | "modern" | "no_modern" => (),
+            "no_chunked_items" => (),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Extended {
+    /// Applies one option of `-o`.
+    pub(super) fn apply(&mut self, word: &str) -> Result<(), String> {
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        let value = Value { name, text: value };
+        match name {
+            "maxconns_fast" => self.maxconns_fast = true,
+            "no_maxconns_fast" => self.maxconns_fast = false,
+            "idle_timeout" => self.idle_timeout = value.number(0..=u32::MAX)?,
+            "track_sizes" => self.track_sizes = true,
+            "lru_crawler" => self.lru_crawler = true,
+            "no_lru_crawler" => self.lru_crawler = false,
+            "watcher_logbuf_size" => self.watcher_logbuf_size = value.number(1..=1 << 20)?,
             "read_buf_mem_limit" => self.read_buf_mem_limit = value.number(0..=10_000)?,
             "ssl_chain_cert" => self.ssl.chain_cert = Some(value.given()?.into()),
             "ssl_key" => self.ssl.key = Some(value.given()?.into()),
@@ -151,23 +165,20 @@ impl Extended {
             "ssl_session_cache" => self.ssl.session_cache = true,
             "ssl_kernel_tls" => self.ssl.kernel_tls = true,
             "ssl_min_version" => self.ssl.min_version = value.number(0..=3)?,
-            "resp_obj_mem_limit" => drop(value.number(1..=u32::MAX)?),
-            "slab_sizes" => self.slab_sizes = value.list()?,
-            "no_hashexpand" | "inline_ascii_resp" | "no_inline_ascii_resp" | "modern" | "no_modern" => (),
-            "no_chunked_items" => (),
             "drop_privileges" => self.drop_privileges = Some(true),
             "no_drop_privileges" => self.drop_privileges = Some(false),
-            // Test tools start the reference's test build with it.
+            // An option of memcached's test build, which its test tools pass.
             "relaxed_privileges" => (),
-            // What follows a comma at the end.
+            // Nothing follows a trailing comma.
             "" if value.text.is_none() => (),
+            _ if self.ignored.apply(&value)? => (),
             _ => return Err(format!("Illegal suboption \"{name}\"")),
         }
         Ok(())
     }
 }
 
-/// What follows the name in a word.
+/// An option's value.
 struct Value<'w> {
     name: &'w str,
     text: Option<&'w str>,
@@ -185,18 +196,18 @@ impl<'w> Value<'w> {
     fn number(&self, range: std::ops::RangeInclusive<u32>) -> Result<u32, String> {
         let number = self.parse()?;
         let is_right = range.contains(&number);
-        let (least, most) = range.into_inner();
-        is_right.then_some(number).ok_or_else(|| format!("{} must be from {least} to {most}", self.name))
+        let (min, max) = range.into_inner();
+        is_right.then_some(number).ok_or_else(|| format!("{} must be from {min} to {max}", self.name))
     }
 
-    /// A number between these two, which are out of the question themselves.
+    /// A number between these two, exclusively.
     fn between(&self, low: f64, high: f64) -> Result<f64, String> {
         let number: f64 = self.parse()?;
         let is_right = number > low && number < high;
         is_right.then_some(number).ok_or_else(|| format!("{} must be more than {low} and less than {high}", self.name))
     }
 
-    /// Numbers with dashes in between.
+    /// Numbers separated by dashes.
     fn list(&self) -> Result<Vec<u32>, String> {
         let number = |word: &str| word.parse().map_err(|_| format!("{}: {word:?} is not a number", self.name));
         self.given()?.split('-').map(number).collect()

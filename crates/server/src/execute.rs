@@ -1,6 +1,6 @@
 //! Execution: a decoded command goes in, the engine does it, the reply is appended to an output buffer.
 //!
-//! Nothing here knows of sockets. A [`Service`] is what all threads share: the engine, the time, the counters. Each thread
+//! Nothing here knows of sockets. A [`SharedState`] is what all threads share: the engine, the time, the counters. Each thread
 //! executes through an [`Executor`], which adds the counters of that thread. What belongs to one connection is its
 //! [`Session`].
 //!
@@ -20,14 +20,14 @@ mod replies;
 mod sasl;
 mod session;
 mod statistics;
-pub mod transcript;
+pub mod trace;
 mod tuning;
 mod watch;
 
 use crate::clock::Ticker;
 use crate::engine::{Arrival, Cache, Hit, LARGE_VALUE, Lease, Outline, Value};
-use crate::limits::buffers::Budget;
-use crate::limits::connections::Gate;
+use crate::limits::buffers::BufferLimit;
+use crate::limits::connections::ConnectionLimit;
 use crate::observability::latency::{Kind, Latencies};
 use crate::observability::log::{Level, Log};
 use crate::observability::stats::{Counters, Registry};
@@ -45,13 +45,13 @@ pub use login::Verdict;
 pub use prefixes::Prefixes;
 pub use replies::Replies;
 pub use sasl::Login;
-pub use session::{ConnectionState, Connections, Listed, Session, Transport};
-pub use transcript::Extent;
+pub use session::{ConnectionState, Listed, Session, SessionRegistry, Transport};
+pub use trace::Extent;
 pub use tuning::Tuning;
 pub use watch::{Subscription, Topic, Watch};
 
 /// What all threads of a server share.
-pub struct Service {
+pub struct SharedState {
     /// The storage.
     pub engine: Cache,
     /// The time, and who drives it.
@@ -61,9 +61,9 @@ pub struct Service {
     /// Everybody's counters.
     pub counters: Registry,
     /// The limit on connections.
-    pub gate: Arc<Gate>,
+    pub connection_limit: Arc<ConnectionLimit>,
     /// The limit on their buffers.
-    pub budget: Budget,
+    pub buffer_limit: BufferLimit,
     /// Messages to the operator.
     pub log: Log,
     /// The command line.
@@ -81,12 +81,12 @@ pub struct Service {
     /// Counts by prefix of the key.
     pub prefixes: Prefixes,
     /// Who is connected.
-    pub connections: Connections,
+    pub connections: SessionRegistry,
     /// The second in which the last snapshot was written; 0 before the first one.
     pub snapshot_written: AtomicU32,
 }
 
-impl Service {
+impl SharedState {
     /// What a client may make a connection buffer.
     pub fn limits(&self) -> Limits {
         // A key has at least one byte; what a longer one leaves is looked at when it is known.
@@ -119,7 +119,7 @@ pub enum Outcome<'b> {
 /// Executes commands on one thread.
 #[derive(Clone, Copy)]
 pub struct Executor<'s> {
-    service: &'s Service,
+    shared: &'s SharedState,
     counters: &'s Counters,
     output_limit: usize,
     /// Whether large values may be sent from where they lie.
@@ -129,18 +129,18 @@ pub struct Executor<'s> {
     /// Whether somebody wants to know what happens to items.
     is_observed: bool,
     /// Whether the log wants to know what clients say.
-    is_transcribed: bool,
+    is_traced: bool,
     /// Where to note how long commands take, in a turn that is sampled.
     latencies: Option<&'s Latencies>,
 }
 
 impl<'s> Executor<'s> {
     /// An executor that counts on `counters`, and pauses when the output has reached `output_limit` bytes.
-    pub fn new(service: &'s Service, counters: &'s Counters, output_limit: usize) -> Executor<'s> {
-        let is_observed = service.watch.is_watched() || service.prefixes.is_counting();
+    pub fn new(shared: &'s SharedState, counters: &'s Counters, output_limit: usize) -> Executor<'s> {
+        let is_observed = shared.watch.is_watched() || shared.prefixes.is_counting();
         let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());
-        let is_transcribed = service.log.wants(Level::Connection);
-        Executor { service, counters, output_limit, lends: true, arrival: None, is_observed, is_transcribed, latencies }
+        let is_traced = shared.log.wants(Level::Connection);
+        Executor { shared, counters, output_limit, lends: true, arrival: None, is_observed, is_traced, latencies }
     }
 
     /// The same, for replies that are wanted in one piece: values are copied, however large.
@@ -156,7 +156,7 @@ impl<'s> Executor<'s> {
         let (has_flags, has_unique) = (store.flags != 0, store.has_unique);
         let outline = Outline { key_len: key.len(), value_len: store.length, has_flags, has_unique };
         // What little is missing is collected where the rest is.
-        (missing >= LARGE_VALUE).then(|| self.service.engine.expect(&outline)).flatten()
+        (missing >= LARGE_VALUE).then(|| self.shared.engine.expect(&outline)).flatten()
     }
 
     /// The same executor, for the one command whose value is `arrival`'s.
@@ -197,7 +197,7 @@ impl<'s> Executor<'s> {
             Command::FlushAll { exptime, noreply } => answer(out, noreply, self.flush(exptime)),
             Command::Version => reply::version(out, PROTOCOL_VERSION),
             Command::Verbosity { level, noreply } => {
-                self.service.log.set_verbosity(u8::try_from(level).unwrap_or(u8::MAX));
+                self.shared.log.set_verbosity(u8::try_from(level).unwrap_or(u8::MAX));
                 answer(out, noreply, reply::OK);
             }
             Command::Stats { args } => return self.stats(args, out),
@@ -212,17 +212,17 @@ impl<'s> Executor<'s> {
 
     /// What a client may make a connection buffer.
     pub fn limits(&self) -> Limits {
-        self.service.limits()
+        self.shared.limits()
     }
 
     /// The present second.
     pub fn now(&self) -> u32 {
-        self.service.ticker.clock().now()
+        self.shared.ticker.clock().now()
     }
 
     /// Requests of a connection in a row, after which others may go first (`-R`).
     pub fn requests_until_yield(&self) -> u32 {
-        self.service.options.max_reqs_per_event
+        self.shared.options.max_reqs_per_event
     }
 
     /// Counts that a connection has more requests after `-R` of them in a row.
@@ -236,7 +236,7 @@ impl<'s> Executor<'s> {
             RequestError::TooLarge => self.counters.store_too_large.bump(),
             RequestError::InvalidExptime if line.starts_with(b"flush_all") => {
                 self.counters.cmd_flush.bump();
-                if self.service.options.disable_flush_all {
+                if self.shared.options.disable_flush_all {
                     return answer(out, rejection.noreply, classic::FLUSH_NOT_ALLOWED);
                 }
             }
@@ -278,7 +278,7 @@ impl<'s> Executor<'s> {
         if self.is_observed {
             self.observe_lookup(session, key);
         }
-        self.service.engine.delete(key);
+        self.shared.engine.delete(key);
     }
 
     /// The value of `hit`, if it is to be sent from where it lies.
@@ -289,12 +289,12 @@ impl<'s> Executor<'s> {
 
     /// Whether a key and a value make an item that is too large.
     fn is_too_large(&self, key: &[u8], value: usize) -> bool {
-        key.len() + value > self.service.engine.max_item()
+        key.len() + value > self.shared.engine.max_item()
     }
 
     /// An item's unique as clients see it: without uniques (`-C`) there are none.
     fn visible(&self, unique: u64) -> u64 {
-        if self.service.options.disable_cas { 0 } else { unique }
+        if self.shared.options.disable_cas { 0 } else { unique }
     }
 }
 

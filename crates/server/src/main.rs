@@ -3,7 +3,7 @@
 use relativistd::observability::log;
 use relativistd::process::allocator::BySize;
 use relativistd::process::daemon::{PidFile, Readiness, Side, daemonize};
-use relativistd::process::signals::Held;
+use relativistd::process::signals::HeldSignals;
 use relativistd::process::{signals, systemd};
 use relativistd::{Options, Server, StartError, options};
 use std::io::{self, Write};
@@ -66,7 +66,12 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
     serve(Server::bind(options)?, options, signals, readiness).map(|()| ExitCode::SUCCESS)
 }
 
-fn serve(server: Server, options: &Options, signals: Held, readiness: Option<Readiness>) -> Result<(), StartError> {
+fn serve(
+    server: Server,
+    options: &Options,
+    signals: HeldSignals,
+    readiness: Option<Readiness>,
+) -> Result<(), StartError> {
     let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
     signals.obey(server.stopper(), server.reloader(), server.saver())?;
     server.run_and_announce(|| {

@@ -13,9 +13,9 @@
 use crate::clock::Ticker;
 use crate::engine::Cache;
 use crate::error::StartError;
-use crate::execute::{Connections, Prefixes, Service, Tuning, Watch};
-use crate::limits::buffers::Budget;
-use crate::limits::connections::Gate;
+use crate::execute::{Prefixes, SessionRegistry, SharedState, Tuning, Watch};
+use crate::limits::buffers::BufferLimit;
+use crate::limits::connections::ConnectionLimit;
 use crate::net::{
     Acceptor, Bound, Io, Listener, Stopper, UdpServer, WorkerHandle, adopt, bind_tcp, bind_udp, bind_unix, check_host,
     discard_waiting, port_file, write_port_file,
@@ -54,7 +54,7 @@ const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// A server that listens on its addresses.
 pub struct Server {
-    service: Arc<Service>,
+    shared: Arc<SharedState>,
     io: Io,
     acceptor: Acceptor,
     udp: Vec<UdpSocket>,
@@ -215,7 +215,7 @@ impl Loaded<'_> {
         ticker.tick();
         let (listeners, udp) = sockets.listen()?;
         let port = listeners.iter().find_map(Listener::tcp_address).map_or(0, |address| address.port());
-        let connections = Connections::default();
+        let connections = SessionRegistry::default();
         for listener in &listeners {
             let (id, address) = listener.describe();
             connections.add_listener(id, address);
@@ -227,14 +227,14 @@ impl Loaded<'_> {
         }
         let threads = usize::from(options.threads);
         let watch = Arc::new(Watch::new(options.extended.watcher_logbuf_size as usize * 1024));
-        let service = Arc::new(Service {
+        let shared = Arc::new(SharedState {
             engine: configure(engine.with_witness(Arc::clone(&watch) as _)),
             started: ticker.clock().now(),
             ticker,
             // One more for the accepting thread, and one for datagrams.
             counters: Registry::new(threads + 2, admin.is_some()),
-            gate: Gate::new(options.conn_limit as usize),
-            budget: Budget::new(options.buffer_bytes()),
+            connection_limit: ConnectionLimit::new(options.conn_limit as usize),
+            buffer_limit: BufferLimit::new(options.buffer_bytes()),
             log,
             port,
             tuning: Tuning::new(&options.extended),
@@ -246,14 +246,14 @@ impl Loaded<'_> {
             snapshot_written: AtomicU32::new(0),
             options: options.clone(),
         });
-        let acceptor = Acceptor::new(Arc::clone(&service), threads, listeners)
+        let acceptor = Acceptor::new(Arc::clone(&shared), threads, listeners)
             .map_err(|error| StartError::System("cannot watch the listening sockets".into(), error))?;
-        admin.iter().for_each(|admin| admin.open(&service, acceptor.stopper()));
+        admin.iter().for_each(|admin| admin.open(&shared, acceptor.stopper()));
         // Programs that wait for this file connect at once.
         if let Some(path) = port_file {
             write_ports(&path, acceptor.listeners(), &udp)?;
         }
-        Ok(Server { service, io, acceptor, udp, admin, snapshot: snapshot.map(Arc::new), restored })
+        Ok(Server { shared, io, acceptor, udp, admin, snapshot: snapshot.map(Arc::new), restored })
     }
 }
 
@@ -292,28 +292,28 @@ impl Server {
 
     /// A handle to make the server read its users and certificates again.
     pub fn reloader(&self) -> Reloader {
-        let service = Arc::clone(&self.service);
-        Reloader(Box::new(move || reload(&service)))
+        let shared = Arc::clone(&self.shared);
+        Reloader(Box::new(move || reload(&shared)))
     }
 
     /// A handle to have the snapshot written while the server serves.
     pub fn saver(&self) -> Saver {
-        let (service, snapshot) = (Arc::clone(&self.service), self.snapshot.clone());
+        let (shared, snapshot) = (Arc::clone(&self.shared), self.snapshot.clone());
         Saver(Box::new(move || match &snapshot {
             None => {
-                service.log.say(Level::Warning, format_args!("there is no snapshot to write: --snapshot names no file"))
+                shared.log.say(Level::Warning, format_args!("there is no snapshot to write: --snapshot names no file"))
             }
             Some(snapshot) => {
                 if !snapshot.is_read_after_crash() {
-                    service.log.say(
+                    shared.log.say(
                         Level::Warning,
                         format_args!(
                             "only a server started with --warm-after-crash will read the snapshot that is being written"
                         ),
                     );
                 }
-                if let Err(error) = save(snapshot, &service, Occasion::Request) {
-                    service.log.say(Level::Warning, format_args!("{error}"));
+                if let Err(error) = save(snapshot, &shared, Occasion::Request) {
+                    shared.log.say(Level::Warning, format_args!("{error}"));
                 }
             }
         }))
@@ -333,7 +333,7 @@ impl Server {
     /// # Errors
     /// As there. If an error occurs at the start, `announce` is not called.
     pub fn run_and_announce(self, announce: impl FnOnce()) -> Result<(), StartError> {
-        let Server { service, io, acceptor, udp, admin, snapshot, restored } = self;
+        let Server { shared, io, acceptor, udp, admin, snapshot, restored } = self;
         // The last step that can be undone: a start that failed before leaves the file in place. From
         // here on clients change items, and the file is old.
         if let (Some(snapshot), Some(restored)) = (&snapshot, restored) {
@@ -343,20 +343,20 @@ impl Server {
         let mut threads = Vec::new();
         let mut udp_handle = None;
         if !udp.is_empty() {
-            let (handle, join) = start_udp(&service, udp, acceptor.stopper())
+            let (handle, join) = start_udp(&shared, udp, acceptor.stopper())
                 .map_err(|error| StartError::System("cannot start the thread for datagrams".into(), error))?;
             udp_handle = Some(handle);
             threads.push(join);
         }
-        for thread in 0..usize::from(service.options.threads) {
-            let (handle, join) = start_worker(io, &service, thread, acceptor.stopper())
+        for thread in 0..usize::from(shared.options.threads) {
+            let (handle, join) = start_worker(io, &shared, thread, acceptor.stopper())
                 .map_err(|error| StartError::System("cannot start a worker thread".into(), error))?;
             handles.push(handle);
             threads.push(join);
         }
         let cannot_start = |error| StartError::System("cannot start a thread".into(), error);
-        let keeper = Keeper::start(&service).map_err(cannot_start)?;
-        service.log.say(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
+        let maintenance = MaintenanceThread::start(&shared).map_err(cannot_start)?;
+        shared.log.say(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
         announce();
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
@@ -364,12 +364,12 @@ impl Server {
         for thread in threads {
             outcome = outcome.and(wait_for(thread));
         }
-        outcome = outcome.and(keeper.stop());
+        outcome = outcome.and(maintenance.stop());
         drop(admin);
         if let (Some(snapshot), Ok(())) = (snapshot, &outcome) {
-            outcome = save(&snapshot, &service, Occasion::End);
+            outcome = save(&snapshot, &shared, Occasion::End);
         }
-        drop(service);
+        drop(shared);
         relativist_rcu::barrier();
         outcome
     }
@@ -395,14 +395,14 @@ impl Saver {
     }
 }
 
-fn save(snapshot: &Snapshot, service: &Service, occasion: Occasion) -> Result<(), StartError> {
+fn save(snapshot: &Snapshot, shared: &SharedState, occasion: Occasion) -> Result<(), StartError> {
     let path = snapshot.path().display();
     let items = snapshot
-        .write(&service.engine, occasion)
+        .write(&shared.engine, occasion)
         .map_err(|error| StartError::System(format!("cannot write the snapshot {path}"), error))?;
     // Relaxed: a statistic, on which no other data depends.
-    service.snapshot_written.store(service.ticker.clock().now(), Ordering::Relaxed);
-    service.log.say(Level::Trouble, format_args!("{items} items written to {path}"));
+    shared.snapshot_written.store(shared.ticker.clock().now(), Ordering::Relaxed);
+    shared.log.say(Level::Trouble, format_args!("{items} items written to {path}"));
     Ok(())
 }
 
@@ -428,31 +428,31 @@ fn write_ports(path: &Path, listeners: &[Listener], udp: &[UdpSocket]) -> Result
         .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))
 }
 
-fn reload(service: &Service) {
-    if let Some(Err(error)) = service.users.as_ref().map(Users::reload) {
-        service.log.say(Level::Warning, format_args!("cannot read the users again: {error}"));
+fn reload(shared: &SharedState) {
+    if let Some(Err(error)) = shared.users.as_ref().map(Users::reload) {
+        shared.log.say(Level::Warning, format_args!("cannot read the users again: {error}"));
     }
-    if let Some(Err(problem)) = service.tls.as_ref().map(|tls| tls.refresh(&service.log)) {
-        service.log.say(Level::Warning, format_args!("the certificates stay as they were: {problem}"));
+    if let Some(Err(problem)) = shared.tls.as_ref().map(|tls| tls.refresh(&shared.log)) {
+        shared.log.say(Level::Warning, format_args!("the certificates stay as they were: {problem}"));
     }
 }
 
 /// The thread that maintains the engine.
-struct Keeper {
+struct MaintenanceThread {
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Keeper {
-    fn start(service: &Arc<Service>) -> io::Result<Keeper> {
+impl MaintenanceThread {
+    fn start(shared: &Arc<SharedState>) -> io::Result<MaintenanceThread> {
         let (stop, stopped) = mpsc::channel();
-        let service = Arc::clone(service);
-        let thread = thread::Builder::new().name("keeper".into()).spawn(move || {
+        let shared = Arc::clone(shared);
+        let thread = thread::Builder::new().name("maintenance".into()).spawn(move || {
             while stopped.recv_timeout(MAINTENANCE) == Err(RecvTimeoutError::Timeout) {
-                service.engine.maintain();
+                shared.engine.maintain();
             }
         })?;
-        Ok(Keeper { stop, thread })
+        Ok(MaintenanceThread { stop, thread })
     }
 
     fn stop(self) -> Result<(), StartError> {
@@ -474,11 +474,11 @@ type WorkerThread = JoinHandle<io::Result<()>>;
 
 fn start_worker(
     io: Io,
-    service: &Arc<Service>,
+    shared: &Arc<SharedState>,
     thread: usize,
     stopper: Stopper,
 ) -> io::Result<(WorkerHandle, WorkerThread)> {
-    let (handle, run) = io.worker(service, thread)?;
+    let (handle, run) = io.worker(shared, thread)?;
     let join = thread::Builder::new().name(format!("worker-{thread}")).spawn(move || {
         let stop = StopOnExit(stopper);
         run(&stop.0)
@@ -487,12 +487,12 @@ fn start_worker(
 }
 
 fn start_udp(
-    service: &Arc<Service>,
+    shared: &Arc<SharedState>,
     sockets: Vec<UdpSocket>,
     stopper: Stopper,
 ) -> io::Result<(impl Drop + use<>, WorkerThread)> {
-    let thread = usize::from(service.options.threads) + 1;
-    let (server, handle) = UdpServer::new(Arc::clone(service), thread, sockets)?;
+    let thread = usize::from(shared.options.threads) + 1;
+    let (server, handle) = UdpServer::new(Arc::clone(shared), thread, sockets)?;
     let join = thread::Builder::new().name("udp".into()).spawn(move || {
         let _stop = StopOnExit(stopper);
         server.run()

@@ -56,7 +56,7 @@ impl Random {
             560..=619 => Operation::Touch { key, lifetime: self.lifetime() },
             620..=669 => Operation::Delete { key },
             670 if self.below(10) == 0 => Operation::Flush { delay: self.below(5) as i8 - 1 },
-            671..=672 => Operation::Pass { seconds: 1 },
+            671..=672 => Operation::ConnectionPermit { seconds: 1 },
             673 if self.below(10) == 0 => Operation::Scan,
             _ => Operation::Get { key },
         }

@@ -7,12 +7,12 @@ use crate::observability::log;
 use relativist_memcache::{Admin, Words, number, reply};
 
 /// Memory limits that a client may set, in MiB.
-const LEAST_MEMORY: u64 = 8;
-const MOST_MEMORY: u64 = 1_000_000_000;
+const MIN_MEMORY: u64 = 8;
+const MAX_MEMORY: u64 = 1_000_000_000;
 
 impl Executor<'_> {
     pub(super) fn admin(&self, session: &Session, verb: Admin, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
-        let tuning = &self.service.tuning;
+        let tuning = &self.shared.tuning;
         let text = match verb {
             Admin::Shutdown => return self.shutdown(session, args, out),
             Admin::MemoryLimit => return self.memory_limit(args, out),
@@ -20,7 +20,7 @@ impl Executor<'_> {
             Admin::LruCrawler => return self.lru_crawler(args, out),
             Admin::Slabs => tuning.slabs(args),
             Admin::Lru => tuning.lru(args),
-            Admin::DebugTime if self.service.options.debug_time => self.debug_time(args),
+            Admin::DebugTime if self.shared.options.debug_time => self.debug_time(args),
             Admin::RefreshCerts => return self.refresh_certificates(out),
             Admin::DebugTime => "ERROR\r\n",
         };
@@ -29,7 +29,7 @@ impl Executor<'_> {
     }
 
     fn refresh_certificates(&self, out: &mut Vec<u8>) -> Outcome<'static> {
-        match self.service.tls.as_ref().map(|tls| tls.refresh(&self.service.log)) {
+        match self.shared.tls.as_ref().map(|tls| tls.refresh(&self.shared.log)) {
             None => out.extend_from_slice(reply::ERROR),
             Some(Ok(())) => out.extend_from_slice(reply::OK),
             Some(Err(problem)) => out.extend_from_slice(format!("SERVER_ERROR {problem}\r\n").as_bytes()),
@@ -38,7 +38,7 @@ impl Executor<'_> {
     }
 
     fn shutdown(&self, session: &Session, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
-        if !self.service.options.enable_shutdown {
+        if !self.shared.options.enable_shutdown {
             out.extend_from_slice(b"SERVER_ERROR: shutdown not enabled\r\n");
             return Outcome::Done;
         }
@@ -63,12 +63,12 @@ impl Executor<'_> {
         let noreply = args.last() == Some(b"noreply");
         let reply: &[u8] = match limit {
             None => reply::ERROR,
-            Some(..LEAST_MEMORY) => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
-            Some(mebibytes) if mebibytes > MOST_MEMORY => {
+            Some(..MIN_MEMORY) => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
+            Some(mebibytes) if mebibytes > MAX_MEMORY => {
                 b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
             }
             Some(mebibytes) => {
-                self.service.engine.set_limit((mebibytes as usize) << 20);
+                self.shared.engine.set_limit((mebibytes as usize) << 20);
                 reply::OK
             }
         };
@@ -79,13 +79,13 @@ impl Executor<'_> {
     /// Makes the connection one that receives log lines.
     fn watch(&self, session: &Session, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let topics = args.clone().map(Topic::from_name).try_fold(0, |topics, topic| Some(topics | topic? as u8));
-        let reply: &[u8] = if self.service.options.disable_watch || matches!(session.transport, Transport::Udp(_)) {
+        let reply: &[u8] = if self.shared.options.disable_watch || matches!(session.transport, Transport::Udp(_)) {
             b"CLIENT_ERROR watch commands not allowed\r\n"
         } else if !out.is_empty() {
             b"ERROR cannot pipeline other commands before watch\r\n"
         } else {
             let default = if args.count() == 0 { Topic::Fetchers as u8 } else { 0 };
-            match topics.map(|topics| self.service.watch.subscribe(topics | default)) {
+            match topics.map(|topics| self.shared.watch.subscribe(topics | default)) {
                 None => reply::ERROR,
                 Some(None) => b"WATCHER_TOO_MANY log watcher limit reached\r\n",
                 Some(Some(subscription)) => {
@@ -104,7 +104,7 @@ impl Executor<'_> {
             Some(b"metadump") => self.begin_dump("metadump", Dump::meta(), words.next(), out),
             Some(b"mgdump") => self.begin_dump("mgdump", Dump::commands(), words.next(), out),
             _ => {
-                out.extend_from_slice(self.service.tuning.lru_crawler(args).as_bytes());
+                out.extend_from_slice(self.shared.tuning.lru_crawler(args).as_bytes());
                 Outcome::Done
             }
         }
@@ -112,10 +112,10 @@ impl Executor<'_> {
 
     fn begin_dump(&self, name: &str, dump: Dump, classes: Option<&[u8]>, out: &mut Vec<u8>) -> Outcome<'static> {
         let problem = match classes.map(Classes::parse) {
-            _ if self.service.options.disable_dumping && name == "metadump" => "ERROR metadump not allowed\r\n",
-            _ if self.service.options.disable_dumping => "ERROR key dump not allowed\r\n",
+            _ if self.shared.options.disable_dumping && name == "metadump" => "ERROR metadump not allowed\r\n",
+            _ if self.shared.options.disable_dumping => "ERROR key dump not allowed\r\n",
             None => "ERROR\r\n",
-            _ if !self.service.tuning.get().lru_crawler => CRAWLER_DISABLED,
+            _ if !self.shared.tuning.get().lru_crawler => CRAWLER_DISABLED,
             _ if !out.is_empty() => {
                 out.extend_from_slice(format!("ERROR cannot pipeline other commands before {name}\r\n").as_bytes());
                 return Outcome::Done;
@@ -132,7 +132,7 @@ impl Executor<'_> {
 
     /// `debugtime p` freezes the clock, `debugtime r` lets it go on, `debugtime N` moves it by N seconds.
     fn debug_time(&self, mut args: Words<'_>) -> &'static str {
-        let ticker = &self.service.ticker;
+        let ticker = &self.shared.ticker;
         match args.next().map(str::from_utf8) {
             Some(Ok("p")) => ticker.freeze(),
             Some(Ok("r")) => ticker.resume(),

@@ -62,7 +62,7 @@ impl Executor<'_> {
 
     fn binary_get(&self, session: &Session, request: &Request<'_>, out: &mut Replies) {
         let mut size = 0;
-        let lookup = self.service.engine.get(request.key, |hit| {
+        let lookup = self.shared.engine.get(request.key, |hit| {
             size = hit.value.len();
             let key = if request.opcode == Opcode::GetKey { request.key } else { b"" };
             self.append_item(request, key, &hit, out);
@@ -88,7 +88,7 @@ impl Executor<'_> {
             let value = if request.opcode == Opcode::Touch { b"" } else { hit.value };
             self.append_item(request, key, &Hit { value, ..hit }, out);
         };
-        let lookup = self.service.engine.update(request.key, touch, show).unwrap_or(Lookup::Miss);
+        let lookup = self.shared.engine.update(request.key, touch, show).unwrap_or(Lookup::Miss);
         self.count_touch(lookup);
         if self.is_observed {
             self.observe_get(session, request.key, lookup, size);
@@ -119,7 +119,7 @@ impl Executor<'_> {
                 self.observe_too_large(session, request.key, name(request.opcode), request.extra_32(4).into());
             }
             if request.opcode == Opcode::Set {
-                self.service.engine.delete(request.key);
+                self.shared.engine.delete(request.key);
             }
             return reply::failure(out, &request.header, Status::TooLarge);
         }
@@ -127,7 +127,7 @@ impl Executor<'_> {
             self.observe_lookup(session, request.key);
         }
         // Without uniques there is nothing to compare with.
-        let compare = if self.service.options.disable_cas { 0 } else { request.header.unique };
+        let compare = if self.shared.options.disable_cas { 0 } else { request.header.unique };
         let mut unique = 0;
         let show = |hit: Hit<'_>| unique = self.visible(hit.unique);
         let outcome = match request.opcode {
@@ -136,7 +136,7 @@ impl Executor<'_> {
         };
         let store = outcome.unwrap_or_else(|_| {
             if request.opcode == Opcode::Set {
-                self.service.engine.delete(request.key);
+                self.shared.engine.delete(request.key);
             }
             Store::OutOfMemory
         });
@@ -163,7 +163,7 @@ impl Executor<'_> {
         show: impl FnOnce(Hit<'_>),
     ) -> Result<Store, OutOfMemory> {
         let new = New {
-            expiry: Expiry::from_unsigned(request.extra_32(4), self.service.engine.now()),
+            expiry: Expiry::from_unsigned(request.extra_32(4), self.shared.engine.now()),
             ..New::plain(request.extra_32(0), self.value(request.value))
         };
         let permit = |present: Present<'_>| {
@@ -177,7 +177,7 @@ impl Executor<'_> {
             };
             (store == Store::Stored, store)
         };
-        self.service.engine.put(request.key, &new, permit, show)
+        self.shared.engine.put(request.key, &new, permit, show)
     }
 
     fn binary_join(
@@ -198,7 +198,7 @@ impl Executor<'_> {
             }
             Some(item) => (Change::Put(item.joined(value)), Store::Stored),
         };
-        self.service.engine.update(request.key, join, show)
+        self.shared.engine.update(request.key, join, show)
     }
 
     fn binary_count(&self, session: &Session, request: &Request<'_>, direction: Direction, out: &mut Vec<u8>) {
@@ -224,7 +224,7 @@ impl Executor<'_> {
                 }
             },
         };
-        let outcome = self.service.engine.update(request.key, step, |hit| unique = self.visible(hit.unique));
+        let outcome = self.shared.engine.update(request.key, step, |hit| unique = self.visible(hit.unique));
         let outcome = outcome.unwrap_or(Err(Status::OutOfMemory));
         self.count_arithmetic(
             direction,
@@ -262,7 +262,7 @@ impl Executor<'_> {
                 (Change::Remove, Status::Success)
             }
         };
-        let status = self.service.engine.update(request.key, decide, |_| ()).unwrap_or(Status::NotFound);
+        let status = self.shared.engine.update(request.key, decide, |_| ()).unwrap_or(Status::NotFound);
         self.count_delete(status != Status::NotFound);
         if self.is_observed {
             self.observe_delete(request.key, "delete", size);
@@ -275,10 +275,10 @@ impl Executor<'_> {
 
     fn binary_flush(&self, request: &Request<'_>, out: &mut Vec<u8>) {
         self.counters.cmd_flush.bump();
-        if self.service.options.disable_flush_all {
+        if self.shared.options.disable_flush_all {
             return reply::failure(out, &request.header, Status::AuthFailure);
         }
-        self.service.engine.flush(i32::try_from(request.extra_32(0)).unwrap_or(i32::MAX));
+        self.shared.engine.flush(i32::try_from(request.extra_32(0)).unwrap_or(i32::MAX));
         succeed(request, 0, out);
     }
 
@@ -288,7 +288,7 @@ impl Executor<'_> {
         let mut words = args.clone();
         match (words.next(), words.next()) {
             (Some(name @ (b"conns" | b"table")), _) => return self.long_report(name, Some(request.header), out),
-            (Some(b"detail"), Some(b"dump")) if !self.service.options.disable_dumping => {
+            (Some(b"detail"), Some(b"dump")) if !self.shared.options.disable_dumping => {
                 return self.dump(Box::new(Dump::prefixes().answering(Some(request.header))), out);
             }
             _ => (),

@@ -89,7 +89,7 @@ impl Executor<'_> {
     /// Looks up some keys together, [`MAX_BATCH_KEYS`] at most, and appends each hit, and `end` after each key, until the output is
     /// full. Returns how many it has looked up.
     fn get_some(&self, session: &Session, with_unique: bool, keys: &[&[u8]], end: &[u8], out: &mut Replies) -> usize {
-        self.service.engine.get_many(keys, |index, found| {
+        self.shared.engine.get_many(keys, |index, found| {
             let key = keys[index];
             let (lookup, size) = match found {
                 Ok(hit) => {
@@ -127,12 +127,12 @@ impl Executor<'_> {
         };
         let lookup = match fetch.exptime {
             None => {
-                let lookup = self.service.engine.get(key, visit);
+                let lookup = self.shared.engine.get(key, visit);
                 self.count_get(lookup);
                 lookup
             }
             Some(exptime) => {
-                let lookup = self.service.engine.get_and_touch(key, exptime, visit);
+                let lookup = self.shared.engine.get_and_touch(key, exptime, visit);
                 self.count_touch(lookup);
                 lookup
             }
@@ -202,12 +202,10 @@ impl Executor<'_> {
         }
         let store = match verb {
             // Nothing has a unique then.
-            StoreVerb::Cas(_) if self.service.options.disable_cas => self.compare_without_uniques(key),
+            StoreVerb::Cas(_) if self.shared.options.disable_cas => self.compare_without_uniques(key),
             _ => match self.arrival {
-                None => self.service.engine.store(mode(verb), key, content),
-                Some(value) => {
-                    self.service.engine.store_arrived(mode(verb), key, content.flags, content.exptime, value)
-                }
+                None => self.shared.engine.store(mode(verb), key, content),
+                Some(value) => self.shared.engine.store_arrived(mode(verb), key, content.flags, content.exptime, value),
             },
         };
         self.count_store(store, matches!(verb, StoreVerb::Cas(_)));
@@ -231,13 +229,13 @@ impl Executor<'_> {
             self.observe_too_large(session, key, verb_name(verb), exptime.into());
         }
         if verb == StoreVerb::Set {
-            self.service.engine.delete(key);
+            self.shared.engine.delete(key);
         }
         reply::TOO_LARGE
     }
 
     fn compare_without_uniques(&self, key: &[u8]) -> Store {
-        match self.service.engine.peek(key, |_| ()) {
+        match self.shared.engine.peek(key, |_| ()) {
             Lookup::Hit => Store::Exists,
             _ => Store::NotFound,
         }
@@ -276,7 +274,7 @@ impl Executor<'_> {
             Arithmetic::Incr => Direction::Up,
             Arithmetic::Decr => Direction::Down,
         };
-        let count = self.service.engine.count(key, direction, delta);
+        let count = self.shared.engine.count(key, direction, delta);
         self.count_arithmetic(direction, count.map(|_| ()));
         match count {
             Ok(number) if !noreply => reply::number(out, number),
@@ -302,7 +300,7 @@ impl Executor<'_> {
 
     pub(super) fn delete(&self, session: &Session, key: &[u8]) -> &'static [u8] {
         let size = self.is_observed.then(|| self.observe_lookup(session, key)).flatten();
-        let is_deleted = self.service.engine.delete(key);
+        let is_deleted = self.shared.engine.delete(key);
         if self.is_observed {
             self.observe_delete(key, "delete", size.filter(|_| is_deleted));
         }
@@ -319,7 +317,7 @@ impl Executor<'_> {
         if self.is_observed {
             self.observe_lookup(session, key);
         }
-        if self.service.engine.touch(key, exptime) {
+        if self.shared.engine.touch(key, exptime) {
             self.counters.touch_hits.bump();
             reply::TOUCHED
         } else {
@@ -330,10 +328,10 @@ impl Executor<'_> {
 
     pub(super) fn flush(&self, exptime: i32) -> &'static [u8] {
         self.counters.cmd_flush.bump();
-        if self.service.options.disable_flush_all {
+        if self.shared.options.disable_flush_all {
             return FLUSH_NOT_ALLOWED;
         }
-        self.service.engine.flush(exptime);
+        self.shared.engine.flush(exptime);
         reply::OK
     }
 }

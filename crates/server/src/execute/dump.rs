@@ -109,9 +109,9 @@ impl Executor<'_> {
                         cursor
                     })
                 }
-                Format::Table(stats) => self.service.engine.sample_buckets(stats, cursor),
+                Format::Table(stats) => self.shared.engine.sample_buckets(stats, cursor),
                 format => {
-                    let next = self.service.engine.scan(cursor, |hit| self.dump_item(format, &hit, out));
+                    let next = self.shared.engine.scan(cursor, |hit| self.dump_item(format, &hit, out));
                     next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }))
                 }
             };
@@ -133,7 +133,7 @@ impl Executor<'_> {
     /// memcached has one, as long as it takes.
     fn prefixes(&self, last: Option<&[u8]>, request: Option<&Header>, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
         let mut lines = Vec::new();
-        let next = self.service.prefixes.dump_after(last, TOLD_AT_ONCE, &mut lines);
+        let next = self.shared.prefixes.dump_after(last, TOLD_AT_ONCE, &mut lines);
         match request {
             None => out.append(&mut lines),
             Some(request) => binary::reply::packet(out, request, Status::Success, 0, [b"", b"detailed", &lines]),

@@ -7,7 +7,7 @@ use crate::security::auth::Attempt;
 use relativist_memcache::reply;
 
 /// Failures after which a connection is closed.
-const MOST_FAILURES: u8 = 8;
+const MAX_FAILURES: u8 = 8;
 
 /// What follows from a login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,10 +39,10 @@ impl Executor<'_> {
     }
 
     pub(super) fn judge(&self, session: &Session, user: &[u8], password: &[u8]) -> Verdict {
-        let users = self.service.users.as_ref();
+        let users = self.shared.users.as_ref();
         let from = session.transport.address();
         let attempt = users.map_or(Attempt::Wrong, |users| users.attempt(from, user, password, self.now()));
-        let log = &self.service.log;
+        let log = &self.shared.log;
         if matches!(attempt, Attempt::Wrong | Attempt::LastWrong) {
             log.say(
                 Level::Trouble,
@@ -59,7 +59,7 @@ impl Executor<'_> {
         match attempt {
             Attempt::Right => Verdict::Welcome,
             Attempt::Refused => Verdict::Refusal,
-            Attempt::Wrong | Attempt::LastWrong if session.note_failed_login() < MOST_FAILURES => Verdict::Failure,
+            Attempt::Wrong | Attempt::LastWrong if session.note_failed_login() < MAX_FAILURES => Verdict::Failure,
             Attempt::Wrong | Attempt::LastWrong => Verdict::LastFailure,
         }
     }

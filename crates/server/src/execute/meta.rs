@@ -125,7 +125,7 @@ impl Executor<'_> {
                     self.append_found(request, &hit, &hit, false, out);
                 }
             };
-            let engine = &self.service.engine;
+            let engine = &self.shared.engine;
             let found =
                 if request.flags.has(b'u') { engine.peek(request.key, visit) } else { engine.get(request.key, visit) };
             if found != Lookup::Hit && request.flags.vivify.is_none() {
@@ -178,7 +178,7 @@ impl Executor<'_> {
             };
             (change, present.lookup)
         };
-        let lookup = self.service.engine.update(request.key, decide, |hit| {
+        let lookup = self.shared.engine.update(request.key, decide, |hit| {
             *size = hit.value.len();
             let Some((old, wins)) = before.get() else {
                 // An item that was not there before was created, and so won.
@@ -253,20 +253,20 @@ impl Executor<'_> {
             if self.is_observed {
                 self.observe_too_large(session, key, "ms", flags.exptime.unwrap_or(0).into());
             }
-            self.service.engine.delete(key);
+            self.shared.engine.delete(key);
             return out.extend_from_slice(reply::TOO_LARGE);
         }
         if self.is_observed {
             self.observe_lookup(session, key);
         }
         let ending = match flags.mode {
-            b'A' | b'P' => self.service.engine.update(key, |present| self.join_step(request, present), show),
+            b'A' | b'P' => self.shared.engine.update(key, |present| self.join_step(request, present), show),
             _ if flags.has(b'I') && flags.compare.is_some() => {
-                self.service.engine.update(key, |present| self.invalidating_step(request, present), show)
+                self.shared.engine.update(key, |present| self.invalidating_step(request, present), show)
             }
             _ => {
-                let new = self.new_item(request, self.service.engine.now());
-                self.service.engine.put(key, &new, |present| self.permits(request, present), show)
+                let new = self.new_item(request, self.shared.engine.now());
+                self.shared.engine.put(key, &new, |present| self.permits(request, present), show)
             }
         };
         let store = match ending {
@@ -275,7 +275,7 @@ impl Executor<'_> {
             Ok(Ending::NotFound) => Store::NotFound,
             Ok(Ending::NotStored | Ending::NotANumber) => Store::NotStored,
             Err(_) => {
-                self.service.engine.delete(key);
+                self.shared.engine.delete(key);
                 Store::OutOfMemory
             }
         };
@@ -371,9 +371,9 @@ impl Executor<'_> {
             size = Some(item.value.len());
             (delete_step(request, &item), Ending::Done)
         };
-        let Ok(ending) = self.service.engine.update(request.key, decide, |_| ()) else {
+        let Ok(ending) = self.shared.engine.update(request.key, decide, |_| ()) else {
             self.counters.store_no_memory.bump();
-            self.service.engine.delete(request.key);
+            self.shared.engine.delete(request.key);
             return out.extend_from_slice(reply::OUT_OF_MEMORY);
         };
         self.count_delete(ending != Ending::NotFound);
@@ -418,7 +418,7 @@ impl Executor<'_> {
         };
         let mut after = None;
         let show = |hit: Hit<'_>| after = Some((hit.ttl(), self.visible(hit.unique), hit.marks));
-        let outcome = self.service.engine.update(request.key, decide, show);
+        let outcome = self.shared.engine.update(request.key, decide, show);
         let counted = match outcome {
             Ok(Ending::Done) if is_created => Err(CountError::NotFound),
             Ok(Ending::NotFound) => Err(CountError::NotFound),
@@ -451,7 +451,7 @@ impl Executor<'_> {
         if self.is_observed {
             self.observe_lookup(session, key);
         }
-        let lookup = self.service.engine.peek(key, |hit| {
+        let lookup = self.shared.engine.peek(key, |hit| {
             out.extend_from_slice(b"ME ");
             if hit.marks.has(Marks::ENCODED_KEY) {
                 encode_key(out, key)

@@ -20,7 +20,7 @@ impl Executor<'_> {
     #[cold]
     pub(super) fn observe_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
         let is_hit = lookup == Lookup::Hit;
-        self.service.prefixes.count(key, |counts| {
+        self.shared.prefixes.count(key, |counts| {
             counts.gets += 1;
             counts.hits += u64::from(is_hit);
         });
@@ -31,7 +31,7 @@ impl Executor<'_> {
     #[cold]
     pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
         let mut size = None;
-        let lookup = self.service.engine.peek(key, |hit| size = Some(hit.value.len()));
+        let lookup = self.shared.engine.peek(key, |hit| size = Some(hit.value.len()));
         self.tell_get(session, key, lookup, size.unwrap_or(0));
         size
     }
@@ -56,7 +56,7 @@ impl Executor<'_> {
 
     #[cold]
     pub(super) fn observe_store(&self, session: &Session, key: &[u8], store: Store, stored: Stored) {
-        self.service.prefixes.count(key, |counts| counts.sets += 1);
+        self.shared.prefixes.count(key, |counts| counts.sets += 1);
         let status = match store {
             Store::Stored => "stored",
             Store::NotStored => "not_stored",
@@ -95,7 +95,7 @@ impl Executor<'_> {
     /// `size` is that of the item deleted, none if there was none.
     #[cold]
     pub(super) fn observe_delete(&self, key: &[u8], command: &str, size: Option<usize>) {
-        self.service.prefixes.count(key, |counts| counts.deletes += 1);
+        self.shared.prefixes.count(key, |counts| counts.deletes += 1);
         if let Some(size) = size {
             self.tell(
                 Topic::Deletions,
@@ -105,6 +105,6 @@ impl Executor<'_> {
     }
 
     fn tell(&self, topic: Topic, line: std::fmt::Arguments<'_>) {
-        self.service.watch.tell(topic, line);
+        self.shared.watch.tell(topic, line);
     }
 }

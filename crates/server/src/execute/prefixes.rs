@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Prefixes counted; keys of further ones are not. Clients choose the keys, and memory must stay bounded.
-const MOST_PREFIXES: usize = 1 << 14;
+const MAX_PREFIXES: usize = 1 << 14;
 
 /// Counts by prefix. They cost a lock per command while they are on.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Prefixes {
     pub(super) fn count(&self, key: &[u8], count: impl FnOnce(&mut Counts)) {
         let Some(end) = memchr::memchr(self.delimiter, key).filter(|_| self.is_counting()) else { return };
         let mut counts = self.lock();
-        let has_room = counts.len() < MOST_PREFIXES;
+        let has_room = counts.len() < MAX_PREFIXES;
         match counts.get_mut(&key[..end]) {
             Some(counts) => count(counts),
             None if has_room => count(counts.entry(key[..end].into()).or_default()),

@@ -26,7 +26,7 @@ impl Executor<'_> {
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) -> Outcome<'static> {
-        if !self.service.options.enable_sasl {
+        if !self.shared.options.enable_sasl {
             reply::failure(out, &request.header, Status::UnknownCommand);
             return Outcome::Done;
         }

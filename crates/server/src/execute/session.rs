@@ -146,7 +146,7 @@ impl Session {
 
 /// All connections and listening sockets, for `stats conns`.
 #[derive(Debug, Default)]
-pub struct Connections {
+pub struct SessionRegistry {
     sessions: Mutex<Slab<Arc<Session>>>,
     listeners: Mutex<Vec<ListeningSocket>>,
 }
@@ -168,7 +168,7 @@ pub struct Listed {
     place: usize,
 }
 
-impl Connections {
+impl SessionRegistry {
     /// Puts a session on the list.
     pub fn enter(&self, session: Arc<Session>) -> Listed {
         Listed { place: lock(&self.sessions).insert(session) }

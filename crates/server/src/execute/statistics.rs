@@ -70,7 +70,7 @@ impl Executor<'_> {
             Some(b"detail") => return self.stats_detail(args, out),
             Some(name @ (b"conns" | b"table")) => return self.long_report(name, None, out),
             Some(b"cachedump") => return self.stats_cachedump(args, out),
-            Some(b"sizes") if self.service.options.extended.track_sizes => {
+            Some(b"sizes") if self.shared.options.extended.track_sizes => {
                 return self.dump(Box::new(Dump::sizes()), out);
             }
             _ if self.report(all, &mut Report::new(out, None)) => reply::END,
@@ -84,7 +84,7 @@ impl Executor<'_> {
     pub(super) fn long_report(&self, name: &[u8], request: Option<Header>, out: &mut Vec<u8>) -> Outcome<'static> {
         let dump = if name == b"conns" {
             self.listeners(&mut Report::new(out, request));
-            Dump::connections(self.service.connections.sessions())
+            Dump::connections(self.shared.connections.sessions())
         } else {
             Dump::table()
         };
@@ -108,14 +108,14 @@ impl Executor<'_> {
     }
 
     fn reset_stats(&self) {
-        self.service.counters.reset(self.service.engine.usage().sweeps);
-        self.service.prefixes.clear();
+        self.shared.counters.reset(self.shared.engine.usage().sweeps);
+        self.shared.prefixes.clear();
     }
 
     fn stats_detail(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
-        let prefixes = &self.service.prefixes;
+        let prefixes = &self.shared.prefixes;
         let answer: &[u8] = match args.next() {
-            _ if self.service.options.disable_dumping => b"CLIENT_ERROR stats detail not allowed\r\n",
+            _ if self.shared.options.disable_dumping => b"CLIENT_ERROR stats detail not allowed\r\n",
             Some(b"on") => {
                 prefixes.set_counting(true);
                 reply::OK
@@ -133,9 +133,9 @@ impl Executor<'_> {
 
     /// The same for the binary protocol, which has no words for what is wrong. (Dumps are another matter.)
     fn detail(&self, verb: Option<&[u8]>) -> bool {
-        let prefixes = &self.service.prefixes;
+        let prefixes = &self.shared.prefixes;
         match verb {
-            _ if self.service.options.disable_dumping => return false,
+            _ if self.shared.options.disable_dumping => return false,
             Some(b"on") => prefixes.set_counting(true),
             Some(b"off") => prefixes.set_counting(false),
             _ => return false,
@@ -146,7 +146,7 @@ impl Executor<'_> {
     fn stats_cachedump(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let (class, limit) = (args.next().map(number::unsigned_32), args.next().map(number::unsigned_32));
         let problem: &[u8] = match (class, limit) {
-            _ if self.service.options.disable_dumping => b"CLIENT_ERROR stats cachedump not allowed\r\n",
+            _ if self.shared.options.disable_dumping => b"CLIENT_ERROR stats cachedump not allowed\r\n",
             (None, _) | (_, None) => b"CLIENT_ERROR bad command line\r\n",
             (Some(Some(class @ 0..=63)), Some(Some(limit))) => {
                 let dump = Dump::cache(if limit == 0 { usize::MAX } else { limit as usize });
@@ -160,32 +160,32 @@ impl Executor<'_> {
     }
 
     fn general(&self, report: &mut Report<'_>) {
-        let service = self.service;
-        let extended = &service.options.extended;
-        let totals = service.counters.totals();
-        let usage = service.engine.usage();
-        let sweeps = service.counters.sweeps(&usage.sweeps);
-        let buffers = service.budget.held();
-        let (watchers, lines_sent, lines_skipped) = service.watch.counts();
+        let shared = self.shared;
+        let extended = &shared.options.extended;
+        let totals = shared.counters.totals();
+        let usage = shared.engine.usage();
+        let sweeps = shared.counters.sweeps(&usage.sweeps);
+        let buffers = shared.buffer_limit.held();
+        let (watchers, lines_sent, lines_skipped) = shared.watch.counts();
         self.process(report);
         stats! { report,
-            max_connections: service.gate.limit(),
-            curr_connections: service.gate.inside(),
+            max_connections: shared.connection_limit.limit(),
+            curr_connections: shared.connection_limit.open(),
             total_connections: totals.total_connections,
         }
         if extended.maxconns_fast {
             report.stat("rejected_connections", totals.rejected_connections);
         }
         stats! { report,
-            connection_structures: service.gate.inside(),
+            connection_structures: shared.connection_limit.open(),
             response_obj_oom: 0,
             response_obj_count: 0,
             response_obj_bytes: buffers.outputs,
             read_buf_count: 0,
             read_buf_bytes: buffers.inputs,
             read_buf_bytes_free: 0,
-            read_buf_oom: service.budget.closed(),
-            reserved_fds: crate::process::resources::descriptors_of_our_own(service.options.threads),
+            read_buf_oom: shared.buffer_limit.closed(),
+            reserved_fds: crate::process::resources::descriptors_of_our_own(shared.options.threads),
         }
         commands(&totals, report);
         if extended.idle_timeout > 0 {
@@ -195,10 +195,10 @@ impl Executor<'_> {
             bytes_read: totals.bytes_read,
             bytes_written: totals.bytes_written,
             limit_maxbytes: usage.limit,
-            accepting_conns: u8::from(!service.gate.is_paused()),
-            listen_disabled_num: service.gate.pauses(),
-            time_in_listen_disabled_us: service.gate.paused_for().as_micros(),
-            threads: service.options.threads,
+            accepting_conns: u8::from(!shared.connection_limit.is_paused()),
+            listen_disabled_num: shared.connection_limit.pauses(),
+            time_in_listen_disabled_us: shared.connection_limit.paused_for().as_micros(),
+            threads: shared.options.threads,
             conn_yields: totals.conn_yields,
             hash_power_level: usage.buckets.ilog2(),
             hash_bytes: usage.table_bytes,
@@ -231,7 +231,7 @@ impl Executor<'_> {
             log_watcher_sent: lines_sent,
             log_watchers: watchers,
         }
-        if let Some(tls) = &service.tls {
+        if let Some(tls) = &shared.tls {
             if extended.ssl.session_cache {
                 report.stat("ssl_new_sessions", totals.ssl_new_sessions);
             }
@@ -273,10 +273,10 @@ impl Executor<'_> {
     }
 
     fn process(&self, report: &mut Report<'_>) {
-        let now = self.service.ticker.clock().now();
+        let now = self.shared.ticker.clock().now();
         stats! { report,
             pid: std::process::id(),
-            uptime: now.saturating_sub(self.service.started),
+            uptime: now.saturating_sub(self.shared.started),
             time: now,
             version: PROTOCOL_VERSION,
             libevent: "none",
@@ -291,7 +291,7 @@ impl Executor<'_> {
     }
 
     fn items(&self, report: &mut Report<'_>) {
-        let usage = self.service.engine.usage();
+        let usage = self.shared.engine.usage();
         if usage.items == 0 {
             return;
         }
@@ -306,8 +306,8 @@ impl Executor<'_> {
         }
         stat("age", self.age() as usize);
         stat("mem_requested", usage.item_bytes);
-        let totals = self.service.counters.totals();
-        let sweeps = self.service.counters.sweeps(&usage.sweeps);
+        let totals = self.shared.counters.totals();
+        let sweeps = self.shared.counters.sweeps(&usage.sweeps);
         for (name, value) in [
             ("evicted", sweeps.evictions),
             ("evicted_nonzero", sweeps.evicted_nonzero),
@@ -342,7 +342,7 @@ impl Executor<'_> {
     fn age(&self) -> u32 {
         let (mut age, mut seen, mut cursor) = (0, 0, Some(0));
         while let Some(from) = cursor.filter(|_| seen < AGE_SAMPLE) {
-            cursor = self.service.engine.scan(from, |hit| {
+            cursor = self.shared.engine.scan(from, |hit| {
                 age = age.max(hit.idle);
                 seen += 1;
             });
@@ -351,9 +351,9 @@ impl Executor<'_> {
     }
 
     fn slabs(&self, report: &mut Report<'_>) {
-        let usage = self.service.engine.usage();
+        let usage = self.shared.engine.usage();
         if let Some(average) = usage.item_bytes.checked_div(usage.items) {
-            let totals = self.service.counters.totals();
+            let totals = self.shared.counters.totals();
             let mut stat = |name: &str, value: u64| report.stat(format_args!("{CLASS}:{name}"), value);
             stat("chunk_size", average as u64);
             stat("chunks_per_page", (PAGE / average.max(1)) as u64);
@@ -376,8 +376,8 @@ impl Executor<'_> {
     }
 
     fn listeners(&self, report: &mut Report<'_>) {
-        let uptime = self.now().saturating_sub(self.service.started);
-        for ListeningSocket { id, address, state } in self.service.connections.listeners() {
+        let uptime = self.now().saturating_sub(self.shared.started);
+        for ListeningSocket { id, address, state } in self.shared.connections.listeners() {
             report.stat(format_args!("{id}:addr"), address);
             report.stat(format_args!("{id}:state"), state);
             report.stat(format_args!("{id}:secs_since_last_cmd"), uptime);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Watchers at a time.
-const MOST_WATCHERS: usize = 20;
+const MAX_WATCHERS: usize = 20;
 
 /// What can be watched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -142,7 +142,7 @@ impl Watch {
     /// A new watcher; none if there are too many.
     pub(super) fn subscribe(&self, topics: u8) -> Option<Arc<Subscription>> {
         let mut watchers = lock(&self.watchers);
-        if watchers.len() >= MOST_WATCHERS {
+        if watchers.len() >= MAX_WATCHERS {
             return None;
         }
         let (lines, lost, wake) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());

@@ -1,17 +1,19 @@
-//! The limit on what the buffers of all connections hold together.
+//! The limit on the buffers of all connections together.
 //!
-//! A connection may need much: a large value arrives in pieces, a client takes its time to read. Each is bounded, but thousands of slow ones
-//! would still hold gigabytes. So buffers are counted while they outlast a turn, and when all of them exceed the limit, whoever holds
-//! most is closed.
+//! One connection may need large buffers, because a large value arrives in pieces or a client reads
+//! slowly. Each buffer is bounded, but thousands of slow clients would still hold gigabytes. So
+//! workers count the buffers that connections hold between turns. When all of them together exceed
+//! the limit, the connections with the largest buffers are closed.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What a worker tells late: less than that is not worth a write to a memory line that all share.
-const UNTOLD: usize = 64 << 10;
+/// The smallest change that a worker publishes: smaller ones are not worth a write to a cache line
+/// that all workers share.
+const MIN_PUBLISHED: usize = 64 << 10;
 
-/// What all connections hold, and may hold.
+/// The bytes that all connections hold, and their limit.
 #[derive(Debug)]
-pub struct Budget {
+pub struct BufferLimit {
     inputs: AtomicUsize,
     outputs: AtomicUsize,
     limit: usize,
@@ -20,68 +22,70 @@ pub struct Budget {
 
 /// Bytes of buffers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Held {
-    /// With requests that have not arrived as a whole, or not been executed.
+pub struct BufferBytes {
+    /// Received bytes that were not executed yet.
     pub inputs: usize,
-    /// With answers that have not been sent.
+    /// Replies that were not sent yet.
     pub outputs: usize,
 }
 
-/// What the connections of one worker hold, and how much of that the others know.
+/// The bytes that the connections of one worker hold, and the part of them that was published.
 #[derive(Debug, Default)]
-pub struct Ledger {
-    held: Held,
-    told: Held,
+pub struct WorkerUsage {
+    held: BufferBytes,
+    published: BufferBytes,
 }
 
-impl Held {
-    /// All of it.
+impl BufferBytes {
+    /// Both together.
     pub fn sum(self) -> usize {
         self.inputs + self.outputs
     }
 }
 
-impl Budget {
-    /// A budget of so many bytes.
-    pub fn new(limit: usize) -> Budget {
-        Budget { inputs: AtomicUsize::new(0), outputs: AtomicUsize::new(0), limit, closed: AtomicU64::new(0) }
+impl BufferLimit {
+    /// A limit in bytes.
+    pub fn new(limit: usize) -> BufferLimit {
+        BufferLimit { inputs: AtomicUsize::new(0), outputs: AtomicUsize::new(0), limit, closed: AtomicU64::new(0) }
     }
 
-    /// What all hold, give or take 64 KiB for each worker and kind.
-    pub fn held(&self) -> Held {
+    /// What all connections hold, exact to 64 KiB per worker and kind.
+    pub fn held(&self) -> BufferBytes {
         // Relaxed (both): numbers that guard no memory.
-        Held { inputs: self.inputs.load(Ordering::Relaxed), outputs: self.outputs.load(Ordering::Relaxed) }
+        BufferBytes { inputs: self.inputs.load(Ordering::Relaxed), outputs: self.outputs.load(Ordering::Relaxed) }
     }
 
-    /// Whether that is too much.
+    /// Whether the limit is exceeded.
     pub fn is_exceeded(&self) -> bool {
         self.held().sum() > self.limit
     }
 
-    /// If that is too much: what one of `connections` has to hold to be closed for it, the average of all. So a worker does not
-    /// close its own for what others hold, who will do that within a second; unless it is too much by far.
+    /// If the limit is exceeded, the bytes from which on a connection may be closed: the average of
+    /// all `connections`. So a worker does not close small connections because those of other
+    /// workers are large: the other workers close theirs within a second. Above twice the limit any
+    /// connection may be closed.
     pub fn excess(&self, connections: usize) -> Option<usize> {
         let sum = self.held().sum();
-        let least = if sum > 2 * self.limit { 1 } else { (sum / connections.max(1)).max(1) };
-        (sum > self.limit).then_some(least)
+        let min = if sum > 2 * self.limit { 1 } else { (sum / connections.max(1)).max(1) };
+        (sum > self.limit).then_some(min)
     }
 
-    /// Counts that a connection was closed for what it held.
+    /// Counts a connection that was closed because of its buffers.
     pub fn note_closed(&self) {
         // Relaxed: a statistic.
         self.closed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Connections closed for what they held.
+    /// The number of connections closed because of their buffers.
     pub fn closed(&self) -> u64 {
         // Relaxed: a statistic.
         self.closed.load(Ordering::Relaxed)
     }
 }
 
-impl Ledger {
-    /// A connection that held `before` holds `now`.
-    pub fn change(&mut self, before: &mut Held, now: Held) {
+impl WorkerUsage {
+    /// Notes that a connection which held `before` now holds `now`.
+    pub fn change(&mut self, before: &mut BufferBytes, now: BufferBytes) {
         if *before != now {
             self.held.inputs = self.held.inputs + now.inputs - before.inputs;
             self.held.outputs = self.held.outputs + now.outputs - before.outputs;
@@ -89,17 +93,18 @@ impl Ledger {
         }
     }
 
-    /// Tells the others, if that is worth it. True if it was.
-    pub fn tell(&mut self, budget: &Budget) -> bool {
-        let Ledger { held, told } = self;
-        let is_worth = held.inputs.abs_diff(told.inputs) > UNTOLD || held.outputs.abs_diff(told.outputs) > UNTOLD;
-        if is_worth {
-            // Relaxed (both): as in `held`. Sums that wrap around on the way are right in the end.
-            budget.inputs.fetch_add(held.inputs.wrapping_sub(told.inputs), Ordering::Relaxed);
-            budget.outputs.fetch_add(held.outputs.wrapping_sub(told.outputs), Ordering::Relaxed);
-            *told = *held;
+    /// Publishes the change since the last time, unless it is small. True if it was published.
+    pub fn publish(&mut self, buffers: &BufferLimit) -> bool {
+        let WorkerUsage { held, published } = self;
+        let is_large = held.inputs.abs_diff(published.inputs) > MIN_PUBLISHED
+            || held.outputs.abs_diff(published.outputs) > MIN_PUBLISHED;
+        if is_large {
+            // Relaxed (both): as in `held`. The differences may wrap around; their sum is right.
+            buffers.inputs.fetch_add(held.inputs.wrapping_sub(published.inputs), Ordering::Relaxed);
+            buffers.outputs.fetch_add(held.outputs.wrapping_sub(published.outputs), Ordering::Relaxed);
+            *published = *held;
         }
-        is_worth
+        is_large
     }
 }
 
@@ -109,21 +114,21 @@ mod tests {
 
     #[test]
     fn workers_add_up_to_the_limit() {
-        let budget = Budget::new(1 << 20);
-        let (mut one, mut other) = (Ledger::default(), Ledger::default());
-        let (mut small, mut large) = (Held::default(), Held::default());
-        one.change(&mut small, Held { inputs: UNTOLD, outputs: 0 });
-        assert!(!one.tell(&budget), "not worth it");
-        assert_eq!(budget.held(), Held::default());
-        one.change(&mut small, Held { inputs: 400 << 10, outputs: 1 });
-        assert!(one.tell(&budget));
-        other.change(&mut large, Held { inputs: 0, outputs: (700 << 10) - 1 });
-        assert!(!budget.is_exceeded());
-        other.tell(&budget);
-        assert!(budget.is_exceeded());
-        assert_eq!(budget.excess(11), Some((1100 << 10) / 11));
-        other.change(&mut large, Held::default());
-        other.tell(&budget);
-        assert_eq!((budget.held(), budget.excess(11)), (small, None));
+        let buffers = BufferLimit::new(1 << 20);
+        let (mut one, mut other) = (WorkerUsage::default(), WorkerUsage::default());
+        let (mut small, mut large) = (BufferBytes::default(), BufferBytes::default());
+        one.change(&mut small, BufferBytes { inputs: MIN_PUBLISHED, outputs: 0 });
+        assert!(!one.publish(&buffers), "a small change");
+        assert_eq!(buffers.held(), BufferBytes::default());
+        one.change(&mut small, BufferBytes { inputs: 400 << 10, outputs: 1 });
+        assert!(one.publish(&buffers));
+        other.change(&mut large, BufferBytes { inputs: 0, outputs: (700 << 10) - 1 });
+        assert!(!buffers.is_exceeded());
+        other.publish(&buffers);
+        assert!(buffers.is_exceeded());
+        assert_eq!(buffers.excess(11), Some((1100 << 10) / 11));
+        other.change(&mut large, BufferBytes::default());
+        other.publish(&buffers);
+        assert_eq!((buffers.held(), buffers.excess(11)), (small, None));
     }
 }

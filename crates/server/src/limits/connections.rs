@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Admits so many at a time.
+/// Limits how many connections are open at a time.
 #[derive(Debug)]
-pub struct Gate {
-    inside: AtomicUsize,
+pub struct ConnectionLimit {
+    open: AtomicUsize,
     limit: usize,
     pauses: Mutex<Pauses>,
 }
 
-/// When nobody was admitted because the gate was full.
+/// How often and for how long no connection was admitted because the limit was reached.
 #[derive(Debug, Default)]
 struct Pauses {
     count: u64,
@@ -20,29 +20,31 @@ struct Pauses {
     since: Option<Instant>,
 }
 
-/// Permission to be inside; dropping it leaves.
+/// A connection's permission to be open. Dropping it makes room for another one.
 #[derive(Debug)]
-pub struct Pass(Arc<Gate>);
+pub struct ConnectionPermit(Arc<ConnectionLimit>);
 
-impl Gate {
-    /// A gate that admits `limit` at a time.
-    pub fn new(limit: usize) -> Arc<Gate> {
-        Arc::new(Gate { inside: AtomicUsize::new(0), limit, pauses: Mutex::default() })
+impl ConnectionLimit {
+    /// A limit of `limit` connections.
+    pub fn new(limit: usize) -> Arc<ConnectionLimit> {
+        Arc::new(ConnectionLimit { open: AtomicUsize::new(0), limit, pauses: Mutex::default() })
     }
 
-    /// A pass, or none when the limit is reached. To be called by one thread only: two could take the last place twice.
-    pub fn admit(self: &Arc<Gate>) -> Option<Pass> {
-        if self.inside() >= self.limit {
+    /// A permit, or none when the limit is reached. Only one thread may call this: two could both
+    /// take the last place.
+    pub fn admit(self: &Arc<ConnectionLimit>) -> Option<ConnectionPermit> {
+        if self.open() >= self.limit {
             return None;
         }
-        // Relaxed: a count that guards no memory; only this thread raises it, so it cannot pass the limit.
-        self.inside.fetch_add(1, Ordering::Relaxed);
-        Some(Pass(Arc::clone(self)))
+        // Relaxed: a count that guards no memory. Only this thread raises it, so it cannot exceed
+        // the limit.
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Some(ConnectionPermit(Arc::clone(self)))
     }
 
-    /// Whether the limit is reached, noted as a pause of admission.
+    /// Whether the limit is reached. If so, a pause of admission begins; otherwise it ends.
     pub fn pause_if_full(&self) -> bool {
-        let is_full = self.inside() >= self.limit;
+        let is_full = self.open() >= self.limit;
         let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
         match (is_full, pauses.since) {
             (true, None) => {
@@ -63,33 +65,33 @@ impl Gate {
         self.pauses.lock().unwrap_or_else(PoisonError::into_inner).since.is_some()
     }
 
-    /// How often admission was paused.
+    /// The number of pauses.
     pub fn pauses(&self) -> u64 {
         self.pauses.lock().unwrap_or_else(PoisonError::into_inner).count
     }
 
-    /// For how long it was paused, all in all.
+    /// The duration of all pauses together.
     pub fn paused_for(&self) -> Duration {
         let pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
         pauses.ended + pauses.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// How many are inside.
-    pub fn inside(&self) -> usize {
-        // Relaxed: a count that guards no memory; a pass dropped just now may still be counted.
-        self.inside.load(Ordering::Relaxed)
+    /// The number of open connections.
+    pub fn open(&self) -> usize {
+        // Relaxed: a count that guards no memory. A permit dropped just now may still be counted.
+        self.open.load(Ordering::Relaxed)
     }
 
-    /// How many may be inside.
+    /// The limit.
     pub fn limit(&self) -> usize {
         self.limit
     }
 }
 
-impl Drop for Pass {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        // Relaxed: a count that guards no memory; what the pass stood for needs no handing over.
-        self.0.inside.fetch_sub(1, Ordering::Relaxed);
+        // Relaxed: a count that guards no memory.
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -98,12 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_gate_admits_when_somebody_leaves() {
-        let gate = Gate::new(2);
-        let (first, _second) = (gate.admit().unwrap(), gate.admit().unwrap());
-        assert!(gate.admit().is_none());
+    fn a_full_limit_admits_when_a_connection_closes() {
+        let limit = ConnectionLimit::new(2);
+        let (first, _second) = (limit.admit().unwrap(), limit.admit().unwrap());
+        assert!(limit.admit().is_none());
         drop(first);
-        assert!(gate.admit().is_some());
-        assert_eq!(gate.inside(), 1);
+        assert!(limit.admit().is_some());
+        assert_eq!(limit.open(), 1);
     }
 }

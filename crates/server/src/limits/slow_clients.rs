@@ -1,41 +1,45 @@
-//! How fast a client has to be that keeps large values on loan.
+//! The minimum speed of clients that pin memory of items.
 //!
-//! What all clients can keep that way is bounded, so who takes his time keeps it from others. Nobody knows how fast a client could be: who does not
-//! move [so many](LEAST) bytes [in a minute](PERIOD) has stopped, or wants to keep what it has.
+//! A client that receives or sends a large value pins its block of item memory. The memory that all
+//! clients together may pin is bounded, so a slow client takes it from others. How fast a client
+//! could be is unknown. One that moves less than [`MIN_BYTES`] in [`PERIOD`] seconds has stopped, or
+//! wants to keep the memory pinned, and is closed.
 //!
-//! What a client has taken is what its kernel has acknowledged, where ours tells (`Stream::acknowledged`).
-//! Elsewhere it is what our kernel has accepted for it: for a client that is slow, a part of the socket's buffer at a time.
+//! A client has taken the bytes that its kernel has acknowledged, where ours reports that
+//! (`Stream::acknowledged`). Otherwise it has taken the bytes that our kernel has accepted.
 
-/// Bytes that a client has to move within [`PERIOD`]. Some kilobyte per second: enough for any network that somebody would put a cache on.
-pub(crate) const LEAST: u64 = 64 << 10;
+/// The bytes that a client has to move within [`PERIOD`]. That is about 1 KiB per second, which any
+/// network that is fit for a cache exceeds.
+pub(crate) const MIN_BYTES: u64 = 64 << 10;
 
-/// In seconds.
+/// The period in which a client has to move [`MIN_BYTES`], in seconds.
 pub(crate) const PERIOD: u32 = 60;
 
-/// How far a client is.
+/// How much a client has moved so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Mark {
-    /// Whether it is the client who takes.
+pub(crate) struct Progress {
+    /// Whether the server sends to the client. Otherwise the client sends.
     pub(crate) is_sending: bool,
-    /// That have gone this way so far.
+    /// Bytes moved in this direction.
     pub(crate) bytes: u64,
 }
 
-/// Where a client was, and in which second, when it last had moved enough.
+/// The progress of a client when it last had moved enough bytes, and the second of that.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Option<(Mark, u32)>);
+pub(crate) struct ProgressCheck(Option<(Progress, u32)>);
 
-impl Pace {
-    /// Takes note of how far a client is at `now`, if it keeps something on loan, and tells whether it is too slow.
-    pub(crate) fn is_too_slow(&mut self, mark: Option<Mark>, now: u32) -> bool {
-        if let (Some((last, since)), Some(mark)) = (self.0, mark)
-            && last.is_sending == mark.is_sending
-            // There would be fewer if they were counted in another way now.
-            && mark.bytes.checked_sub(last.bytes).is_some_and(|moved| moved < LEAST)
+impl ProgressCheck {
+    /// Notes the progress of a client at `now`, or that it pins nothing. Returns whether the client is
+    /// too slow.
+    pub(crate) fn is_too_slow(&mut self, progress: Option<Progress>, now: u32) -> bool {
+        if let (Some((last, since)), Some(progress)) = (self.0, progress)
+            && last.is_sending == progress.is_sending
+            // `None` if the bytes are now counted in another way, and are fewer.
+            && progress.bytes.checked_sub(last.bytes).is_some_and(|moved| moved < MIN_BYTES)
         {
             return now.saturating_sub(since) > PERIOD;
         }
-        self.0 = mark.map(|mark| (mark, now));
+        self.0 = progress.map(|progress| (progress, now));
         false
     }
 }
@@ -44,41 +48,41 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn taken(bytes: u64) -> Option<Mark> {
-        Some(Mark { is_sending: true, bytes })
+    fn taken(bytes: u64) -> Option<Progress> {
+        Some(Progress { is_sending: true, bytes })
     }
 
-    fn given(bytes: u64) -> Option<Mark> {
-        Some(Mark { is_sending: false, bytes })
+    fn given(bytes: u64) -> Option<Progress> {
+        Some(Progress { is_sending: false, bytes })
     }
 
-    /// Seconds after which a client is closed that takes so many bytes in each.
-    fn lasts(rate: u64, most: u32) -> Option<u32> {
-        let mut pace = Pace::default();
-        (0..most).find(|&second| pace.is_too_slow(taken(rate * u64::from(second)), 1_000 + second))
+    /// The second in which a client that takes `rate` bytes per second is closed.
+    fn lasts(rate: u64, max: u32) -> Option<u32> {
+        let mut progress_check = ProgressCheck::default();
+        (0..max).find(|&second| progress_check.is_too_slow(taken(rate * u64::from(second)), 1_000 + second))
     }
 
     #[test]
-    fn who_moves_enough_is_waited_for() {
-        for rate in [LEAST.div_ceil(u64::from(PERIOD)), 20_000, 1 << 30] {
+    fn a_client_that_moves_enough_may_stay() {
+        for rate in [MIN_BYTES.div_ceil(u64::from(PERIOD)), 20_000, 1 << 30] {
             assert_eq!(lasts(rate, 100_000), None);
         }
     }
 
     #[test]
-    fn who_moves_too_little_is_not() {
-        for rate in [0, 1, 100, LEAST / u64::from(PERIOD) - 20] {
+    fn a_client_that_moves_too_little_is_closed() {
+        for rate in [0, 1, 100, MIN_BYTES / u64::from(PERIOD) - 20] {
             assert_eq!(lasts(rate, 100_000), Some(PERIOD + 1), "{rate} bytes in a second");
         }
     }
 
-    /// Much in one go buys no more time than a little, and nor does what nobody has on loan.
+    /// Many bytes at once earn no more time than a few, and nor does time without pinned memory.
     #[test]
     fn time_counts_from_where_a_client_had_moved_enough() {
-        let mut pace = Pace::default();
-        assert!(!pace.is_too_slow(None, 0) && !pace.is_too_slow(None, 500), "nothing is on loan");
-        let mut at = |mark, now| pace.is_too_slow(mark, now);
-        assert!(!at(taken(0), 600) && !at(taken(LEAST - 1), 660) && at(taken(LEAST - 1), 661));
+        let mut progress_check = ProgressCheck::default();
+        assert!(!progress_check.is_too_slow(None, 0) && !progress_check.is_too_slow(None, 500), "nothing is pinned");
+        let mut at = |progress, now| progress_check.is_too_slow(progress, now);
+        assert!(!at(taken(0), 600) && !at(taken(MIN_BYTES - 1), 660) && at(taken(MIN_BYTES - 1), 661));
         assert!(!at(taken(1 << 30), 662) && !at(taken(1 << 30), 722) && at(taken((1 << 30) + 1), 723));
         // The other way, and then by other numbers.
         assert!(!at(given(1 << 30), 724) && !at(given(1 << 30), 784) && at(given(1 << 30), 785));

@@ -2,8 +2,8 @@
 
 use super::listener::Listener;
 use super::stream::Stream;
-use super::worker::{Newcomer, WorkerHandle, tell};
-use crate::execute::Service;
+use super::worker::{AcceptedConnection, WorkerHandle, tell};
+use crate::execute::SharedState;
 use crate::execute::Transport;
 use crate::observability::log::Level;
 use crate::observability::stats::Counters;
@@ -84,7 +84,7 @@ impl Stopper {
 pub(crate) struct Acceptor {
     poll: Poll,
     listeners: Vec<Listener>,
-    service: Arc<Service>,
+    shared: Arc<SharedState>,
     counters: Arc<CachePadded<Counters>>,
     stopper: Stopper,
     /// The second of the last warning.
@@ -93,15 +93,15 @@ pub(crate) struct Acceptor {
 
 impl Acceptor {
     /// An acceptor that counts on the counters of `thread`.
-    pub(crate) fn new(service: Arc<Service>, thread: usize, mut listeners: Vec<Listener>) -> io::Result<Acceptor> {
+    pub(crate) fn new(shared: Arc<SharedState>, thread: usize, mut listeners: Vec<Listener>) -> io::Result<Acceptor> {
         let poll = Poll::new()?;
         for (index, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener.source(), Token(index), Interest::READABLE)?;
         }
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let stopper = Stopper { phase: Arc::default(), waker };
-        let counters = service.counters.of_thread(thread);
-        Ok(Acceptor { poll, listeners, service, counters, stopper, warned: Cell::new(None) })
+        let counters = shared.counters.of_thread(thread);
+        Ok(Acceptor { poll, listeners, shared, counters, stopper, warned: Cell::new(None) })
     }
 
     pub(crate) fn listeners(&self) -> &[Listener] {
@@ -125,18 +125,18 @@ impl Acceptor {
             let timeout = match (is_full, may_be_more) {
                 (true, _) => FULL,
                 (false, true) => Duration::ZERO,
-                (false, false) => self.service.ticker.until_next_tick(),
+                (false, false) => self.shared.ticker.until_next_tick(),
             };
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
-            self.service.ticker.tick();
-            self.keep_to_budget(&workers)?;
+            self.shared.ticker.tick();
+            self.enforce_buffer_limit(&workers)?;
             // Not only those with an event: accepting may have failed the last time, for lack of descriptors say, and what
             // is still waiting is not announced again.
             may_be_more = false;
-            is_full = self.waits_when_full() && self.service.gate.pause_if_full();
+            is_full = self.waits_when_full() && self.shared.connection_limit.pause_if_full();
             if is_full {
                 continue;
             }
@@ -164,29 +164,30 @@ impl Acceptor {
         }
         // Closing them ends their registration, and whoever connects is refused from now on.
         self.listeners.clear();
-        let end = Instant::now() + Duration::from_secs(self.service.options.drain.into());
-        while !self.stopper.has_come(Phase::Stopped) && self.service.gate.inside() > 0 && Instant::now() < end {
+        let end = Instant::now() + Duration::from_secs(self.shared.options.drain.into());
+        while !self.stopper.has_come(Phase::Stopped) && self.shared.connection_limit.open() > 0 && Instant::now() < end
+        {
             match self.poll.poll(events, Some(FULL)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => self.service.ticker.tick(),
+                _ => self.shared.ticker.tick(),
             }
-            self.keep_to_budget(workers)?;
+            self.enforce_buffer_limit(workers)?;
         }
         // Here, and not by the workers when they close them: whom they are to tell might be gone.
-        for session in self.service.connections.sessions() {
-            tell(&self.service, &session, "conn_close", " reason=shutdown");
+        for session in self.shared.connections.sessions() {
+            tell(&self.shared, &session, "conn_close", " reason=shutdown");
         }
         Ok(())
     }
 
     /// Has the workers look around while the buffers of all hold too much: whoever has large ones may be waiting.
-    fn keep_to_budget(&self, workers: &[WorkerHandle]) -> io::Result<()> {
-        if self.service.budget.is_exceeded() { workers.iter().try_for_each(WorkerHandle::wake) } else { Ok(()) }
+    fn enforce_buffer_limit(&self, workers: &[WorkerHandle]) -> io::Result<()> {
+        if self.shared.buffer_limit.is_exceeded() { workers.iter().try_for_each(WorkerHandle::wake) } else { Ok(()) }
     }
 
     /// Whether connections beyond the limit wait, instead of being refused.
     fn waits_when_full(&self) -> bool {
-        !self.service.options.extended.maxconns_fast
+        !self.shared.options.extended.maxconns_fast
     }
 
     /// Accepts what is waiting, up to [`ACCEPTS`]. True if there may be more.
@@ -196,7 +197,7 @@ impl Acceptor {
         turn: &mut impl Iterator<Item = &'w WorkerHandle>,
     ) -> io::Result<bool> {
         for _ in 0..ACCEPTS {
-            if self.waits_when_full() && self.service.gate.pause_if_full() {
+            if self.waits_when_full() && self.shared.connection_limit.pause_if_full() {
                 return Ok(true);
             }
             match listener.accept() {
@@ -221,7 +222,7 @@ impl Acceptor {
         turn: &mut impl Iterator<Item = &'w WorkerHandle>,
     ) -> io::Result<()> {
         for _ in 0..MAX_WAITING / ACCEPTS {
-            let is_full = self.waits_when_full() && self.service.gate.pause_if_full();
+            let is_full = self.waits_when_full() && self.shared.connection_limit.pause_if_full();
             if is_full || self.stopper.has_come(Phase::Stopped) || !self.accept_some(listener, turn)? {
                 break;
             }
@@ -231,9 +232,9 @@ impl Acceptor {
 
     /// Logs a warning, at most one per second: clients could provoke any number.
     fn warn(&self, message: fmt::Arguments<'_>) {
-        let now = Some(self.service.ticker.clock().now());
+        let now = Some(self.shared.ticker.clock().now());
         if self.warned.replace(now) != now {
-            self.service.log.say(Level::Warning, message);
+            self.shared.log.say(Level::Warning, message);
         }
     }
 
@@ -244,7 +245,7 @@ impl Acceptor {
         listener: &Listener,
         turn: &mut impl Iterator<Item = &'w WorkerHandle>,
     ) -> io::Result<()> {
-        let Some(pass) = self.service.gate.admit() else {
+        let Some(pass) = self.shared.connection_limit.admit() else {
             self.refuse(stream, &transport, listener.security);
             return Ok(());
         };
@@ -257,14 +258,14 @@ impl Acceptor {
         };
         self.counters.total_connections.bump();
         match turn.next() {
-            Some(worker) => worker.give(Newcomer { stream, transport, binding: listener.binding, tls, pass }),
+            Some(worker) => worker.give(AcceptedConnection { stream, transport, binding: listener.binding, tls, pass }),
             None => Ok(()),
         }
     }
 
     /// What to encrypt a connection with, if it is to be.
     fn secure(&self, security: Security) -> Result<Option<Box<UnbufferedServerConnection>>, rustls::Error> {
-        match (security, &self.service.tls) {
+        match (security, &self.shared.tls) {
             (Security::Plain, _) => Ok(None),
             (Security::Tls(certificate), Some(tls)) => tls.begin(certificate).map(Some),
             (Security::Tls(_), None) => Err(rustls::Error::General("there is no certificate".into())),
@@ -273,7 +274,7 @@ impl Acceptor {
 
     fn refuse(&self, mut stream: Stream, transport: &Transport, security: Security) {
         self.counters.rejected_connections.bump();
-        self.service.log.say(Level::Trouble, format_args!("connection from {transport} refused: there are too many"));
+        self.shared.log.say(Level::Trouble, format_args!("connection from {transport} refused: there are too many"));
         if security == Security::Plain {
             // A courtesy: a fresh socket has room for it, and if not there is nobody to tell.
             let _ = stream.write(reply::TOO_MANY_CONNECTIONS);

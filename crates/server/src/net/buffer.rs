@@ -13,19 +13,19 @@ const INPUT_SIZE: usize = 64 << 10;
 
 /// What a connection receives at a time. It is decoded before more is received: that may belong to a large value, and goes where this will lie then,
 /// instead of to an input that grows and is copied.
-pub(super) const MOST_AT_ONCE: usize = LARGE_VALUE;
+pub(super) const MAX_READ_BYTES: usize = LARGE_VALUE;
 
 /// What a connection reads in one turn of a value that goes where it will lie. Others wait meanwhile.
-const MOST_OF_ARRIVAL: usize = 256 << 10;
+const MAX_VALUE_READ: usize = 256 << 10;
 
 /// Storage that an input keeps if next to nothing is in it.
-const SMALLEST_INPUT: usize = 512;
+const MIN_INPUT: usize = 512;
 
 /// An output buffer that has grown beyond this is freed when it is empty.
-const LARGEST_POOLED_OUTPUT: usize = 512 << 10;
+const MAX_POOLED_OUTPUT: usize = 512 << 10;
 
 /// Pieces that are sent at a time, of what does not lie in one.
-pub(super) const MOST_PIECES: usize = 64;
+pub(super) const MAX_PIECES: usize = 64;
 
 /// Idle inputs kept.
 const POOLED: usize = 16;
@@ -92,14 +92,14 @@ impl Input {
         }
     }
 
-    /// Reads once, [`MOST_AT_ONCE`] or as much as there is room for. Returns how much, and whether that was all it would have taken, so that there
+    /// Reads once, [`MAX_READ_BYTES`] or as much as there is room for. Returns how much, and whether that was all it would have taken, so that there
     /// may be more to read.
     pub(super) fn fill_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         self.make_room(1);
         if self.arrival.is_some() {
             return self.fill_both_from(source);
         }
-        let end = self.storage.len().min(self.end + MOST_AT_ONCE);
+        let end = self.storage.len().min(self.end + MAX_READ_BYTES);
         let room = &mut self.storage[self.end..end];
         let count = source.read(room)?;
         let is_filled = count == room.len();
@@ -111,7 +111,7 @@ impl Input {
     #[cold]
     fn fill_both_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         let rest = self.arrival.as_mut().map_or(&mut [][..], |arrival| arrival.rest());
-        let (rest, beyond) = rest.split_at_mut(rest.len().min(MOST_OF_ARRIVAL));
+        let (rest, beyond) = rest.split_at_mut(rest.len().min(MAX_VALUE_READ));
         let room = if beyond.is_empty() { &mut self.storage[self.end..] } else { &mut [] };
         let (wanted, most) = (rest.len(), rest.len() + room.len());
         let count = source.read_vectored(&mut [IoSliceMut::new(rest), IoSliceMut::new(room)])?;
@@ -208,7 +208,7 @@ impl Input {
 
     /// Moves what is unread to storage of about its size, if it has much more than that.
     pub(super) fn shrink(&mut self) {
-        let fitting = self.unread().len().next_power_of_two().max(SMALLEST_INPUT);
+        let fitting = self.unread().len().next_power_of_two().max(MIN_INPUT);
         if !self.storage.is_empty() && self.storage.len() / 4 >= fitting {
             let mut storage = Vec::with_capacity(fitting);
             storage.extend_from_slice(self.unread());
@@ -264,7 +264,7 @@ impl Output {
 
     #[cold]
     fn write_pieces_to(&self, sink: &mut impl Write) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(b""); MOST_PIECES];
+        let mut slices = [IoSlice::new(b""); MAX_PIECES];
         let count = self.fill(&mut slices, usize::MAX, IoSlice::new);
         sink.write_vectored(&slices[..count])
     }
@@ -393,7 +393,7 @@ impl Pool {
             match bytes.capacity() {
                 0 => (),
                 1..=SMALL if self.small_outputs.len() < SMALL_POOLED => self.small_outputs.push(bytes),
-                capacity @ 1..=LARGEST_POOLED_OUTPUT if self.output_bytes + capacity <= POOLED_OUTPUT => {
+                capacity @ 1..=MAX_POOLED_OUTPUT if self.output_bytes + capacity <= POOLED_OUTPUT => {
                     self.output_bytes += capacity;
                     self.outputs.push(bytes);
                 }
@@ -434,7 +434,7 @@ mod tests {
         let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
         let mut source = &bytes[..];
         let mut input = Input::default();
-        assert_eq!(input.fill_from(&mut source).unwrap(), (MOST_AT_ONCE, true));
+        assert_eq!(input.fill_from(&mut source).unwrap(), (MAX_READ_BYTES, true));
         input.consume(10);
         while !source.is_empty() {
             input.fill_from(&mut source).unwrap();
@@ -526,14 +526,14 @@ mod tests {
 
     #[test]
     fn a_turn_reads_a_bounded_part_of_a_value() {
-        const LENGTH: usize = 2 * MOST_OF_ARRIVAL + 1;
+        const LENGTH: usize = 2 * MAX_VALUE_READ + 1;
         let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
         let outline = Outline { key_len: 1, value_len: LENGTH, has_flags: false, has_unique: false };
         let bytes: Vec<u8> = (0..LENGTH as u32 + 100).map(|i| (i % 251) as u8).collect();
         let mut source = &bytes[..];
         let mut input = Input::default();
         input.expect(Box::new(engine.expect(&outline).unwrap()));
-        for expected in [(MOST_OF_ARRIVAL, true), (MOST_OF_ARRIVAL, true), (101, false)] {
+        for expected in [(MAX_VALUE_READ, true), (MAX_VALUE_READ, true), (101, false)] {
             assert_eq!(input.fill_from(&mut source).unwrap(), expected);
         }
         assert!(input.take_arrival(100).unwrap().value() == &bytes[..LENGTH] && input.unread() == &bytes[LENGTH..]);

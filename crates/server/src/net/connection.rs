@@ -9,11 +9,11 @@ use super::backend::{Backend, Received};
 use super::buffer::{Input, Output, Pool};
 use crate::engine::{LARGE_VALUE, MAX_BATCH_KEYS};
 use crate::execute::{
-    ConnectionState, Dump, Executor, Extent, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict, transcript,
+    ConnectionState, Dump, Executor, Extent, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict, trace,
 };
-use crate::limits::buffers::Held;
-use crate::limits::connections::Pass;
-use crate::limits::slow_clients::{Mark, Pace};
+use crate::limits::buffers::BufferBytes;
+use crate::limits::connections::ConnectionPermit;
+use crate::limits::slow_clients::{Progress, ProgressCheck};
 use crate::options::Binding;
 use relativist_memcache::{self as memcache, Command, Decoded, Decoder, Limits, LoginDecoder, Protocol, binary};
 use std::io;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(super) const OUTPUT_LIMIT: usize = 256 << 10;
 
 /// Requests of a stranger that are answered. Who has not logged in by then does not want to.
-const STRANGERS_REQUESTS: u8 = 64;
+const MAX_REQUESTS_BEFORE_LOGIN: u8 = 64;
 
 /// Bytes behind a value in the text protocol.
 const TEXT_END: usize = b"\r\n".len();
@@ -31,14 +31,14 @@ const TEXT_END: usize = b"\r\n".len();
 /// A connection.
 pub(super) struct Connection {
     /// Given back before the socket is closed: a client that sees that can count on its place being free.
-    _pass: Pass,
+    _pass: ConnectionPermit,
     /// What the backend calls it.
     key: usize,
     /// Whether it stands in the worker's queue.
     pub(super) is_queued: bool,
     pub(super) session: Arc<Session>,
     /// What its buffers were counted with.
-    pub(super) counted: Held,
+    pub(super) counted: BufferBytes,
     /// What it watches, if it does.
     pub(super) subscription: Option<Arc<Subscription>>,
     codec: Codec,
@@ -46,11 +46,11 @@ pub(super) struct Connection {
     /// How far the SASL login is.
     login: Login,
     /// Requests that it may still make before it is logged in.
-    strangers_requests: u8,
+    requests_before_login: u8,
     input: Input,
     output: Output,
     pending: Pending,
-    pace: Pace,
+    progress_check: ProgressCheck,
     /// Whether the request that is arriving will not get room where its value would lie: it is not asked for again with each piece.
     is_refused: bool,
     /// Whether execution stopped for lack of room in the output, or of patience of others.
@@ -113,14 +113,14 @@ pub(super) enum Turn {
 }
 
 impl Connection {
-    pub(super) fn new(key: usize, session: Arc<Session>, terms: Terms, pass: Pass) -> Connection {
+    pub(super) fn new(key: usize, session: Arc<Session>, terms: Terms, pass: ConnectionPermit) -> Connection {
         let Terms { limits, binding, requires_text_login, requires_sasl } = terms;
         Connection {
             _pass: pass,
             key,
             is_queued: false,
             session,
-            counted: Held::default(),
+            counted: BufferBytes::default(),
             subscription: None,
             codec: match binding {
                 _ if requires_text_login => Codec::Login(LoginDecoder::default()),
@@ -132,11 +132,11 @@ impl Connection {
             },
             limits,
             login: if requires_sasl { Login::None } else { Login::Done },
-            strangers_requests: STRANGERS_REQUESTS,
+            requests_before_login: MAX_REQUESTS_BEFORE_LOGIN,
             input: Input::default(),
             output: Output::default(),
             pending: Pending::None,
-            pace: Pace::default(),
+            progress_check: ProgressCheck::default(),
             is_refused: false,
             is_paused: false,
             is_sending: false,
@@ -197,9 +197,9 @@ impl Connection {
     }
 
     /// What its buffers hold between two turns.
-    pub(super) fn held<B: Backend>(&self, backend: &B) -> Held {
+    pub(super) fn held<B: Backend>(&self, backend: &B) -> BufferBytes {
         let (received, sending) = backend.held(self.key);
-        Held { inputs: self.input.capacity() + received, outputs: self.output.capacity() + sending }
+        BufferBytes { inputs: self.input.capacity() + received, outputs: self.output.capacity() + sending }
     }
 
     /// Whether it keeps large values on loan.
@@ -209,12 +209,12 @@ impl Connection {
 
     /// Whether its client keeps large values on loan and is too slow with them. To be asked often.
     pub(super) fn is_too_slow<B: Backend>(&mut self, backend: &B, now: u32) -> bool {
-        let mark = self.has_loans(backend).then(|| {
+        let progress = self.has_loans(backend).then(|| {
             let (received, taken) = backend.moved(self.key);
             // Nothing is executed, and so nothing wanted from the client, before it has taken its answers.
-            Mark { is_sending: self.is_sending, bytes: if self.is_sending { taken } else { received } }
+            Progress { is_sending: self.is_sending, bytes: if self.is_sending { taken } else { received } }
         });
-        self.pace.is_too_slow(mark, now)
+        self.progress_check.is_too_slow(progress, now)
     }
 
     fn proceed<B: Backend>(
@@ -306,8 +306,8 @@ impl Connection {
                 until_yield = until_yield.saturating_add(executor.requests_until_yield());
                 self.is_paused = left == 0;
             } else {
-                let done = if executor.is_transcribed() {
-                    self.execute_transcribed(executor)
+                let done = if executor.is_traced() {
+                    self.execute_traced(executor)
                 } else {
                     self.execute_some(executor, left)
                 };
@@ -371,20 +371,20 @@ impl Connection {
 
     /// Executes one command, and tells it and its answer to the log.
     #[cold]
-    fn execute_transcribed(&mut self, executor: &Executor<'_>) -> u32 {
+    fn execute_traced(&mut self, executor: &Executor<'_>) -> u32 {
         let input = self.input.unread();
         let asked = match (&self.pending, &self.codec) {
-            (Pending::None, Codec::Text(decoder)) => transcript::of_text(decoder, input),
-            (Pending::None, Codec::Binary(decoder)) => transcript::of_packet(decoder, input, self.login == Login::Done),
-            (Pending::Store(front), Codec::Text(_)) => Some(transcript::of_line(front)),
-            (Pending::Store(front), _) => binary::Request::of_front(front).map(|front| transcript::of_request(&front)),
+            (Pending::None, Codec::Text(decoder)) => trace::of_text(decoder, input),
+            (Pending::None, Codec::Binary(decoder)) => trace::of_packet(decoder, input, self.login == Login::Done),
+            (Pending::Store(front), Codec::Text(_)) => Some(trace::of_line(front)),
+            (Pending::Store(front), _) => binary::Request::of_front(front).map(|front| trace::of_request(&front)),
             // Of a login nothing is told, and of what is paused it was.
             _ => None,
         };
         let before = Extent::of(self.output.replies());
         let done = self.execute_some(executor, 1);
         if done > 0 || self.subscription.is_some() {
-            executor.transcribe(&self.session, asked, self.output.replies(), before);
+            executor.trace_command(&self.session, asked, self.output.replies(), before);
         }
         done
     }
@@ -424,8 +424,8 @@ impl Connection {
         let waits = matches!(step.then, Then::Wait);
         let goes_on = self.take(step);
         if goes_on && (self.login != Login::Done || matches!(self.codec, Codec::Login(_))) {
-            self.strangers_requests -= 1;
-            if self.strangers_requests == 0 {
+            self.requests_before_login -= 1;
+            if self.requests_before_login == 0 {
                 (self.is_closing, self.is_at_fault) = (true, true);
             }
         }
@@ -643,8 +643,8 @@ mod tests {
     use crate::clock::Clock;
     use crate::engine::{Cache, Content, Mode, Outline, Store};
     use crate::execute::Transport;
-    use crate::limits::connections::Gate;
-    use crate::limits::slow_clients::LEAST;
+    use crate::limits::connections::ConnectionLimit;
+    use crate::limits::slow_clients::MIN_BYTES;
     use crate::observability::stats::Counters;
     use crossbeam_utils::CachePadded;
     use std::io::{Read, Write};
@@ -662,7 +662,7 @@ mod tests {
         let limits = Limits::default();
         let terms = Terms { limits, binding: Binding::Auto, requires_text_login: false, requires_sasl: false };
         let session = Arc::new(Session::new(0, Transport::Unix("socket".into()), 0));
-        let mut connection = Connection::new(key, session, terms, Gate::new(1).admit().unwrap());
+        let mut connection = Connection::new(key, session, terms, ConnectionLimit::new(1).admit().unwrap());
         let mut pool = Pool::default();
         assert!(!connection.is_too_slow(&backend, 5) && !connection.is_too_slow(&backend, 500), "nothing is on loan");
 
@@ -686,9 +686,9 @@ mod tests {
         let outline = Outline { key_len: 1, value_len: LENGTH, has_flags: false, has_unique: false };
         connection.input.expect(Box::new(engine.expect(&outline).unwrap()));
         assert_eq!([901, 961, 962].map(|now| connection.is_too_slow(&backend, now)), [false, false, true]);
-        peer.write_all(&[b'v'; 2 * LEAST as usize]).unwrap();
+        peer.write_all(&[b'v'; 2 * MIN_BYTES as usize]).unwrap();
         let mut events = Vec::new();
-        while backend.moved(key).0 < LEAST {
+        while backend.moved(key).0 < MIN_BYTES {
             backend.wait(None, &mut pool, &mut events).unwrap();
             backend.receive(key, &mut pool, &mut connection.input).unwrap();
         }

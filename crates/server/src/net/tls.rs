@@ -214,7 +214,7 @@ impl<B: Backend> Drop for Tls<B> {
 
 /// What may have arrived and not make sense yet. Of data that is less than a record; of a handshake's message, which has 64 KiB at most, it can be
 /// far more, in records of a byte each and of padding.
-const MOST_ENCRYPTED: usize = 128 << 10;
+const MAX_UNDECRYPTED: usize = 128 << 10;
 
 impl Channel {
     /// Adds what has arrived to `input`, as far as it can be decrypted, and answers what TLS itself has to be answered.
@@ -228,7 +228,7 @@ impl Channel {
         };
         let was_open = !self.session.is_handshaking();
         let outcome = self.proceed(take, |_, _| Ok(())).and_then(|()| match self.received.unread().len() {
-            0..=MOST_ENCRYPTED => Ok(()),
+            0..=MAX_UNDECRYPTED => Ok(()),
             _ => Err(InvalidMessage::HandshakePayloadTooLarge.into()),
         });
         if let Err(error) = outcome {

@@ -4,7 +4,7 @@
 //! nothing. A request must fit into one. Its answers are sent as one message, of as many datagrams as it takes.
 
 use super::listener::{open_each, prepare, resolve};
-use crate::execute::{Executor, Extent, Login, Outcome, Replies, Service, Session, Transport, transcript};
+use crate::execute::{Executor, Extent, Login, Outcome, Replies, Session, SharedState, Transport, trace};
 use crate::observability::log::Level;
 use crate::observability::stats::Counters;
 use crate::options::Address;
@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const HEADER: usize = 8;
 
 /// The largest datagram sent, header included: it fits an Ethernet frame.
-const LARGEST_SENT: usize = 1400;
+const MAX_SENT: usize = 1400;
 
 /// The largest datagram there can be.
-const LARGEST_RECEIVED: usize = 1 << 16;
+const MAX_RECEIVED: usize = 1 << 16;
 
 /// An answer may get that long before one is refused: what is much longer would hardly arrive as a whole.
 const OUTPUT_LIMIT: usize = 1 << 20;
@@ -65,7 +65,7 @@ pub(crate) fn discard_waiting(socket: &UdpSocket) {
 pub(crate) struct UdpServer {
     poll: Poll,
     sockets: Vec<UdpSocket>,
-    service: Arc<Service>,
+    shared: Arc<SharedState>,
     counters: Arc<CachePadded<Counters>>,
     is_stopped: Arc<AtomicBool>,
     /// Shared with the handle: see the worker's.
@@ -90,7 +90,7 @@ impl Drop for UdpHandle {
 impl UdpServer {
     /// A server that counts on the counters of `thread`, and its handle.
     pub(crate) fn new(
-        service: Arc<Service>,
+        shared: Arc<SharedState>,
         thread: usize,
         mut sockets: Vec<UdpSocket>,
     ) -> io::Result<(UdpServer, UdpHandle)> {
@@ -100,9 +100,9 @@ impl UdpServer {
         }
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let counters = service.counters.of_thread(thread);
+        let counters = shared.counters.of_thread(thread);
         let handle = UdpHandle { is_stopped: Arc::clone(&is_stopped), waker: Arc::clone(&waker) };
-        Ok((UdpServer { poll, sockets, service, counters, is_stopped, _waker: waker }, handle))
+        Ok((UdpServer { poll, sockets, shared, counters, is_stopped, _waker: waker }, handle))
     }
 
     /// Answers until the handle is dropped.
@@ -111,7 +111,7 @@ impl UdpServer {
     /// When the kernel reports no more events.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
-        let mut datagram = vec![0; LARGEST_RECEIVED];
+        let mut datagram = vec![0; MAX_RECEIVED];
         let mut may_be_more = false;
         // Acquire: pairs with the Release of the handle.
         while !self.is_stopped.load(Ordering::Acquire) {
@@ -139,7 +139,7 @@ impl UdpServer {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // A datagram sent earlier could not be delivered, for instance: no matter.
-                Err(error) => self.service.log.say(Level::Trouble, format_args!("cannot receive a datagram: {error}")),
+                Err(error) => self.shared.log.say(Level::Trouble, format_args!("cannot receive a datagram: {error}")),
             }
         }
         // A socket that does nothing but fail is not tried again before the kernel says that it is ready.
@@ -150,9 +150,9 @@ impl UdpServer {
         self.counters.bytes_read.add(datagram.len() as u64);
         let Some((header, requests)) = datagram.split_first_chunk::<HEADER>() else { return };
         let [id_0, id_1, _, _, 0, 1, _, _] = *header else { return };
-        let session = Session::new(socket.as_raw_fd(), Transport::Udp(peer), self.service.ticker.clock().now());
+        let session = Session::new(socket.as_raw_fd(), Transport::Udp(peer), self.shared.ticker.clock().now());
         let answer = self.answer(&session, requests);
-        let parts = answer.chunks(LARGEST_SENT - HEADER);
+        let parts = answer.chunks(MAX_SENT - HEADER);
         let Ok(count) = u16::try_from(parts.len()) else { return };
         for (place, part) in (0..count).zip(parts) {
             let ([place_0, place_1], [count_0, count_1]) = (place.to_be_bytes(), count.to_be_bytes());
@@ -166,7 +166,7 @@ impl UdpServer {
 
     /// The answers to all that `requests` holds.
     fn answer(&self, session: &Session, requests: &[u8]) -> Vec<u8> {
-        let executor = Executor::new(&self.service, &self.counters, OUTPUT_LIMIT).copying();
+        let executor = Executor::new(&self.shared, &self.counters, OUTPUT_LIMIT).copying();
         let mut out = Replies::default();
         let is_whole = match requests.first().map(|first| Protocol::of_first_byte(*first)) {
             None => true,
@@ -182,7 +182,7 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
     let mut decoder = Decoder::new(executor.limits());
     loop {
         let before = Extent::of(out);
-        let asked = executor.is_transcribed().then(|| transcript::of_text(&decoder, requests)).flatten();
+        let asked = executor.is_traced().then(|| trace::of_text(&decoder, requests)).flatten();
         let consumed = match decoder.decode(requests) {
             Decoded::Command { consumed, command } => {
                 let outcome = executor.execute(session, command, out);
@@ -210,8 +210,8 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
             }
             Decoded::Incomplete { .. } | Decoded::Close => return true,
         };
-        if executor.is_transcribed() {
-            executor.transcribe(session, asked, out, before);
+        if executor.is_traced() {
+            executor.trace_command(session, asked, out, before);
         }
         if out.len() > OUTPUT_LIMIT {
             return false;
@@ -246,7 +246,7 @@ fn answer_binary(executor: &Executor<'_>, session: &Session, mut requests: &[u8]
     let mut decoder = binary::Decoder::new(executor.limits());
     loop {
         let before = Extent::of(out);
-        let asked = executor.is_transcribed().then(|| transcript::of_packet(&decoder, requests, true)).flatten();
+        let asked = executor.is_traced().then(|| trace::of_packet(&decoder, requests, true)).flatten();
         let consumed = match decoder.decode(requests, true) {
             binary::Decoded::Request { consumed, request } => {
                 let outcome = executor.execute_binary(session, &mut Login::Done, &request, out);
@@ -269,8 +269,8 @@ fn answer_binary(executor: &Executor<'_>, session: &Session, mut requests: &[u8]
             }
             binary::Decoded::Incomplete { .. } | binary::Decoded::Close => return true,
         };
-        if executor.is_transcribed() {
-            executor.transcribe(session, asked, out, before);
+        if executor.is_traced() {
+            executor.trace_command(session, asked, out, before);
         }
         if out.len() > OUTPUT_LIMIT {
             return false;

@@ -562,7 +562,7 @@ fn is_transient(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::buffer::MOST_AT_ONCE;
+    use super::super::buffer::MAX_READ_BYTES;
     use super::*;
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;
@@ -629,7 +629,7 @@ mod tests {
         let much: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
         assert!(transfer(&mut uring, b"little") == 6 && uring.lines[key].reads_left == 0);
         assert!(transfer(&mut uring, &much) > MAX_DELIVERED, "all at once, before anybody can know");
-        assert!(transfer(&mut uring, &much) <= MOST_AT_ONCE && uring.lines[key].reads_left > 0);
+        assert!(transfer(&mut uring, &much) <= MAX_READ_BYTES && uring.lines[key].reads_left > 0);
         for _ in 0..READS_AFTER_FLOOD {
             transfer(&mut uring, b"little");
         }

@@ -14,8 +14,8 @@ mod metrics;
 mod report;
 
 use crate::engine::{TableStats, Usage};
-use crate::execute::Service;
-use crate::limits::connections::{Gate, Pass};
+use crate::execute::SharedState;
+use crate::limits::connections::{ConnectionLimit, ConnectionPermit};
 use crate::net::Stopper;
 use crate::observability::log::{Level, Log};
 use history::{History, Moment};
@@ -55,7 +55,7 @@ pub(crate) struct AdminHandle {
 
 /// What the answers are made of.
 struct Panel {
-    service: Arc<Service>,
+    shared: Arc<SharedState>,
     stopper: Stopper,
     started: Instant,
     history: Mutex<History>,
@@ -81,7 +81,7 @@ impl Admin {
         let thread = thread::Builder::new().name("admin".into()).spawn(move || {
             let log = Log::new(0);
             if let Err(error) = serve(self.0, poll, &panel, &log, &stopped) {
-                log.say(Level::Warning, format_args!("--admin is out of service: {error}"));
+                log.say(Level::Warning, format_args!("--admin is out of shared: {error}"));
             }
         })?;
         Ok(AdminHandle { address, panel: weak, stop: Some(stop), thread: Some(thread) })
@@ -90,11 +90,11 @@ impl Admin {
 
 impl AdminHandle {
     /// Answers about `service` from now on. `stopper` says when the server is about to end.
-    pub(crate) fn open(&self, service: &Arc<Service>, stopper: Stopper) {
+    pub(crate) fn open(&self, shared: &Arc<SharedState>, stopper: Stopper) {
         // Without a panel the thread has failed, and has logged that.
         if let Some(panel) = self.panel.upgrade() {
             panel.get_or_init(|| Panel {
-                service: Arc::clone(service),
+                shared: Arc::clone(shared),
                 stopper,
                 started: Instant::now(),
                 history: Mutex::default(),
@@ -129,7 +129,7 @@ fn serve(
     log: &Log,
     stopped: &Receiver<()>,
 ) -> io::Result<()> {
-    let (gate, last_place) = (Gate::new(VISITORS), Gate::new(1));
+    let (gate, last_place) = (ConnectionLimit::new(VISITORS), ConnectionLimit::new(1));
     let mut events = Events::with_capacity(1);
     poll.registry().register(&mut listener, Token(0), Interest::READABLE)?;
     thread::scope(|scope| {
@@ -153,7 +153,7 @@ fn serve(
     })
 }
 
-fn receive(panel: &OnceLock<Panel>, stream: TcpStream, patience: Duration, _pass: Pass) {
+fn receive(panel: &OnceLock<Panel>, stream: TcpStream, patience: Duration, _pass: ConnectionPermit) {
     // A client that sends no request, or reads no answer, gets none.
     let _ = http::answer(stream, patience, |request| match panel.get() {
         Some(panel) => panel.respond(request),
@@ -168,12 +168,12 @@ impl Panel {
         self.note_size();
         let mut survey = self.survey();
         if survey.is_under_way() {
-            survey.go_on(|stats, cursor| self.service.engine.sample_buckets(stats, cursor));
+            survey.go_on(|stats, cursor| self.shared.engine.sample_buckets(stats, cursor));
         }
     }
 
     fn note_size(&self) {
-        let Usage { items, buckets, is_resizing, .. } = self.service.engine.usage();
+        let Usage { items, buckets, is_resizing, .. } = self.shared.engine.usage();
         let moment = Moment { at: self.milliseconds(), items, buckets, is_resizing };
         self.history.lock().unwrap_or_else(PoisonError::into_inner).note(moment);
     }
@@ -196,7 +196,7 @@ impl Panel {
     /// Statistics of the table's buckets, and their age. Looks at a limited number of buckets.
     fn look(&self) -> (TableStats, Duration) {
         let mut survey = self.survey();
-        survey.refresh(|stats, cursor| self.service.engine.sample_buckets(stats, cursor));
+        survey.refresh(|stats, cursor| self.shared.engine.sample_buckets(stats, cursor));
         survey.result()
     }
 

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 const TURNS: u64 = 8;
 
 /// Whatever took less than 2^7 ns is in the first bucket,
-const LEAST_EXPONENT: u32 = 7;
+const MIN_EXPONENT: u32 = 7;
 /// and what took 2^33 ns, 8.6 seconds, or more in the last.
-const MOST_EXPONENT: u32 = 33;
+const MAX_EXPONENT: u32 = 33;
 /// Buckets from one power of two to the next.
 const STEPS: usize = 8;
-const BUCKETS: usize = (MOST_EXPONENT - LEAST_EXPONENT) as usize * STEPS + 2;
+const BUCKETS: usize = (MAX_EXPONENT - MIN_EXPONENT) as usize * STEPS + 2;
 
 /// What sort of command it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -150,18 +150,18 @@ impl Histogram {
 
 fn bucket_of(nanoseconds: u64) -> usize {
     match nanoseconds.checked_ilog2().unwrap_or(0) {
-        ..LEAST_EXPONENT => 0,
-        MOST_EXPONENT.. => BUCKETS - 1,
+        ..MIN_EXPONENT => 0,
+        MAX_EXPONENT.. => BUCKETS - 1,
         exponent => {
             let step = (nanoseconds >> (exponent - STEPS.ilog2())) as usize % STEPS;
-            1 + (exponent - LEAST_EXPONENT) as usize * STEPS + step
+            1 + (exponent - MIN_EXPONENT) as usize * STEPS + step
         }
     }
 }
 
 /// What is in a bucket took less than that many nanoseconds; no bound for the last.
 fn upper_bound(bucket: usize) -> Option<u64> {
-    let exponent = LEAST_EXPONENT + (bucket / STEPS) as u32;
+    let exponent = MIN_EXPONENT + (bucket / STEPS) as u32;
     (bucket < BUCKETS - 1).then(|| (1 << exponent) + (1 << (exponent - STEPS.ilog2())) * (bucket % STEPS) as u64)
 }
 
@@ -202,8 +202,8 @@ impl Distribution {
 
     /// At each power of two, in nanoseconds: how many commands took less.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
-        (LEAST_EXPONENT..=MOST_EXPONENT).map(|exponent| {
-            let below = 1 + (exponent - LEAST_EXPONENT) as usize * STEPS;
+        (MIN_EXPONENT..=MAX_EXPONENT).map(|exponent| {
+            let below = 1 + (exponent - MIN_EXPONENT) as usize * STEPS;
             (1 << exponent, self.buckets[..below].iter().sum())
         })
     }
@@ -220,17 +220,14 @@ mod tests {
             match upper_bound(bucket_of(nanoseconds)) {
                 Some(bound) => {
                     assert!(nanoseconds < bound, "{nanoseconds}");
-                    assert!(
-                        bound <= 1 << LEAST_EXPONENT || bound - nanoseconds <= nanoseconds / 8 + 1,
-                        "{nanoseconds}"
-                    );
+                    assert!(bound <= 1 << MIN_EXPONENT || bound - nanoseconds <= nanoseconds / 8 + 1, "{nanoseconds}");
                 }
-                None => assert!(nanoseconds >= 1 << MOST_EXPONENT, "{nanoseconds}"),
+                None => assert!(nanoseconds >= 1 << MAX_EXPONENT, "{nanoseconds}"),
             }
         }
         let bounds: Vec<u64> = (0..BUCKETS).filter_map(upper_bound).collect();
         assert!(bounds.is_sorted_by(|one, other| one < other));
-        assert_eq!(bounds.last(), Some(&(1 << MOST_EXPONENT)));
+        assert_eq!(bounds.last(), Some(&(1 << MAX_EXPONENT)));
     }
 
     #[test]
@@ -243,7 +240,7 @@ mod tests {
         assert_eq!((sum.count(), sum.total()), (4, Duration::from_nanos((1 << 40) + 500)));
         assert_eq!(sum.occupied().collect::<Vec<_>>(), [(Some(128), 1), (Some(208), 2), (None, 1)]);
         assert_eq!(sum.cumulative().take(2).collect::<Vec<_>>(), [(128, 1), (256, 3)]);
-        assert_eq!(sum.cumulative().last(), Some((1 << MOST_EXPONENT, 3)));
+        assert_eq!(sum.cumulative().last(), Some((1 << MAX_EXPONENT, 3)));
         assert_eq!(Distribution::of(Kind::Get, threads.iter()).count(), 0);
     }
 

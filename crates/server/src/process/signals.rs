@@ -11,7 +11,7 @@ use std::thread;
 
 /// SIGHUP and SIGUSR2 on hold until there is a server. By default these signals would end the
 /// process while it starts.
-pub struct Held {
+pub struct HeldSignals {
     reloads: Signals,
     saves: Signals,
 }
@@ -20,12 +20,12 @@ pub struct Held {
 ///
 /// # Errors
 /// When the operating system does not let us.
-pub fn hold() -> Result<Held, StartError> {
+pub fn hold() -> Result<HeldSignals, StartError> {
     let watch = |signal| Signals::new([signal]).map_err(cannot_watch);
-    Ok(Held { reloads: watch(SIGHUP)?, saves: watch(SIGUSR2)? })
+    Ok(HeldSignals { reloads: watch(SIGHUP)?, saves: watch(SIGUSR2)? })
 }
 
-impl Held {
+impl HeldSignals {
     /// Obeys signals from now on. SIGTERM and SIGUSR1 stop the server after its drain, or at once
     /// the second time. SIGINT stops it at once. SIGHUP makes it read its users and certificates
     /// again. SIGUSR2 makes it write its snapshot. Two threads wait for signals until the process
@@ -34,7 +34,7 @@ impl Held {
     /// # Errors
     /// When the operating system does not let us.
     pub fn obey(self, stopper: Stopper, reloader: Reloader, saver: Saver) -> Result<(), StartError> {
-        let Held { reloads: mut signals, mut saves } = self;
+        let HeldSignals { reloads: mut signals, mut saves } = self;
         for signal in [SIGINT, SIGTERM, SIGUSR1] {
             signals.add_signal(signal).map_err(cannot_watch)?;
         }

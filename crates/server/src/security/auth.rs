@@ -16,7 +16,7 @@ use std::sync::{PoisonError, RwLock};
 use subtle::{Choice, ConstantTimeEq};
 
 /// Users in a file for `-Y`; more are an error, as in memcached.
-const MOST_USERS: usize = 8;
+const MAX_USERS: usize = 8;
 
 /// The users of a file, which can be read again.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Users {
     /// # Errors
     /// When the file cannot be read, or holds something else.
     pub fn for_text(file: PathBuf) -> io::Result<Users> {
-        Users::from_file(file, MOST_USERS)
+        Users::from_file(file, MAX_USERS)
     }
 
     /// The users of the binary protocol.

@@ -42,7 +42,7 @@ static SUITES: [(&str, SupportedCipherSuite); 9] = [
 ];
 
 /// The largest piece that TLS allows to be encrypted as one record.
-const LARGEST_RECORD: usize = 16 << 10;
+const MAX_RECORD: usize = 16 << 10;
 
 /// What stands before a record, which rustls counts as part of it.
 const RECORD_HEADER: usize = 5;
@@ -242,7 +242,7 @@ impl Builder<'_> {
             .map_err(|error| format!("cannot use the cipher suites (-o ssl_ciphers): {error}"))?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::clone(&self.key) as _);
-        config.max_fragment_size = Some((self.files.wbuf_size as usize * 1024).min(LARGEST_RECORD) + RECORD_HEADER);
+        config.max_fragment_size = Some((self.files.wbuf_size as usize * 1024).min(MAX_RECORD) + RECORD_HEADER);
         config.session_storage = Arc::new(NoServerSessionStorage {});
         // Whether or not they will be used: after a handshake of TLS 1.3 there is nothing else to send, and a client that waits for an
         // acknowledgement before its first request (Nagle's algorithm) would wait until ours, which is delayed.

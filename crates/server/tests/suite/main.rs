@@ -12,6 +12,6 @@ mod large;
 mod parity;
 mod replay;
 mod statistics;
-mod strangers;
 mod tls;
 mod transcripts;
+mod unauthenticated;

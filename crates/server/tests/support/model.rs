@@ -80,7 +80,7 @@ pub enum Operation {
     },
     Scan,
     /// Seconds pass, and the background does its work.
-    Pass {
+    ConnectionPermit {
         seconds: u8,
     },
 }
@@ -95,7 +95,7 @@ impl Operation {
             | Operation::Touch { key, .. }
             | Operation::Delete { key }
             | Operation::Get { key } => *key = key.wrapping_add(by),
-            Operation::Flush { .. } | Operation::Scan | Operation::Pass { .. } => (),
+            Operation::Flush { .. } | Operation::Scan | Operation::ConnectionPermit { .. } => (),
         }
         self
     }
@@ -122,7 +122,7 @@ pub struct Model {
 }
 
 /// Values kept at most.
-const MOST_KEPT: usize = 3;
+const MAX_KEPT: usize = 3;
 
 impl Model {
     /// An empty cache, as `configure` returns it.
@@ -162,7 +162,7 @@ impl Model {
                     kept.extend(hit.lease().map(|lease| (lease, hit.value.to_vec())));
                 });
                 assert_eq!(lookup == Lookup::Hit, present.is_some(), "{lookup:?}");
-                self.let_go(MOST_KEPT);
+                self.let_go(MAX_KEPT);
             }
             Operation::Flush { delay } => {
                 self.engine.flush(delay.into());
@@ -173,7 +173,7 @@ impl Model {
                 }
             }
             Operation::Scan => self.scan(),
-            Operation::Pass { seconds } => {
+            Operation::ConnectionPermit { seconds } => {
                 self.clock.set(self.clock.now() + u32::from(seconds));
                 if self.due.is_some_and(|due| due <= self.clock.now()) {
                     self.due = None;

@@ -6,16 +6,16 @@ use std::path::Path;
 
 impl Executor<'_> {
     pub(super) fn settings(&self, report: &mut Report<'_>) {
-        let service = self.service;
-        let options = &service.options;
-        let tuning = service.tuning.get();
+        let shared = self.shared;
+        let options = &shared.options;
+        let tuning = shared.tuning.get();
         stats! { report,
-            maxbytes: service.engine.usage().limit,
-            maxconns: service.gate.limit(),
-            tcpport: service.port,
+            maxbytes: shared.engine.usage().limit,
+            maxconns: shared.connection_limit.limit(),
+            tcpport: shared.port,
             udpport: options.udp_port().unwrap_or(0),
             inter: options.listen_text().unwrap_or_else(|| NONE.into()),
-            verbosity: service.log.verbosity(),
+            verbosity: shared.log.verbosity(),
             oldest: 0,
             evictions: if options.disable_evictions { "off" } else { "on" },
             domain_socket: path(options.unix_socket.as_deref()),
@@ -25,8 +25,8 @@ impl Executor<'_> {
             chunk_size: options.slab_min_size,
             num_threads: options.threads,
             num_threads_per_udp: options.threads,
-            stat_key_prefix: service.prefixes.delimiter(),
-            detail_enabled: yes(service.prefixes.is_counting()),
+            stat_key_prefix: shared.prefixes.delimiter(),
+            detail_enabled: yes(shared.prefixes.is_counting()),
             reqs_per_event: options.max_reqs_per_event,
             cas_enabled: yes(!options.disable_cas),
             tcp_backlog: options.listen_backlog,

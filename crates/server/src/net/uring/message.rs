@@ -1,6 +1,6 @@
 //! A message in pieces, as the kernel wants it described.
 
-use super::super::buffer::{MOST_PIECES, Output};
+use super::super::buffer::{MAX_PIECES, Output};
 use libc::{iovec, msghdr};
 use std::mem;
 use std::ptr;
@@ -8,7 +8,7 @@ use std::ptr;
 /// Where the pieces are. Refers to itself while it describes something, so it must not move then.
 pub(super) struct Message {
     header: msghdr,
-    pieces: [iovec; MOST_PIECES],
+    pieces: [iovec; MAX_PIECES],
 }
 
 // SAFETY: the pointers are for the kernel, which does not care for threads; nobody else follows them.
@@ -18,7 +18,7 @@ impl Default for Message {
     fn default() -> Message {
         // SAFETY: numbers, and pointers that may be null: the header of a message to nowhere in particular, with nothing in it.
         let header = unsafe { mem::zeroed() };
-        Message { header, pieces: [iovec { iov_base: ptr::null_mut(), iov_len: 0 }; MOST_PIECES] }
+        Message { header, pieces: [iovec { iov_base: ptr::null_mut(), iov_len: 0 }; MAX_PIECES] }
     }
 }
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest request.
-const LONGEST_HEAD: usize = 8 << 10;
+const MAX_HEAD: usize = 8 << 10;
 
 /// The most headers in it.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,7 +41,7 @@ impl Response {
     }
 
     pub(super) fn unavailable(why: &'static str) -> Response {
-        Response::plain("503 Service Unavailable", why)
+        Response::plain("503 SharedState Unavailable", why)
     }
 
     fn plain(status: &'static str, text: &'static str) -> Response {
@@ -71,11 +71,11 @@ enum Progress<'h> {
 }
 
 fn parse(bytes: &[u8]) -> Progress<'_> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
         Ok(httparse::Status::Complete(_)) => (),
-        Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Progress::Incomplete,
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Progress::Incomplete,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             return Progress::Refused(Response::plain(
                 "431 Request Header Fields Too Large",
@@ -141,7 +141,7 @@ fn left_until(end: Instant) -> io::Result<Duration> {
 fn read_some(stream: &mut TcpStream, head: &mut Vec<u8>, end: Instant) -> io::Result<()> {
     stream.set_read_timeout(Some(left_until(end)?))?;
     let mut room = [0; 1024];
-    let most = room.len().min(LONGEST_HEAD - head.len());
+    let most = room.len().min(MAX_HEAD - head.len());
     match stream.read(&mut room[..most]) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
         Ok(count) => {
@@ -171,10 +171,10 @@ mod tests {
         assert_eq!(status(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), "complete");
         assert_eq!(status(b"POST / HTTP/1.1\r\n\r\n"), "405 Method Not Allowed");
         assert_eq!(status(b"get stats\r\n\0"), "400 Bad Request");
-        let endless = [b"GET /".as_slice(), &[b'a'; LONGEST_HEAD]].concat();
-        assert_eq!(status(&endless[..LONGEST_HEAD - 1]), "incomplete");
-        assert_eq!(status(&endless[..LONGEST_HEAD]), "431 Request Header Fields Too Large");
-        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MOST_HEADERS + 1));
+        let endless = [b"GET /".as_slice(), &[b'a'; MAX_HEAD]].concat();
+        assert_eq!(status(&endless[..MAX_HEAD - 1]), "incomplete");
+        assert_eq!(status(&endless[..MAX_HEAD]), "431 Request Header Fields Too Large");
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1));
         assert_eq!(status(many.as_bytes()), "431 Request Header Fields Too Large");
     }
 

@@ -38,14 +38,14 @@ impl Text {
 }
 
 pub(super) fn text(panel: &Panel) -> String {
-    let service = &panel.service;
+    let shared = &panel.shared;
     let mut text = Text(String::new());
     text.head("info", "gauge", "The version in a label.");
     text.line(format_args!("relativistd_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
     process(panel, &mut text);
     connections(panel, &mut text);
     memory(panel, &mut text);
-    for (name, help, value) in service.counters.since_start().each() {
+    for (name, help, value) in shared.counters.since_start().each() {
         let name = name.strip_prefix("total_").unwrap_or(name);
         text.counter(&format!("{name}_total"), help, value);
     }
@@ -55,9 +55,9 @@ pub(super) fn text(panel: &Panel) -> String {
 }
 
 fn process(panel: &Panel, text: &mut Text) {
-    let service = &panel.service;
-    text.gauge("start_time_seconds", "When the server started, in Unix seconds.", service.started);
-    text.gauge("threads", "Threads that execute commands.", service.options.threads);
+    let shared = &panel.shared;
+    text.gauge("start_time_seconds", "When the server started, in Unix seconds.", shared.started);
+    text.gauge("threads", "Threads that execute commands.", shared.options.threads);
     if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
         let seconds = |time: TimeVal| format!("{}.{:06}", time.tv_sec(), time.tv_usec());
         text.counter("cpu_user_seconds_total", "CPU time in user mode.", seconds(usage.user_time()));
@@ -66,7 +66,7 @@ fn process(panel: &Panel, text: &mut Text) {
     if let Some(bytes) = resident_bytes() {
         text.gauge("resident_memory_bytes", "Resident memory of the process.", bytes);
     }
-    if let Some(tls) = &service.tls {
+    if let Some(tls) = &shared.tls {
         text.gauge("certificate_age_seconds", "Seconds since the certificates were read.", tls.age().as_secs());
         if let Some(expiry) = tls.expiry() {
             text.gauge(
@@ -77,10 +77,10 @@ fn process(panel: &Panel, text: &mut Text) {
         }
     }
     // Relaxed: no other data depends on this number.
-    let written = service.snapshot_written.load(Ordering::Relaxed);
+    let written = shared.snapshot_written.load(Ordering::Relaxed);
     if written > 0 {
         text.gauge("snapshot_written_seconds", "When the last snapshot was written, in Unix seconds.", written);
-        let age = service.ticker.clock().now().saturating_sub(written);
+        let age = shared.ticker.clock().now().saturating_sub(written);
         text.gauge("snapshot_age_seconds", "Seconds since the last snapshot was written.", age);
     }
 }
@@ -93,30 +93,30 @@ fn resident_bytes() -> Option<u64> {
 }
 
 fn connections(panel: &Panel, text: &mut Text) {
-    let service = &panel.service;
-    let gate = &service.gate;
-    text.gauge("connections", "Open connections.", gate.inside());
-    text.gauge("connections_limit", "Connections that may be open.", gate.limit());
-    text.gauge("accepting_connections", "0 while clients have to wait because of -c.", u8::from(!gate.is_paused()));
-    text.counter("listen_disabled_num_total", "How often clients had to wait because of -c.", gate.pauses());
+    let shared = &panel.shared;
+    let limit = &shared.connection_limit;
+    text.gauge("connections", "Open connections.", limit.open());
+    text.gauge("connections_limit", "Connections that may be open.", limit.limit());
+    text.gauge("accepting_connections", "0 while clients have to wait because of -c.", u8::from(!limit.is_paused()));
+    text.counter("listen_disabled_num_total", "How often clients had to wait because of -c.", limit.pauses());
     text.counter(
         "listen_disabled_seconds_total",
         "For how long clients had to wait because of -c.",
-        gate.paused_for().as_secs_f64(),
+        limit.paused_for().as_secs_f64(),
     );
-    let buffers = service.budget.held();
+    let buffers = shared.buffer_limit.held();
     text.gauge("buffers_in_bytes", "Bytes of buffers of requests.", buffers.inputs);
     text.gauge("buffers_out_bytes", "Bytes of buffers of answers.", buffers.outputs);
     let help = "Connections closed because all buffers together were too large.";
-    text.counter("read_buf_oom_total", help, service.budget.closed());
-    let (watchers, sent, skipped) = service.watch.counts();
+    text.counter("read_buf_oom_total", help, shared.buffer_limit.closed());
+    let (watchers, sent, skipped) = shared.watch.counts();
     text.gauge("log_watchers", "Clients that watch.", watchers);
     text.counter("log_watcher_sent_total", "Lines sent to clients that watch.", sent);
     text.counter("log_watcher_skipped_total", "Lines lost because a client read too slowly.", skipped);
 }
 
 fn memory(panel: &Panel, text: &mut Text) {
-    let usage = panel.service.engine.usage();
+    let usage = panel.shared.engine.usage();
     text.gauge("items", "Items stored.", usage.items);
     text.gauge("items_bytes", "Bytes of these items.", usage.item_bytes);
     text.gauge("memory_limit_bytes", "What items and table may occupy.", usage.limit);
@@ -157,7 +157,7 @@ fn memory(panel: &Panel, text: &mut Text) {
 /// Looks at a few buckets only. What needs a look at all of them is as old as the last survey.
 fn resizes(panel: &Panel, text: &mut Text) {
     let mut now = TableStats::default();
-    panel.service.engine.sample_buckets(&mut now, 0);
+    panel.shared.engine.sample_buckets(&mut now, 0);
     text.counter("table_grows_total", "Resizes to more buckets.", now.grows);
     text.counter("table_shrinks_total", "Resizes to fewer buckets.", now.shrinks);
     text.counter("table_grace_periods_total", "Grace periods that resizes have waited for.", now.grace_periods);
@@ -172,7 +172,7 @@ fn latencies(panel: &Panel, text: &mut Text) {
         "Times of execution of a sample of the commands, without what follows a pause.",
     );
     for kind in Kind::ALL {
-        let (times, name) = (panel.service.counters.latencies(kind), kind.name());
+        let (times, name) = (panel.shared.counters.latencies(kind), kind.name());
         let mut bucket = |bound: &dyn Display, count: u64| {
             text.line(format_args!("relativistd_command_seconds_bucket{{command=\"{name}\",le=\"{bound}\"}} {count}"));
         };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const PIECES: usize = 1024;
 
 /// A new survey begins when the result of the last one is this old.
-const LEAST_AGE: Duration = Duration::from_secs(1);
+const MIN_AGE: Duration = Duration::from_secs(1);
 
 /// A survey of all buckets of the table, which goes on with each request and each tick, and the
 /// result of the last one.
@@ -35,7 +35,7 @@ impl Survey {
     /// Goes on with a survey, or begins one if the last result is old. Calls `piece` at most
     /// [`PIECES`] times.
     pub(super) fn refresh(&mut self, piece: impl FnMut(&mut TableStats, u64) -> Option<u64>) {
-        let is_fresh = self.last.as_ref().is_some_and(|(_, taken)| taken.elapsed() < LEAST_AGE);
+        let is_fresh = self.last.as_ref().is_some_and(|(_, taken)| taken.elapsed() < MIN_AGE);
         if self.is_under_way() || !is_fresh {
             self.go_on(piece);
         }
@@ -68,18 +68,18 @@ impl Survey {
 
 /// All that there is to tell. Counters are sums since the start.
 pub(super) fn json(panel: &Panel) -> Value {
-    let service = &panel.service;
-    let usage = service.engine.usage();
-    let totals = service.counters.since_start();
+    let shared = &panel.shared;
+    let usage = shared.engine.usage();
+    let totals = shared.counters.since_start();
     let counters: serde_json::Map<String, Value> =
         totals.each().map(|(name, _, value)| (name.into(), value.into())).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "milliseconds": panel.milliseconds(),
-        "uptime": service.ticker.clock().now().saturating_sub(service.started),
-        "threads": service.options.threads,
-        "connections": { "current": service.gate.inside(), "limit": service.gate.limit() },
+        "uptime": shared.ticker.clock().now().saturating_sub(shared.started),
+        "threads": shared.options.threads,
+        "connections": { "current": shared.connection_limit.open(), "limit": shared.connection_limit.limit() },
         "items": usage.items,
         "evictions": usage.sweeps.evictions,
         "memory": {
@@ -98,7 +98,7 @@ pub(super) fn json(panel: &Panel) -> Value {
 /// For each kind of command the occupied buckets: nanoseconds below which its commands took, and how many they are.
 fn latencies(panel: &Panel) -> Value {
     let buckets = |kind| -> Vec<Value> {
-        let times = panel.service.counters.latencies(kind);
+        let times = panel.shared.counters.latencies(kind);
         times.occupied().map(|(bound, count)| json!([bound, count])).collect()
     };
     Kind::ALL.iter().map(|kind| (kind.name().to_owned(), Value::from(buckets(*kind)))).collect()
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(look(&mut survey), (PIECES, true, 2 * PIECES));
         assert_eq!(look(&mut survey), (1, false, 2 * PIECES + 1));
         assert_eq!(look(&mut survey), (0, false, 2 * PIECES + 1), "it is fresh");
-        survey.last.as_mut().unwrap().1 -= LEAST_AGE;
+        survey.last.as_mut().unwrap().1 -= MIN_AGE;
         assert_eq!(look(&mut survey), (PIECES, true, 2 * PIECES + 1), "what the last one has found");
     }
 }

@@ -69,14 +69,14 @@ impl Extent {
 
 impl Executor<'_> {
     /// Whether the log wants to know what clients say.
-    pub fn is_transcribed(&self) -> bool {
-        self.is_transcribed
+    pub fn is_traced(&self) -> bool {
+        self.is_traced
     }
 
     /// Tells what was asked, if that is to be told, and what was added to the replies since `before`.
     #[cold]
-    pub fn transcribe(&self, session: &Session, asked: Option<String>, replies: &Replies, before: Extent) {
-        let log = &self.service.log;
+    pub fn trace_command(&self, session: &Session, asked: Option<String>, replies: &Replies, before: Extent) {
+        let log = &self.shared.log;
         if let Some(asked) = asked {
             log.say(Level::Connection, format_args!("<{} {asked}", session.id));
         }

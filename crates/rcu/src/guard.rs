@@ -278,9 +278,8 @@ struct Registration(Cell<Option<&'static Slot>>);
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        match self.0.get() {
-            Some(slot) => give_back(slot),
-            _ => {}
+        if let Some(slot) = self.0.get() {
+            give_back(slot);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Models of renaming: beside lookups, updates and transitions.
+//! Models of renames during lookups, updates and resizes.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use loom::thread;
 use relativist::raw::{Entry, Hash, Link, RenameError};
 use relativist_rcu::{Guard, read};
 
-use crate::{COARSE, FINE, Node, Scene, at, each_way, explore, is, let_wait, next_to, reclaim};
+use crate::scene::{COARSE, FINE, Node, Scene, at, each_way, explore, is, let_wait, next_to, reclaim};
 
 /// Whether the link itself is moved, or replaced by another.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +27,8 @@ impl Scene {
         self.rename_while(how, old, new, || ())
     }
 
-    /// Calls `before_turn` under the locks, when the link has been unlinked, if it is moved, and
-    /// before the new name counts.
+    /// Calls `before_turn` under the locks: after the link is unlinked, if it is moved, and before
+    /// lookups find the new name.
     fn rename_while(&self, how: How, old: Hash, new: Hash, before_turn: impl FnOnce()) -> Result<(), RenameError> {
         let (is_old, is_new) = ((old, |link| is(link, old)), (new, |link| is(link, new)));
         match how {
@@ -44,7 +44,7 @@ impl Scene {
                 // SAFETY: a fresh node.
                 let replaced = unsafe { self.table.rename_to(is_old, is_new, make)? };
                 // SAFETY: unlinked, and readers have left it.
-                unsafe { crate::dispose(replaced) };
+                unsafe { crate::scene::dispose(replaced) };
                 Ok(())
             }
         }
@@ -54,8 +54,8 @@ impl Scene {
         self.find(hash, guard).is_some()
     }
 
-    /// T10: exactly one of the two is there at every instant, and at most one rename takes effect
-    /// within a section.
+    /// T10: at every instant lookups find exactly one of the two names, and at most one rename
+    /// takes effect within a section.
     fn assert_one_of(&self, one: Hash, other: Hash) {
         let guard = read();
         let found = [one, other, one].map(|hash| self.has(hash, &guard));
@@ -63,7 +63,7 @@ impl Scene {
         assert!(found.contains(&false), "under both names");
     }
 
-    /// The link with this hash, if it is there; it has to be reclaimed.
+    /// Unlinks the link with this hash, if there is one. The caller has to reclaim it.
     fn remove(&self, hash: Hash, guard: &Guard) -> Option<NonNull<Link>> {
         match self.table.entry(hash, |link| is(link, hash), guard) {
             Entry::Occupied(entry) => Some(entry.remove()),
@@ -80,13 +80,13 @@ fn give_name(link: NonNull<Link>, hash: Hash) {
     }
 }
 
-/// Starts a thread with a share in the scene.
+/// Starts a thread that uses the scene.
 fn alongside(scene: &Arc<Scene>, action: impl FnOnce(&Scene) + Send + 'static) -> thread::JoinHandle<()> {
     let scene = scene.clone();
     thread::spawn(move || action(&scene))
 }
 
-/// T1: until it has the new name, the link is found under the old one.
+/// T1: lookups find the link under its old name until they find it under the new one.
 #[test]
 fn lookups_before_the_switch() {
     for (from, to) in [(3, 0), (4, 0)] {
@@ -142,7 +142,8 @@ fn lookups_around_the_switch() {
     }
 }
 
-/// T1: who stands on a link that moves away finds what comes after its old place.
+/// T1: a lookup that is at a link when the link moves away still finds the links after its old
+/// place.
 #[test]
 fn lookups_of_others_while_renaming() {
     explore(2, || {
@@ -154,7 +155,7 @@ fn lookups_of_others_while_renaming() {
     });
 }
 
-/// T1: renames and transitions take turns.
+/// T1: renames and resizes exclude each other.
 #[test]
 fn renaming_while_resizing() {
     each_way(|from, to| {
@@ -170,7 +171,7 @@ fn renaming_while_resizing() {
     });
 }
 
-/// T3: what has a new name can be removed at once, and is not found again.
+/// T3: a renamed link can be removed at once, and is not found again.
 #[test]
 fn removal_under_the_new_name() {
     for how in [Moved, Replaced] {
@@ -190,7 +191,7 @@ fn removal_under_the_new_name() {
     }
 }
 
-/// T3: a link on the move is there for updates under its old name.
+/// T3: updates find a link in flight under its old name.
 #[test]
 fn removal_under_the_old_name() {
     explore(1, || {
@@ -213,7 +214,7 @@ fn removal_under_the_old_name() {
     });
 }
 
-/// T3: the same for a replacement: the new link is moved, if the old one was on the move.
+/// T3: the same for a replacement: if the old link was in flight, the new one is renamed instead.
 #[test]
 fn replacement_under_the_old_name() {
     explore(1, || {
@@ -237,15 +238,14 @@ fn replacement_under_the_old_name() {
     });
 }
 
-/// T3: a lookup that finds the replacement in hand sees it as it was made.
+/// T3: a lookup that finds a replacement in flight sees its contents.
 #[test]
 fn lookups_of_an_in_flight_replacement() {
     explore(1, || {
         let scene = Scene::new(FINE, &[1, 4]);
         let guard = read();
         let renamer = alongside(&scene, |scene| scene.rename(Moved, at(4), at(0)).unwrap());
-        // The link is in hand now, in most executions, and stays there as long as this section
-        // lasts.
+        // In most executions the link is in flight now, and stays so until this section ends.
         let_wait();
         let replacer = alongside(&scene, |scene| {
             let guard = read();
@@ -265,8 +265,7 @@ fn lookups_of_an_in_flight_replacement() {
     });
 }
 
-/// T3: when the new name is given to another one while the link is on the move, the link stays what
-/// it was.
+/// T3: if another link gets the new name while the link is in flight, the link keeps its old name.
 #[test]
 fn insertion_under_the_new_name() {
     explore(1, || {
@@ -285,7 +284,7 @@ fn insertion_under_the_new_name() {
     });
 }
 
-/// T10: who removes the last neighbour of a link on the move doesn't make the summary forget it.
+/// T10: a removal of the last neighbour of a link in flight keeps the link's summary bit.
 #[test]
 fn removal_next_to_a_link_in_flight() {
     explore(1, || {
@@ -302,8 +301,7 @@ fn removal_next_to_a_link_in_flight() {
     });
 }
 
-/// T10: who empties the table while a link is on the move, and waits for readers, doesn't make the
-/// summary forget it.
+/// T10: `clear`, followed by a wait for readers, keeps the summary bit of a link in flight.
 #[test]
 fn clearing_during_a_rename() {
     explore(2, || {

@@ -9,6 +9,7 @@
 #   ci/mutation.sh          runs all
 #   ci/mutation.sh --edit   only makes target/mutated, for adding or changing mutations there
 #   ci/mutation.sh --save   writes what was changed there since back to the patches
+#   ci/mutation.sh --check  only checks that the patches fit, and that the tables name all mutations
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,22 +21,41 @@ crates="rcu map baselines"
 # copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits is
 # merged; the lines in conflict are marked as in any merge.
 copy() {
-  local crate
-  rm -rf "$mutated"
+  local crate unfit=""
+  rm -rf "$mutated" "$target/mutation-apply.log"
   git init -q "$mutated"
   # Patches name the blobs that they were made for. With these a merge is possible.
   realpath "$(git rev-parse --git-common-dir)/objects" >"$mutated/.git/objects/info/alternates"
-  git ls-files -z --cached --others --exclude-standard | xargs -0 tar cf - --ignore-failed-read | tar xf - -C "$mutated"
+  git ls-files -z --cached --others --exclude-standard | tar cf - --ignore-failed-read --null -T - | tar xf - -C "$mutated"
   git -C "$mutated" add --all
   git -C "$mutated" -c user.name=mutation -c user.email=mutation@localhost commit -q -m sources
   for crate in $crates; do
-    git -C "$mutated" apply --3way "$mutated/crates/$crate/tests/mutations.patch" 2>"$target/mutation-apply.log" || {
-      cat "$target/mutation-apply.log" >&2
-      echo "mutation: crates/$crate/tests/mutations.patch does not fit: resolve it in $mutated (ci/mutation.sh --edit, --save)" >&2
+    git -C "$mutated" apply --3way "crates/$crate/tests/mutations.patch" >>"$target/mutation-apply.log" 2>&1 ||
+      unfit+=" $crate"
+  done
+  [ -z "$unfit" ] || {
+    cat "$target/mutation-apply.log" >&2
+    echo "mutation: the patches of$unfit do not fit; run ci/mutation.sh --edit, resolve the conflicts in $mutated, and run ci/mutation.sh --save" >&2
+    return 1
+  }
+}
+
+# check: demands that the mutations in target/mutated are those that the tables name.
+check() {
+  local crate difference
+  ! grep -rnE '^(<<<<<<<|>>>>>>>) ' "$mutated/crates" || { echo "mutation: these conflicts are not resolved" >&2; return 1; }
+  for crate in $crates; do
+    difference=$(diff <(names "$crate") <(table "$crate" | sed 's/ .*//' | sort -u)) || {
+      echo "mutation: of crates/$crate, only the patch (<) or only the table (>) names: $(grep '^[<>]' <<<"$difference" | paste -sd ' ')" >&2
       return 1
     }
   done
 }
+names() {
+  find "$mutated/crates/$1/src" -name '*.rs' -exec cat {} + | tr -d ' \n' |
+    grep -oE '(mutation::(is|unless)|wait_for_readers)\("[a-z-]+"' | sed 's/.*("\(.*\)"/\1/' | sort -u
+}
+table() { grep -vE '^ *(#|$)' "crates/$1/tests/mutations.txt"; }
 
 save() {
   local crate
@@ -48,9 +68,11 @@ save() {
 mkdir -p "$target"
 case ${1-} in
   --edit) copy; echo "edit $mutated, then run ci/mutation.sh --save"; exit ;;
-  --save) save; exit ;;
+  --save) check; save; exit ;;
+  --check) copy; check; exit ;;
 esac
 copy
+check
 
 # Link-time optimisation costs minutes here, and brings nothing.
 export CARGO_PROFILE_RELEASE_LTO=off
@@ -84,8 +106,6 @@ attempt() {
   grep -q 'running 1 test' <<<"$output" || { echo "mutation: $1/$3 has no test $4" >&2; exit 1; }
 }
 
-table() { grep -vE '^ *(#|$)' "crates/$1/tests/mutations.txt"; }
-
 # The same tests must pass without a mutation, or else they notice nothing. (ci/loom.sh and ci/shuttle.sh
 # check that of the models.)
 seconds=1
@@ -94,12 +114,6 @@ for crate in $crates; do
     attempt "$crate" none "$binary" "$test"
     [ "$status" -eq 0 ] || { echo "mutation: $crate/$binary $test fails without a mutation ($status)" >&2; exit 1; }
   done < <(table "$crate" | awk '$2 !~ /^(loom|shuttle)/ { print $2, $3 }' | sort -u)
-done
-
-for crate in $crates; do
-  unlisted=$(grep -rhoE 'mutation::(is|unless)\("[^"]+"' "$mutated/crates/$crate/src" | sed 's/.*"\(.*\)"/\1/' | sort -u |
-    comm -23 - <(sed 's/ .*//' "crates/$crate/tests/mutations.txt" | sort -u))
-  [ -z "$unlisted" ] || { echo "mutation: no test is named for" $unlisted "of crates/$crate" >&2; exit 1; }
 done
 
 # judge CRATE MUTATION BINARY TEST [hangs]: says whether the test notices the mutation.

@@ -1,12 +1,12 @@
-//! The asymmetric barrier: nearly free for readers, dear for writers.
+//! The asymmetric barrier: nearly free for readers, expensive for writers.
 //!
 //! [`light`] in a reader and [`heavy`] in a writer order like two sequentially consistent fences:
 //! if the writer's accesses after `heavy` miss what the reader wrote before its `light`, then the
 //! reader's accesses after `light` see what the writer wrote before `heavy`.
 //!
 //! On Linux `heavy` is `membarrier(PRIVATE_EXPEDITED)`: the kernel makes each processor that runs a
-//! thread of this process execute a full barrier before the call returns, and a thread that isn't
-//! running passed one when it was switched out. So each reader has a full barrier *somewhere* in
+//! thread of this process execute a full barrier before the call returns, and a thread that is not
+//! running executed one when it was switched out. So each reader has a full barrier *somewhere* in
 //! its program during the call, and for `light` it is enough that the compiler keeps the order.
 //! Elsewhere, or where a sandbox filters the call, both sides are real fences.
 
@@ -19,8 +19,7 @@ use crate::sync::atomic::{
 };
 use crate::sync::compiler_fence;
 
-/// How readers and writers are ordered against each other; one choice per process, made at first
-/// use.
+/// The barrier that orders readers and writers. It is chosen once per process, at first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Barrier {
     /// Readers execute no fence; writers call `membarrier` (Linux 4.14 and later).
@@ -29,11 +28,11 @@ pub enum Barrier {
     Fence,
 }
 
-/// Why [`set_barrier`] could not do what it was asked.
+/// The error of [`set_barrier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BarrierError {
-    /// RCU is in use already, with this barrier; the choice must come before any other call of this
+    /// RCU is already in use with this barrier. The choice must come before any other call of this
     /// crate.
     InUse(Barrier),
     /// The kernel does not offer `membarrier` to this process.
@@ -53,8 +52,8 @@ impl std::fmt::Display for BarrierError {
 
 impl std::error::Error for BarrierError {}
 
-/// Forces the barrier instead of letting the first use choose, for tests and for processes that
-/// will enter a sandbox which forbids `membarrier` later.
+/// Sets the barrier instead of letting the first use choose it. For tests, and for processes that
+/// will later enter a sandbox that forbids `membarrier`.
 ///
 /// If the kernel later refuses `membarrier` to a thread of a process that uses
 /// [`Barrier::Membarrier`], the process aborts with a message on stderr: without the barrier,
@@ -63,8 +62,8 @@ impl std::error::Error for BarrierError {}
 ///
 /// # Errors
 ///
-/// [`BarrierError::InUse`] when RCU was used before with another barrier,
-/// [`BarrierError::Unsupported`] when the kernel refuses `membarrier`.
+/// Returns [`BarrierError::InUse`] if RCU was used before with another barrier, and
+/// [`BarrierError::Unsupported`] if the kernel refuses `membarrier`.
 ///
 /// ```
 /// use relativist_rcu::{Barrier, active_barrier, set_barrier};
@@ -83,13 +82,13 @@ pub fn set_barrier(wanted: Barrier) -> Result<(), BarrierError> {
     }
 }
 
-/// The barrier that this process uses; chooses it when this is the first use.
+/// Returns the barrier that this process uses. Chooses it if this is the first use of RCU.
 pub fn active_barrier() -> Barrier {
     domain().initialize(choose);
     domain().barrier()
 }
 
-/// What the first use takes when nobody asked for anything.
+/// Returns the barrier that the first use takes if `set_barrier` was not called.
 pub(crate) fn choose() -> Barrier {
     if membarrier::register() { Barrier::Membarrier } else { Barrier::Fence }
 }
@@ -113,15 +112,15 @@ pub(crate) fn heavy() {
         // Pairs with the fence in `light`.
         fence(SeqCst);
     } else {
-        // Pairs with the compiler fence in `light`. The fences around it hold back the compiler,
-        // and tell a reader of this code what to think of the call.
+        // Pairs with the compiler fence in `light`. The fences around the call keep the compiler
+        // from reordering accesses with it.
         compiler_fence(SeqCst);
         membarrier::execute();
         compiler_fence(SeqCst);
     }
 }
 
-/// After `fork` the child is another process to the kernel; what was registered may not be.
+/// Registers again in the child of a `fork`, which is a new process to the kernel.
 #[cfg(all(unix, not(relativist_loom)))]
 pub(crate) fn reregister_in_child() {
     if domain().barrier() == Barrier::Membarrier {
@@ -133,7 +132,8 @@ pub(crate) fn reregister_in_child() {
 
 #[cfg(all(target_os = "linux", not(relativist_loom)))]
 mod membarrier {
-    /// Asks for the expedited private command; false when the kernel or a filter refuses.
+    /// Registers for the expedited private command. Returns false if the kernel or a filter
+    /// refuses.
     pub(super) fn register() -> bool {
         call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 && call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0
     }
@@ -162,7 +162,7 @@ mod membarrier {
     }
 
     fn call(command: libc::c_int) -> libc::c_long {
-        // SAFETY: membarrier takes three integers and touches no memory of ours.
+        // SAFETY: membarrier takes three integers and accesses no memory of this process.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
     }
 }

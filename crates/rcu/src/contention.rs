@@ -1,13 +1,14 @@
-//! How contended locks are: acquisitions, those that found the lock held, and the time that these
-//! waited, per *site*, that is, per kind of lock. For measurements, in the manner of Poettering's
-//! mutrace, which the ATC 2011 paper used.
+//! Statistics about lock contention, per *site*, that is, per kind of lock: the number of
+//! acquisitions, the number of those that found the lock held, and the time that these waited. For
+//! measurements, like Poettering's mutrace, which the ATC 2011 paper used.
 //!
-//! Everything is counted with the feature `contention`, and nothing without it: then a [`Site`] is
-//! only a name, taking a lock is that and no more, and [`counts`] is empty.
+//! Without the feature `contention` nothing is counted: a [`Site`] is only a name, taking a lock
+//! has no overhead, and [`counts`] is empty.
 //!
-//! Counters are spread over threads, each on a line of its own, so that counting adds little
-//! contention. What it adds to each acquisition is an atomic increment and, where the lock is held
-//! by somebody else, two looks at the clock. Not for processes that fork while they have threads.
+//! Counters are spread over threads, each in its own cache line, so that counting adds little
+//! contention. Each acquisition takes an additional atomic increment and, if another thread holds
+//! the lock, two readings of the clock. Do not use this in processes that fork while they have
+//! several threads.
 //!
 //! ```
 //! use relativist_rcu::contention::{self, Site};
@@ -27,30 +28,30 @@ use std::time::Duration;
 /// Whether anything is counted: the feature `contention` is on.
 pub const ENABLED: bool = cfg!(feature = "contention");
 
-/// A kind of lock. It is in [`counts`] once such a lock was asked for.
+/// A kind of lock. [`counts`] lists it after the first attempt to take such a lock.
 pub struct Site {
     name: &'static str,
     #[cfg(feature = "contention")]
     counters: counting::Counters,
 }
 
-/// What has happened at a site since the process began. Figures of a moment at which locks are in
-/// use need not fit together exactly.
+/// The counts of a site since the process began. While locks are in use, the numbers may not match
+/// each other exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Its name.
+    /// The name of the site.
     pub site: &'static str,
-    /// How often such a lock was taken.
+    /// The number of times that such a lock was taken.
     pub acquisitions: u64,
-    /// How often it was found to be held by somebody else. Who found it so has waited; or gone
-    /// away, where locks are only tried.
+    /// The number of attempts that found the lock held by another thread. They waited, or failed if
+    /// they only tried.
     pub contended: u64,
-    /// How long all threads together have waited for locks that they then got.
+    /// The time that all threads together have waited for locks that they then got.
     pub waited: Duration,
 }
 
 impl Counts {
-    /// The difference to what was counted before.
+    /// Returns the difference to earlier counts.
     #[must_use]
     pub fn since(self, before: &[Self]) -> Self {
         match before.iter().find(|before| before.site == self.site) {
@@ -65,7 +66,7 @@ impl Counts {
     }
 }
 
-/// The sites at which locks have been asked for so far, by name. Empty without the feature.
+/// Returns the counts of all sites with attempts so far, sorted by name. Empty without the feature.
 #[must_use]
 pub fn counts() -> Vec<Counts> {
     #[cfg(feature = "contention")]
@@ -75,8 +76,8 @@ pub fn counts() -> Vec<Counts> {
 }
 
 impl Site {
-    /// A site of this name: short, and with underscores for blanks, because it becomes part of
-    /// names of statistics.
+    /// Creates a site. The name should be short, and have underscores instead of blanks, because it
+    /// becomes part of the names of statistics.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -85,12 +86,12 @@ impl Site {
         }
     }
 
-    /// Its name.
+    /// The name of the site.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Somebody asks for a lock.
+    /// Begins an attempt to take a lock.
     #[inline(always)]
     pub fn attempt(&'static self) -> Attempt {
         Attempt {
@@ -101,15 +102,14 @@ impl Site {
         }
     }
 
-    /// Somebody has tried to take a lock, and would not have waited for it.
+    /// Counts an attempt that would not have waited for the lock.
     #[inline(always)]
     pub fn count_try(&'static self, has_succeeded: bool) {
         let mut attempt = self.attempt();
         if has_succeeded { attempt.acquired() } else { attempt.contended() }
     }
 
-    /// Takes a lock by `lock`; without waiting, by `try_lock`, if that is possible and acquisitions
-    /// are counted.
+    /// Takes a lock by calling `lock`. If acquisitions are counted, calls `try_lock` first.
     #[inline(always)]
     pub fn acquire<G>(&'static self, try_lock: impl FnOnce() -> Option<G>, lock: impl FnOnce() -> G) -> G {
         if !ENABLED {
@@ -124,7 +124,7 @@ impl Site {
         guard
     }
 
-    /// Takes a mutex, be it poisoned or not.
+    /// Locks a mutex. Ignores poisoning.
     #[inline(always)]
     pub fn lock<'m, T>(&'static self, mutex: &'m Mutex<T>) -> MutexGuard<'m, T> {
         let try_lock = || match mutex.try_lock() {
@@ -136,7 +136,8 @@ impl Site {
     }
 }
 
-/// An attempt to take a lock, for locks that [`Site::acquire`] doesn't fit. Dropped, it has failed.
+/// An attempt to take a lock, for locks for which [`Site::acquire`] is unsuitable. If it is
+/// dropped, it has failed.
 #[must_use]
 pub struct Attempt {
     #[cfg(feature = "contention")]
@@ -146,8 +147,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The lock is held by somebody else. From now on the attempt waits. Any further time changes
-    /// nothing.
+    /// Records that another thread holds the lock, and that the attempt waits from now on. Further
+    /// calls have no effect.
     #[inline(always)]
     pub fn contended(&mut self) {
         #[cfg(feature = "contention")]
@@ -157,7 +158,7 @@ impl Attempt {
         });
     }
 
-    /// The lock has been taken.
+    /// Records that the lock was taken.
     #[inline(always)]
     pub fn acquired(self) {
         #[cfg(feature = "contention")]
@@ -176,7 +177,7 @@ mod counting {
 
     static SITES: Mutex<Vec<&'static Site>> = Mutex::new(Vec::new());
 
-    /// As many threads as this count on lines of their own.
+    /// This number of threads have counters in separate cache lines.
     const SHARDS: usize = 16;
 
     pub(super) struct Counters {
@@ -210,7 +211,7 @@ mod counting {
             self.shard(site).contended.fetch_add(1, Relaxed);
         }
 
-        /// That of the calling thread, of a site that is listed from now on.
+        /// Returns the shard of the calling thread. From now on the site is listed.
         fn shard(&self, site: &'static Site) -> &Shard {
             self.listed.call_once(|| SITES.lock().unwrap_or_else(PoisonError::into_inner).push(site));
             &self.shards[this_thread() % SHARDS]
@@ -227,11 +228,11 @@ mod counting {
         }
     }
 
-    /// Threads are numbered as they come.
+    /// Returns the number of the calling thread, in the order of first calls.
     fn this_thread() -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
-            /// Has no destructor, so it can be used at any moment of a thread's life.
+            /// Has no destructor, so a thread can use it at any time until it ends.
             static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
         }
         NUMBER.with(|number| {

@@ -1,4 +1,4 @@
-//! Deferred reclamation, with a bound on what may pile up.
+//! Deferred reclamation, with a bound on the backlog.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -10,40 +10,43 @@ use crate::registry::Slot;
 use crate::sync::{Backoff, local};
 use crate::worker;
 
-/// How many deferred functions of one thread may wait for their grace period. A thread that has
-/// deferred more waits, when it leaves its outermost read section, until enough have run.
+/// The maximum number of deferred functions of one thread that may wait for their grace period. A
+/// thread that has deferred more waits, when it leaves its outermost read section, until enough
+/// have run.
 ///
-/// The queue takes 24 bytes for each. After a long reader has left, one thread may have so many to
-/// run at once.
+/// The queue takes 24 bytes for each. After a long reader has left, one thread may have to run this
+/// number of functions at once.
 pub const MAX_DEFERRED: usize = 256 * 1024;
 
-/// How many bytes of deferred objects of one thread may wait for their grace period; see
-/// [`MAX_DEFERRED`].
+/// The maximum number of bytes of deferred objects of one thread that may wait for their grace
+/// period; see [`MAX_DEFERRED`].
 ///
 /// The bytes are those that the caller of [`defer_raw`] states. For [`defer`] and [`defer_drop`]
 /// they are the size of the closure or the object itself. **What the object owns elsewhere does not
 /// count**: a `Box<Vec<u8>>` counts as 24 bytes, however long the vector. Of such objects only the
 /// number is bounded, so [`MAX_DEFERRED`] vectors of 1 MiB each may wait, which is 256 GiB. A
 /// thread checks the bounds only after it has deferred 1024 functions or 1 MiB. If your objects own
-/// much memory, state that to [`defer_raw`], or call [`barrier`] (outside of read sections) each
+/// much memory, pass its size to [`defer_raw`], or call [`barrier`] (outside of read sections) each
 /// time you have retired as much as you can afford.
 pub const MAX_DEFERRED_BYTES: usize = 16 << 20;
 
 /// Calls `function` after a grace period, on this or another thread.
 ///
 /// It runs outside of read sections: when some thread leaves one or calls [`barrier`], or on a
-/// background thread within some tens of milliseconds. It may defer more, but must not block for
-/// long, nor take a lock that some thread holds while it defers or leaves a read section: it may
-/// run on that very thread. A panic in it is reported by the panic hook and goes no further. What
-/// is pending when the process exits doesn't run: call [`barrier`] first if it must.
+/// background thread within some tens of milliseconds. It may defer more functions, but must not
+/// block for long. It must not take a lock that a thread holds while that thread defers or leaves a
+/// read section, because it may run on that thread. The panic hook reports a panic in the function,
+/// which goes no further. Functions that are pending when the process exits do not run; call
+/// [`barrier`] before that if they must.
 ///
 /// # Bounds
 ///
 /// A thread with more than [`MAX_DEFERRED`] functions or [`MAX_DEFERRED_BYTES`] pending waits for
-/// readers when it leaves its outermost read section (at once, when it is in none). So what piles
-/// up behind a stalled reader is bounded by the number of threads, plus what each defers within a
-/// single read section. In return a stalled reader stalls, at last, all who retire: a reader must
-/// not wait for a thread that retires.
+/// readers when it leaves its outermost read section (at once, when it is in none). So the backlog
+/// behind a stalled reader is bounded by these limits times the number of threads, plus the
+/// functions that each thread defers within a single read section. In return a stalled reader
+/// eventually stalls all threads that retire objects. Therefore a reader must not wait for a thread
+/// that retires objects.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -55,7 +58,7 @@ pub const MAX_DEFERRED_BYTES: usize = 16 << 20;
 /// ```
 pub fn defer<F: FnOnce() + Send + 'static>(function: F) {
     unsafe fn call<F: FnOnce()>(data: NonNull<()>) {
-        // SAFETY: `data` is the box leaked below, and this is the one call.
+        // SAFETY: `data` is the box leaked below, and this is the only call.
         unsafe { Box::from_raw(data.cast::<F>().as_ptr())() };
     }
     let data = NonNull::from(Box::leak(Box::new(function))).cast();
@@ -64,20 +67,20 @@ pub fn defer<F: FnOnce() + Send + 'static>(function: F) {
     unsafe { defer_raw(data, size_of::<F>(), call::<F>) };
 }
 
-/// Drops the box after a grace period; [`defer`] tells when and where, and what bounds the backlog.
+/// Drops the box after a grace period; see [`defer`] for when and where, and for the bounds.
 ///
-/// A `Box` promises the compiler that nobody else uses what is in it. This function is for what
-/// readers reach *through* the object, such as a reference count that it holds. If readers look at
-/// the object itself by pointers of their own, don't make it a `Box` again before they have left:
-/// hand the pointer to [`defer_raw`].
+/// A `Box` promises the compiler that its contents are used through the box only. So this function
+/// is for objects *through* which readers reach others, such as a reference count that the object
+/// holds. If readers have pointers to the object itself, do not make it a `Box` again before they
+/// have left: pass the pointer to [`defer_raw`].
 ///
 /// ```
 /// relativist_rcu::defer_drop(Box::new(String::from("unlinked before")));
 /// ```
 pub fn defer_drop<T: Send + 'static>(object: Box<T>) {
     let data = NonNull::from(Box::leak(object));
-    // SAFETY: it was a box a moment ago, and `T: Send + 'static` may be dropped on any thread at
-    // any time.
+    // SAFETY: it was a box until now, and `T: Send + 'static` may be dropped on any thread at any
+    // time.
     unsafe { defer_free(data) };
 }
 
@@ -85,21 +88,22 @@ pub fn defer_drop<T: Send + 'static>(object: Box<T>) {
 ///
 /// # Safety
 ///
-/// It came from `Box::into_raw`, nobody else will free it, no new reader can find it, and `T` may
+/// It came from `Box::into_raw`, no other code will free it, no new reader can find it, and `T` may
 /// be dropped on any thread at any later time.
 pub(crate) unsafe fn defer_free<T>(object: NonNull<T>) {
     unsafe fn free<T>(data: NonNull<()>) {
-        // SAFETY: `data` came from a box, this is the one call, and readers have left it.
+        // SAFETY: `data` came from a box, this is the only call, and all its readers have left.
         drop(unsafe { Box::from_raw(data.cast::<T>().as_ptr()) });
     }
     // SAFETY: the caller's promise; `free` drops it once.
     unsafe { defer_raw(object.cast(), size_of::<T>(), free::<T>) };
 }
 
-/// Calls `reclaim(data)` after a grace period. Allocates only a chunk of the queue, 6 KiB, for
-/// every 255 functions, and aborts without memory for it.
+/// Calls `reclaim(data)` after a grace period. Allocates a chunk of the queue, 6 KiB, for every 255
+/// functions, and aborts if there is no memory for it.
 ///
-/// `bytes` is what keeping `data` costs; it counts towards [`MAX_DEFERRED_BYTES`].
+/// `bytes` is the memory that `data` occupies until it is reclaimed; it counts towards
+/// [`MAX_DEFERRED_BYTES`].
 ///
 /// # Safety
 ///
@@ -116,13 +120,13 @@ pub unsafe fn defer_raw(data: NonNull<()>, bytes: usize, reclaim: unsafe fn(NonN
     worker::wake();
 }
 
-/// Runs `function` without the wait that bounds what piles up: read sections of this thread that
-/// end meanwhile end at once, however much it has deferred. The bound counts again when the thread
-/// has deferred another batch after it.
+/// Runs `function` without the wait that bounds the backlog: read sections of this thread that end
+/// meanwhile do not wait, however much the thread has deferred. The bound applies again after the
+/// thread has deferred another batch.
 ///
-/// For work done on behalf of a thread that waits for it inside a read section. That one would wait
-/// for ever if this one waited for readers. Each `function` should defer no more than could pile up
-/// within a single read section. It does not reach what `function` hands on to other threads.
+/// For work on behalf of a thread that waits for it inside a read section: if this thread waited
+/// for readers, both would wait for ever. Each `function` should defer no more than a single read
+/// section may. Work that `function` passes to other threads is not affected.
 ///
 /// ```
 /// use relativist_rcu::{defer, read, without_waiting};
@@ -144,25 +148,25 @@ pub fn without_waiting<R>(function: impl FnOnce() -> R) -> R {
     function()
 }
 
-/// Runs `function`, and meanwhile no deferred functions on this thread: those that have become due
-/// run on occasion of a later one, or in the background.
+/// Runs `function`, and meanwhile runs no deferred functions on this thread: those that become due
+/// run later, or in the background.
 ///
-/// For who holds a lock that deferred functions may take.
+/// For callers that hold a lock which deferred functions may take.
 pub fn without_reclaiming<R>(function: impl FnOnce() -> R) -> R {
-    // None inside a deferred function, where it is so anyway.
+    // `None` inside a deferred function, where none is run anyway.
     let _marked = Reclaiming::mark();
     function()
 }
 
 local! {
-    /// How many calls of `without_waiting` this thread is in. Has no destructor, so it can be used
-    /// at any moment of a thread's life.
+    /// The number of calls of `without_waiting` that this thread is in. Has no destructor, so a
+    /// thread can use it at any time until it ends.
     static UNBOUNDED: Cell<usize> = Cell::new(0);
 }
 
 /// Waits until everything that any thread deferred before this call has run.
 ///
-/// Blocking. Runs deferred functions on this thread as well.
+/// Blocks. Runs deferred functions on this thread as well.
 ///
 /// # Panics
 ///
@@ -192,10 +196,10 @@ pub fn barrier() {
     }
 }
 
-/// Runs what can be run of the calling thread's deferred functions, and waits while too many are
+/// Runs those of the calling thread's deferred functions that are due, and waits while too many are
 /// left.
 pub(crate) fn reclaim(slot: &Slot) {
-    // A deferred function has deferred more, and we are called from within the drain.
+    // A deferred function has deferred more, and this is called from within the drain.
     let Some(marked) = Reclaiming::mark() else { return };
     slot.queue.drain(&marked);
     let mut backoff = Backoff::new();
@@ -211,8 +215,8 @@ pub(crate) fn reclaim(slot: &Slot) {
     slot.queue.set_due();
 }
 
-/// Whether the owner may not go on: it looks again one batch from here, and must not be past the
-/// bounds before.
+/// Returns whether the owner has to wait: it checks again after one batch, and must not exceed the
+/// bounds before that.
 fn over_bounds(queue: &Queue) -> bool {
     let (count, bytes) = queue.pending();
     let too_many = count > MAX_DEFERRED as u64 - BATCH;
@@ -220,20 +224,20 @@ fn over_bounds(queue: &Queue) -> bool {
     too_many || too_large
 }
 
-/// The mark of a thread that runs deferred functions: those must not wait for what waits for them,
-/// nor start to reclaim again from within.
+/// The mark of a thread that runs deferred functions. These must not wait for code that waits for
+/// them, and must not start another reclamation.
 pub(crate) struct Reclaiming;
 
 local! {
-    /// Whether this thread bears the mark. Has no destructor, so it can be used at any moment of a
-    /// thread's life.
+    /// Whether this thread has the mark. Has no destructor, so a thread can use it at any time
+    /// until it ends.
     static MARKED: Cell<bool> = Cell::new(false);
 }
 
 impl Reclaiming {
-    /// `None` when the calling thread bears the mark already.
+    /// Returns `None` if the calling thread already has the mark.
     pub(crate) fn mark() -> Option<Self> {
-        // Built only if it is ours: dropping it takes the mark off.
+        // Built only if this call has set the mark: dropping it removes the mark.
         (!MARKED.with(|marked| marked.replace(true))).then(|| Self)
     }
 }

@@ -1,5 +1,5 @@
-//! The design: why a grace period is one, and what is guaranteed. (Documentation only; nothing here
-//! is code.)
+//! The design: why the algorithm implements grace periods, and what is guaranteed. (Documentation
+//! only.)
 //!
 //! # The algorithm
 //!
@@ -11,43 +11,42 @@
 //!   each slot has been seen to hold 0, or a number of at least *n*.
 //!
 //! One pass over the slots is enough. (`liburcu` needs two, because its counter is one bit of
-//! phase: a reader that loaded the phase long ago may store it after two flips and look new. Ours
-//! would look *old*, and be waited for needlessly.)
+//! phase: a reader that loaded the phase long ago may store it after two flips and look new. Here
+//! such a reader looks *old*: the grace period waits for it needlessly.)
 //!
-//! # Why it is a grace period
+//! # Correctness
 //!
 //! A writer unlinks an object X and then draws a ticket, which is a read-modify-write of the
-//! counter: the grace period that answers the ticket increments the counter later. Take a read
-//! section that could have found X, and look at it at the moment when the grace period looks at its
-//! slot.
+//! counter: the grace period that answers the ticket increments the counter later. Consider a read
+//! section that could have found X, at the instant when the grace period looks at its slot.
 //!
 //! 1. *It holds a number less than n.* Then the grace period waits for it. Leaving is a Release
 //!    store and the look an Acquire load, so all that the section did happened before the end of
 //!    the grace period.
-//! 2. *It holds 0, or the number of another section, because our section has left.* The same
-//!    Release store was seen (the stores on entry release too, so that a later section's number
-//!    shows the end of the earlier one).
+//! 2. *It holds 0, or the number of another section, because the section has left.* The look has
+//!    seen the same Release store. (The stores on entry are Release, too, so a later section's
+//!    number also shows the end of the earlier one.)
 //! 3. *It holds a number of at least n.* The section loaded that number with Acquire from an
 //!    increment that comes after the writer's ticket in the counter's modification order, all of
-//!    them read-modify-writes: the ticket's Release is acquired. So the section sees X unlinked,
-//!    and can't find it.
+//!    them read-modify-writes, so it has acquired the ticket's Release. So the section sees X
+//!    unlinked, and cannot find it.
 //! 4. *It holds an old value, because the section's store was not visible yet.* Then the look came
 //!    before the store, in the order that *heavy* and *light* establish between the increment and
 //!    the section's own reads: the section sees all that the driver of the grace period saw at its
-//!    increment, which includes that X was unlinked. A slot that isn't in the list yet is the same
+//!    increment, which includes that X was unlinked. A slot that is not in the list yet is the same
 //!    case.
 //!
-//! The counter may be stale when it is stored: the reader was delayed between the two. That is
-//! harmless, for a number that is too small only makes grace periods wait longer (case 1).
+//! The number may be stale when it is stored, if the reader was delayed between load and store.
+//! That is harmless: a number that is too small only makes grace periods wait longer (case 1).
 //!
-//! *Heavy* and *light* are `membarrier` and nothing, or two fences: see the source of `barrier.rs`.
+//! *Heavy* and *light* are `membarrier` and a compiler fence, or two fences: see `barrier.rs`.
 //!
-//! # Who does the work
+//! # Progress
 //!
-//! Nobody in particular. Whoever wants a grace period to end polls: takes the driver's flag if it
-//! is free, begins one if none has begun, looks at the slots, lets go of the flag. A waiter polls
-//! in a loop with growing pauses, so a stalled reader keeps nobody from finding out that *his*
-//! grace period is over.
+//! There is no dedicated thread. A thread that waits for a grace period polls: it takes the
+//! driver's flag if that is free, begins a grace period if none has begun, looks at the slots, and
+//! releases the flag. Waiters poll in a loop with growing pauses, so a stalled reader does not keep
+//! any waiter from noticing that *its* grace period is over.
 //!
 //! # Types
 //!
@@ -66,40 +65,41 @@
 //!
 //! # Guarantees
 //!
-//! * **R1 Reclamation.** What was unlinked before a grace period began is not in use by any reader
-//!   when it has ended. A deferred function runs after such a grace period.
+//! * **R1 Reclamation.** No reader uses an object after a grace period that began after the object
+//!   was unlinked. A deferred function runs after such a grace period.
 //! * **R2 Readers are wait-free.** After a thread's first use, entering and leaving take a bounded
-//!   number of steps, whatever others do. The one exception is a thread that defers: leaving an
-//!   outermost section may run what it has deferred (or a thread whose slot it took over), and wait
-//!   where the backlog is full (R5).
-//! * **R3 Only old readers are waited for.** Sections that begin after a grace period has begun
-//!   don't delay it, but for one that was delayed between loading the counter and storing it (see
+//!   number of steps, whatever other threads do. The one exception is a thread that defers: leaving
+//!   an outermost section may run functions that it has deferred (or that a thread deferred whose
+//!   slot it took over), and wait if the backlog is full (R5).
+//! * **R3 Only old readers are waited for.** Sections that begin after a grace period has begun do
+//!   not delay it, except for one that was delayed between loading the counter and storing it (see
 //!   above).
-//! * **R4 Waiters share.** Any number of waiters that come while a grace period runs are all
-//!   answered by the next one.
+//! * **R4 Waiters share.** All threads that begin to wait while a grace period runs share the next
+//!   one.
 //! * **R5 The backlog is bounded.** Outside of read sections no thread has more than
 //!   [`MAX_DEFERRED`](crate::MAX_DEFERRED) functions or
 //!   [`MAX_DEFERRED_BYTES`](crate::MAX_DEFERRED_BYTES) pending: it waits instead. (Deferred
-//!   functions that themselves defer are exempt: they can't wait for their own end.)
+//!   functions that themselves defer are exempt: they cannot wait for their own end.)
 //! * **R6 No silent self-deadlock.** Waiting inside a read section panics. (If a deferred function
 //!   has left a section open on the thread, the thread does not wait for R5's bound.)
 //! * **R7 Threads come and go.** A thread registers at first use and leaves at exit; slots are
 //!   reused; sections entered in thread-local destructors work; a leaked guard keeps its section
 //!   open for ever, as the references it protects may live.
 //! * **R8 Fork.** The child can go on using RCU: sections, grace periods and deferred functions
-//!   work there. It has one thread, so the sections of all others are over, and references that
-//!   they protected dangle; a deferred function that another thread was just running is lost; the
-//!   rest runs when the child defers something itself or calls [`barrier`](crate::barrier()). This
-//!   holds for RCU only: other locks that another thread held, such as those of the maps of the
-//!   `relativist` crate, stay locked in the child.
+//!   work there. It has one thread: the sections of all others are over, and references that they
+//!   protected dangle. A deferred function that another thread was running is lost. The others run
+//!   when the child defers something itself or calls [`barrier`](crate::barrier()). This holds for
+//!   RCU only: other locks that another thread held, such as those of the maps of the `relativist`
+//!   crate, stay locked in the child.
 //! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked, and
 //!   no thread waits for ever. If a sandbox makes the kernel refuse `membarrier` later, that is not
 //!   a panic: it aborts the process with a message, because neither the waiter nor its caller could
 //!   go on.
-//! * **R10 Nothing is forgotten.** A deferred function runs even if its thread exits or never calls
-//!   RCU again, readers permitting. A background thread sees to that. If the system refuses to
-//!   start it, deferred functions wait until some thread calls [`barrier`](crate::barrier()) or
-//!   defers something, which also tries again to start the background thread.
+//! * **R10 Deferred functions run.** A deferred function runs even if its thread exits or never
+//!   calls RCU again, as soon as readers permit. A background thread ensures this. If the system
+//!   refuses to start it, deferred functions wait until some thread calls
+//!   [`barrier`](crate::barrier()) or defers something, which also tries again to start the
+//!   background thread.
 //! * **R11 Allocators.** A global allocator may use all of RCU that does not wait. It may also
 //!   defer: RCU's own allocations for a thread and for its queue may call RCU again, without
 //!   endless recursion. (A global allocator must not update maps: they allocate under locks.)

@@ -1,5 +1,5 @@
-//! The process-wide domain: the grace-period counter, and who drives grace periods.
-//! [`crate::design`] has the argument.
+//! The process-wide domain: the grace-period counter, and the driver of grace periods.
+//! [`crate::design`] explains why it is correct.
 
 use crate::barrier::{Barrier, choose, heavy};
 use crate::contention::Site;
@@ -25,7 +25,7 @@ pub(crate) struct Domain {
     counter: Line<AtomicU64>,
     /// The latest grace period that has ended.
     completed: AtomicU64,
-    /// Held by whoever drives grace periods, for as long as one look at the readers takes; guards
+    /// Held by the thread that drives grace periods, while it looks at the readers once; guards
     /// `scanning`.
     driving: AtomicBool,
     /// The grace period that has begun and not ended; 0 for none.
@@ -33,12 +33,12 @@ pub(crate) struct Domain {
     pub(crate) registry: Registry,
 }
 
-/// The counter has its line to itself: each reader loads it on entry.
+/// The counter has its own cache line, because each reader loads it on entry.
 #[repr(align(128))]
 struct Line<T>(T);
 
 // SAFETY: `scanning` is accessed only by the holder of `driving`, which is taken with Acquire and
-// given back with Release (or reset in the single-threaded child of a fork). Everything else is
+// released with Release (or reset in the single-threaded child of a fork). Everything else is
 // atomic.
 unsafe impl Sync for Domain {}
 
@@ -62,11 +62,12 @@ impl Domain {
     /// Chooses the barrier and prepares for `fork`, before the first reader enters. Later calls do
     /// nothing. Takes no lock, which a fork could leave locked.
     pub(crate) fn initialize(&self, barrier: impl FnOnce() -> Barrier) {
-        // Acquire: pairs with the Release below; who sees the choice sees what was prepared for it.
+        // Acquire: pairs with the Release below: a thread that sees the choice sees what was
+        // prepared for it.
         if self.counter.0.load(Acquire) != Self::UNCHOSEN {
             return;
         }
-        // Of threads that race both do this, and nothing is amiss: the handler may run twice in a
+        // If two threads race, both do this. That is harmless: the handler may run twice in a
         // child.
         crate::fork::install();
         let first = match barrier() {
@@ -91,38 +92,38 @@ impl Domain {
         self.counter.0.load(order) & Self::FENCED != 0
     }
 
-    /// What a reader stores on entry.
+    /// Returns the number that a reader stores on entry.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
         // Acquire: pairs with the AcqRel increments in `ticket` and `begin`. A reader that sees a
-        // grace period's number sees all that was unlinked before it began, so that it needn't be
-        // waited for (design, step 3). A plain load on x86, `ldapr` on Arm. Loom would not notice
-        // Relaxed here, because under loom `light` executes a fence. With `membarrier` that is a
-        // compiler fence only.
+        // grace period's number sees everything that was unlinked before it began, so the grace
+        // period need not wait for it (design, case 3). A plain load on x86, `ldapr` on Arm. Loom
+        // would not notice Relaxed here, because under loom `light` executes a fence. With
+        // `membarrier` that is a compiler fence only.
         self.counter.0.load(Acquire)
     }
 
-    /// How many grace periods have begun.
+    /// Returns the number of grace periods that have begun.
     pub(crate) fn begun(&self) -> u64 {
         // Relaxed: a statistic.
         (self.counter.0.load(Relaxed) / Self::STEP).saturating_sub(1)
     }
 
-    /// The first grace period that will cover everything the caller did so far: one that begins
-    /// after this call.
+    /// Returns the first grace period that will cover everything that the caller did so far: one
+    /// that begins after this call.
     pub(crate) fn ticket(&self) -> u64 {
         // AcqRel on a read-modify-write that changes nothing: the grace period's increment comes
         // later in the counter's modification order and so continues this release sequence; readers
-        // that acquire its number see what the caller did before, though somebody else may be
+        // that acquire its number see what the caller did before, even if another thread is
         // driving.
         let now = self.counter.0.fetch_add(0, AcqRel);
         now + Self::STEP
     }
 
-    /// Whether the grace period has ended; helps it along. Wait-free: at most two passes over the
-    /// slots, one for the grace period that it found running and one for the next. (No grace period
-    /// ends while its driver is off the processor, though: the others see the flag taken, and go
-    /// away.)
+    /// Returns whether the grace period has ended, and drives it on. Wait-free: at most two passes
+    /// over the slots, one for the grace period that it found running and one for the next. (But no
+    /// grace period ends while its driver is preempted: other threads see the flag taken, and
+    /// return.)
     pub(crate) fn poll(&self, ticket: u64) -> bool {
         if self.has_completed(ticket) {
             return true;
@@ -142,12 +143,13 @@ impl Domain {
     }
 
     pub(crate) fn has_completed(&self, ticket: u64) -> bool {
-        // Acquire: pairs with the Release in `try_complete`: what readers did happened before what
+        // Acquire: pairs with the Release in `try_complete`: what readers did happens before what
         // the caller does next.
         self.completed.load(Acquire) >= ticket
     }
 
-    /// Begins a grace period: readers from here on carry its number. Called by the driver.
+    /// Begins a grace period: readers that enter from here on store its number. Called by the
+    /// driver.
     fn begin(&self) {
         // AcqRel: Release pairs with the Acquire in `now`; Acquire takes over what the callers of
         // `ticket` released, so that the barrier below covers their stores too. Loom would not
@@ -162,7 +164,7 @@ impl Domain {
     fn try_complete(&self, number: u64) -> bool {
         let blocks = |slot: &Slot| {
             // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's
-            // section happened before.
+            // section happens before the end.
             let entered = slot.entered.load(Acquire);
             entered > Slot::OUTSIDE_FENCED && entered < number
         };
@@ -182,8 +184,8 @@ impl Domain {
         free.then(|| Driver(self))
     }
 
-    /// In the child of a fork nobody else is driving; a grace period begun by another thread may
-    /// lack its barrier.
+    /// In the child of a fork no other thread is driving; a grace period that another thread began
+    /// may lack its barrier.
     #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
         self.scanning.set(0);

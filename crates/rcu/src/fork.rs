@@ -1,18 +1,18 @@
-//! What the child of a `fork` has to put right: of the parent's threads it has only the one that
-//! forked.
+//! The handler that runs in the child of a `fork`, which has only one of the parent's threads: the
+//! one that forked.
 //!
-//! The other threads' read sections ended with them, their slots are free, what they locked is
-//! unlocked, and the worker is gone. Their deferred functions stay queued and run in the child as
+//! The other threads' read sections ended with them, their slots are free, their locks are
+//! released, and there is no worker. Their deferred functions stay queued and run in the child as
 //! they do in the parent, once the child calls [`barrier`](crate::barrier()) or defers something
-//! itself. (A handler can't start a thread.)
+//! itself. (A handler cannot start a thread.)
 //!
 //! References that the forking thread has borrowed from another thread's guard dangle in the child.
 
 #[cfg(all(unix, not(relativist_loom)))]
 pub(crate) fn install() {
     // SAFETY: `in_child` is a function of the right type that lives for ever. It runs in the child,
-    // between `fork` and its return, touches only atomics and cells of this crate, and calls
-    // nothing that isn't safe after fork.
+    // between `fork` and its return, accesses only atomics and cells of this crate, and calls only
+    // functions that are safe after fork.
     let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     assert_eq!(refused, 0, "pthread_atfork failed: out of memory");
 }

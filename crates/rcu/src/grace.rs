@@ -7,14 +7,14 @@ use crate::sync::Backoff;
 /// Waits until every read section that was running when the call was made has ended: one grace
 /// period.
 ///
-/// With no reader inside it returns after one barrier. Concurrent callers share grace periods: who
-/// comes while one is running is answered by the next, and so waits, at the longest, for the
-/// sections that begin before that one does. Later ones don't delay it. Blocking: spins briefly,
-/// then sleeps up to a millisecond at a time.
+/// If there is no reader, it returns after one barrier. Concurrent callers share grace periods: a
+/// caller that comes while one is running waits for the next, and so at most for the sections that
+/// begin before that one does. Later sections do not delay it. Blocks: spins briefly, then sleeps
+/// up to a millisecond at a time.
 ///
 /// # Panics
 ///
-/// Inside a read section, which would wait for itself for ever.
+/// Panics inside a read section, because it would wait for itself.
 ///
 /// ```
 /// relativist_rcu::wait_for_readers();
@@ -28,13 +28,12 @@ pub fn wait_for_readers() {
     GracePeriod::start().wait();
 }
 
-/// How many grace periods have begun in this process. A statistic.
+/// Returns the number of grace periods that have begun in this process, as a statistic.
 pub fn grace_periods() -> u64 {
     domain().begun()
 }
 
-/// A grace period to be polled instead of waited for: the "wait for readers" of the papers, in two
-/// halves.
+/// A grace period that can be polled: the "wait for readers" of the papers, in two halves.
 ///
 /// ```
 /// use relativist_rcu::{GracePeriod, read};
@@ -52,26 +51,26 @@ pub struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// Marks this moment. When the grace period has passed, all sections that run now have ended.
+    /// Starts a grace period. When it has passed, all sections that are running now have ended.
     /// Wait-free.
     pub fn start() -> Self {
         domain().initialize_by_default();
         Self { ticket: domain().ticket() }
     }
 
-    /// Whether it has passed. Once true, it stays true. Never blocks, but drives the grace period
-    /// on: costs a barrier at times and a look at each registered thread. May be called inside a
-    /// read section. Who asks again and again should pause in between: nobody else can look
-    /// meanwhile.
+    /// Returns whether the grace period has passed. Once true, this stays true. Never blocks, but
+    /// drives the grace period on: this sometimes takes a barrier and a pass over all registered
+    /// threads. May be called inside a read section. A caller that polls should pause in between,
+    /// because no other thread can drive grace periods meanwhile.
     pub fn has_passed(&self) -> bool {
         domain().poll(self.ticket)
     }
 
-    /// Blocks until it has passed, as [`wait_for_readers`] does.
+    /// Blocks until the grace period has passed, as [`wait_for_readers`] does.
     ///
     /// # Panics
     ///
-    /// Inside a read section, unless it has passed already.
+    /// Panics inside a read section, unless the grace period has already passed.
     pub fn wait(&self) {
         if domain().has_completed(self.ticket) {
             return;

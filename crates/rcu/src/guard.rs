@@ -13,8 +13,8 @@ use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::local;
 
 local! {
-    /// This thread's slot, or that of the unregistered. Has no destructor, so it can be read at any
-    /// moment of a thread's life.
+    /// This thread's slot, or that of all unregistered threads. Has no destructor, so a thread can
+    /// read it at any time until it ends.
     static SLOT: Cell<&'static Slot> = Cell::new(unregistered());
     /// Gives the slot back at thread exit.
     static REGISTRATION: Registration = Registration(Cell::new(None));
@@ -22,8 +22,9 @@ local! {
 
 /// Proof of being inside a read-side critical section; dropping it leaves the section.
 ///
-/// References to what RCU protects borrow the guard, so they can't outlive the section. Guards
-/// nest: the section ends when the last guard of the thread is dropped, in whatever order.
+/// References to objects that RCU protects borrow the guard, so they cannot outlive the section.
+/// Guards nest: the section ends when the last guard of the thread is dropped. The order of drops
+/// does not matter.
 #[must_use = "the read section ends when the guard is dropped"]
 pub struct Guard {
     slot: &'static Slot,
@@ -33,12 +34,12 @@ pub struct Guard {
 
 /// Enters a read-side critical section.
 ///
-/// Whatever is reachable now or becomes reachable while the guard lives stays allocated until the
-/// guard is dropped.
+/// Objects that are reachable now, or become reachable while the guard lives, stay allocated until
+/// the guard is dropped.
 ///
 /// Wait-free: a few loads and stores, neither lock nor atomic read-modify-write, and no fence with
 /// [`Barrier::Membarrier`]. Nested calls only count. A thread's first call registers it, which may
-/// allocate (and aborts when memory is out).
+/// allocate (and aborts if there is no memory).
 ///
 /// Works in the destructors of thread-local variables and in the child of a `fork`.
 ///
@@ -64,7 +65,8 @@ pub fn read() -> Guard {
     }
 }
 
-/// A nested section, or a thread's first, or any where readers have to fence.
+/// The slow path: a nested section, a thread's first section, or any section if readers have to
+/// fence.
 #[inline]
 fn read_otherwise(slot: &'static Slot) -> Guard {
     if slot.is_reading() {
@@ -82,7 +84,7 @@ fn read_fenced_or_unregistered(slot: &'static Slot) -> Guard {
     Guard::of(slot)
 }
 
-/// Whether the calling thread is inside a read-side critical section.
+/// Returns whether the calling thread is inside a read-side critical section.
 pub fn is_reading() -> bool {
     own_slot().is_some_and(Slot::is_reading)
 }
@@ -93,10 +95,12 @@ impl Guard {
         Self { slot, _not_send: PhantomData }
     }
 
-    /// A guard that was given to [`std::mem::forget`], and whose section therefore goes on: for
-    /// those who can't keep it, such as interfaces to other languages. `None` outside of sections.
+    /// Returns a guard that was passed to [`std::mem::forget`], so that its section goes on. For
+    /// code that cannot keep a guard, such as interfaces to other languages. `None` outside of
+    /// sections.
     ///
-    /// Forgotten again ([`std::mem::ManuallyDrop`]), it may be used any number of times meanwhile.
+    /// If it is forgotten again ([`std::mem::ManuallyDrop`]), this may be called any number of
+    /// times.
     ///
     /// ```
     /// use relativist_rcu::{Guard, read};
@@ -112,17 +116,17 @@ impl Guard {
     ///
     /// # Safety
     ///
-    /// If the calling thread is in a section, then it has forgotten a guard that was not taken back
-    /// before, or was forgotten again.
+    /// If the calling thread is in a section, then it has forgotten a guard that this function has
+    /// not returned yet, or that was forgotten again since.
     #[inline]
     pub unsafe fn of_forgotten() -> Option<Self> {
         let slot = SLOT.with(Cell::get);
         slot.is_reading().then(|| Self::of(slot))
     }
 
-    /// Leaves the section and enters a new one, so that a long loop doesn't stall grace periods.
-    /// References taken before can't be used after it: it borrows the guard mutably. Does nothing
-    /// of use while another guard of the thread lives.
+    /// Leaves the section and enters a new one, so that a long loop does not stall grace periods.
+    /// Earlier references cannot be used afterwards, because this borrows the guard mutably. Has no
+    /// effect while another guard of the thread lives.
     ///
     /// ```compile_fail,E0502
     /// use relativist_rcu::{Published, read};
@@ -146,12 +150,12 @@ impl Guard {
         self.slot = ManuallyDrop::new(read()).slot;
     }
 
-    /// A number for the calling thread that no other thread has as long as this one is registered:
-    /// for data kept per thread.
+    /// Returns a number for the calling thread, for per-thread data. No other thread has it as long
+    /// as this one is registered.
     ///
-    /// Numbers are small: those of threads that have exited are given out again, so they stay below
-    /// the number of threads (and background threads of this crate) that used RCU at the same time.
-    /// What the last thread with this number did happened before what this one does.
+    /// Numbers are small: those of exited threads are reused, so they stay below the maximum number
+    /// of threads (with background threads of this crate) that used RCU at the same time. What the
+    /// last thread with this number did happens before what this one does.
     ///
     /// ```
     /// let guard = relativist_rcu::read();
@@ -167,7 +171,7 @@ impl Guard {
     }
 }
 
-// After a panic in a section, the guard gives access to nothing that is half done (R9).
+// After a panic in a section, the guard gives access to no inconsistent state (R9).
 impl UnwindSafe for Guard {}
 impl RefUnwindSafe for Guard {}
 
@@ -184,8 +188,8 @@ impl Drop for Guard {
     }
 }
 
-/// Names the calling thread, in the child of a fork as before: no two threads that run have the
-/// same, and it is never 0.
+/// Returns an identifier of the calling thread, which a fork does not change: no two running
+/// threads have the same, and it is never 0.
 pub(crate) fn thread_token() -> usize {
     SLOT.with(|own| std::ptr::from_ref(own).addr())
 }
@@ -199,9 +203,9 @@ pub(crate) fn own_slot() -> Option<&'static Slot> {
 #[inline(always)]
 fn enter(slot: &Slot, fenced: bool) {
     let now = domain().now();
-    // Release: pairs with the Acquire in `Domain::try_complete`. Whoever sees this section sees the
-    // end of the one before it, too. The order against what the section reads is the business of
-    // `light` and `heavy`.
+    // Release: pairs with the Acquire in `Domain::try_complete`. A thread that sees this section
+    // sees the end of the one before it, too. `light` and `heavy` order the store before the
+    // section's reads.
     slot.entered.store(now, Release);
     light(fenced);
 }
@@ -209,8 +213,8 @@ fn enter(slot: &Slot, fenced: bool) {
 #[inline(always)]
 fn leave(slot: &'static Slot) {
     if slot.nesting.get() == 0 {
-        // Release: pairs with the Acquire in `Domain::try_complete`: what the section read was read
-        // before.
+        // Release: pairs with the Acquire in `Domain::try_complete`: the section's reads happen
+        // before the end of the grace period.
         slot.entered.store(Slot::OUTSIDE, Release);
     } else {
         cold_path();
@@ -218,7 +222,7 @@ fn leave(slot: &'static Slot) {
     }
 }
 
-/// The end of a nested section, or of an outermost one where something remains to be done.
+/// Ends a nested section, or an outermost one with work left to do.
 #[inline]
 fn leave_otherwise(slot: &'static Slot) {
     let nesting = slot.nesting.get();
@@ -242,13 +246,14 @@ fn leave_flagged(slot: &'static Slot, flags: usize) {
     }
 }
 
-/// Ends the thread's registration: now, or with the section that is still open. That one may never
-/// end: its guard was leaked, and references to all it protects may live on in other threads.
+/// Ends the thread's registration: now, or with the section that is still open. That section may
+/// never end: its guard was leaked, and references to objects that it protects may be in use by
+/// other threads.
 fn give_back(slot: &Slot) {
     if slot.is_reading() {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     } else {
-        // Under loom it is destroyed already, and nobody will look.
+        // Under loom it is destroyed already, and no thread will look at it.
         let _ = SLOT.try_with(|own| own.set(unregistered()));
         slot.release();
     }
@@ -264,16 +269,16 @@ fn register() -> &'static Slot {
         return own;
     }
     SLOT.with(|own| own.set(slot));
-    // In the destructors that run after `Registration`'s there is nobody left to give the slot
-    // back: the section does.
+    // In destructors that run after that of `Registration`, the end of the section releases the
+    // slot.
     if REGISTRATION.try_with(|registration| registration.0.set(Some(slot))).is_err() {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     }
     slot
 }
 
-/// Gives this thread's slot back when the thread exits. A guard may live on in another thread-local
-/// variable, whose destructor comes later.
+/// Releases this thread's slot when the thread exits. A guard may live on in another thread-local
+/// variable, whose destructor runs later.
 struct Registration(Cell<Option<&'static Slot>>);
 
 impl Drop for Registration {

@@ -3,11 +3,11 @@
 //! Readers enter a *read-side critical section* with [`read`] and leave it by dropping the
 //! [`Guard`]. Inside, they follow pointers that writers replace meanwhile. A writer unlinks an
 //! object so that no new reader can find it, waits until every reader that might still hold it has
-//! left ([`wait_for_readers`], a *grace period*), and frees it; or it hands the object to
-//! [`defer_drop`] and goes on. The wait orders more than reclamation: a writer may use it to let
-//! readers pass before the next step of a larger change, which is how the hash table of the
-//! `relativist` crate resizes itself (Triplett, McKenney and Walpole, "Resizable, Scalable,
-//! Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011, section 3).
+//! left ([`wait_for_readers`], a *grace period*), and frees it. Or it passes the object to
+//! [`defer_drop`] and goes on. Waiting is useful not only for reclamation: a writer may wait for
+//! readers between the steps of a larger change. This is how the hash table of the `relativist`
+//! crate resizes itself (Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash
+//! Tables via Relativistic Programming", USENIX ATC 2011, section 3).
 //!
 //! # What it costs
 //!

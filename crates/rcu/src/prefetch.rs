@@ -1,7 +1,7 @@
-//! Asking the processor for memory ahead of its use.
+//! Prefetch instructions.
 
-/// Asks for the line at this address, which need not be valid. Nothing where there is no way to say
-/// it.
+/// Prefetches the cache line at this address, which need not be valid. Does nothing on other
+/// architectures.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -19,11 +19,11 @@ pub fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// The same for a line that is about to be written.
+/// Prefetches a cache line that is about to be written.
 #[inline(always)]
 pub fn prefetch_for_write<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which faults on no address; processors that don't know it do nothing.
+    // SAFETY: a hint, which faults on no address; processors without this instruction ignore it.
     unsafe {
         std::arch::asm!("prefetchw [{0}]", in(reg) address, options(readonly, nostack, preserves_flags));
     }

@@ -10,11 +10,12 @@ use crate::sync::atomic::{
     Ordering::{AcqRel, Acquire},
 };
 
-/// A shared value of which readers see either the old or the new version, whole: the *publish* and
-/// *read* primitives of the papers (ATC 2011, section 3).
+/// A shared value that can be replaced while readers use it. A reader sees either the old version
+/// or the new one, completely. These are the *publish* and *read* primitives of the papers (ATC
+/// 2011, section 3).
 ///
 /// For values that are read far more often than replaced: configurations, routing tables. Writers
-/// that compute a new value from the current one must exclude each other by a lock of their own.
+/// that compute a new value from the current one need a lock around both steps.
 ///
 /// ```
 /// use relativist_rcu::{Published, read};
@@ -72,36 +73,37 @@ pub struct Published<T> {
 }
 
 impl<T> Published<T> {
-    /// Allocates the first version.
+    /// Creates the pointer and allocates the first version.
     pub fn new(value: T) -> Self {
         Self { value: AtomicPtr::new(Box::into_raw(Box::new(value))), _owns: PhantomData }
     }
 
-    /// The current version, for as long as the guard lives. Wait-free: one load.
+    /// Returns the current version, which is valid as long as the guard lives. Wait-free: one load.
     #[inline]
     pub fn read<'g>(&'g self, _guard: &'g Guard) -> &'g T {
-        // Acquire: pairs with the Release in `publish`: what the pointer leads to is seen as it was
+        // Acquire: pairs with the Release in `publish`: the reader sees the version as it was
         // published.
         let value = self.value.load(Acquire);
         // SAFETY: never null. A version is dropped a grace period after it was replaced, or with
-        // `self`: the guard holds off the one, the borrow of `self` the other.
+        // `self`: the guard prevents the first, the borrow of `self` the second.
         unsafe { &*value }
     }
 
-    /// Replaces the value. Readers go on undisturbed, and the old version is dropped after a grace
-    /// period. Does not block, but for the bound on deferred work (see [`defer`](crate::defer())).
+    /// Replaces the value. Readers of the old version can go on; it is dropped after a grace
+    /// period. Does not block, except by the bound on deferred work (see
+    /// [`defer`](crate::defer())).
     pub fn publish(&self, value: T)
     where
         T: Send + Sync + 'static,
     {
         let new = Box::into_raw(Box::new(value));
-        // AcqRel: Release pairs with the Acquire in `read`; Acquire shows us the old version as its
-        // publisher wrote it, because we may drop it.
+        // AcqRel: Release pairs with the Acquire in `read`; Acquire makes this thread, which may
+        // drop the old version, see it as its publisher wrote it.
         let old = self.value.swap(new, AcqRel);
         // SAFETY: never null.
         let old = unsafe { NonNull::new_unchecked(old) };
-        // SAFETY: it came from a box, the swap made us the only one who will free it, and no new
-        // reader finds it; `T: Send + 'static`.
+        // SAFETY: it came from a box, after the swap only this thread frees it, and no new reader
+        // finds it; `T: Send + 'static`.
         unsafe { defer_free(old) };
     }
 }

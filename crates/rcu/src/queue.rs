@@ -1,14 +1,14 @@
 //! A thread's deferred functions: an unbounded queue with one producer and one consumer at a time.
 //!
-//! The owner of the slot pushes without a read-modify-write. Anybody may drain, holding the queue's
-//! lock. Entries sit in chunks, each linked to the next; the producer never touches a chunk again
-//! once it has linked the next one, so the consumer frees chunks as it leaves them. (What bounds
-//! the queue is its owner: see `defer.rs`.)
+//! The owner of the slot pushes without a read-modify-write. Any thread that holds the queue's lock
+//! may drain it. Entries sit in chunks, each linked to the next; the producer never touches a chunk
+//! again once it has linked the next one, so the consumer frees chunks as it leaves them. (Its
+//! owner bounds the queue: see `defer.rs`.)
 //!
 //! A fork may cut off producer and consumer between any two steps, and the child goes on from
-//! there. So each step leaves a state that explains itself: a chunk knows the number of its first
-//! entry, links are set before what relies on them, and what can be torn is made anew in
-//! [`Queue::reset_in_child`].
+//! there. So each step leaves a consistent state: a chunk has the number of its first entry, links
+//! are set before data that relies on them, and [`Queue::reset_in_child`] resets data that may be
+//! torn.
 
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
@@ -28,28 +28,30 @@ use crate::unwind::contain;
 /// A function to call after a grace period.
 pub(crate) struct Deferred {
     pub(crate) data: NonNull<()>,
-    /// What keeping `data` costs, as told by the caller.
+    /// The memory that `data` occupies, according to the caller.
     pub(crate) bytes: usize,
     pub(crate) reclaim: unsafe fn(NonNull<()>),
 }
 
 impl Deferred {
-    /// Calls the function. A panic ends here: the thread that happens to reclaim did not cause it.
+    /// Calls the function. Contains a panic, because the thread that happens to reclaim did not
+    /// cause it.
     fn run(self) {
-        // SAFETY: `defer_raw` demands that `reclaim(data)` may be called once, on any thread, after
-        // a grace period; the queue hands each entry out once, after the grace period that began
-        // after the entry was pushed.
+        // SAFETY: `defer_raw` requires that `reclaim(data)` may be called once, on any thread,
+        // after a grace period; the queue returns each entry once, after the grace period that
+        // began after the entry was pushed.
         let call = || unsafe { (self.reclaim)(self.data) };
         contain(call);
     }
 }
 
-/// After so many entries or bytes the owner looks whether it can run some: enough to spread the
-/// cost of a barrier thin, few enough to find the objects still in its cache.
+/// After this number of entries or bytes the owner checks whether it can run some: enough to
+/// amortize the cost of a barrier, few enough to find the objects still in its cache.
 pub(crate) const BATCH: u64 = 1024;
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
-/// An object is asked for so many entries before it is reclaimed: it has gone cold.
+/// The number of entries by which an object is prefetched before it is reclaimed, because it is no
+/// longer in the cache.
 const AHEAD: u64 = 8;
 
 /// Entries in a chunk; few under loom, so that its short models cross from one to the next.
@@ -87,23 +89,23 @@ struct Sealed {
 static CONSUMER: Site = Site::new("rcu_queue");
 
 pub(crate) struct Queue {
-    /// The chunk being filled; the producer's alone.
+    /// The chunk being filled. Used by the producer only.
     tail: Cell<*mut Chunk>,
     /// Entries and bytes ever pushed; written by the producer.
     pushed: AtomicU64,
     pushed_bytes: AtomicUsize,
-    /// The same as of the last `set_due`; the producer's alone.
+    /// The same numbers as of the last `set_due`. Used by the producer only.
     looked: Cell<(u64, usize)>,
     /// The chunk being emptied. The producer sets the first, the consumer all that follow.
     head: AtomicPtr<Chunk>,
     /// Entries and bytes ever taken; written by the consumer.
     popped: AtomicU64,
     popped_bytes: AtomicUsize,
-    /// The consumer's lock: [`Queue::FREE`], or who holds it.
+    /// The consumer's lock: [`Queue::FREE`], or the thread that holds it.
     consumer: AtomicUsize,
-    /// The consumer's.
+    /// Used by the consumer only.
     sealed: Cell<Sealed>,
-    /// `pushed` as of the worker's last look; the consumer's.
+    /// `pushed` as of the worker's last look. Used by the consumer only.
     seen: Cell<u64>,
 }
 
@@ -133,7 +135,7 @@ impl Queue {
         }
     }
 
-    /// Appends. The caller owns the slot.
+    /// Appends an entry. The caller owns the slot.
     pub(crate) fn push(&self, deferred: Deferred) {
         let chunk = self.make_room();
         // Relaxed, all: the producer's own counts; the bytes are published with `pushed`.
@@ -148,7 +150,7 @@ impl Queue {
         self.pushed.store(count + 1, Release);
     }
 
-    /// The chunk for the next entry. Only the producer calls this.
+    /// Returns the chunk for the next entry. Only the producer calls this.
     fn make_room(&self) -> NonNull<Chunk> {
         loop {
             if let Some(chunk) = self.chunk_with_room() {
@@ -163,7 +165,7 @@ impl Queue {
         }
     }
 
-    /// The same, if the last chunk has room.
+    /// Returns the last chunk, if it has room.
     fn chunk_with_room(&self) -> Option<NonNull<Chunk>> {
         let chunk = NonNull::new(self.tail.get())?;
         // Relaxed: the producer's own count.
@@ -189,8 +191,8 @@ impl Queue {
         unsafe { NonNull::new_unchecked(chunk) }
     }
 
-    /// Whether the owner has pushed enough since the last `set_due` to see to reclamation. The
-    /// caller owns the slot.
+    /// Returns whether the owner has pushed enough since the last `set_due` to reclaim. The caller
+    /// owns the slot.
     pub(crate) fn is_due(&self) -> bool {
         let (count, bytes) = self.looked.get();
         // Relaxed: the producer's own counts.
@@ -198,54 +200,53 @@ impl Queue {
         pushed - count >= BATCH || pushed_bytes.wrapping_sub(bytes) >= BATCH_BYTES
     }
 
-    /// Puts the next time one batch off. The caller owns the slot.
+    /// Sets the next reclamation to one batch from now. The caller owns the slot.
     pub(crate) fn set_due(&self) {
         // Relaxed: the producer's own counts.
         self.looked.set((self.pushed.load(Relaxed), self.pushed_bytes.load(Relaxed)));
     }
 
-    /// Entries and bytes that wait; for others than the owner an estimate.
+    /// Returns the entries and bytes that wait. It is an estimate for threads other than the owner.
     pub(crate) fn pending(&self) -> (u64, usize) {
-        // Relaxed: heuristics. `popped` first, so that the difference can't be negative for the
+        // Relaxed: heuristics. `popped` first, so that the difference cannot be negative for the
         // owner.
         let (popped, popped_bytes) = (self.popped.load(Relaxed), self.popped_bytes.load(Relaxed));
         match self.pushed.load(Relaxed).wrapping_sub(popped) {
-            // A fork may have come between a count and its bytes. An empty queue is empty whatever
-            // they say.
+            // A fork may have happened between the updates of a count and its bytes. If there are
+            // no entries, there are no bytes.
             0 => (0, 0),
             count => (count, self.pushed_bytes.load(Relaxed).wrapping_sub(popped_bytes)),
         }
     }
 
-    /// Where the queue ends now, for [`Queue::is_drained_to`].
+    /// Returns the current end of the queue, for [`Queue::is_drained_to`].
     pub(crate) fn end(&self) -> u64 {
         // Acquire: pairs with the Release in `push`.
         self.pushed.load(Acquire)
     }
 
-    /// Whether all entries before `end` have been run, to their last instruction.
+    /// Returns whether all entries before `end` have returned.
     pub(crate) fn is_drained_to(&self, end: u64) -> bool {
         // Relaxed: taking the lock orders it, and shows that no drainer is still running an entry.
         self.try_lock().is_some_and(|_consumer| self.popped.load(Relaxed) >= end)
     }
 
-    /// Runs what has passed its grace period, helping grace periods along; returns at once when
-    /// somebody else drains.
+    /// Runs the entries whose grace period has passed, and drives grace periods on. Returns at once
+    /// if another thread drains the queue.
     pub(crate) fn drain(&self, _marked: &Reclaiming) {
         if let Some(consumer) = self.try_lock() {
             consumer.drain();
         }
     }
 
-    /// Like [`Queue::drain`], but leaves a queue alone whose oldest entry has come since the last
-    /// call: its owner is busy and will see to it, with warmer caches. Says whether anything is
-    /// left.
+    /// As [`Queue::drain`], but skips a queue whose oldest entry is newer than the last call: its
+    /// owner is active and will drain it, with warmer caches. Returns whether any entries are left.
     #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
     pub(crate) fn drain_if_stale(&self, _marked: &Reclaiming) -> bool {
         let Some(consumer) = self.try_lock() else {
             return true;
         };
-        // Relaxed: under the lock `popped` is ours.
+        // Relaxed: only the holder of the lock writes `popped`.
         if self.popped.load(Relaxed) < self.seen.get() {
             consumer.drain();
         }
@@ -269,7 +270,7 @@ impl Queue {
         if self.consumer.load(Relaxed) == thread_token() {
             return;
         }
-        // May be torn. An end that has been reached makes `seal` draw a new ticket.
+        // `sealed` may be torn. An end that has been reached makes `seal` draw a new ticket.
         self.sealed.set(Sealed { end: self.popped.load(Relaxed), ticket: 0 });
         self.consumer.store(Self::FREE, Relaxed);
     }
@@ -280,11 +281,11 @@ struct Consumer<'q>(&'q Queue);
 
 impl Consumer<'_> {
     fn drain(&self) {
-        // Once for what was sealed before, once for what has come since. No more: a function that
-        // defers another one must not keep us here.
+        // Once for the entries sealed before, once for those pushed since. Not more often: a
+        // function that defers another one must not make this loop endless.
         for _ in 0..2 {
             let sealed = self.seal();
-            // Relaxed: ours under the lock.
+            // Relaxed: only the holder of the lock writes it.
             if self.0.popped.load(Relaxed) == sealed.end || !self.may_run(sealed) {
                 return;
             }
@@ -298,9 +299,9 @@ impl Consumer<'_> {
         domain().poll(sealed.ticket)
     }
 
-    /// The entries to wait for: those sealed before if any are left, else all there are now.
+    /// Returns the entries to wait for: those sealed before if any are left, otherwise all entries.
     fn seal(&self) -> Sealed {
-        // Relaxed: ours under the lock.
+        // Relaxed: only the holder of the lock writes it.
         if self.0.popped.load(Relaxed) == self.0.sealed.get().end {
             let end = self.0.end();
             // The ticket is drawn after `end` was acquired, so its grace period begins after those
@@ -312,9 +313,9 @@ impl Consumer<'_> {
 
     fn pop(&self, end: u64) -> Option<Deferred> {
         let queue = self.0;
-        // Relaxed, all: `popped` and `head` are ours under the lock, but for the producer's first
-        // store to `head`, which `end`'s Acquire has shown us; so has it the link to the next
-        // chunk.
+        // Relaxed, all: only the holder of the lock writes `popped` and `head`, except for the
+        // producer's first store to `head`. The Acquire in `end` makes this store and the link to
+        // the next chunk visible.
         let number = queue.popped.load(Relaxed);
         if number == end {
             return None;
@@ -322,13 +323,13 @@ impl Consumer<'_> {
         let chunk = self.chunk_of(number);
         let later = number + AHEAD;
         if later < end && chunk.holds(later) {
-            // SAFETY: written and published as well, and not read out of its place yet.
+            // SAFETY: written and published as well, and not moved out yet.
             prefetch_for_write(
                 chunk.entry(later).with_mut(|entry| unsafe { (*entry).assume_init_ref().data.as_ptr() }),
             );
         }
-        // SAFETY: entry `number < end` was written and published, and `popped` sees to it that it
-        // is read once.
+        // SAFETY: entry `number < end` was written and published, and `popped` ensures that it is
+        // read once.
         let deferred = chunk.entry(number).with_mut(|entry| unsafe { (*entry).assume_init_read() });
         // Relaxed: see `pending`.
         queue.popped_bytes.store(queue.popped_bytes.load(Relaxed).wrapping_add(deferred.bytes), Relaxed);
@@ -336,7 +337,7 @@ impl Consumer<'_> {
         Some(deferred)
     }
 
-    /// The chunk of the next entry, which must have been pushed. Frees the one before.
+    /// Returns the chunk of the next entry, which must have been pushed. Frees the one before.
     fn chunk_of(&self, number: u64) -> &Chunk {
         // Relaxed, all: see `pop`.
         let left = self.0.head.load(Relaxed);
@@ -347,12 +348,12 @@ impl Consumer<'_> {
         }
         let next = chunk.next.load(Relaxed);
         self.0.head.store(next, Relaxed);
-        // A child of a fork finds no head that is freed.
+        // First, so that a child of a fork finds no head that is freed.
         compiler_fence(SeqCst);
-        // SAFETY: came from `Box::into_raw`; the producer moved on before it pushed the entry, and
-        // we just did.
+        // SAFETY: it came from `Box::into_raw`; the producer moved on before it pushed the entry,
+        // and this thread just did.
         drop(unsafe { Box::from_raw(left) });
-        // SAFETY: the entry has been pushed and isn't in the chunk before, so the next is linked,
+        // SAFETY: the entry has been pushed and is not in the chunk before, so the next is linked,
         // and live as above.
         unsafe { &*next }
     }

@@ -1,9 +1,9 @@
 //! The registry of readers: one slot per thread, in a list that only grows at its head.
 //!
-//! A slot is claimed when a thread first uses RCU and given back when the thread exits; a later
-//! thread takes it over with whatever deferred work is still in its queue. Slots are never freed,
-//! so whoever waits for readers walks the list without a lock, and their number is the largest
-//! number of threads that used RCU at the same time.
+//! A slot is claimed when a thread first uses RCU and released when the thread exits; a later
+//! thread takes it over with the deferred work that is still in its queue. Slots are never freed,
+//! so a thread that waits for readers walks the list without a lock, and their number is the
+//! maximum number of threads that used RCU at the same time.
 
 use std::ptr::null_mut;
 
@@ -14,17 +14,18 @@ use crate::sync::atomic::{
 };
 use crate::sync::{Cell, const_fn, global};
 
-/// What one thread shows to those who wait for readers. Padded to two cache lines, because
-/// processors fetch pairs.
+/// The state of a thread that is visible to threads that wait for readers. Padded to two cache
+/// lines, because processors fetch pairs.
 #[repr(align(128))]
 pub(crate) struct Slot {
     /// The grace-period counter as of the start of the running read section, or [`Slot::OUTSIDE`].
     pub(crate) entered: AtomicU64,
-    /// Read sections beyond the outermost, and the flags below; the owner's alone.
+    /// The number of nested read sections inside the outermost, and the flags below. Used by the
+    /// owner only.
     pub(crate) nesting: Cell<usize>,
-    /// What the owner has deferred.
+    /// The functions that the owner has deferred.
     pub(crate) queue: Queue,
-    /// How many slots were made before this one.
+    /// The number of slots that were created before this one.
     pub(crate) index: usize,
     owned: AtomicBool,
     next: AtomicPtr<Slot>,
@@ -33,21 +34,21 @@ pub(crate) struct Slot {
 // SAFETY: the `Cell`s are accessed only by the thread that owns the slot: it got the slot by the
 // acquiring exchange in `claim` and gives it up by the releasing store in `release`, so accesses of
 // successive owners are ordered. (The child of a fork is single-threaded when it resets them.)
-// Everything else is atomic, or a `Queue`, which argues for itself.
+// Everything else is atomic, or a `Queue`, which has its own argument.
 unsafe impl Sync for Slot {}
 
 impl Slot {
     /// Not inside a read section. The counter never takes this value.
     pub(crate) const OUTSIDE: u64 = 0;
-    /// The same where readers have to fence, so that entering finds out off its fast path. Not a
-    /// number that the counter takes, either.
+    /// As `OUTSIDE`, if readers have to fence, so that only the slow path of entering has to check.
+    /// The counter never takes this value either.
     pub(crate) const OUTSIDE_FENCED: u64 = 1;
     /// Flag in `nesting` for as long as the slot lives: readers have to fence.
     pub(crate) const FENCED: usize = 1 << (usize::BITS - 3);
-    /// Flag in `nesting`: give the slot back when the outermost section ends, because the thread is
+    /// Flag in `nesting`: release the slot when the outermost section ends, because the thread is
     /// exiting.
     pub(crate) const TRANSIENT: usize = 1 << (usize::BITS - 1);
-    /// Flag in `nesting`: see to deferred work when the outermost section ends.
+    /// Flag in `nesting`: reclaim when the outermost section ends.
     pub(crate) const RECLAIM: usize = 1 << (usize::BITS - 2);
     /// The number of nested sections in `nesting`.
     pub(crate) const DEPTH: usize = Self::FENCED - 1;
@@ -65,14 +66,15 @@ impl Slot {
         }
     }
 
-    /// Whether the calling thread, which must be the owner, may enter a section by the fast path.
+    /// Returns whether the calling thread, which must be the owner, may enter a section by the fast
+    /// path.
     #[inline(always)]
     pub(crate) fn is_idle(&self) -> bool {
         // Relaxed: the owner reads its own store.
         self.entered.load(Relaxed) == Self::OUTSIDE
     }
 
-    /// Whether the calling thread, which must be the owner, is inside a read section.
+    /// Returns whether the calling thread, which must be the owner, is inside a read section.
     #[inline]
     pub(crate) fn is_reading(&self) -> bool {
         // Relaxed: the owner reads its own store.
@@ -83,18 +85,18 @@ impl Slot {
         self.nesting.get() & Self::FENCED != 0
     }
 
-    /// What `entered` holds outside of sections.
+    /// Returns the value of `entered` outside of sections.
     pub(crate) fn at_rest(&self) -> u64 {
         if self.is_fenced() { Self::OUTSIDE_FENCED } else { Self::OUTSIDE }
     }
 
     fn try_claim(&self) -> bool {
-        // Relaxed first look: only a hint that spares a write. Acquire: pairs with the Release in
+        // Relaxed first look: only a hint that avoids a write. Acquire: pairs with the Release in
         // `release`, so that the new owner sees the cells as the last one left them.
         !self.owned.load(Relaxed) && self.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok()
     }
 
-    /// Gives the slot up. The caller owns it and is outside any read section.
+    /// Releases the slot. The caller owns it and is outside any read section.
     pub(crate) fn release(&self) {
         debug_assert!(!self.is_reading());
         // Release: pairs with the Acquire in `try_claim`.
@@ -112,15 +114,15 @@ impl Slot {
 }
 
 global! {
-    /// Where threads point that have no slot yet. It is never at rest, so that entering finds out
-    /// off its fast path. Nobody writes to it.
+    /// The slot of threads that have none yet. It is never at rest, so that only the slow path of
+    /// entering has to check. No thread writes to it.
     fn unregistered() -> Slot = Slot::new(u64::MAX, 0, usize::MAX);
 }
 
 /// The list of all slots.
 pub(crate) struct Registry {
     head: AtomicPtr<Slot>,
-    /// The number of slots made.
+    /// The number of slots created.
     made: AtomicUsize,
 }
 
@@ -131,7 +133,8 @@ impl Registry {
         }
     }
 
-    /// A slot for the calling thread: a free one, or a new one at the head of the list. Lock-free.
+    /// Returns a slot for the calling thread: a free one, or a new one at the head of the list.
+    /// Lock-free.
     pub(crate) fn claim(&self, fenced: bool) -> &'static Slot {
         if let Some(slot) = self.iter().find(|slot| slot.try_claim()) {
             return slot;
@@ -154,14 +157,14 @@ impl Registry {
         }
     }
 
-    /// The slots that were in the list when the call was made.
+    /// Returns the slots that were in the list when the call was made.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Slot> {
         // Acquire: pairs with the AcqRel in `claim`; the slots behind the head were published
         // before it.
         let mut next = self.head.load(Acquire);
         std::iter::from_fn(move || {
-            // SAFETY: the list holds null or slots leaked in `claim`, which live and stay put for
-            // ever.
+            // SAFETY: the list holds null or slots leaked in `claim`, which live for ever and never
+            // move.
             let slot: &'static Slot = unsafe { next.as_ref() }?;
             // Relaxed: written before the slot was published, and never again.
             next = slot.next.load(Relaxed);

@@ -1,6 +1,6 @@
-//! The one place where atomics, cells and threads come from, so that loom can take their place
-//! (`--cfg relativist_loom`), or shuttle (`--cfg relativist_loom --cfg relativist_shuttle`:
-//! whatever there isn't under loom there isn't under shuttle).
+//! The only source of atomics, cells and threads, so that loom can replace them
+//! (`--cfg relativist_loom`), or shuttle (`--cfg relativist_loom --cfg relativist_shuttle`: code
+//! that is left out under loom is left out under shuttle, too).
 
 #[cfg(not(relativist_loom))]
 pub(crate) use std::{
@@ -13,7 +13,7 @@ pub(crate) use std::{
 #[cfg(feature = "contention")]
 pub(crate) use std::sync::atomic as statistics;
 
-/// Shuttle runs one thread at a time and shows memory as it is, so cells are as good as any.
+/// Shuttle runs one thread at a time, with sequentially consistent memory, so plain cells suffice.
 #[cfg(relativist_shuttle)]
 pub(crate) use {
     shuttle::sync::atomic::{self, compiler_fence},
@@ -21,7 +21,7 @@ pub(crate) use {
     std::cell::Cell,
 };
 
-/// Loom's cells find accesses that nothing orders, as they would race in reality.
+/// Loom's cells detect accesses that are not ordered.
 #[cfg(all(relativist_loom, not(relativist_shuttle)))]
 pub(crate) use loom::{
     cell::{Cell, UnsafeCell},
@@ -29,7 +29,7 @@ pub(crate) use loom::{
     thread::yield_now,
 };
 
-/// Loom has no compiler to hold back: it reorders what the memory model lets it reorder.
+/// Loom needs no compiler fence: it explores all orders that the memory model allows.
 #[cfg(all(relativist_loom, not(relativist_shuttle)))]
 pub(crate) fn compiler_fence(_: atomic::Ordering) {}
 
@@ -62,8 +62,8 @@ macro_rules! const_fn {
     };
 }
 
-/// Thread-local variables that are made at compile time, so that reading one costs a load, and
-/// nothing more if it has no destructor.
+/// Thread-local variables that are initialised at compile time, so that reading one that has no
+/// destructor costs a load.
 macro_rules! local {
     ($($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;)*) => {
         #[cfg(not(relativist_loom))]
@@ -83,7 +83,7 @@ macro_rules! local {
     };
 }
 
-/// `static NAME: Type = value;`, made anew for each execution of a model. Defines
+/// `static NAME: Type = value;`, created anew for each execution of a model. Defines
 /// `fn name() -> &'static Type`.
 macro_rules! global {
     ($(#[$meta:meta])* fn $name:ident() -> $type:ty = $value:expr;) => {
@@ -112,10 +112,11 @@ macro_rules! global {
 
 pub(crate) use {const_fn, global, local};
 
-/// Waiting for another thread: a few spins, then the processor is offered to others, then sleeps up
-/// to a millisecond.
+/// Waits for another thread: first spins, then yields the processor, then sleeps up to a
+/// millisecond.
 ///
-/// Readers never wake anybody (that would cost them), so whoever waits for one has to look again.
+/// Readers never wake other threads, which would slow them down. So a thread that waits for one has
+/// to poll.
 #[cfg(not(relativist_loom))]
 pub(crate) struct Backoff {
     step: u32,
@@ -144,7 +145,7 @@ impl Backoff {
     }
 }
 
-/// Models have no time to pass: somebody else runs.
+/// Models have no time: another thread runs.
 #[cfg(relativist_loom)]
 pub(crate) struct Backoff;
 

@@ -3,7 +3,7 @@
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls a function, and catches its panic, which the panic hook has reported.
+/// Calls a function, and catches a panic, which the panic hook has reported.
 ///
 /// The payload of a panic is any value, so its destructor may panic in turn. The payload of that
 /// second panic is leaked.

@@ -1,7 +1,7 @@
-//! The background thread that reclaims for threads that have deferred something and then fell
-//! silent or exited.
+//! The background thread that reclaims for threads that have deferred something and then exited, or
+//! stopped using RCU.
 //!
-//! It runs only while something is pending, and for a second after. It takes no lock that a fork
+//! It runs only while functions are pending, and for a second after. It takes no lock that a fork
 //! could leave locked.
 
 #[cfg(relativist_loom)]
@@ -23,8 +23,8 @@ mod presence {
     };
     use crate::sync::const_fn;
 
-    /// Whether there is a worker. No push may fall between a worker that has looked for the last
-    /// time and a producer that believes it to be there.
+    /// Whether there is a worker. No push may be missed because the worker has looked for the last
+    /// time while the producer still relies on it.
     pub(super) struct Presence(AtomicBool);
 
     impl Presence {
@@ -34,21 +34,20 @@ mod presence {
             }
         }
 
-        /// Called after a push. When it says yes, the caller must start a worker.
+        /// Called after a push. If it returns true, the caller must start a worker.
         #[inline]
         pub(super) fn is_missing(&self) -> bool {
             // Orders the push before the load; pairs with `heavy` in `try_leave`.
             light(domain().fenced(Relaxed));
-            // Relaxed: see `light`. SeqCst: once per start, and easy to think about. One thread
-            // wins.
+            // Relaxed: see `light`. SeqCst: once per start, and simple. One thread wins.
             !self.0.load(Relaxed) && !self.0.swap(true, SeqCst)
         }
 
-        /// Called by a worker that has nothing to do. When it says no, the worker must stay.
+        /// Called by a worker that has nothing to do. If it returns false, the worker must stay.
         pub(super) fn try_leave(&self, is_work_left: impl FnOnce() -> bool) -> bool {
             self.leave();
-            // Pairs with `light` in `is_missing`: either the producer sees that we are gone, or we
-            // see the push.
+            // Pairs with `light` in `is_missing`: either the producer sees that the worker has
+            // left, or the worker sees the push.
             heavy();
             // Stay if there is work, unless another worker was started meanwhile.
             !is_work_left() || self.0.swap(true, SeqCst)
@@ -85,15 +84,15 @@ mod background {
     use crate::domain::domain;
     use crate::guard::is_reading;
 
-    /// How often the worker looks. What has been pending for one to two of these is reclaimed,
-    /// readers permitting.
+    /// The interval between the worker's looks. Functions that have been pending for one to two of
+    /// these are run, if readers permit.
     const TICK: Duration = Duration::from_millis(10);
-    /// How many ticks without work the worker stays for.
+    /// The number of ticks without work for which the worker stays.
     const LINGER: u32 = 100;
 
     static PRESENCE: Presence = Presence::new();
 
-    /// Called after a push: makes sure that somebody will look.
+    /// Called after a push: makes sure that there is a worker.
     #[inline]
     pub(crate) fn wake() {
         if PRESENCE.is_missing() {
@@ -104,15 +103,15 @@ mod background {
     #[cold]
     fn start() {
         let worker = std::thread::Builder::new().name("rcu-reclaim".into());
-        // Without a worker the owners still reclaim as they go on deferring, and the next push
-        // tries again.
+        // Without a worker the owners still reclaim when they defer more functions, and the next
+        // push tries again.
         if without_signals(|| worker.spawn(run)).is_err() {
             PRESENCE.leave();
         }
     }
 
-    /// Calls `spawn` such that the new thread handles no signals: those are for the threads of the
-    /// program.
+    /// Calls `spawn` such that the new thread handles no signals: the program's own threads handle
+    /// them.
     #[cfg(unix)]
     fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
         use std::mem::MaybeUninit;
@@ -120,7 +119,7 @@ mod background {
 
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: both sets are ours; `sigfillset` fills the one, `pthread_sigmask` the other.
-        // Neither can fail so.
+        // Neither can fail with these arguments.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
@@ -138,7 +137,7 @@ mod background {
 
     fn run() {
         PRESENCE.during(|| {
-            // Always there: the thread is new.
+            // Never `None`: the thread is new.
             let Some(marked) = Reclaiming::mark() else { return };
             let mut idle = 0;
             while idle < LINGER || !PRESENCE.try_leave(is_work_left) {
@@ -155,7 +154,7 @@ mod background {
         });
     }
 
-    /// Looks at all queues; says whether anything is left in them.
+    /// Drains all queues, and returns whether any entries are left in them.
     fn sweep(marked: &Reclaiming) -> bool {
         domain().registry.iter().fold(false, |left, slot| slot.queue.drain_if_stale(marked) | left)
     }
@@ -194,7 +193,7 @@ mod loom_tests {
 
     use super::presence::Presence;
 
-    /// R10: whatever the order, a producer's push is left to a worker that stays or to a new one.
+    /// R10: in any order, either the worker stays for a producer's push, or a new one is started.
     #[test]
     fn no_push_falls_between_two_workers() {
         loom::model(|| {

@@ -3,7 +3,7 @@
 use super::acceptor::Stopper;
 use super::backend::{Backend, Event, Waker};
 use super::buffer::Pool;
-use super::connection::{Connection, OUTPUT_LIMIT, Terms, Turn};
+use super::connection::{Connection, Ending, NextState, OUTPUT_LIMIT, Terms};
 use super::epoll::Epoll;
 use super::stream::Stream;
 use super::tls::Tls;
@@ -349,15 +349,15 @@ impl<B: Backend> Worker<B> {
         let most = self.shared.options.max_reqs_per_event;
         // Who is alone takes nobody's time, as far as is known.
         let most = if self.queue.is_empty() { most.max(MAX_REQUESTS_ALONE) } else { most };
-        let turn = connection.turn(&executor, &mut self.backend, &mut self.pool, most);
+        let next = connection.on_ready(&executor, &mut self.backend, &mut self.pool, most);
         let held = connection.held(&self.backend);
         self.usage.change(&mut connection.counted, held);
         self.has_loans |= connection.has_loans(&self.backend);
-        match turn {
-            Ok(Turn::Wait) => (),
-            Ok(Turn::Again) => enqueue(&mut self.queue, connection, key),
-            Ok(Turn::Watch) => {
-                if let Some(subscription) = &connection.subscription {
+        match next {
+            Ok(NextState::Wait) => (),
+            Ok(NextState::Again) => enqueue(&mut self.queue, connection, key),
+            Ok(NextState::Watch) => {
+                if let Some(subscription) = connection.subscription() {
                     let waker = self.backend.waker();
                     // A worker that cannot be woken is gone.
                     subscription.set_wake(move || drop(waker.wake()));
@@ -366,8 +366,9 @@ impl<B: Backend> Worker<B> {
                 // What was told before there was a way to wake is there already.
                 enqueue(&mut self.queue, connection, key);
             }
-            Ok(Turn::Close { is_at_fault }) => self.close(key, if is_at_fault { "error" } else { "normal" }),
-            Ok(Turn::Shutdown) => return false,
+            Ok(NextState::End(Ending::Normal)) => self.close(key, "normal"),
+            Ok(NextState::End(Ending::Fault)) => self.close(key, "error"),
+            Ok(NextState::End(Ending::Shutdown)) => return false,
             Err(error) => {
                 let Session { id, transport, .. } = &*connection.session;
                 self.shared.log.say(Level::Trouble, format_args!("connection {id} from {transport} lost: {error}"));
@@ -466,7 +467,7 @@ impl<B: Backend> Worker<B> {
         self.usage.change(&mut connection.counted, BufferBytes::default());
         self.shared.connections.leave(listed);
         tell(&self.shared, &connection.session, "conn_close", &format!(" reason={reason}"));
-        if let Some(subscription) = &connection.subscription {
+        if let Some(subscription) = connection.subscription() {
             self.shared.watch.unsubscribe(subscription);
             self.watchers.retain(|watcher| *watcher != key);
         }

@@ -1,28 +1,18 @@
 //! A concurrent hash map. Lookups are wait-free, also while the map grows or shrinks.
 //!
+//! The map is made for data that many threads look up far more often than they change. A lookup
+//! takes no lock, executes no atomic read-modify-write, and never retries. Where the kernel has
+//! `membarrier`, it executes no fence either. A resize changes neither of these: a lookup always
+//! looks at one table only.
+//!
 //! The algorithm is that of *relativistic* hash tables (Triplett, McKenney and Walpole, "Resizable,
 //! Scalable, Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011), with chains
-//! sorted by hash: a lookup takes no lock, executes no atomic read-modify-write and no fence, looks
-//! at one table, never retries, and never misses an entry that is there, while the table is resized
-//! by any power of two. Growing takes a single wait for readers, which delays neither lookups nor
-//! further growth. [`design`] explains it.
+//! that are sorted by hash. [`design`] explains it and lists the guarantees.
 //!
-//! # Is it for you?
+//! # Usage
 //!
-//! It is made for maps that are read far more often than written and shared by many threads.
-//!
-//! * An entry is an allocation of its own: maps used by a single thread are better served by `std`
-//!   or `hashbrown`.
-//! * Updates lock a bucket. Lookups never wait for them, but updates that hit one key from all
-//!   sides take turns.
-//! * Memory of removed entries comes back after a grace period, that is, when the readers of that
-//!   time have left. A reader that stays inside for long holds it up for the whole process
-//!   ([`relativist_rcu`]).
-//! * Updates need `'static` keys and values. If that is in the way, `dashmap` and `papaya` don't
-//!   ask for it.
-//! * 64-bit targets only, with user addresses below 2^48.
-//!
-//! # Example
+//! Operations on entries happen in a read section. [`HashMap::pin`] enters one and returns a handle,
+//! [`Pinned`], that has all operations. References to keys and values live as long as the handle:
 //!
 //! ```
 //! use relativist::HashMap;
@@ -36,43 +26,34 @@
 //! assert_eq!(map.pin().get(&12), Some(&144));
 //! ```
 //!
-//! # Operations
+//! To share one guard between several maps, or to keep references longer than a handle, use the
+//! methods of [`HashMap`] that take a guard from [`read`].
 //!
-//! Those on entries happen in a read section. [`HashMap::pin`] enters one and returns a handle,
-//! [`Pinned`], with all of them. Where one guard shall do for several maps, or references shall
-//! outlive a handle, the same are methods of [`HashMap`] that take a guard from [`read`].
-//!
-//! | to | there is |
+//! | task | methods |
 //! |---|---|
-//! | look up | [`get`](HashMap::get), [`get_key_value`](HashMap::get_key_value), [`contains_key`](HashMap::contains_key), by whatever is [`Equivalent`] to the key |
+//! | look up | [`get`](HashMap::get), [`get_key_value`](HashMap::get_key_value), [`contains_key`](HashMap::contains_key), by any type that is [`Equivalent`] to the key |
 //! | look up the same key again and again | [`Pinned::cached`] |
 //! | look up many keys at once | [`get_many`](HashMap::get_many), [`get_each`](HashMap::get_each) |
-//! | insert or replace | [`insert`](HashMap::insert), or [`checked_insert`](HashMap::checked_insert), which reports exhaustion of memory |
-//! | insert what is absent | [`try_insert`](HashMap::try_insert), [`get_or_insert`](HashMap::get_or_insert), [`get_or_insert_with`](HashMap::get_or_insert_with) |
-//! | change what is present | [`update`](HashMap::update), [`compare_exchange`](HashMap::compare_exchange) |
-//! | do either | [`update_or_insert`](HashMap::update_or_insert), [`update_or_insert_with`](HashMap::update_or_insert_with) |
-//! | decide by what is there | [`compute`](HashMap::compute) |
+//! | insert or replace | [`insert`](HashMap::insert), or [`checked_insert`](HashMap::checked_insert), which returns an error if memory is exhausted |
+//! | insert if absent | [`try_insert`](HashMap::try_insert), [`get_or_insert`](HashMap::get_or_insert), [`get_or_insert_with`](HashMap::get_or_insert_with) |
+//! | change if present | [`update`](HashMap::update), [`compare_exchange`](HashMap::compare_exchange) |
+//! | change or insert | [`update_or_insert`](HashMap::update_or_insert), [`update_or_insert_with`](HashMap::update_or_insert_with) |
+//! | insert, change or remove, depending on the value | [`compute`](HashMap::compute) |
 //! | remove | [`remove`](HashMap::remove), [`remove_entry`](HashMap::remove_entry), [`remove_if`](HashMap::remove_if) |
+//! | change the key | [`rename`](HashMap::rename) |
 //! | remove many | [`retain`](HashMap::retain), [`extract_if`](HashMap::extract_if), [`drain`](HashMap::drain), [`clear`](HashMap::clear) |
-//! | go through all | [`iter`](HashMap::iter), [`keys`](HashMap::keys), [`values`](HashMap::values), `into_iter` |
-//! | go through all, piece by piece | [`scan`](HashMap::scan) |
-//! | choose a size | [`with_capacity`](HashMap::with_capacity), [`with_capacity_for_memory`](HashMap::with_capacity_for_memory), [`builder`](HashMap::builder) |
-//! | resize | [`resize_to`](HashMap::resize_to), [`reserve`](HashMap::reserve), [`try_reserve`](HashMap::try_reserve), [`shrink_to_fit`](HashMap::shrink_to_fit); by default a background thread does |
+//! | iterate | [`iter`](HashMap::iter), [`keys`](HashMap::keys), [`values`](HashMap::values), `into_iter` |
+//! | iterate in pieces | [`scan`](HashMap::scan) |
+//! | set the initial size | [`with_capacity`](HashMap::with_capacity), [`with_capacity_for_memory`](HashMap::with_capacity_for_memory), [`builder`](HashMap::builder) |
+//! | resize by hand | [`resize_to`](HashMap::resize_to), [`reserve`](HashMap::reserve), [`try_reserve`](HashMap::try_reserve), [`shrink_to_fit`](HashMap::shrink_to_fit); by default a background thread resizes the map |
 //!
-//! Each operation on a key is one atomic step, and linearizable; those on all entries are not one
-//! step, but many. Closures run without locks: they may use the map, but one that changes its own
-//! key each time it is called is called for ever. `Eq` of keys may run under a lock, and must not
-//! update the map.
+//! [`HashSet`] is the set, and [`PinnedSet`] its handle. The folder `examples` has a short program
+//! for each of these tasks.
 //!
-//! [`HashSet`] is the set, with [`PinnedSet`] for its handle. The folder `examples` has a short
-//! program for each of these patterns.
-//!
-//! # Async
-//!
-//! Operations don't wait for I/O or for readers, so tasks may call them directly. A handle or guard
-//! can't be held across an `.await` of a task that may be moved to another thread: they aren't
-//! `Send`, and that doesn't compile ([`Pinned`] shows the error). Take copies, or clones of an
-//! `Arc`, across:
+//! **In async tasks.** Operations do not wait for I/O or for readers, so tasks may call them
+//! directly. Handles and guards are not `Send`: a task that may move to another thread cannot hold
+//! one across an `.await`, or it does not compile ([`Pinned`] shows the error). Keep copies, or
+//! clones of an `Arc`:
 //!
 //! ```
 //! # use relativist::HashMap;
@@ -94,17 +75,64 @@
 //! # assert_eq!(&*runtime.block_on(runtime.spawn(task)).unwrap(), "/");
 //! ```
 //!
-//! What does wait is resizing by hand: leave it to the background thread, or to `spawn_blocking`.
+//! Resizing by hand and renaming do wait: call them from `spawn_blocking`.
 //!
-//! # Features
+//! **Features.**
 //!
 //! * `serde`: `Serialize` and `Deserialize` for maps and sets.
 //! * `rayon`: `par_iter` on handles, and `collect` and `par_extend` into maps and sets.
-//! * `contention`: counts how contended the locks of buckets and resizers are, see
+//! * `contention`: counts the contention on locks of buckets and resizers, see
 //!   [`relativist_rcu::contention`]. For measurements: it makes updates slower.
+//!
+//! # Consistency
+//!
+//! * Each operation on a key is one atomic step, and linearizable. A lookup finds every key that is
+//!   in the map throughout the call, also during resizes.
+//! * Operations on all entries are not one step, but many. An iteration sees an entry that is in the
+//!   map throughout exactly once; one that is inserted or removed meanwhile may be seen or not.
+//! * A reference stays valid and its target unchanged as long as the handle or guard. Values are
+//!   replaced, never changed in place.
+//! * Closures run without locks and may use the map. But a closure that changes its own key each
+//!   time it is called is called for ever. `Eq` of keys may run under a lock, and must not update
+//!   the map.
+//!
+//! # Progress
+//!
+//! * Lookups and the steps of an iteration are wait-free.
+//! * An update locks one bucket. It waits for other updates of that bucket, and during a resize for
+//!   updates of neighbouring buckets and for short steps of the resizer.
+//! * Automatic growth waits for no reader, and blocks neither lookups nor updates. A reader that
+//!   stays in its section delays shrinking, and the reclamation of memory in the whole process
+//!   ([`relativist_rcu`]).
+//! * Resizing by hand and [renaming](HashMap::rename) wait for readers. They panic if the calling
+//!   thread has a handle or a guard.
+//!
+//! # Performance
+//!
+//! * A lookup takes a cache miss for the bucket and one for the entry. At half an entry per bucket,
+//!   31 of 32 misses are answered by the bucket alone.
+//! * An update takes a lookup, a short lock, and an allocation or a deferred free.
+//! * An entry is an allocation of 16 bytes plus key and value. A bucket takes 8 bytes, and there is
+//!   usually 1/4 to 1 entry per bucket.
+//! * Removed entries are dropped after a grace period. The number that waits is bounded
+//!   ([`relativist_rcu::MAX_DEFERRED`]); the memory that their keys and values own is not.
+//! * Filling a map, iterating over it and clearing it are slower than with `dashmap` or
+//!   `scc::HashIndex`, because each entry is an allocation of its own, in the order of hashes.
+//!
+//! # When not to use
+//!
+//! * One thread owns the map: use `hashbrown` or `std`, which allocate no single entries.
+//! * The map is mostly filled, iterated over or cleared: use `dashmap` or `scc`.
+//! * Keys or values are not `Send + Sync + 'static`, which updates need: use `dashmap` or `papaya`.
+//! * Readers block inside a read section.
+//! * The target is not 64-bit, or has user addresses above 2^48.
 
 #[cfg(test)]
 use relativist_testing as _;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod access;
 mod atomic;

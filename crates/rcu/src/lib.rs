@@ -9,24 +9,7 @@
 //! crate resizes itself (Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash
 //! Tables via Relativistic Programming", USENIX ATC 2011, section 3).
 //!
-//! # What it costs
-//!
-//! Entering and leaving are a handful of ordinary loads and stores to a line that only this thread
-//! writes: no lock, no atomic read-modify-write, no fence. The price is paid by the writer, who has
-//! the kernel run a barrier on every processor that runs a thread of this process (`membarrier`).
-//! Where the kernel refuses that, readers execute one fence; the choice is made once, at first use
-//! (see [`Barrier`]).
-//!
-//! # When to use something else
-//!
-//! * Grace periods last as long as the longest read section that was running when they began. A
-//!   section held across blocking calls stalls reclamation in the whole process: for long-lived
-//!   references use `Arc`.
-//! * There is one domain per process. Libraries that must not delay each other's reclamation want
-//!   `seize` or `crossbeam-epoch` collectors of their own.
-//! * `liburcu` is the choice in C, and has more flavours (signals, quiescent-state based).
-//!
-//! # Example
+//! # Usage
 //!
 //! ```
 //! use relativist_rcu::{Published, read};
@@ -39,12 +22,12 @@
 //!
 //! let guard = read();
 //! let before = config.read(&guard);
-//! config.publish(Config { limit: 20 }); // readers go on undisturbed; the old value is dropped after a grace period
+//! config.publish(Config { limit: 20 }); // the old value is dropped after a grace period
 //! assert_eq!(before.limit, 10);
 //! assert_eq!(config.read(&guard).limit, 20);
 //! ```
 //!
-//! A reference can't outlive its guard:
+//! A reference cannot outlive its guard:
 //!
 //! ```compile_fail,E0505
 //! use relativist_rcu::{Published, read};
@@ -64,7 +47,7 @@
 //! drop(guard); // fine: `one` is not used after it
 //! ```
 //!
-//! and a guard stays on its thread:
+//! A guard stays on its thread:
 //!
 //! ```compile_fail,E0277
 //! let guard = relativist_rcu::read();
@@ -75,11 +58,54 @@
 //! std::thread::spawn(|| drop(relativist_rcu::read())).join().unwrap();
 //! ```
 //!
-//! The argument why a grace period is one, and the numbered guarantees that the tests cite, are in
-//! [`design`].
+//! [`Published`] is the safe interface for a single pointer. Data structures of your own use
+//! [`read`], [`defer_drop`], [`defer_raw`], [`wait_for_readers`] and [`GracePeriod`] with atomic
+//! pointers; the example `ordered_list` is a linked list.
+//!
+//! # Consistency
+//!
+//! * An object that a reader finds stays allocated until the reader drops its guard.
+//! * A grace period ends after all read sections that were running when it began. What these did
+//!   happens before the code that runs after the wait, and before deferred functions.
+//! * Readers in the same section may see different versions of a pointer, in the order in which
+//!   they were published.
+//!
+//! [`design`] explains why this holds, and lists the guarantees that the tests cite.
+//!
+//! # Progress
+//!
+//! * After a thread's first section, entering and leaving are wait-free.
+//! * [`wait_for_readers`] blocks as long as the longest read section that was running when it was
+//!   called. Waiters share grace periods.
+//! * [`defer()`] and [`defer_drop`] do not block, unless the thread has deferred more than
+//!   [`MAX_DEFERRED`] functions or [`MAX_DEFERRED_BYTES`]: then it waits for readers, when it leaves
+//!   its outermost read section.
+//! * Waiting inside a read section panics.
+//!
+//! # Performance
+//!
+//! * Entering and leaving take a few ordinary loads and stores to a cache line that only this
+//!   thread writes: no lock, no atomic read-modify-write, no fence.
+//! * The writer pays for this: for each grace period the kernel runs a barrier on every processor
+//!   that runs a thread of this process (`membarrier`).
+//! * Where the kernel refuses `membarrier`, readers execute one fence. The choice is made once, at
+//!   first use (see [`Barrier`]).
+//!
+//! # When not to use
+//!
+//! * Read sections span blocking calls. A grace period lasts as long as the longest section that
+//!   was running when it began, so such a section stalls reclamation in the whole process. Use
+//!   `Arc` for long-lived references.
+//! * A library must not delay the reclamation of others. There is one domain per process; `seize`
+//!   and `crossbeam-epoch` have separate collectors.
+//! * The program is written in C: `liburcu` has more flavours (signals, quiescent states).
 
 #[cfg(test)]
 use relativist_testing as _;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod barrier;
 pub mod contention;
@@ -90,8 +116,6 @@ mod fork;
 mod grace;
 mod guard;
 /// Not part of the interface: shared with the other crates.
-#[doc(hidden)]
-/// Likewise.
 #[doc(hidden)]
 pub mod prefetch;
 mod published;

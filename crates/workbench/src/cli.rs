@@ -65,8 +65,7 @@ enum Command {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// A lookup that missed, a table that misbehaved otherwise, an option that asks for the impossible, or a file that could
-/// not be written.
+/// A wrong answer, impossible options, or a file that cannot be read or written.
 pub fn run(cli: Cli) -> anyhow::Result<Ending> {
     match cli.command {
         Command::Figures(args) => return papers::figures::run(&args),

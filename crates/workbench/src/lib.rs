@@ -22,14 +22,14 @@ use relativist_testing as _;
 
 #[cfg(doctest)]
 mod book;
-pub mod cli;
-pub mod harness;
+mod cli;
+mod harness;
 pub mod hashing;
 #[cfg(target_os = "linux")]
-pub mod memcached;
-pub mod papers;
-pub mod tables;
-pub mod tools;
+mod memcached;
+mod papers;
+mod tables;
+mod tools;
 
 use std::process::ExitCode;
 

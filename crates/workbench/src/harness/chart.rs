@@ -15,9 +15,7 @@ use crate::harness::stats::Summary;
 const SIZE: (u32, u32) = (720, 520);
 const LINE: i32 = 16;
 
-/// Of text and axes.
 pub(crate) const INK: RGBColor = RGBColor(40, 44, 52);
-/// Of lines behind the curves.
 pub(crate) const GRID: RGBColor = RGBColor(232, 234, 238);
 
 /// Distinguishable to the colour-blind (Okabe and Ito's palette), the most important first.
@@ -32,7 +30,6 @@ pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(160, 140, 20),
 ];
 
-/// How pages look.
 pub(crate) const STYLE: &str = "
     body { font: 16px/1.5 system-ui, sans-serif; color: #282c34; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
     table { border-collapse: collapse; margin: 1rem 0; }
@@ -45,9 +42,6 @@ pub(crate) const STYLE: &str = "
 ";
 
 /// Makes the folder, before anything is measured.
-///
-/// # Errors
-/// When that fails.
 pub fn prepare(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
 }
@@ -55,34 +49,24 @@ pub fn prepare(folder: &Path) -> Result<()> {
 /// What a chart shows, beside its lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Chart<'a> {
-    /// Above it.
     pub title: &'a str,
-    /// Of the horizontal axis.
     pub x_label: &'a str,
-    /// Of the vertical axis.
     pub y_label: &'a str,
-    /// Of the vertical axis.
     pub logarithmic: bool,
     /// What a unit of the vertical axis is worth.
     pub unit: f64,
-    /// Below it.
     pub caption: &'a str,
 }
 
 /// A line: medians, with quartiles across.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What the legend says.
     pub label: String,
-    /// From left to right.
     pub points: Vec<(f64, Summary)>,
 }
 
 impl Chart<'_> {
     /// Draws `lines` into files called `name` in the folder.
-    ///
-    /// # Errors
-    /// When a picture can't be written.
     pub fn draw(&self, folder: &Path, name: &str, lines: &[Line]) -> Result<()> {
         fonts::register();
         let svg = folder.join(format!("{name}.svg"));
@@ -206,7 +190,6 @@ fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
     [UpperLeft, LowerRight, UpperRight, LowerLeft].into_iter().min_by_key(hidden).unwrap_or(UpperLeft)
 }
 
-/// What goes wrong while drawing.
 pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// As many digits as a tick needs.

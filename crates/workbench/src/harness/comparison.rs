@@ -15,7 +15,6 @@ pub struct Comparison<S> {
     /// What all candidates had in common.
     #[serde(flatten)]
     pub setting: S,
-    /// What values are measured in.
     pub unit: &'static str,
     /// One entry for each candidate; the first is the one that the others are compared with.
     #[serde(rename = "contenders")]
@@ -25,9 +24,7 @@ pub struct Comparison<S> {
 /// What was measured of one candidate.
 #[derive(Clone, Debug, Serialize)]
 pub struct CandidateResult {
-    /// Its name.
     pub name: &'static str,
-    /// What was measured, over rounds.
     pub value: Summary,
     /// The candidate that it is compared with: the first, unless there is one that is closer to it.
     pub against: &'static str,
@@ -36,35 +33,27 @@ pub struct CandidateResult {
     /// What it was meant to be, where something was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// One sample per round.
     pub samples: Vec<Sample>,
 }
 
-/// Whether a target was met.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The target.
     pub wanted: String,
-    /// Whether it was met.
     pub met: bool,
 }
 
-/// One measurement of one candidate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     /// The round, from 0.
     pub round: usize,
     /// How many candidates were measured before it in this round.
     pub position: usize,
-    /// The mean over threads.
     pub value: f64,
-    /// The value of each thread.
     pub threads: Vec<f64>,
     /// The smallest share of its time that a thread was on a CPU, where the system tells.
     pub cpu_share: Option<f64>,
 }
 
-/// What a measurement returns.
 #[derive(Clone, Debug)]
 pub struct Measured {
     threads: Vec<f64>,
@@ -73,21 +62,17 @@ pub struct Measured {
 
 impl Measured {
     /// Of threads that all did the same.
-    #[must_use]
     pub fn of(results: &[WorkerResult], clock: Clock) -> Self {
         let threads = results.iter().map(|result| result.nanoseconds(clock)).collect();
         Self { threads, cpu_share: least_cpu_share(results) }
     }
 
     /// Of the slowest of threads that shared a task: they took as long as it did.
-    #[must_use]
     pub fn of_slowest(results: &[WorkerResult], clock: Clock) -> Self {
         let slowest = results.iter().map(|result| result.nanoseconds(clock)).max_by(f64::total_cmp);
         Self { threads: slowest.into_iter().collect(), cpu_share: least_cpu_share(results) }
     }
 
-    /// One number, measured otherwise.
-    #[must_use]
     pub fn single(value: f64) -> Self {
         Self { threads: vec![value], cpu_share: None }
     }
@@ -96,12 +81,6 @@ impl Measured {
 /// Measures the candidates called `names` for `rounds` rounds, in nanoseconds.
 ///
 /// `measure(candidate, round)` measures one of them once and returns what its threads did.
-///
-/// # Errors
-/// The first error of `measure`.
-///
-/// # Panics
-/// When there is no candidate, no round, or a measurement without a thread.
 pub fn compare<S>(
     setting: S,
     names: &[&'static str],
@@ -115,12 +94,6 @@ pub fn compare<S>(
 }
 
 /// Like [`compare`] where one measurement gives several values at once: a comparison for each, with its setting and its unit.
-///
-/// # Errors
-/// The first error of `measure`.
-///
-/// # Panics
-/// When there is no candidate, no round, or a measurement without a thread.
 pub fn compare_several<S, const VALUES: usize>(
     settings: [(S, &'static str); VALUES],
     names: &[&'static str],
@@ -180,7 +153,6 @@ fn values(samples: &[Sample]) -> Vec<f64> {
 
 /// A table with a row for each candidate and a column for each comparison, all with the same candidates: median, range, and
 /// the ratio to the first candidate.
-#[must_use]
 pub fn overview<S>(corner: &str, columns: &[(String, &Comparison<S>)]) -> String {
     let header: Vec<&str> = [corner].into_iter().chain(columns.iter().map(|(label, _)| label.as_str())).collect();
     let Some((_, first)) = columns.first() else { return String::new() };

@@ -16,7 +16,6 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// How a run ended that printed its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It measured everything.
     Complete,
     /// It measured everything, and a target was missed.
     Missed,
@@ -26,13 +25,11 @@ pub enum Ending {
 
 impl Ending {
     /// Interrupted if a signal has arrived and something is missing.
-    #[must_use]
     pub fn of(is_complete: bool) -> Self {
         if is_complete || !is_wanted() { Self::Complete } else { Self::Interrupted }
     }
 
     /// The exit status: 0, 1, or 128 plus the number of the signal, as in shells.
-    #[must_use]
     pub fn code(self) -> ExitCode {
         match self {
             Self::Complete => ExitCode::SUCCESS,
@@ -47,7 +44,6 @@ fn status_after(signal: i32) -> i32 {
 }
 
 /// Whether a signal has arrived, so that the run should end.
-#[must_use]
 pub fn is_wanted() -> bool {
     // Relaxed, here and elsewhere: no other data depends on this.
     SIGNAL.load(Relaxed) != 0
@@ -55,9 +51,6 @@ pub fn is_wanted() -> bool {
 
 /// Makes SIGINT and SIGTERM end the run early from now on. A message announces the report `after`
 /// something. A second signal ends the process at once, without a report.
-///
-/// # Errors
-/// When signals can't be handled.
 pub fn heed(after: &'static str) -> Result<()> {
     let note = move |signal| {
         if SIGNAL.swap(signal, Relaxed) != 0 {

@@ -15,14 +15,12 @@ pub const ABSENT: u64 = 1 << 48;
 
 /// The key with index `index`; a bijection, since each of its three steps is one.
 #[inline(always)]
-#[must_use]
 pub const fn scramble(index: u64) -> u64 {
     let mixed = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 32)).wrapping_mul(0xff51_afd7_ed55_8ccd)
 }
 
 /// A seed for one thread of one round, the same in every run of the program.
-#[must_use]
 pub fn seed(round: usize, thread: usize) -> u64 {
     scramble(((round as u64) << 16) + thread as u64 + 1)
 }
@@ -37,13 +35,11 @@ pub struct Indices {
 
 impl Indices {
     /// Draws from `range` (not empty), reproducibly for `seed`.
-    #[must_use]
     pub fn new(range: Range<u64>, seed: u64) -> Self {
         assert!(range.start < range.end, "no keys to draw from");
         Self { state: seed, first: range.start, width: range.end - range.start }
     }
 
-    /// The next index.
     #[inline(always)]
     pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

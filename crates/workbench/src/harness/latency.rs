@@ -27,13 +27,11 @@ pub struct Latencies {
 /// What is reported of latencies, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// The median operation.
     pub p50: f64,
     /// 99 of 100 are as fast.
     pub p99: f64,
     /// 999 of 1000 are as fast.
     pub p999: f64,
-    /// The longest, whatever happened meanwhile.
     pub longest: f64,
     /// The longest without the time that a thread waited for a CPU, where the system tells.
     pub longest_scheduled: Option<f64>,
@@ -41,7 +39,6 @@ pub struct Percentiles {
 
 impl Latencies {
     /// Nothing yet. The calling thread is the one that will be timed.
-    #[must_use]
     pub fn new() -> Self {
         let scheduler = Scheduler::of_this_thread();
         Self {
@@ -53,7 +50,6 @@ impl Latencies {
         }
     }
 
-    /// Times one operation.
     #[inline(always)]
     pub fn time(&mut self, operation: impl FnOnce()) {
         let began = Instant::now();
@@ -77,10 +73,6 @@ impl Latencies {
         self.longest_scheduled = self.longest_scheduled.zip(scheduled).map(|(longest, this)| longest.max(this));
     }
 
-    /// Adds those of another thread.
-    ///
-    /// # Panics
-    /// Never: all histograms have the same bounds.
     pub fn add(&mut self, other: &Self) {
         self.histogram.add(&other.histogram).expect("the bounds are the same");
         self.longest = self.longest.max(other.longest);
@@ -88,14 +80,11 @@ impl Latencies {
         self.longest_scheduled = both.map(|(one, other)| one.max(other));
     }
 
-    /// How many have been timed.
-    #[must_use]
+    #[cfg(test)]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// What there is to report.
-    #[must_use]
     pub fn percentiles(&self) -> Percentiles {
         let at = |quantile| self.histogram.value_at_quantile(quantile) as f64;
         // Those below the threshold were not examined.

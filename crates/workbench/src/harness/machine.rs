@@ -18,8 +18,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Describes this machine.
-    #[must_use]
     pub fn here(cpus: &Cpus) -> Self {
         let wanted = RefreshKind::nothing()
             .with_cpu(CpuRefreshKind::nothing())
@@ -36,13 +34,11 @@ impl Machine {
     }
 
     /// Bytes of memory, where it tells.
-    #[must_use]
     pub fn memory(&self) -> Option<u64> {
         self.memory_bytes
     }
 
     /// The load average of the last minute, when it tells of other work that is enough to disturb.
-    #[must_use]
     pub fn disturbance(&self) -> Option<f64> {
         self.load_average_1min.filter(|&load| load > 0.3)
     }
@@ -72,7 +68,6 @@ pub struct Versions {
 
 impl Versions {
     /// Versions of this build and of the kernel it runs on.
-    #[must_use]
     pub fn here() -> Self {
         let features = [
             ("liburcu", cfg!(feature = "liburcu")),

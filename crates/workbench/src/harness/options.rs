@@ -13,9 +13,6 @@ use crate::harness::workers::{Clock, Window};
 const MAX_ENTRIES: u64 = 1 << 32;
 
 /// Parses a number of entries: `65536`, `65_536` or `2^16`.
-///
-/// # Errors
-/// A sentence that says what is expected.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let digits = text.replace('_', "");
     let number = match digits.split_once('^') {
@@ -33,9 +30,6 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a number of seconds, with a fraction or without.
-///
-/// # Errors
-/// A sentence that says what is expected.
 pub fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
@@ -44,10 +38,6 @@ pub fn parse_seconds(text: &str) -> Result<f64, String> {
 }
 
 /// A value as it is given on the command line.
-///
-/// # Panics
-/// When it can't be given there.
-#[must_use]
 pub fn spell(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("a value that can be given").get_name().to_owned()
 }
@@ -73,20 +63,16 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// The window of one measurement.
-    #[must_use]
     pub fn window(&self) -> Window {
         Window::new(Duration::from_millis(self.millis))
     }
 
     /// The largest number of threads asked for.
-    #[must_use]
     pub fn most_threads(&self) -> usize {
         self.threads.iter().copied().max().unwrap_or(1).into()
     }
 }
 
-/// Where the samples go.
 #[derive(Clone, Debug, Args)]
 pub struct Output {
     /// Write every sample, the command line, versions, machine and parameters to this file; - is

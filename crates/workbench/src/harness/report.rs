@@ -26,7 +26,6 @@ pub struct Report {
     json: Option<Json>,
 }
 
-/// Where the document goes.
 #[derive(Debug)]
 enum Json {
     Stdout,
@@ -52,9 +51,6 @@ impl Report {
     ///
     /// The JSON file is opened now, so that a wrong path shows before the measurement rather than after it. What it holds stays until
     /// there is something new to write. `-` is stdout.
-    ///
-    /// # Errors
-    /// When the file can't be created.
     pub fn begin(command: &'static str, json: Option<&Path>, cpus: &Cpus, threads: usize) -> anyhow::Result<Self> {
         let create = |path: &Path| -> anyhow::Result<_> {
             if path == Path::new("-") {
@@ -71,13 +67,11 @@ impl Report {
     }
 
     /// Bytes of memory that the machine has, where it tells.
-    #[must_use]
     pub fn memory(&self) -> Option<u64> {
         self.machine.memory()
     }
 
     /// What a picture says about where its figures come from: the command, the versions and the machine.
-    #[must_use]
     pub fn caption(&self) -> String {
         let command: Vec<String> = std::env::args().skip(1).collect();
         format!("relativist-bench {}\n{}\n{}", command.join(" "), Versions::here(), self.machine)
@@ -116,16 +110,11 @@ impl Report {
         }
     }
 
-    /// The warnings so far.
-    #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// Writes the JSON document, and prints `text`, to stderr if the document goes to stdout.
-    ///
-    /// # Errors
-    /// When stdout or the file can't be written.
     pub fn finish(mut self, parameters: &impl Serialize, results: &impl Serialize, text: &str) -> anyhow::Result<()> {
         let print = || std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout");
         match self.json.take() {
@@ -163,7 +152,6 @@ impl Report {
 }
 
 /// A Markdown table: the first column to the left, the others to the right.
-#[must_use]
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(rows);
@@ -174,14 +162,12 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
 }
 
 /// Median, minimum, maximum and spread as cells of a table.
-#[must_use]
 pub fn cells(summary: &Summary, number: impl Fn(f64) -> String) -> Vec<String> {
     let spread = format!("{:.1} %", summary.spread() * 100.0);
     vec![number(summary.median), number(summary.min), number(summary.max), spread]
 }
 
 /// A number with as many digits as can mean something: three or four.
-#[must_use]
 pub fn significant(number: f64) -> String {
     match number.abs() {
         n if n < 10.0 => format!("{number:.2}"),
@@ -191,13 +177,11 @@ pub fn significant(number: f64) -> String {
 }
 
 /// `1 thread`, `2 threads`.
-#[must_use]
 pub fn threads(number: u16) -> String {
     format!("{number} thread{}", if number == 1 { "" } else { "s" })
 }
 
 /// A count of entries or buckets: `2^16` where it is a power of two, digits otherwise.
-#[must_use]
 pub fn count(number: u64) -> String {
     if number >= 1024 && number.is_power_of_two() { format!("2^{}", number.ilog2()) } else { number.to_string() }
 }

@@ -15,7 +15,6 @@ pub fn order(round: usize, candidates: usize) -> impl Iterator<Item = usize> {
 }
 
 /// A progress bar on stderr over `measurements` measurements; silent when stderr is not a terminal.
-#[must_use]
 pub fn progress(measurements: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} [{elapsed} elapsed, {eta} left] {msg}");
     ProgressBar::new(measurements as u64).with_style(style.expect("the template is a constant"))

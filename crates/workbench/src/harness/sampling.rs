@@ -17,7 +17,6 @@ const EXPONENT: f64 = 0.99;
 /// in a tenth of a second on a large table.
 const SAMPLES: usize = 1 << 20;
 
-/// How keys are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
@@ -28,8 +27,6 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// How reports call it.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -45,10 +42,6 @@ pub struct Samples(Vec<u32>);
 
 impl Samples {
     /// Draws from `0..width`.
-    ///
-    /// # Panics
-    /// When the width is 0 or does not fit 32 bits.
-    #[must_use]
     pub fn zipf(width: u64) -> Self {
         assert!(u32::try_from(width).is_ok(), "indices do not fit 32 bits");
         let mut ranks = Ranks::new(width, width);
@@ -66,16 +59,11 @@ pub struct Ranks {
 
 impl Ranks {
     /// Draws from `0..width`, reproducibly for `seed`.
-    ///
-    /// # Panics
-    /// When the width is 0.
-    #[must_use]
     pub fn new(width: u64, seed: u64) -> Self {
         let zipf = Zipf::new(width as f64, EXPONENT).expect("a positive number and exponent");
         Self { zipf, random: SmallRng::seed_from_u64(seed) }
     }
 
-    /// The next index.
     pub fn draw(&mut self) -> u64 {
         self.zipf.sample(&mut self.random) as u64 - 1
     }
@@ -84,7 +72,6 @@ impl Ranks {
 /// What is done to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Looks it up.
     Get,
     /// Inserts it if it is absent.
     Insert,
@@ -92,7 +79,6 @@ pub enum Operation {
     Remove,
 }
 
-/// A stream of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws<'s> {
     indices: Indices,
@@ -105,7 +91,6 @@ pub struct Draws<'s> {
 
 impl<'s> Draws<'s> {
     /// Draws from `range`, or from `samples` if there are some, reproducibly for `seed`. Half of the updates insert, half remove.
-    #[must_use]
     pub fn new(range: Range<u64>, samples: Option<&'s Samples>, updates_percent: u8, seed: u64) -> Self {
         let updates_below = (u32::from(updates_percent) << 16) / 100;
         let samples = samples.map(|samples| samples.0.as_slice());

@@ -5,13 +5,10 @@ use serde::Serialize;
 /// What is reported of a set of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Number of samples.
     pub samples: usize,
     /// Middle sample, or the mean of the two middle ones.
     pub median: f64,
-    /// Smallest sample.
     pub min: f64,
-    /// Largest sample.
     pub max: f64,
     /// A quarter of the samples is at most this.
     pub lower_quartile: f64,
@@ -21,10 +18,6 @@ pub struct Summary {
 
 impl Summary {
     /// Summarises `samples`; `None` when there are none.
-    ///
-    /// # Panics
-    /// When a sample is not a number.
-    #[must_use]
     pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = samples.into_iter().collect();
         assert!(sorted.iter().all(|sample| !sample.is_nan()), "a sample is not a number");
@@ -35,14 +28,12 @@ impl Summary {
     }
 
     /// The range in relation to the median: 0.1 says that all samples lie within a tenth of it.
-    #[must_use]
     pub fn spread(&self) -> f64 {
         (self.max - self.min) / self.median
     }
 }
 
 /// Between the two samples that are nearest to it in rank, in proportion. There is one at least.
-#[must_use]
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[rank.floor() as usize], sorted[rank.ceil() as usize]);
@@ -50,7 +41,6 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
 }
 
 /// Summarises `numerators[i] / denominators[i]`: quotients of samples taken in the same round.
-#[must_use]
 pub fn ratios(numerators: &[f64], denominators: &[f64]) -> Option<Summary> {
     debug_assert_eq!(numerators.len(), denominators.len(), "one sample of each per round");
     // Two nothings are alike.
@@ -60,7 +50,6 @@ pub fn ratios(numerators: &[f64], denominators: &[f64]) -> Option<Summary> {
 /// A mean with its deviation, as the older papers give them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
-    /// The mean.
     pub mean: f64,
     /// The standard deviation of the samples; 0 of a single one.
     pub deviation: f64,
@@ -68,7 +57,6 @@ pub struct Mean {
 
 impl Mean {
     /// Of at least one sample.
-    #[must_use]
     pub fn of(samples: &[f64]) -> Self {
         let count = samples.len() as f64;
         let mean = samples.iter().sum::<f64>() / count;

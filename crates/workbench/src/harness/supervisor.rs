@@ -53,7 +53,6 @@ pub(crate) struct Supervised {
     supervisor: Child,
     /// The supervisor's reports: a line with the server's process id, and one with its exit status.
     reports: BufReader<ChildStdout>,
-    /// The server's process.
     pub(crate) process: u32,
 }
 
@@ -65,10 +64,6 @@ impl Drop for Supervised {
 }
 
 impl Supervised {
-    /// Starts a program.
-    ///
-    /// # Errors
-    /// When it or its supervisor can't be started.
     pub(crate) fn start(program: &PathBuf, arguments: &[String]) -> Result<Self> {
         // Not `current_exe`: the file may have been replaced since.
         let mut command = Command::new("/proc/self/exe");
@@ -86,9 +81,6 @@ impl Supervised {
     }
 
     /// Waits for the server's end, up to `patience`. Returns its exit status, in words.
-    ///
-    /// # Errors
-    /// When the supervisor is gone.
     pub(crate) fn ended(&mut self, patience: Duration) -> Result<Option<String>> {
         if self.reports.buffer().is_empty() {
             let timeout = Timespec::try_from(patience)?;
@@ -114,10 +106,6 @@ pub struct Args {
     command: Vec<std::ffi::OsString>,
 }
 
-/// Runs the supervisor.
-///
-/// # Errors
-/// When the kernel refuses what it needs.
 pub fn run(args: &Args) -> Result<()> {
     let own = Pid::from_raw(id() as i32).context("a process has a number")?;
     set_child_subreaper(Some(own)).context("cannot become the parent of orphans")?;

@@ -26,13 +26,10 @@ pub struct Window {
 
 impl Window {
     /// A window that counts for `measured`, after a quarter of that (half a second at most) to warm up.
-    #[must_use]
     pub fn new(measured: Duration) -> Self {
         Self { warm_up: (measured / 4).min(Duration::from_millis(500)), measured }
     }
 
-    /// How long workers run uncounted.
-    #[must_use]
     pub fn warm_up(&self) -> Duration {
         self.warm_up
     }
@@ -52,7 +49,6 @@ pub enum Clock {
 /// What one worker did while it counted.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerResult {
-    /// Operations done.
     pub operations: u64,
     /// Time they took on this thread.
     pub elapsed: Duration,
@@ -61,14 +57,11 @@ pub struct WorkerResult {
 }
 
 impl WorkerResult {
-    /// Operations per second.
-    #[must_use]
     pub fn per_second(&self, clock: Clock) -> f64 {
         self.operations as f64 / self.time(clock).as_secs_f64()
     }
 
     /// Nanoseconds per operation.
-    #[must_use]
     pub fn nanoseconds(&self, clock: Clock) -> f64 {
         self.time(clock).as_secs_f64() * 1e9 / self.operations as f64
     }
@@ -81,14 +74,12 @@ impl WorkerResult {
     }
 
     /// The share of its time that the thread was on a CPU: less than one when it slept, or had to leave the CPU to others.
-    #[must_use]
     pub fn cpu_share(&self) -> Option<f64> {
         self.on_cpu.map(|on_cpu| on_cpu.as_secs_f64() / self.elapsed.as_secs_f64())
     }
 }
 
 /// The smallest CPU share among threads, where the system tells.
-#[must_use]
 pub fn least_cpu_share(results: &[WorkerResult]) -> Option<f64> {
     results.iter().filter_map(WorkerResult::cpu_share).min_by(f64::total_cmp)
 }
@@ -110,14 +101,11 @@ pub(crate) fn thread_time() -> Option<Duration> {
 pub struct Cpus(Vec<CoreId>);
 
 impl Cpus {
-    /// Asks the operating system.
-    #[must_use]
     pub fn allowed() -> Self {
         Self(core_affinity::get_core_ids().unwrap_or_default())
     }
 
     /// How many there are; at least one.
-    #[must_use]
     pub fn count(&self) -> usize {
         match self.0.len() {
             0 => thread::available_parallelism().map_or(1, usize::from),
@@ -138,9 +126,6 @@ impl Cpus {
 /// `worker(i)` is called on the i-th thread and returns its batch: a closure that does some operations and says how many.
 /// A batch should take long enough (microseconds) for the check between batches not to show. Every worker counts at least
 /// one batch.
-///
-/// # Panics
-/// When a worker does.
 pub fn run<B>(cpus: &Cpus, threads: usize, window: Window, worker: impl Fn(usize) -> B + Sync) -> Vec<WorkerResult>
 where
     B: FnMut() -> u64,
@@ -170,9 +155,6 @@ where
 /// Runs `threads` workers once, from a common start, and returns what each did, in order.
 ///
 /// `worker(i)` is called on the i-th thread, and says how many operations it did.
-///
-/// # Panics
-/// When a worker does.
 pub fn run_to_completion(cpus: &Cpus, threads: usize, worker: impl Fn(usize) -> u64 + Sync) -> Vec<WorkerResult> {
     let start = Barrier::new(threads);
     let (start, worker) = (&start, &worker);

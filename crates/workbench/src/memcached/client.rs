@@ -13,7 +13,6 @@ use super::protocol::{Piece, shown};
 use super::tally::{Tally, Window};
 use super::workload::{LONGEST_KEY, Protocol, Workload};
 
-/// What is read at once.
 pub const READ: usize = 256 << 10;
 
 /// So much of what has been sent may be kept beside what has not.
@@ -22,11 +21,8 @@ const KEPT: usize = 256 << 10;
 /// What all clients have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// What they do.
     pub workload: &'a Workload,
-    /// What they ask for.
     pub items: &'a Items,
-    /// When it counts.
     pub window: Window,
 }
 
@@ -44,13 +40,11 @@ pub struct Request {
 /// What came of an attempt to send or to receive.
 #[derive(Debug)]
 pub enum Attempt<T> {
-    /// What was done.
     Done(T),
     /// The connection is broken, for this reason.
     Broken(String),
 }
 
-/// A client.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -71,7 +65,6 @@ pub struct Client {
 
 impl Client {
     /// A client of a server that it is connected with, or will be. The socket doesn't block.
-    #[must_use]
     pub fn new(socket: Socket) -> Self {
         Self {
             socket,
@@ -96,9 +89,7 @@ impl Client {
         self.requests.drain(..).for_each(lost);
     }
 
-    /// Whether it has no connection.
     #[inline]
-    #[must_use]
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
@@ -119,14 +110,11 @@ impl Client {
         }
     }
 
-    /// Its socket.
-    #[must_use]
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 
     /// Requests that are not answered, the oldest first.
-    #[must_use]
     pub fn requests(&self) -> &VecDeque<Request> {
         &self.requests
     }
@@ -173,9 +161,6 @@ impl Client {
 
     /// Reads once and takes the replies apart. Returns how many requests were answered. `buffer` is the same for all clients of a
     /// thread.
-    ///
-    /// # Errors
-    /// When the server answers what it was not asked for.
     #[inline]
     pub fn receive(
         &mut self,

@@ -16,7 +16,6 @@ use super::tally::{Tally, Window};
 use super::workload::{DEFAULT, Protocol, Sizes, Workload};
 use crate::harness::sampling::Distribution;
 
-/// relativistd; stopped when dropped.
 pub(crate) struct Running {
     pub(crate) address: Address,
     stopper: Stopper,

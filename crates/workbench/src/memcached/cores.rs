@@ -13,16 +13,12 @@ pub struct Cores(Vec<usize>);
 
 impl Cores {
     /// The first so many CPUs that this process may use; fewer if there are fewer.
-    ///
-    /// # Errors
-    /// When the kernel doesn't tell.
     pub fn allowed(count: usize) -> Result<Self> {
         let set = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
         Ok(Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).take(count).collect()))
     }
 
     /// One CPU for servers and another for clients, if there are two; otherwise both share what there is.
-    #[must_use]
     pub fn apart(self) -> [Self; 2] {
         match self.0[..] {
             [first, second, ..] => [first, second].map(|cpu| Self(vec![cpu])),
@@ -31,9 +27,6 @@ impl Cores {
     }
 
     /// Pins the calling thread, the `index`-th of those that share these CPUs, to one of them.
-    ///
-    /// # Errors
-    /// When there is no such CPU.
     pub fn pin_one(&self, index: usize) -> Result<()> {
         match self.0.len() {
             0 => Ok(()),
@@ -42,9 +35,6 @@ impl Cores {
     }
 
     /// Calls a closure while this thread is confined to these CPUs, so that processes that it starts are, too.
-    ///
-    /// # Errors
-    /// When there is no such CPU.
     pub fn confine<T>(&self, start: impl FnOnce() -> T) -> Result<T> {
         if self.0.is_empty() {
             return Ok(start());

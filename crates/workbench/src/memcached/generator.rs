@@ -43,21 +43,14 @@ pub struct Generator<'a> {
 
 impl<'a> Generator<'a> {
     /// Prepares a work, whose threads run on these cores.
-    #[must_use]
     pub fn new(workload: &'a Workload, cores: &'a Cores) -> Self {
         Self { workload, cores, items: Items::new(workload) }
     }
 
-    /// What is done.
-    #[must_use]
     pub fn workload(&self) -> &'a Workload {
         self.workload
     }
 
-    /// Stores all items.
-    ///
-    /// # Errors
-    /// When the server can't be reached, refuses or answers wrongly.
     pub fn preload(&self, address: &Address) -> Result<()> {
         let clients = self.workload.threads;
         let depth = (PRELOAD_BYTES / self.items.largest_value()).clamp(1, PRELOAD_DEPTH) as u16;
@@ -73,9 +66,6 @@ impl<'a> Generator<'a> {
     }
 
     /// Connects all clients. Other rounds will ask for other keys. With a `slot`, there will be a timeline.
-    ///
-    /// # Errors
-    /// When the server can't be reached.
     pub fn connect(&self, address: &Address, round: usize, slot: Option<Duration>) -> Result<Load<'_>> {
         let workload = self.workload.clone();
         let growth = workload.grow.map(|limit| (Arc::new(AtomicU64::new(workload.items)), limit));
@@ -107,7 +97,6 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// Clients that are connected.
 pub struct Load<'a> {
     generator: &'a Generator<'a>,
     workload: Workload,
@@ -118,9 +107,6 @@ pub struct Load<'a> {
 impl Load<'_> {
     /// Does the work, from now until the window closes and all is answered. Each client of a closed loop sends once at least.
     /// Connections that break are made anew.
-    ///
-    /// # Errors
-    /// When the server answers wrongly, or not at all any more.
     pub fn run(self, window: Window) -> Result<Tally> {
         let Self { generator, workload, drivers, mut sum } = self;
         let setting = Setting { workload: &workload, items: &generator.items, window };
@@ -199,7 +185,6 @@ fn scattered(number: u64, items: u64) -> u64 {
     (u128::from(number) * PRIME % u128::from(items)) as u64
 }
 
-/// One thread's clients.
 struct Driver {
     script: Script,
     epoll: OwnedFd,

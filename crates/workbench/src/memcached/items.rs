@@ -10,7 +10,6 @@ use crate::harness::keys::scramble;
 /// Values begin at so many places of the pool: another item's value has a chance of one in so many to pass for the right one.
 const PLACES: usize = 1 << 16;
 
-/// All items of a work.
 #[derive(Debug)]
 pub struct Items {
     key_size: Sizes,
@@ -22,7 +21,6 @@ pub struct Items {
 
 impl Items {
     /// Those of `work`.
-    #[must_use]
     pub fn new(workload: &Workload) -> Self {
         let mut pool = vec![0; PLACES + workload.value_size.most()];
         SmallRng::seed_from_u64(1).fill_bytes(&mut pool);
@@ -43,9 +41,7 @@ impl Items {
         }
     }
 
-    /// The value of an item.
     #[inline]
-    #[must_use]
     pub fn value(&self, index: u64) -> &[u8] {
         let random = scramble(index);
         let place = random as usize % PLACES;
@@ -53,7 +49,6 @@ impl Items {
     }
 
     /// The largest size of a value.
-    #[must_use]
     pub fn largest_value(&self) -> usize {
         self.value_size.most()
     }

@@ -21,7 +21,6 @@ use crate::harness::stats::{Summary, ratios};
 /// How often, how long, and where it is measured.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Measurements of each server.
     pub rounds: u32,
     /// The number of the first one, for who measures them one by one: others ask for other keys.
     pub first_round: usize,
@@ -31,18 +30,14 @@ pub struct Plan {
     pub warm_up: Duration,
     /// Keep latencies of GETs for each part of the time that is so long.
     pub slot: Option<Duration>,
-    /// Servers listen on Unix sockets.
     pub unix: bool,
     /// CPUs of servers that are started.
     pub server_cores: Cores,
-    /// CPUs of the clients.
     pub client_cores: Cores,
 }
 
-/// Who is measured.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A server that is running.
     Running(Address),
     /// One that is started for it.
     Command(ServerCommand),
@@ -51,8 +46,6 @@ pub enum Source {
 }
 
 impl Source {
-    /// How reports call it.
-    #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::Running(address) => address.to_string(),
@@ -74,7 +67,6 @@ impl Source {
         }
     }
 
-    /// What clients do to it.
     fn workload(&self, workload: &Workload) -> Workload {
         match self {
             // It answers all requests as GETs, and has no table to grow.
@@ -84,12 +76,9 @@ impl Source {
     }
 }
 
-/// One measurement of one server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Requests that were answered.
     pub requests: u64,
-    /// How long that took.
     pub seconds: f64,
     /// Latencies of GETs, in nanoseconds.
     pub gets: Option<Percentiles>,
@@ -106,7 +95,6 @@ pub struct Sample {
     pub refusal: Option<String>,
     /// Requests of an open loop that were not answered in time.
     pub late: u64,
-    /// Connections that broke.
     #[serde(default)]
     pub broken: u64,
     /// Requests that had no answer when their connection broke.
@@ -128,27 +116,22 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Requests per second.
-    #[must_use]
     pub fn rate(&self) -> f64 {
         self.requests as f64 / self.seconds
     }
 
     /// Microseconds of CPU that the server needed for a request.
-    #[must_use]
     pub fn server_microseconds(&self) -> Option<f64> {
         Some(self.server?.seconds() * 1e6 / self.requests as f64)
     }
 
     /// Microseconds of CPU that the clients needed for a request.
-    #[must_use]
     pub fn client_microseconds(&self) -> f64 {
         self.client_seconds * 1e6 / self.requests as f64
     }
 }
 
 /// What a server did not do of what it was asked for, in sentences. It is cheaper than doing it, so that figures are not those of the work.
-#[must_use]
 pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Clone) -> Vec<String> {
     let sum = |count: fn(&Sample) -> u64| samples.clone().map(count).sum::<u64>();
     let mut failures = Vec::new();
@@ -173,11 +156,9 @@ pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Cl
 /// What was measured of a server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// Its command or address.
     pub name: String,
     /// What it says of its version.
     pub version: Option<String>,
-    /// One for each round.
     pub samples: Vec<Sample>,
 }
 
@@ -187,7 +168,6 @@ pub struct Measured {
 pub enum Figure {
     /// The server's CPU time per request.
     Cpu,
-    /// Requests per second.
     Rate,
     /// The 99.9th percentile of the latency of GETs.
     GetP999,
@@ -206,13 +186,10 @@ impl fmt::Display for Figure {
 impl Figure {
     /// Those that servers can be compared by on a work. In a closed loop a client that waits for a stalled server sends nothing
     /// meanwhile ("coordinated omission"): high percentiles hardly see the stall.
-    #[must_use]
     pub fn of_workload(workload: &Workload) -> &'static [Self] {
         if workload.rate.is_some() { &[Self::Cpu, Self::Rate, Self::GetP999] } else { &[Self::Cpu, Self::Rate] }
     }
 
-    /// Of one sample.
-    #[must_use]
     pub fn of(self, sample: &Sample) -> Option<f64> {
         match self {
             Self::Cpu => sample.server_microseconds(),
@@ -224,19 +201,16 @@ impl Figure {
 
 impl Measured {
     /// What the server did not do; see [`failures`].
-    #[must_use]
     pub fn failures(&self) -> Vec<String> {
         failures(&self.name, self.samples.iter())
     }
 
     /// A figure over all rounds, if each has it.
-    #[must_use]
     pub fn summary(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Option<Summary> {
         Summary::of(self.samples.iter().map(figure).collect::<Option<Vec<_>>>()?)
     }
 
     /// A figure over that of another server, pair by pair.
-    #[must_use]
     pub fn ratio(&self, other: &Self, figure: Figure) -> Option<Ratio> {
         let of = |measured: &Self| measured.samples.iter().map(|sample| figure.of(sample)).collect::<Option<Vec<_>>>();
         let (ours, theirs) = (of(self)?, of(other)?);
@@ -245,23 +219,16 @@ impl Measured {
     }
 }
 
-/// One server over another.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
-    /// What of them.
     pub figure: Figure,
-    /// In each round.
     pub pairs: Vec<f64>,
-    /// Over all rounds.
     #[serde(flatten)]
     pub summary: Summary,
 }
 
 /// Measures all servers in turns, in an order that changes from round to round. Those that are started stay from the first round to the last, except where tables grow, which they can do
 /// only once. Ends after a round if the user has [interrupted](interruption) it: samples say how many there were.
-///
-/// # Errors
-/// When a server doesn't start, ends, or answers wrongly.
 pub fn in_turns(workload: &Workload, plan: &Plan, sources: &[Source], bar: &ProgressBar) -> Result<Vec<Measured>> {
     workload.check()?;
     let workloads: Vec<Workload> = sources.iter().map(|source| source.workload(workload)).collect();
@@ -292,7 +259,6 @@ pub fn in_turns(workload: &Workload, plan: &Plan, sources: &[Source], bar: &Prog
 struct Candidate<'a> {
     source: &'a Source,
     generator: Generator<'a>,
-    /// As long as it runs.
     server: Option<Server>,
     measured: Measured,
 }

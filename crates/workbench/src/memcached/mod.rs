@@ -36,7 +36,6 @@ use cores::Cores;
 use measure::Measured;
 use workload::Workload;
 
-/// Where it is measured.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Conditions {
     /// CPUs of servers that are started, such as 0 or 0,2-3 [default: any]
@@ -50,20 +49,17 @@ pub struct Conditions {
 
 impl Conditions {
     /// CPUs of servers, if they are given.
-    #[must_use]
     pub fn server_cores(&self) -> Option<Cores> {
         self.server_cores.clone()
     }
 
     /// CPUs of clients, if they are given.
-    #[must_use]
     pub fn client_cores(&self) -> Option<Cores> {
         self.client_cores.clone()
     }
 }
 
 /// A quarter of the measured time, half a second at most.
-#[must_use]
 pub fn warm_up(measured: Duration) -> Duration {
     (measured / 4).min(Duration::from_millis(500))
 }
@@ -92,9 +88,6 @@ pub fn warn(report: &mut Report, workload: &Workload, servers: &[Measured]) {
 }
 
 /// Raises the limit of connections as far as this process may.
-///
-/// # Errors
-/// When the kernel refuses.
 pub fn allow_connections() -> Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)

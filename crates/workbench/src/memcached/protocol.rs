@@ -12,19 +12,15 @@ const LONGEST_LINE: usize = 2048;
 /// What a server says who closes a connection beyond its limit.
 const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections";
 
-/// A piece of a reply.
 #[derive(Debug, PartialEq)]
 pub enum Piece<'b> {
     /// An item. A meta GET of one key ends with it.
     Value {
-        /// Its key.
         key: &'b [u8],
-        /// Its value.
         data: &'b [u8],
     },
     /// The end of what was found.
     End,
-    /// A SET has been done.
     Stored,
     /// The server is unable or unwilling.
     Refused(&'b [u8]),
@@ -76,9 +72,6 @@ impl Protocol {
     }
 
     /// The first piece of `bytes` and its length; `None` if it is not whole yet.
-    ///
-    /// # Errors
-    /// What is not a piece of a reply, or a value larger than `largest`.
     #[inline]
     pub fn parse(self, bytes: &[u8], largest: usize) -> Result<Option<(Piece<'_>, usize)>> {
         let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(LONGEST_LINE)]) else {
@@ -137,7 +130,6 @@ fn number(digits: &[u8]) -> Option<usize> {
 }
 
 /// What a server sent, for people to read.
-#[must_use]
 pub fn shown(bytes: &[u8]) -> String {
     let more = if bytes.len() > 80 { "..." } else { "" };
     format!("\"{}{more}\"", bytes[..bytes.len().min(80)].escape_ascii())

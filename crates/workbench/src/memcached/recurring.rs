@@ -21,7 +21,6 @@ pub const NAME: &str = "the slowest GET of each tenth of a second in the best ro
 
 /// The slowest GET of each part of the time, in the round in which that was fastest: when the part began, in seconds, and nanoseconds. Parts that
 /// are not in all rounds are left out.
-#[must_use]
 pub fn best_of_rounds<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Vec<(f64, f64)> {
     // Times may have been in a file, and are not what they were to the last digit.
     let number = |at: f64| (at / PART.as_secs_f64()).round() as u64;
@@ -38,21 +37,17 @@ pub fn best_of_rounds<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Vec<
 /// Percentiles over the parts of the time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Recurring {
-    /// The median.
     pub p50: f64,
     /// 9 of 10 parts have no slower GET.
     pub p90: f64,
     /// 99 of 100.
     pub p99: f64,
-    /// All of them.
     pub max: f64,
-    /// How many parts there are.
     pub parts: usize,
 }
 
 impl Recurring {
     /// Of some rounds of the same work; `None` if they have no latencies over time.
-    #[must_use]
     pub fn of<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Option<Self> {
         let mut longest: Vec<f64> = best_of_rounds(samples).into_iter().map(|(_, longest)| longest).collect();
         longest.sort_by(f64::total_cmp);

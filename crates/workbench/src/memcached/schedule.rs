@@ -16,20 +16,17 @@ pub struct Schedule {
 
 impl Schedule {
     /// The schedule of thread `thread` of `threads`, which have `rate` requests per second together, in turns.
-    #[must_use]
     pub fn new(start: Instant, rate: f64, thread: usize, threads: usize) -> Self {
         let first = start + Duration::from_secs_f64(thread as f64 / rate);
         Self { first, period: threads as f64 / rate }
     }
 
     /// When request `number` is due.
-    #[must_use]
     pub fn due_at(&self, number: u64) -> Instant {
         self.first + Duration::from_secs_f64(number as f64 * self.period)
     }
 
     /// How many requests are due until `now`.
-    #[must_use]
     pub fn due_until(&self, now: Instant) -> u64 {
         match now.checked_duration_since(self.first) {
             Some(since) => (since.as_secs_f64() / self.period) as u64 + 1,
@@ -39,7 +36,6 @@ impl Schedule {
 }
 
 /// How many of the first `due` requests are those of client `client`.
-#[must_use]
 pub fn of_client(due: u64, client: usize, clients: usize) -> u64 {
     (due + (clients - 1 - client) as u64) / clients as u64
 }

@@ -7,7 +7,6 @@ use crate::harness::report::{significant, table};
 use crate::harness::stats::Summary;
 
 /// A table of servers, medians over rounds, and one of ratios to the first, after `work`.
-#[must_use]
 pub fn describe(workload: &Workload, measured: &[Measured]) -> String {
     let header =
         ["server", "requests/s", "server µs", "user", "system", "client µs", "hits", "refused", "lost", "late", "MiB"];
@@ -54,7 +53,6 @@ pub fn describe(workload: &Workload, measured: &[Measured]) -> String {
 }
 
 /// A table of latencies, after a line that says how to read it.
-#[must_use]
 pub fn latencies(workload: &Workload, measured: &[Measured]) -> String {
     let mut text = String::from("Latency in µs, medians over rounds; the largest is that of all rounds");
     text += if workload.rate.is_some() { ":\n\n" } else { " (closed loop: stalls are under-counted, see --rate):\n\n" };
@@ -97,7 +95,6 @@ fn cell(summary: Option<Summary>) -> String {
 }
 
 /// The median, and from where to where it goes.
-#[must_use]
 pub fn range(summary: Option<Summary>) -> String {
     summary.map_or("-".into(), |Summary { median, min, max, .. }| format!("{median:.3} ({min:.3} to {max:.3})"))
 }

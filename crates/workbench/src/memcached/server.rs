@@ -40,20 +40,13 @@ const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 /// Answers to `stats` are not longer.
 const LONGEST_STATS: usize = 1 << 16;
 
-/// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// On a port.
     Tcp(SocketAddr),
-    /// On a Unix socket.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// A new connection. It blocks.
-    ///
-    /// # Errors
-    /// When nobody listens there.
     pub fn connect(&self) -> Result<Socket> {
         let connect = || {
             let (socket, address) = self.socket()?;
@@ -65,9 +58,6 @@ impl Address {
 
     /// A new connection that doesn't block, and may not be there yet: it is when the socket can be written to, unless that has an
     /// error.
-    ///
-    /// # Errors
-    /// When the kernel knows at once that nobody listens there.
     pub fn begin_to_connect(&self) -> std::io::Result<Socket> {
         let (socket, address) = self.socket()?;
         socket.set_nonblocking(true)?;
@@ -90,9 +80,6 @@ impl Address {
     }
 
     /// What the server says of itself, names and values: all that `request` asks for, such as `stats`.
-    ///
-    /// # Errors
-    /// When it doesn't answer that.
     pub fn statistics(&self, request: &str) -> Result<BTreeMap<String, String>> {
         let mut socket = self.connect()?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -131,9 +118,6 @@ pub struct Place(String);
 
 impl Place {
     /// The server's address. Of several that a name has, the first at which somebody listens.
-    ///
-    /// # Errors
-    /// When there is no such name, or nobody listens at any of several addresses.
     pub fn find(&self) -> Result<Address> {
         let Self(text) = self;
         if let Some(path) = text.strip_prefix("unix:") {
@@ -195,7 +179,6 @@ pub struct Cost {
 
 impl Cost {
     /// CPU seconds.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         self.user_seconds + self.system_seconds
     }
@@ -203,9 +186,6 @@ impl Cost {
 
 impl Usage {
     /// Asks the kernel about a process.
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn of(process: u32) -> Result<Self> {
         let read = |name| fs::read_to_string(format!("/proc/{process}/{name}"));
         let ask = || {
@@ -218,13 +198,11 @@ impl Usage {
     }
 
     /// Bytes of its resident set.
-    #[must_use]
     pub fn resident(&self) -> u64 {
         self.resident
     }
 
     /// What was taken since an earlier time.
-    #[must_use]
     pub fn since(&self, before: &Self) -> Cost {
         let seconds = self.cpu.saturating_sub(before.cpu).as_secs_f64();
         let [user, system] = [self.user_ticks - before.user_ticks, self.system_ticks - before.system_ticks];
@@ -248,7 +226,6 @@ fn parse_resident(status: &str) -> Option<u64> {
 /// A server that is measured: started here, or found running.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
     pub address: Address,
     /// Its process, if it is on this machine.
     pub process: Option<u32>,
@@ -259,15 +236,11 @@ pub struct Server {
 #[derive(Debug)]
 struct Started {
     supervised: Supervised,
-    /// Where its Unix socket is.
     _folder: Option<TempDir>,
 }
 
 impl Server {
     /// A server that is running already.
-    ///
-    /// # Errors
-    /// When it isn't.
     pub fn running(address: Address) -> Result<Self> {
         drop(address.connect()?);
         // Who answers no statistics may have a load, too.
@@ -281,9 +254,6 @@ impl Server {
 
     /// Starts a server with a command to which it adds where to listen, as memcached's options say it: `-l` and `-p`, or `-s`.
     /// Returns when it accepts connections.
-    ///
-    /// # Errors
-    /// When it doesn't start, or nobody listens after a while.
     pub fn start(command: &ServerCommand, unix: bool, cores: &Cores) -> Result<Self> {
         let (address, folder) = if unix {
             let folder = TempDir::new().context("cannot make a folder for a socket")?;
@@ -313,9 +283,6 @@ impl Server {
     }
 
     /// What it has taken of the machine, if that can be told.
-    ///
-    /// # Errors
-    /// When it was started here and is gone.
     pub fn usage(&mut self) -> Result<Option<Usage>> {
         // One that was running before may be started anew by whoever started it.
         let usage = self.process.and_then(|process| Usage::of(process).ok());
@@ -353,7 +320,6 @@ fn is_listening(process: u32, address: &Address) -> ProcResult<bool> {
     Ok(Process::new(process as i32)?.fd()?.flatten().any(is_one))
 }
 
-/// How to start a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerCommand {
     program: PathBuf,
@@ -361,8 +327,6 @@ pub struct ServerCommand {
 }
 
 impl ServerCommand {
-    /// The same with more arguments.
-    #[must_use]
     pub fn with(&self, arguments: &[&str]) -> Self {
         let mut command = self.clone();
         command.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
@@ -370,7 +334,6 @@ impl ServerCommand {
     }
 
     /// What the program says of its version: the first line after `-V`.
-    #[must_use]
     pub fn version(&self) -> Option<String> {
         let mut command = Command::new(&self.program);
         // A command that serves instead of printing its version must not keep running.

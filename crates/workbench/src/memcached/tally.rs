@@ -8,12 +8,10 @@ use serde::{Deserialize, Serialize};
 /// A latency that is longer counts as so long.
 const LONGEST: u64 = 600_000_000_000;
 
-/// The time that counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// When the first requests are due. Servers and caches warm up.
     pub begin: Instant,
-    /// When it opens.
     pub from: Instant,
     /// When it closes. Nothing is sent after it that was not due before.
     pub until: Instant,
@@ -21,7 +19,6 @@ pub struct Window {
 
 impl Window {
     /// A window after some time to warm up.
-    #[must_use]
     pub fn after(warm_up: Duration, measured: Duration) -> Self {
         let begin = Instant::now();
         let from = begin + warm_up;
@@ -29,7 +26,6 @@ impl Window {
     }
 
     /// A window that will never open.
-    #[must_use]
     pub fn never() -> Self {
         let begin = Instant::now();
         let never = begin + Duration::from_secs(1 << 30);
@@ -38,13 +34,10 @@ impl Window {
 
     /// Whether it is open at that time.
     #[inline]
-    #[must_use]
     pub fn has(&self, time: Instant) -> bool {
         self.from <= time && time < self.until
     }
 
-    /// How long it is open.
-    #[must_use]
     pub fn length(&self) -> Duration {
         self.until - self.from
     }
@@ -58,7 +51,6 @@ impl Window {
 pub struct Tally {
     /// Requests that were answered in the window.
     pub answered: u64,
-    /// Keys that were asked for.
     pub asked: u64,
     /// Of those, keys that were found.
     pub found: u64,
@@ -68,7 +60,6 @@ pub struct Tally {
     pub refusal: Option<String>,
     /// Requests that were due, and had no answer when patience ended.
     pub late: u64,
-    /// Connections that broke.
     pub broken: u64,
     /// Requests that had no answer when their connection broke. In an open loop their latencies are those that they had so far.
     pub lost: u64,
@@ -83,7 +74,6 @@ pub struct Tally {
 
 impl Tally {
     /// Nothing yet. With a timeline, latencies of GETs are also kept for each part of the window that is so long.
-    #[must_use]
     pub fn new(slot: Option<Duration>) -> Self {
         Self {
             answered: 0,
@@ -116,10 +106,6 @@ impl Tally {
         }
     }
 
-    /// Adds what another thread counted.
-    ///
-    /// # Panics
-    /// Never: all histograms have the same bounds.
     pub fn add(&mut self, other: Self) {
         self.answered += other.answered;
         self.asked += other.asked;
@@ -139,19 +125,16 @@ impl Tally {
     }
 
     /// Latencies of GETs, if there were any.
-    #[must_use]
     pub fn gets(&self) -> Option<Percentiles> {
         Percentiles::of(&self.gets)
     }
 
     /// Latencies of SETs, if there were any.
-    #[must_use]
     pub fn sets(&self) -> Option<Percentiles> {
         Percentiles::of(&self.sets)
     }
 
     /// Latencies of GETs over time, with when each part began, in seconds.
-    #[must_use]
     pub fn timeline(&self) -> Vec<(f64, Percentiles)> {
         let Some(Timeline { slot, slots }) = &self.timeline else { return Vec::new() };
         let at = |number: usize| number as f64 * slot.as_secs_f64();
@@ -159,7 +142,6 @@ impl Tally {
     }
 }
 
-/// Latencies by when they began.
 #[derive(Debug)]
 struct Timeline {
     slot: Duration,
@@ -194,7 +176,6 @@ fn histogram(digits: u8) -> Histogram<u64> {
 /// What is reported of latencies, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// The median.
     pub p50: f64,
     /// 9 of 10 are as fast.
     pub p90: f64,
@@ -204,9 +185,7 @@ pub struct Percentiles {
     pub p999: f64,
     /// 9999 of 10,000.
     pub p9999: f64,
-    /// All of them.
     pub max: f64,
-    /// How many there were.
     pub count: u64,
 }
 

@@ -11,7 +11,6 @@ use serde::{Serialize, Serializer};
 use crate::harness::options::parse_count;
 use crate::harness::sampling::Distribution;
 
-/// memcached's limit.
 pub const LONGEST_KEY: usize = 250;
 
 /// memcached can't be told to store larger ones.
@@ -20,7 +19,6 @@ const LARGEST_VALUE: usize = 1 << 30;
 /// What all clients together may hold of values that are on their way.
 const LARGEST_BUFFERS: u64 = 4 << 30;
 
-/// The syntax of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -116,7 +114,6 @@ impl Workload {
     /// memcached starts with 2^16 buckets and doubles them at 1.5 items per bucket: this takes it
     /// past 2^21. The rate is a quarter to a third of what either server can do, so that requests
     /// wait for the growth and not for each other.
-    #[must_use]
     pub fn growth(threads: u16, quick: bool) -> Self {
         Self {
             threads,
@@ -130,9 +127,6 @@ impl Workload {
     }
 
     /// Checks what the command line's syntax can't.
-    ///
-    /// # Errors
-    /// A sentence about what is impossible.
     pub fn check(&self) -> Result<()> {
         let digits = digits(self.all_items());
         ensure!(
@@ -171,13 +165,11 @@ impl Workload {
     }
 
     /// How many items there may be in the end.
-    #[must_use]
     pub fn all_items(&self) -> u64 {
         self.grow.unwrap_or(self.items)
     }
 
     /// Seconds until all items of `--grow` are stored.
-    #[must_use]
     pub fn seconds_of_growth(&self) -> Option<f64> {
         let per_second = self.rate? * f64::from(self.sets) / 100.0;
         Some((self.grow? - self.items) as f64 / per_second)
@@ -210,7 +202,6 @@ impl fmt::Display for Workload {
 }
 
 /// Hexadecimal digits that tell so many items apart.
-#[must_use]
 pub fn digits(items: u64) -> usize {
     (items - 1).max(1).ilog(16) as usize + 1
 }
@@ -247,14 +238,11 @@ impl Range {
 }
 
 impl Sizes {
-    /// Always the same.
-    #[must_use]
     pub const fn one(size: usize) -> Self {
         Self::range(size, size)
     }
 
     /// From `least` to `most`, all as frequent.
-    #[must_use]
     pub const fn range(least: usize, most: usize) -> Self {
         Self::Even(Range { least, most })
     }
@@ -267,21 +255,16 @@ impl Sizes {
         one.into_iter().chain(several.iter().map(|(range, _)| *range))
     }
 
-    /// The smallest.
-    #[must_use]
     pub fn least(&self) -> usize {
         self.ranges().map(|range| range.least).min().unwrap_or(0)
     }
 
-    /// The largest.
-    #[must_use]
     pub fn most(&self) -> usize {
         self.ranges().map(|range| range.most).max().unwrap_or(0)
     }
 
     /// The size that goes with some random bits.
     #[inline]
-    #[must_use]
     pub fn pick(&self, random: u32) -> usize {
         match self {
             Self::Even(range) => range.pick(random),

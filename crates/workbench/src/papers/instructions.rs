@@ -64,7 +64,6 @@ pub struct Counted {
     batches: u32,
 }
 
-/// What valgrind runs.
 #[derive(Debug, clap::Args)]
 pub struct ChildArgs {
     /// None: the harness alone
@@ -75,7 +74,6 @@ pub struct ChildArgs {
     counted: Counted,
 }
 
-/// What callgrind counts, per lookup.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Counts {
     table: String,
@@ -84,14 +82,9 @@ struct Counts {
     stores: f64,
     /// In the first-level data cache.
     misses: f64,
-    /// In the last-level cache.
     last_misses: f64,
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// When there is no valgrind, or it fails, or a lookup misses.
 pub fn run(args: &Args) -> Result<()> {
     let found = Command::new("valgrind").arg("--version").output();
     ensure!(found.is_ok(), "valgrind is not installed, and it does the counting: apt install valgrind");
@@ -129,7 +122,6 @@ fn count(name: Option<Name>, counted: &Counted) -> Result<Counts> {
     parse(&text, label, f64::from(*batches) * BATCH as f64)
 }
 
-/// Reads callgrind's file.
 fn parse(text: &str, table: String, lookups: f64) -> Result<Counts> {
     let per_lookup = |event: &str| Ok::<_, anyhow::Error>(total(text, event)? / lookups);
     Ok(Counts {
@@ -167,9 +159,6 @@ impl Subject for HarnessAlone {
 }
 
 /// Fills the table and looks keys up in it.
-///
-/// # Errors
-/// When a lookup misses.
 pub fn run_child(args: &ChildArgs) -> Result<()> {
     let Counted { entries, shift, hasher, batches } = args.counted;
     let mut keys = Indices::new(0..entries, seed(0, 0));

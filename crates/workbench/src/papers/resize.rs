@@ -93,7 +93,6 @@ struct CaseSummary {
     lookups_per_second: Summary,
     spread: f64,
     resizes_per_second: Summary,
-    /// Waits for readers per resize.
     waits: Summary,
 }
 
@@ -113,10 +112,6 @@ struct Results {
     samples: Vec<Sample>,
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// When a lookup misses, the table can't be resized, or the report can't be written.
 pub fn run(args: &Args) -> Result<()> {
     let cpus = Cpus::allowed();
     let parameters = args.parameters(&cpus)?;

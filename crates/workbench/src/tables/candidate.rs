@@ -22,7 +22,6 @@ pub const BATCH: u64 = 1024;
 ///
 /// All adapters are. One that looks up many keys in one call would implement this trait itself, and be returned from [`Table::lookups`] of its table.
 pub trait Lookups: Send + Sync {
-    /// Its name.
     fn name(&self) -> &'static str;
 
     /// Looks up a batch of keys that are present.
@@ -101,12 +100,9 @@ fn count_batch(indices: &mut Indices, mut is_wrong: impl FnMut(u64) -> bool) -> 
     wrong
 }
 
-/// A candidate everywhere else.
 pub trait Candidate: Lookups {
-    /// Its ways to look up.
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>>;
 
-    /// Inserts entries that are absent.
     fn fill(&self, indices: &mut dyn Iterator<Item = u64>) -> u64;
 
     /// Inserts entries that are absent, and records how long each took.
@@ -115,7 +111,6 @@ pub trait Candidate: Lookups {
     /// Removes entries that are present, one by one.
     fn remove(&self, indices: Range<u64>) -> u64;
 
-    /// Removes all entries at once.
     fn clear(&self);
 
     /// Looks at all entries; returns their number, and the sum of their indices.

@@ -6,7 +6,6 @@ use super::hashers::Foldhash;
 use super::{Lookup, Table, View};
 use crate::tables::entries::{Key, Value};
 
-/// A shard's lock per operation.
 #[derive(Debug)]
 pub struct Dashmap<K: Key, V>(DashMap<K, V, Foldhash>);
 

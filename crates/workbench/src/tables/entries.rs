@@ -20,8 +20,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How reports call it.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::U64 => "u64 to u64",

@@ -9,7 +9,6 @@ use super::{Handle, Lookup, Table, View};
 use crate::tables::candidate::Lookups;
 use crate::tables::entries::{Key, Value};
 
-/// A guard per operation.
 #[derive(Debug)]
 pub struct Flurry<K: Key, V: Value>(HashMap<K, V, Foldhash>);
 

@@ -6,10 +6,8 @@ use serde::Serialize;
 
 use crate::harness::keys::{Indices, seed};
 
-/// Percentages of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mix {
-    /// How reports call it.
     pub name: &'static str,
     /// Lookups of keys that are present.
     pub read: u8,
@@ -55,15 +53,12 @@ pub struct Own {
 
 impl Own {
     /// The keys of `thread` in `round`, of which `count` are present.
-    #[must_use]
     pub fn new(round: usize, thread: usize, count: u64) -> Self {
         let first = (thread as u64 + 1) << 40;
         // Drawn from a range of 2^32, of which the high half of a product picks a key.
         Self { present: first..first + count, draws: Indices::new(0..1 << 32, seed(round, thread)) }
     }
 
-    /// The keys that are present.
-    #[must_use]
     pub fn present(&self) -> Range<u64> {
         self.present.clone()
     }

@@ -29,13 +29,10 @@ use crate::tables::entries::{Key, Value};
 
 /// A table that many threads read.
 pub trait Lookup: Send + Sync + 'static {
-    /// How reports call it.
     const NAME: &'static str;
 
-    /// Its keys.
     type Key: Key;
 
-    /// Its values.
     type Value: Value;
 
     /// What a thread holds from one operation to the next: a reference to the table where each operation has a guard of its

@@ -14,7 +14,6 @@ use crate::harness::keys::Indices;
 use crate::tables::candidate::{BATCH, Lookups};
 use crate::tables::entries::{Key, Value};
 
-/// A guard per operation.
 #[derive(Debug)]
 pub struct Relativist<K, V>(HashMap<K, V, Foldhash>);
 

@@ -11,7 +11,6 @@ use crate::tables::entries::{Key, Value};
 
 type Map<K, V> = HashMap<K, V, Foldhash>;
 
-/// The lock per operation.
 #[derive(Debug)]
 pub struct Locked<L, K, V> {
     map: L,

@@ -6,7 +6,6 @@ use super::hashers::Foldhash;
 use super::{Lookup, Table, View};
 use crate::tables::entries::{Key, Value};
 
-/// A bucket's lock per operation.
 #[derive(Debug)]
 pub struct SccMap<K: Key, V: Value>(HashMap<K, V, Foldhash>);
 

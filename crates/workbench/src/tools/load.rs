@@ -114,10 +114,6 @@ struct Comparison {
     ratios: Vec<Ratio>,
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// When a server can't be reached, ends or answers wrongly, or a report can't be written.
 pub fn run(args: &Args) -> Result<Ending> {
     args.workload.check()?;
     ensure!(args.exec.is_some() || args.workload.grow.is_none(), "--grow needs servers that it can start: --exec");

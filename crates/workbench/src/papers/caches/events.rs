@@ -11,7 +11,6 @@ pub const CACHES: [Cache; 4] = [Cache::Page, Cache::Buffer, Cache::Dentry, Cache
 /// What is looked up: the two arguments of the hash function, and of a dentry its name's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Words {
-    /// An address, or a device.
     pub first: u64,
     /// An offset, a block's or inode's number, or the hash of a name.
     pub second: u64,
@@ -19,7 +18,6 @@ pub struct Words {
     pub name: u32,
 }
 
-/// What happens to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It is looked up, and is there.
@@ -28,35 +26,28 @@ pub enum Action {
     Miss,
     /// It comes into the cache, where it wasn't.
     Insert,
-    /// It leaves the cache.
     Remove,
 }
 
 /// Something that happens to a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Where.
     pub cache: Cache,
-    /// What.
     pub action: Action,
     /// To whom, by its number among the cache's keys.
     pub object: u32,
 }
 
-/// All that happens.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// What is ever looked up in each cache.
     pub keys: [Vec<Words>; 4],
-    /// In the order of time.
     pub events: Vec<Event>,
     /// So many events lead to the fullest state; then the users tidy up.
     pub full: usize,
 }
 
 impl Trace {
-    /// How many lookups there are.
-    #[must_use]
     pub fn lookups(&self) -> usize {
         self.events.iter().filter(|event| matches!(event.action, Action::Hit | Action::Miss)).count()
     }
@@ -80,7 +71,6 @@ impl Recorder {
         hit
     }
 
-    /// Inserts what is not there.
     pub fn insert(&mut self, cache: Cache, key: Words) {
         let object = self.number(cache, key);
         let before = std::mem::replace(&mut self.present[cache as usize][object as usize], true);
@@ -89,7 +79,6 @@ impl Recorder {
         self.push(cache, Action::Insert, object);
     }
 
-    /// Removes what is there.
     pub fn remove(&mut self, cache: Cache, key: Words) {
         let object = self.number(cache, key);
         let before = std::mem::replace(&mut self.present[cache as usize][object as usize], false);
@@ -99,14 +88,12 @@ impl Recorder {
     }
 
     /// Whether it is there, without a lookup.
-    #[must_use]
     pub fn holds(&self, cache: Cache, key: Words) -> bool {
         let number = self.numbers[cache as usize].get(&key);
         number.is_some_and(|&object| self.present[cache as usize][object as usize])
     }
 
     /// How many objects the cache holds.
-    #[must_use]
     pub fn count(&self, cache: Cache) -> usize {
         self.counts[cache as usize]
     }
@@ -116,8 +103,6 @@ impl Recorder {
         self.trace.full = self.trace.events.len();
     }
 
-    /// What was recorded.
-    #[must_use]
     pub fn finish(self) -> Trace {
         self.trace
     }

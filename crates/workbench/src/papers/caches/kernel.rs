@@ -7,13 +7,10 @@ use super::events::Cache;
 use crate::hashing::functions::modern::Fold;
 use crate::hashing::functions::{BITS, HashFunction, all};
 
-/// A table of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
-    /// The hash function's name.
     pub function: String,
-    /// A power of two.
     pub buckets: u64,
 }
 
@@ -22,10 +19,6 @@ impl Choice {
         Self { function: function.to_owned(), buckets }
     }
 
-    /// The function itself.
-    ///
-    /// # Errors
-    /// When there is none of this name, or the number of buckets is no power of two or out of bounds.
     pub fn resolve(&self) -> Result<(Box<dyn HashFunction>, u32)> {
         let Self { function: name, buckets } = self;
         let bits = buckets.checked_ilog2().filter(|bits| BITS.contains(bits) && buckets.is_power_of_two());
@@ -40,18 +33,13 @@ impl Choice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
-    /// How the paper calls it.
     pub name: String,
-    /// Pages.
     #[serde(default = "reference_page")]
     pub page: Choice,
-    /// Buffers.
     #[serde(default = "reference_buffer")]
     pub buffer: Choice,
-    /// Dentries.
     #[serde(default = "reference_dentry")]
     pub dentry: Choice,
-    /// Inodes.
     #[serde(default = "reference_inode")]
     pub inode: Choice,
     /// See [`vfs`](super::vfs).
@@ -77,7 +65,6 @@ fn reference_inode() -> Choice {
 
 impl Kernel {
     /// Linux 2.2.5.
-    #[must_use]
     pub fn reference() -> Self {
         Self {
             name: "reference".into(),
@@ -90,7 +77,6 @@ impl Kernel {
     }
 
     /// The reference but for one table.
-    #[must_use]
     pub fn but(name: &str, cache: Cache, function: &str, buckets: u64) -> Self {
         let mut kernel = Self { name: name.into(), ..Self::reference() };
         *kernel.choice_mut(cache) = Choice::new(function, buckets);
@@ -98,14 +84,12 @@ impl Kernel {
     }
 
     /// The same, pruning the dentry cache more.
-    #[must_use]
     pub fn shrinking(self) -> Self {
         Self { shrink: true, ..self }
     }
 
     /// Kernels A to D of section 4, which differ in the functions of pages and of buffers. That of inodes is "slightly modified" in a way that the
     /// paper doesn't print: here it is the reference's.
-    #[must_use]
     pub fn combined(name: &str, page: &str, buffer: &str) -> Self {
         Self {
             name: name.into(),
@@ -120,7 +104,6 @@ impl Kernel {
     /// Linux 2.2.16 at start-up with so many bytes of memory, as far as section 3 tells: a bucket per page; a bucket per KiB, and no more beyond
     /// 128 MiB, for buffers; a bucket per 8 KiB for dentries; and nothing new for inodes. Its functions are not printed: these are the best of the
     /// paper's for buffers, and the reference's for the others.
-    #[must_use]
     pub fn sized(memory: u64) -> Self {
         let buckets = |bytes_each: u64| 1 << (memory / bytes_each).max(2).ilog2();
         Self {
@@ -133,8 +116,6 @@ impl Kernel {
         }
     }
 
-    /// The table of a cache.
-    #[must_use]
     pub fn choice(&self, cache: Cache) -> &Choice {
         match cache {
             Cache::Page => &self.page,
@@ -155,9 +136,6 @@ impl Kernel {
 }
 
 /// Kernels in a TOML file: `[[kernel]]`, with a name, and whatever differs from the reference.
-///
-/// # Errors
-/// When it is not of this form, or asks for what doesn't exist.
 pub fn parse(text: &str) -> Result<Vec<Kernel>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

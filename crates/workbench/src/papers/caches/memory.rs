@@ -28,12 +28,10 @@ pub struct Slab {
 
 impl Slab {
     /// For objects of so many bytes.
-    #[must_use]
     pub fn new(bytes: u64) -> Self {
         Self { bytes, free: Vec::new() }
     }
 
-    /// An address that nobody has.
     pub fn take(&mut self, frames: &mut Frames) -> u64 {
         if self.free.is_empty() {
             let page = frames.next();
@@ -42,7 +40,6 @@ impl Slab {
         self.free.pop().expect("an object fits a page")
     }
 
-    /// Gives an address back.
     pub fn give_back(&mut self, address: u64) {
         self.free.push(address);
     }
@@ -93,13 +90,11 @@ impl Disk {
         number * Self::INODES + index + 1
     }
 
-    /// Gives an inode number back.
     pub fn free_inode(&mut self, inode: u64) {
         self.groups[((inode - 1) / Self::INODES) as usize].free_inodes.push((inode - 1) % Self::INODES);
     }
 
     /// The block that holds an inode.
-    #[must_use]
     pub fn inode_block(inode: u64) -> u64 {
         let (group, index) = ((inode - 1) / Self::INODES, (inode - 1) % Self::INODES);
         group * Self::BLOCKS + Self::INODE_TABLE + index / Self::INODES_PER_BLOCK
@@ -116,7 +111,6 @@ impl Disk {
         number * Self::BLOCKS + Self::FIRST_BLOCK + index
     }
 
-    /// Gives a block back.
     pub fn free_block(&mut self, block: u64) {
         self.groups[(block / Self::BLOCKS) as usize].free_blocks.push(block % Self::BLOCKS - Self::FIRST_BLOCK);
     }
@@ -150,7 +144,6 @@ impl<T> Default for Recency<T> {
 }
 
 impl<T: Copy + Eq + Hash> Recency<T> {
-    /// It is used now.
     pub fn touch(&mut self, thing: T) {
         self.now += 1;
         if let Some(before) = self.times.insert(thing, self.now) {
@@ -159,7 +152,6 @@ impl<T: Copy + Eq + Hash> Recency<T> {
         self.order.insert(self.now, thing);
     }
 
-    /// It is gone.
     pub fn forget(&mut self, thing: T) {
         if let Some(time) = self.times.remove(&thing) {
             self.order.remove(&time);

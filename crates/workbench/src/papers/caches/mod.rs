@@ -122,16 +122,11 @@ impl Measured {
     }
 }
 
-/// All tables.
 #[derive(Debug, Serialize)]
 pub struct Results {
     tables: Vec<Measured>,
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// When something can't be read or written, or a table answers wrongly.
 pub fn run(args: &Args) -> Result<()> {
     let cpus = Cpus::allowed();
     let report = Report::begin("hash", args.output.json.as_deref(), &cpus, 1)?;
@@ -188,7 +183,6 @@ impl Source {
         Ok(Self { tree, recorded, commands, divisor: if args.quick { 8 } else { 1 }, traces: BTreeMap::new() })
     }
 
-    /// How many scripts really run.
     fn scripts(&self, scripts: u32) -> u32 {
         (scripts / self.divisor).max(1)
     }

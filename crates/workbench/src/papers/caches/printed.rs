@@ -6,33 +6,27 @@
 use super::events::Cache;
 use super::kernel::Kernel;
 
-/// A table of the paper.
 #[derive(Clone, Debug)]
 pub struct Printed {
     /// 1 to 6.
     pub number: u8,
-    /// What is compared.
     pub title: &'static str,
     /// The cache whose table differs, if it is only one.
     pub cache: Option<Cache>,
     /// Concurrent scripts, each measured on its own.
     pub scripts: &'static [u32],
-    /// Runs of each kernel.
     pub runs: u32,
     /// MiB of the machine's memory.
     pub memory: u64,
-    /// In the paper's order.
     pub rows: Vec<Row>,
 }
 
 /// A kernel, and what is printed of it.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which.
     pub kernel: Kernel,
     /// Scripts per hour with their standard deviation, for each number of scripts.
     pub throughputs: &'static [(f64, f64)],
-    /// Of all its runs.
     pub elapsed: &'static str,
 }
 
@@ -46,8 +40,6 @@ impl Row {
 const REFERENCE: &[(f64, f64)] = &[(4282.8, 29.96)];
 const REFERENCE_ELAPSED: &str = "12 min 57 sec";
 
-/// All of them.
-#[must_use]
 pub fn tables() -> Vec<Printed> {
     vec![page_functions(), page_sizes(), buffers(), inodes(), dentries(), combinations()]
 }

@@ -12,10 +12,8 @@ use crate::harness::rounds::order;
 use crate::hashing::functions::HashFunction;
 use crate::hashing::histogram::Histogram;
 
-/// What became of a kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Which.
     pub kernel: Kernel,
     /// Lookups per second in all four caches together, run by run.
     pub throughputs: Vec<f64>,
@@ -28,9 +26,7 @@ pub struct Outcome {
 /// What became of one of its caches.
 #[derive(Clone, Debug, Serialize)]
 pub struct CacheOutcome {
-    /// Which.
     pub cache: Cache,
-    /// Lookups, and what they met.
     pub met: Met,
     /// How large buckets were when the work was done.
     pub full: Histogram,
@@ -38,18 +34,14 @@ pub struct CacheOutcome {
     pub after: Histogram,
 }
 
+#[cfg(test)]
 impl Outcome {
-    /// Of one of the caches.
-    #[must_use]
     pub fn cache(&self, cache: Cache) -> &CacheOutcome {
         &self.caches[cache as usize]
     }
 }
 
 /// Replays the trace of each kernel on its tables, `runs` times in turns.
-///
-/// # Errors
-/// When a table answers wrongly, or a kernel asks for what there is not.
 pub fn run(kernels: &[(Kernel, &Trace)], runs: u32, mut done: impl FnMut()) -> Result<Vec<Outcome>> {
     let fresh = |(kernel, _): &(Kernel, &Trace)| Outcome {
         kernel: kernel.clone(),

@@ -10,7 +10,6 @@ use crate::harness::report::{count, significant, table};
 use crate::harness::stats::Mean;
 
 /// All of it; with histograms where they are asked for.
-#[must_use]
 pub fn describe(results: &Results, with_histograms: bool) -> String {
     let mut text = "Here: millions of lookups per second in all four caches together, with standard deviation over runs. The paper: \
                     scripts per hour of SPEC SDM. Both also over the reference's.\n"
@@ -88,7 +87,6 @@ fn quality(measured: &Measured, outcome: &Outcome) -> [String; 2] {
     [significant(probes), largest.to_string()]
 }
 
-/// Every cache of every kernel.
 fn caches(measured: &Measured) -> String {
     let mut rows = Vec::new();
     for outcome in measured.outcomes.iter().flatten() {
@@ -125,7 +123,6 @@ fn caches(measured: &Measured) -> String {
     table(&header, rows)
 }
 
-/// In the paper's format.
 fn histograms(measured: &Measured) -> String {
     let mut text = String::new();
     for outcome in measured.outcomes.iter().flatten() {

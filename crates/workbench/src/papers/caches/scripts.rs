@@ -22,9 +22,6 @@ pub struct Tree(Vec<(String, u64)>);
 
 impl Tree {
     /// All regular files below `root`, but what is hidden and what cargo builds, in the order of their names.
-    ///
-    /// # Errors
-    /// When a directory can't be read, or there are no files.
     pub fn read(root: &Path) -> Result<Self> {
         let wanted = |entry: &walkdir::DirEntry| {
             let name = entry.file_name().to_string_lossy();
@@ -61,7 +58,6 @@ const SHARED: [(&str, u64); 10] = [
 const SEARCH: [&str; 3] = ["/usr/local/include", "/usr/lib/include", "/usr/include"];
 
 /// The operations of `scripts` scripts of `rounds` rounds of commands, interleaved at random but always alike.
-#[must_use]
 pub fn generate(tree: &Tree, scripts: u32, rounds: u32) -> Workload {
     let mut workload = Workload::default();
     workload.files.extend(SHARED.map(|(path, bytes)| (workload.paths.number(path.as_bytes()), bytes)));
@@ -93,7 +89,6 @@ pub fn generate(tree: &Tree, scripts: u32, rounds: u32) -> Workload {
     workload
 }
 
-/// One user at work.
 struct Script<'a> {
     tree: &'a Tree,
     paths: &'a mut Paths,
@@ -250,7 +245,6 @@ impl<'a> Script<'a> {
         self.write(path, bytes);
     }
 
-    /// Everything in the home goes.
     fn tidy_up(&self) -> impl Iterator<Item = Operation> + use<> {
         let paths: Vec<u32> = self.files.iter().map(|(path, _)| *path).chain(self.made.iter().copied()).collect();
         paths.into_iter().map(|path| Operation { path, request: Request::Remove })

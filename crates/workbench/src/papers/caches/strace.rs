@@ -11,9 +11,6 @@ use anyhow::{Result, ensure};
 use super::workload::{Operation, Request, Workload};
 
 /// Reads what `strace` wrote. Lines that say nothing about files are passed over.
-///
-/// # Errors
-/// When there is no operation in it.
 pub fn parse(text: &str) -> Result<Workload> {
     let mut recording = Recording::default();
     let mut unfinished: HashMap<&str, &str> = HashMap::new();
@@ -208,7 +205,6 @@ fn descriptor_path(argument: &str) -> Option<&str> {
     Some(path).filter(|path| path.starts_with('/') && !path.starts_with("/dev/") && !path.starts_with("/proc/"))
 }
 
-/// Decimal or hexadecimal.
 fn leading_number(text: &str) -> Option<i64> {
     let text = text.trim_start();
     if let Some(digits) = text.strip_prefix("0x") {

@@ -5,7 +5,6 @@ use crate::hashing::functions::HashFunction;
 use crate::hashing::histogram::Histogram;
 use crate::hashing::keys::Key;
 
-/// No object.
 const END: u32 = u32::MAX;
 
 /// Objects are known by their numbers, and have their places from the start.
@@ -14,7 +13,6 @@ pub struct Table<'f> {
     bits: u32,
     heads: Box<[u32]>,
     nodes: Box<[Node]>,
-    /// What lookups met.
     pub met: Met,
 }
 
@@ -31,29 +29,22 @@ struct Node {
 pub struct Met {
     /// Lookups that found what they looked for.
     pub hits: u64,
-    /// And that didn't.
     pub misses: u64,
     /// Objects that hits looked at, with the one found.
     pub by_hits: u64,
-    /// Objects that misses looked at.
     pub by_misses: u64,
 }
 
 impl Met {
-    /// All lookups.
-    #[must_use]
     pub fn lookups(&self) -> u64 {
         self.hits + self.misses
     }
 
-    /// Hits among lookups.
-    #[must_use]
     pub fn hit_rate(&self) -> f64 {
         self.hits as f64 / self.lookups().max(1) as f64
     }
 
     /// Objects per lookup: the paper's "iterations/lookup".
-    #[must_use]
     pub fn probes(&self) -> f64 {
         (self.by_hits + self.by_misses) as f64 / self.lookups().max(1) as f64
     }
@@ -61,7 +52,6 @@ impl Met {
 
 impl<'f> Table<'f> {
     /// An empty table of 2^`bits` buckets for any of the objects `keys`.
-    #[must_use]
     pub fn new(function: &'f dyn HashFunction, bits: u32, keys: &[Words]) -> Self {
         let nodes = keys.iter().map(|&key| Node { key, next: END, previous: END }).collect();
         Self { function, bits, heads: vec![END; function.buckets(bits)].into(), nodes, met: Met::default() }
@@ -110,8 +100,6 @@ impl<'f> Table<'f> {
         }
     }
 
-    /// How large its buckets are.
-    #[must_use]
     pub fn histogram(&self) -> Histogram {
         let next = |at: &u32| self.nodes.get(*at as usize).map(|node| node.next);
         let size = |&head: &u32| std::iter::successors(Some(head), next).count() as u32 - 1;

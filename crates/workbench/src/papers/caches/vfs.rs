@@ -53,7 +53,6 @@ struct File {
     position: usize,
 }
 
-/// A name in memory.
 #[derive(Debug)]
 struct Dentry {
     address: u64,
@@ -61,7 +60,6 @@ struct Dentry {
     children: usize,
 }
 
-/// An inode in memory.
 #[derive(Debug)]
 struct Inode {
     address: u64,
@@ -88,7 +86,6 @@ struct Vfs<'w> {
     files: HashMap<u32, File>,
     /// How many names there are in each directory.
     entries: HashMap<u32, usize>,
-    /// The groups of directories.
     groups: HashMap<u32, u64>,
     dentries: HashMap<u32, Dentry>,
     inodes: HashMap<u64, Inode>,
@@ -97,7 +94,6 @@ struct Vfs<'w> {
 }
 
 /// What the caches see of a workload on a machine of so many bytes of memory.
-#[must_use]
 pub fn simulate(workload: &Workload, memory: u64, shrink: bool) -> Trace {
     let mut vfs = Vfs {
         paths: &workload.paths,

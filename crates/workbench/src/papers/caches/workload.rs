@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-/// The root directory's number.
 pub const ROOT: u32 = 0;
 
 /// Paths as numbers: a tree, whose names are numbers, too.
@@ -46,20 +45,17 @@ impl Paths {
     }
 
     /// The directory that it is in; the root's is the root.
-    #[must_use]
     pub fn parent(&self, path: u32) -> u32 {
         self.nodes[path as usize].0
     }
 
     /// The last name, as a number and in letters.
-    #[must_use]
     pub fn name(&self, path: u32) -> (u32, &[u8]) {
         let name = self.nodes[path as usize].1;
         (name, &self.names[name as usize])
     }
 
     /// From a directory in the root to the path itself.
-    #[must_use]
     pub fn steps(&self, path: u32) -> Vec<u32> {
         let above = |&path: &u32| Some(self.parent(path)).filter(|&parent| parent != ROOT);
         let mut steps: Vec<u32> = std::iter::successors(Some(path).filter(|&path| path != ROOT), above).collect();
@@ -68,12 +64,10 @@ impl Paths {
     }
 }
 
-/// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// To find it: `open`, `stat`, `access`, `execve`, whether it is there or not.
     Look,
-    /// To make it.
     Create,
     /// To read so many bytes from an offset.
     Read(u64, u64),
@@ -81,29 +75,23 @@ pub enum Request {
     Write(u64, u64),
     /// To leave it without content.
     Truncate,
-    /// To remove it.
     Remove,
-    /// To give it another path.
     Rename(u32),
 }
 
 /// A request, and the path that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Of whom.
     pub path: u32,
-    /// What.
     pub request: Request,
 }
 
 /// All operations on one file system.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
-    /// What their paths are.
     pub paths: Paths,
     /// What is there from the start, with its size.
     pub files: Vec<(u32, u64)>,
-    /// In the order of time.
     pub operations: Vec<Operation>,
     /// So many do the work; with the others the users tidy up.
     pub work: usize,

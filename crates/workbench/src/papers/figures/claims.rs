@@ -16,25 +16,18 @@ use crate::papers::lookups::measure::{Case, Sample};
 pub struct Claim {
     /// The figure that it is about.
     pub figure: &'static str,
-    /// What the paper says.
     pub paper: &'static str,
-    /// What was measured.
     pub here: String,
-    /// Whether it holds.
     pub verdict: Verdict,
 }
 
-/// Whether a claim holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// As the paper has it, or better.
     Holds,
-    /// In direction, but by less.
     InPart,
-    /// It doesn't.
     Fails,
-    /// Too little has been measured.
     Unknown,
 }
 
@@ -89,7 +82,6 @@ impl Evidence<'_> {
         Summary::of(rates(self.samples, name, readers, case)).map(|summary| summary.median)
     }
 
-    /// For each number of readers.
     fn at_each<T>(&self, question: impl Fn(usize) -> Option<T>) -> Option<Vec<(usize, T)>> {
         self.parameters.readers.iter().map(|&readers| Some((readers, question(readers)?))).collect()
     }
@@ -103,8 +95,6 @@ impl Evidence<'_> {
     }
 }
 
-/// Answers all claims.
-#[must_use]
 pub fn judge(parameters: &Parameters, samples: &[Sample]) -> Vec<Claim> {
     let evidence = Evidence { parameters, samples };
     vec![

@@ -9,15 +9,11 @@ use crate::harness::chart::{Chart, Line};
 /// What a figure shows, but for its lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// The name of its files.
     pub file: &'static str,
     /// Which figure it is in the paper.
     pub number: &'static str,
-    /// What it shows.
     pub title: &'static str,
-    /// What the horizontal axis has.
     pub x: &'static str,
-    /// What the vertical axis has.
     pub y: &'static str,
     /// How much of the lines' values is one on the vertical axis.
     pub unit: f64,
@@ -26,9 +22,6 @@ pub struct Frame {
 }
 
 /// Draws a figure into the folder. Returns the SVG.
-///
-/// # Errors
-/// When a picture can't be written.
 pub fn draw(folder: &Path, figure: &Frame, lines: &[Line], caption: &str) -> Result<String> {
     let &Frame { file, number, title, x, y, unit, logarithmic } = figure;
     let title = &format!("{number}: {title}");

@@ -14,11 +14,9 @@ use crate::papers::lookups::measure::{Keys, Sample};
 /// A section that is not about tables alone.
 #[derive(Debug)]
 pub struct Section {
-    /// Its heading.
     pub heading: String,
     /// What there is to know before one looks at the picture.
     pub text: String,
-    /// In SVG.
     pub pictures: Vec<String>,
     /// What the paper says about it.
     pub claims: Vec<Claim>,
@@ -27,7 +25,6 @@ pub struct Section {
 }
 
 /// The page, with the figures as `pictures` in SVG, and further sections.
-#[must_use]
 pub fn page(
     report: &Report,
     parameters: &Parameters,
@@ -171,7 +168,6 @@ fn latencies(samples: &[Sample]) -> Markup {
     }
 }
 
-/// A median.
 fn cell(group: &[&Sample], value: fn(&Sample) -> f64) -> Markup {
     let median = crate::harness::stats::Summary::of(group.iter().map(|sample| value(sample)))
         .map_or(0.0, |summary| summary.median);

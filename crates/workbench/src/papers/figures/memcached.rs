@@ -53,7 +53,6 @@ pub struct Options {
     server_threads: Option<u16>,
 }
 
-/// A server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Engine {
@@ -74,7 +73,6 @@ impl Engine {
     }
 }
 
-/// What is done to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Case {
@@ -83,7 +81,6 @@ enum Case {
     Growth,
 }
 
-/// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Step {
     engine: Engine,
@@ -94,7 +91,6 @@ struct Step {
 /// What is measured: samples of other parameters don't mix with those of these.
 #[derive(Clone, Debug, Serialize)]
 struct Parameters {
-    /// relativistd and memcached.
     commands: [ServerCommand; 2],
     /// What they say of their versions.
     versions: Vec<Option<String>>,
@@ -151,7 +147,6 @@ impl Case {
 /// What this adds to the report.
 #[derive(Debug)]
 pub struct Part {
-    /// Whether all has been measured.
     pub complete: bool,
     /// Figure 8, and the plot of latencies.
     pub sections: Vec<Section>,
@@ -159,18 +154,12 @@ pub struct Part {
 
 impl Options {
     /// Starts and ends the servers, if they will be asked for: hours later would be late to learn that they don't.
-    ///
-    /// # Errors
-    /// When a server doesn't start.
     pub fn try_servers(&self) -> Result<()> {
         let mut servers = self.memcached.iter().flat_map(|memcached| [&self.relativistd, memcached]);
         servers.try_for_each(|command| Server::start(command, false, &Cores::default()).map(drop))
     }
 
     /// Measures and draws, if this is asked for.
-    ///
-    /// # Errors
-    /// When a server doesn't start, ends or answers wrongly, the folder holds samples of other parameters, or something can't be written.
     pub fn measure(
         &self,
         folder: &Path,
@@ -229,7 +218,6 @@ impl Options {
     }
 }
 
-/// Samples, and what they say.
 struct Findings<'p> {
     parameters: &'p Parameters,
     samples: Vec<(Step, Sample)>,
@@ -267,7 +255,6 @@ impl Findings<'_> {
         self.samples.iter().filter_map(|(_, sample)| share(sample)).max_by(f64::total_cmp)
     }
 
-    /// What servers did not do.
     fn failures(&self) -> Vec<String> {
         let of = |engine: Engine| self.samples.iter().filter(move |(step, _)| step.engine == engine);
         let failures = |engine: Engine| failures(engine.label(), of(engine).map(|(_, sample)| sample));
@@ -456,7 +443,6 @@ fn claim(paper: &'static str, answer: Option<(String, Verdict)>) -> Claim {
     super::claims::claim("Figure 8", paper, answer)
 }
 
-/// What a ratio says.
 fn at_least(ratio: f64, holds: f64, in_part: f64) -> Verdict {
     match ratio {
         ratio if ratio >= holds => Verdict::Holds,

@@ -70,7 +70,6 @@ pub struct Parameters {
     pub tables: Vec<Name>,
     /// In ascending order.
     pub readers: Vec<usize>,
-    /// How often everything is measured.
     pub runs: usize,
     /// What all of it has in common, but for the keys of the resizes.
     #[serde(flatten)]
@@ -92,12 +91,10 @@ impl Args {
     }
 }
 
-/// Everything that was found out.
 #[derive(Debug, Serialize)]
 pub struct Results {
     /// What the paper says, and what was measured.
     pub claims: Vec<Claim>,
-    /// Of the figures.
     pub samples: Vec<Sample>,
     /// Of resizes with keys inserted in the one order and in the other, the identity being the hash function.
     pub resizes: Vec<(Keys, Sample)>,
@@ -105,10 +102,6 @@ pub struct Results {
     pub complete: bool,
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// When the folder holds samples of other parameters, a lookup misses, or something can't be written.
 pub fn run(args: &Args) -> Result<Ending> {
     let parameters = args.parameters()?;
     #[cfg(target_os = "linux")]
@@ -178,7 +171,6 @@ fn measure(parameters: &Parameters, cpus: &Cpus, store: &mut Store<Step, Sample>
     Ok(())
 }
 
-/// Writes figures, CSV and HTML.
 fn write(
     folder: &Path,
     report: &Report,

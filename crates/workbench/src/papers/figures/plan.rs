@@ -11,16 +11,12 @@ use crate::harness::stats::Summary;
 use crate::papers::lookups::candidates::{Name, Sizing};
 use crate::papers::lookups::measure::{Case, Keys, Sample, Setting};
 
-/// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// The table.
     pub table: Name,
     /// How often all of it has been measured before.
     pub run: usize,
-    /// Threads that read.
     pub readers: usize,
-    /// What the table does.
     pub case: Case,
     /// For resizes in both orders of keys; not for a figure.
     pub keys: Option<Keys>,
@@ -28,14 +24,11 @@ pub struct Step {
 
 /// All measurements, in their order: run by run, and in each all candidates in turns, once for each number of readers.
 pub struct Plan {
-    /// In their order.
     pub steps: Vec<Step>,
     setting: Setting,
 }
 
 impl Plan {
-    /// What has to be measured.
-    #[must_use]
     pub fn of(parameters: &Parameters) -> Self {
         let (one, other) = parameters.setting.shifts;
         let continuous = Case::Continuous { shifts: parameters.setting.shifts };
@@ -69,7 +62,6 @@ impl Plan {
     }
 
     /// How a step's table is filled.
-    #[must_use]
     pub fn setting(&self, step: &Step) -> Setting {
         match step.keys {
             None => self.setting.clone(),
@@ -78,14 +70,11 @@ impl Plan {
     }
 }
 
-/// One of the paper's figures.
 #[derive(Debug)]
 pub struct Figure {
-    /// The name of its files.
     pub file: &'static str,
     /// Which one it is in the paper.
     pub number: &'static str,
-    /// What it shows.
     pub title: &'static str,
     /// Whether the axis of lookups is logarithmic.
     pub logarithmic: bool,
@@ -150,7 +139,6 @@ pub const FIGURES: &[Figure] = &[
 
 impl Figure {
     /// The drawing without lines.
-    #[must_use]
     pub fn frame(&self) -> Frame {
         let &Self { file, number, title, logarithmic, .. } = self;
         let (x, y) = ("Reader threads", "Lookups per second (millions)");
@@ -158,7 +146,6 @@ impl Figure {
     }
 
     /// Its lines, as far as they were measured.
-    #[must_use]
     pub fn curves(&self, parameters: &Parameters, samples: &[Sample]) -> Vec<Line> {
         let (one, other) = parameters.setting.shifts;
         let continuous = Case::Continuous { shifts: parameters.setting.shifts };
@@ -193,13 +180,11 @@ pub fn rates(samples: &[Sample], table: Name, readers: usize, case: Case) -> Vec
 }
 
 /// `8k`, as the paper calls them.
-#[must_use]
 pub fn buckets(shift: u8) -> String {
     if shift >= 10 { format!("{}k", 1u64 << (shift - 10)) } else { (1u64 << shift).to_string() }
 }
 
 /// What each figure says about itself.
-#[must_use]
 pub fn caption(parameters: &Parameters, cpus: usize) -> String {
     let Setting { entries, seconds, hasher, spinner, .. } = &parameters.setting;
     let (one, other) = parameters.setting.shifts;

@@ -26,9 +26,6 @@ struct Kept<P, S> {
 
 impl<P: Clone + PartialEq + Serialize + DeserializeOwned, S: Serialize + DeserializeOwned> Store<P, S> {
     /// Opens a store, with what an earlier run has left there.
-    ///
-    /// # Errors
-    /// When it holds samples of other parameters, or can't be read or written.
     pub fn open(path: &Path, parameters: &impl Serialize) -> Result<Self> {
         let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
         // A line that was cut off is measured again.
@@ -56,15 +53,10 @@ impl<P: Clone + PartialEq + Serialize + DeserializeOwned, S: Serialize + Deseria
     }
 
     /// Whether a step has been measured.
-    #[must_use]
     pub fn has(&self, step: &P) -> bool {
         self.samples.iter().any(|kept| kept.step == *step)
     }
 
-    /// Keeps a sample.
-    ///
-    /// # Errors
-    /// When it can't be written.
     pub fn add(&mut self, step: &P, sample: S) -> Result<()> {
         let kept = Kept { step: step.clone(), sample };
         let line = serde_json::to_string(&kept)? + "\n";
@@ -73,22 +65,15 @@ impl<P: Clone + PartialEq + Serialize + DeserializeOwned, S: Serialize + Deseria
         Ok(())
     }
 
-    /// How many samples there are.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.samples.len()
     }
 
-    /// All steps with their samples.
     pub fn into_samples(self) -> impl Iterator<Item = (P, S)> {
         self.samples.into_iter().map(|Kept { step, sample }| (step, sample))
     }
 }
 
-/// A line for each sample.
-///
-/// # Errors
-/// When the file can't be written.
 pub fn write_csv(path: &Path, results: &Results) -> Result<()> {
     let write = || -> Result<()> {
         let mut writer = csv::Writer::from_path(path)?;

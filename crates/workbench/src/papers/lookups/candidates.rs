@@ -27,7 +27,6 @@ use crate::tables::hashers::{Foldhash, Fx, Identity};
 use crate::tables::papaya::Papaya;
 use crate::tables::scc::SccMap;
 
-/// A table by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
@@ -75,17 +74,13 @@ pub enum Name {
 /// Whose number of buckets can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizing {
-    /// Ours, at any time.
     AtAnyTime,
     /// Ours, when the table is made.
     WhenMade,
-    /// The table's own business.
     Own,
 }
 
 impl Name {
-    /// Whether it can be resized.
-    #[must_use]
     pub fn sizing(self) -> Sizing {
         match self {
             Self::Fixed => Sizing::WhenMade,
@@ -96,13 +91,10 @@ impl Name {
     }
 
     /// Whether it is somebody else's, with a hasher of its own choice.
-    #[must_use]
     pub fn is_third_party(self) -> bool {
         matches!(self, Self::Papaya | Self::HashIndex | Self::Scc | Self::Dashmap | Self::Flurry | Self::Evmap)
     }
 
-    /// How figures call it.
-    #[must_use]
     pub fn label(self) -> String {
         match self {
             Self::Unzip => "RP".into(),
@@ -112,8 +104,6 @@ impl Name {
         }
     }
 
-    /// An empty table.
-    #[must_use]
     pub fn make(self, buckets: usize, hasher: HashFunction) -> Box<dyn Subject> {
         match hasher {
             HashFunction::Foldhash => self.make_with::<Foldhash>(buckets),

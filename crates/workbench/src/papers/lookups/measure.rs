@@ -35,10 +35,7 @@ pub enum Keys {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Case {
     /// It has 2^`shift` buckets.
-    Fixed {
-        /// The logarithm of their number.
-        shift: u8,
-    },
+    Fixed { shift: u8 },
     /// It is resized from the one size to the other and back, without pause.
     Continuous {
         /// The logarithms of both numbers of buckets.
@@ -49,8 +46,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// How reports call it.
-    #[must_use]
     pub fn name(self) -> String {
         match self {
             Self::Fixed { shift } => format!("2^{shift} buckets"),
@@ -63,7 +58,6 @@ impl Case {
 /// What all measurements of a run have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Entries in each table.
     pub entries: u64,
     /// The order in which they were inserted.
     pub keys: Keys,
@@ -82,25 +76,17 @@ pub struct Setting {
 /// One measurement of one table in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The table.
     pub table: Name,
     /// Which time it was measured, from 0.
     pub run: usize,
-    /// Threads that read.
     pub readers: usize,
-    /// What the table did meanwhile.
     pub case: Case,
-    /// By all readers together.
     pub lookups_per_second: f64,
-    /// By each.
     pub per_reader: Vec<f64>,
     /// In nanoseconds, of one lookup in a batch, with the time that it takes to read the clock.
     pub latency: Percentiles,
-    /// Both directions counted.
     pub resizes_per_second: f64,
-    /// To the larger size.
     pub expand: Resizes,
-    /// To the smaller size.
     pub shrink: Resizes,
     /// The first resize of the table's life, to the larger size and without readers: nobody has put its chains in order before.
     pub first_expand: Resizes,
@@ -118,9 +104,7 @@ pub struct Sample {
 /// How contended the locks of a kind were.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockCounts {
-    /// The kind.
     pub site: String,
-    /// How often one was taken.
     pub acquisitions: u64,
     /// How often it was found to be held by somebody else.
     pub contended: u64,
@@ -143,10 +127,8 @@ impl LockCounts {
     }
 }
 
-/// Resizes in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resizes {
-    /// How many.
     pub count: u64,
     /// Seconds that they took on the average.
     pub seconds: f64,
@@ -171,7 +153,6 @@ impl Resizes {
 
 /// A table that is filled: several, where one can't have all sizes.
 pub struct Filled {
-    /// Its name.
     pub name: Name,
     /// The first resize of its life, to the larger size.
     first_expand: Resizes,
@@ -181,9 +162,6 @@ pub struct Filled {
 
 impl Filled {
     /// Fills a table with the keys 0 .. entries-1, each its own value.
-    ///
-    /// # Errors
-    /// When it refuses a key.
     pub fn new(name: Name, setting: &Setting) -> Result<Self> {
         let (one, other) = setting.shifts;
         let sizes = match name.sizing() {
@@ -209,7 +187,6 @@ impl Filled {
     }
 
     /// What can be measured of it.
-    #[must_use]
     pub fn cases(&self, resizer: bool) -> Vec<Case> {
         let (one, other) = self.setting.shifts;
         let mut cases = vec![Case::Fixed { shift: one }, Case::Fixed { shift: other }];
@@ -222,7 +199,6 @@ impl Filled {
     }
 
     /// The table that is measured in a case, with as many buckets as it begins with.
-    #[must_use]
     pub fn prepared(&self, case: Case) -> &dyn Subject {
         let (Case::Fixed { shift } | Case::Continuous { shifts: (shift, _) }) = case else { return &*self.tables[0].1 };
         if let Some((_, table)) = self.tables.iter().find(|(made, _)| *made == Some(shift)) {
@@ -233,10 +209,6 @@ impl Filled {
         table
     }
 
-    /// Measures it once.
-    ///
-    /// # Errors
-    /// When a lookup misses.
     pub fn measure(&self, cpus: &Cpus, readers: usize, case: Case, run: usize) -> Result<Sample> {
         let sample = measure(self.prepared(case), self.name, &self.setting, cpus, readers, case, run)?;
         Ok(Sample { first_expand: self.first_expand, ..sample })

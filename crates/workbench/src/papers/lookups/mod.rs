@@ -58,10 +58,6 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// With the defaults filled in.
-    ///
-    /// # Errors
-    /// When there is nothing to resize.
     pub fn setting(&self) -> Result<Setting> {
         ensure!(self.shift1 != self.shift2, "--shift1 and --shift2 are the same: there is nothing to resize");
         Ok(Setting {
@@ -76,7 +72,6 @@ impl Conditions {
     }
 
     /// How often each case is measured.
-    #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.unwrap_or(if self.quick { 5 } else { 10 }) as usize
     }

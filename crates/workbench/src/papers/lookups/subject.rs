@@ -20,10 +20,6 @@ pub trait Subject: Send + Sync {
     /// Looks up a batch of keys; how many were not found, or with a wrong value.
     fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64;
 
-    /// Sets the number of buckets.
-    ///
-    /// # Panics
-    /// Where that can't be done.
     fn resize_to(&self, buckets: usize);
 
     /// What resizes have cost so far.
@@ -43,13 +39,10 @@ pub struct Sampler<'m> {
 
 impl<'m> Sampler<'m> {
     /// Begins a warm-up of this duration. When it is dropped, it adds its samples to `sum`.
-    #[must_use]
     pub fn new(warm_up: Duration, sum: &'m Mutex<Latencies>) -> Self {
         Self { latencies: Latencies::new(), records: Some((Instant::now() + warm_up, sum)) }
     }
 
-    /// One that times nothing.
-    #[must_use]
     pub fn idle() -> Self {
         Self { latencies: Latencies::new(), records: None }
     }
@@ -91,8 +84,6 @@ pub fn count_missed(keys: &mut Indices, sampler: &mut Sampler<'_>, mut get: impl
 pub struct Resizable<T>(T);
 
 impl<T: Resize> Resizable<T> {
-    /// An empty one.
-    #[must_use]
     pub fn boxed(buckets: usize) -> Box<dyn Subject> {
         Box::new(Self(T::with_buckets(buckets)))
     }
@@ -121,13 +112,10 @@ impl<T: Resize> Subject for Resizable<T> {
     }
 }
 
-/// One that can't be resized.
 #[derive(Debug)]
 pub struct AsMade<T>(T);
 
 impl<T: relativist_baselines::Table> AsMade<T> {
-    /// An empty one.
-    #[must_use]
     pub fn boxed(buckets: usize) -> Box<dyn Subject> {
         Box::new(Self(T::with_buckets(buckets)))
     }
@@ -156,7 +144,6 @@ impl<T: relativist_baselines::Table> Subject for AsMade<T> {
     }
 }
 
-/// Somebody else's.
 #[derive(Debug)]
 pub struct Competitor<T>(pub T);
 

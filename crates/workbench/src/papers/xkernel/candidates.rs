@@ -25,17 +25,12 @@ pub const SIZES: [usize; 32] = {
 /// Who takes part, in the order of [`of`].
 pub const NAMES: [&str; 6] = ["old", "new", "const", "relativist", "cached", "hashbrown"];
 
-/// A candidate at its work.
 pub trait Subject {
     /// Does it so many times; how many operations these were.
-    ///
-    /// # Errors
-    /// When an answer was wrong.
     fn repeat(&mut self, times: u64) -> Result<u64>;
 }
 
 /// All candidates, ready for what is to be measured.
-#[must_use]
 pub fn of(setting: &Setting, buckets: usize) -> Vec<Box<dyn Subject>> {
     macro_rules! sizes {
         ($($size:literal)*) => {

@@ -16,13 +16,11 @@ use super::quantity::{KEYS, Quantity};
 use super::{Args, Setting, candidates};
 use crate::harness::comparison::{Comparison, Measured, compare_several};
 
-/// What is measured so.
 pub const QUANTITIES: [Quantity; 3] = [Quantity::Hit, Quantity::Update, Quantity::Collision];
 
 /// What the passes of a comparison have in common.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pass {
-    /// What is measured.
     pub quantity: Quantity,
     /// Whether other code ran before each pass.
     pub cold: bool,

@@ -16,7 +16,6 @@ static BLOCKS: [[Block; 16]; 16] = {
     rows!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
 };
 
-/// Runs all of it once.
 pub fn evict() {
     let last = BLOCKS.iter().flatten().fold(black_box(1), |number, block| block(number));
     black_box(last);

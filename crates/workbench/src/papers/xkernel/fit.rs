@@ -6,12 +6,9 @@ use super::Setting;
 use super::quantity::{Line, QUANTITIES, Quantity};
 use crate::harness::comparison::Comparison;
 
-/// How a candidate's time grows.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Fit {
-    /// Of what.
     pub quantity: Quantity,
-    /// Whose.
     pub name: &'static str,
     /// Nanoseconds at no bytes, or no entries.
     pub intercept: f64,
@@ -21,7 +18,6 @@ pub struct Fit {
 
 /// A line for each quantity and candidate, where there are two points at least. Sizes of keys without routines are left out: what they take
 /// is on another line.
-#[must_use]
 pub fn lines(comparisons: &[Comparison<Setting>]) -> Vec<Fit> {
     let mut fits = Vec::new();
     for quantity in QUANTITIES {

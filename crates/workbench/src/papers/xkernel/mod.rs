@@ -108,7 +108,6 @@ impl Args {
 /// What the candidates of a comparison have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Setting {
-    /// What is measured.
     pub quantity: Quantity,
     /// Bytes of each key.
     pub key_bytes: usize,
@@ -118,22 +117,18 @@ pub struct Setting {
 
 impl Setting {
     /// What the quantity is a function of.
-    #[must_use]
     pub fn variable(&self) -> f64 {
         (if self.quantity == Quantity::Iterate { self.entries } else { self.key_bytes }) as f64
     }
 
     /// Whether the paper's map has routines for this size of keys.
-    #[must_use]
     pub fn is_specialised(&self) -> bool {
         New::SIZES.contains(&self.key_bytes)
     }
 }
 
-/// Everything that was found out.
 #[derive(Debug, Serialize)]
 pub struct Results {
-    /// With a warm instruction cache.
     #[serde(rename = "contests")]
     pub comparisons: Vec<Comparison<Setting>>,
     /// With a cold one, and passes of the same kind with a warm one.
@@ -142,10 +137,6 @@ pub struct Results {
     pub fits: Vec<Fit>,
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// When a lookup misses, or a report can't be written.
 pub fn run(args: &Args) -> Result<()> {
     ensure!(args.buckets.is_power_of_two(), "--buckets {}: not a power of two", args.buckets);
     let cpus = Cpus::allowed();

@@ -6,7 +6,6 @@ use serde::Serialize;
 /// Keys of a map whose lookups are measured: as many as the paper looks up in turn.
 pub const KEYS: usize = 8;
 
-/// In the paper's order.
 pub const QUANTITIES: [Quantity; 5] =
     [Quantity::Hit, Quantity::Miss, Quantity::Update, Quantity::Collision, Quantity::Iterate];
 
@@ -31,7 +30,6 @@ pub type Line = (f64, f64);
 
 impl Quantity {
     /// As the paper's table calls it.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Self::Hit => "lookup (cache hit)",
@@ -43,7 +41,6 @@ impl Quantity {
     }
 
     /// What the paper's table says: a SPARC 4/40, and an Alpha AXP 3000/600. "Rough estimates", of the build called new.
-    #[must_use]
     pub fn printed(self) -> [Line; 2] {
         match self {
             Self::Hit => [(2500.0, 140.0), (360.0, 4.0)],
@@ -55,7 +52,6 @@ impl Quantity {
     }
 
     /// How many operations one repetition counts for.
-    #[must_use]
     pub fn operations(self) -> u64 {
         match self {
             Self::Hit | Self::Iterate => 1,

@@ -14,8 +14,6 @@ use crate::harness::options::spell;
 use crate::harness::report::{significant, table};
 use crate::harness::stats::Summary;
 
-/// All tables.
-#[must_use]
 pub fn describe(results: &Results) -> String {
     let mut text = "Intercept in ns, and slope in ns per byte of the key (iteration: per entry), of lines \
                     through the sizes that have routines. SPARC 4/40 and Alpha AXP 3000/600 are the \
@@ -66,9 +64,6 @@ fn new_over_old<S>(comparison: &Comparison<S>) -> Option<f64> {
 }
 
 /// A picture for each quantity: what a candidate takes by size of keys or number of entries.
-///
-/// # Errors
-/// When one can't be written.
 pub fn draw(folder: &Path, results: &Results, caption: &str) -> Result<()> {
     for quantity in QUANTITIES {
         let comparisons: Vec<_> =

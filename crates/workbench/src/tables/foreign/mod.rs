@@ -12,7 +12,6 @@ use super::{Lookup, Table};
 
 /// The functions of a table; as in `operations.h`, where the meaning of each is documented.
 #[repr(C)]
-#[expect(missing_debug_implementations, reason = "a structure of function pointers")]
 pub struct Operations {
     create: unsafe extern "C" fn(capacity: usize) -> *mut c_void,
     destroy: unsafe extern "C" fn(table: *mut c_void),
@@ -32,10 +31,8 @@ type Visit = unsafe extern "C" fn(context: *mut c_void, value: u64);
 /// # Safety
 /// The operations do what `operations.h` says, for any number of threads at a time.
 pub unsafe trait Library: Send + Sync + 'static {
-    /// How reports call its table.
     const NAME: &'static str;
 
-    /// Its functions.
     fn operations() -> &'static Operations;
 }
 
@@ -80,7 +77,6 @@ library! {
     Cuckoo, "libcuckoo", relativist_cuckoo
 }
 
-/// The table of a library.
 pub struct Foreign<L: Library> {
     table: NonNull<c_void>,
     _of: PhantomData<L>,

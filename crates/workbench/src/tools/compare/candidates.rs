@@ -18,7 +18,6 @@ use crate::tables::relativist::Relativist;
 use crate::tables::rwlock::Locked;
 use crate::tables::scc::SccMap;
 
-/// A table by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
@@ -55,13 +54,11 @@ pub enum Name {
 
 impl Name {
     /// Whether it may be updated while others use it.
-    #[must_use]
     pub fn is_synchronised(self) -> bool {
         self != Self::Hashbrown
     }
 
     /// Whether it can hold such entries.
-    #[must_use]
     pub fn holds(self, kind: Kind) -> bool {
         kind == Kind::U64 || !self.is_foreign()
     }
@@ -79,7 +76,6 @@ impl Name {
     }
 
     /// An empty table of entries that it [`holds`](Self::holds).
-    #[must_use]
     pub fn make(self, kind: Kind, capacity: usize) -> Arc<dyn Candidate> {
         match self {
             #[cfg(feature = "liburcu")]
@@ -120,7 +116,6 @@ fn make<T: Table>(capacity: usize) -> Arc<dyn Candidate> {
 }
 
 /// The competitors among `names` that can take part, each once, in a fixed order.
-#[must_use]
 pub fn competitors(names: &[Name], kind: Kind, may_be_unsynchronised: bool) -> Vec<Name> {
     let takes_part = |&name: &Name| {
         name != Name::Relativist
@@ -133,7 +128,6 @@ pub fn competitors(names: &[Name], kind: Kind, may_be_unsynchronised: bool) -> V
 
 /// Divides `competitors` into groups whose tables fit `memory` bytes, together with ours, which is in every group: ratios are only
 /// taken between tables that were measured in turns. A table that does not fit at all is alone with ours.
-#[must_use]
 pub fn groups(competitors: &[Name], kind: Kind, entries: u64, memory: u64) -> Vec<Vec<Name>> {
     // What a table takes at most while it is filled: the hungriest hold everything twice.
     let each = entries * if kind == Kind::U64 { 150 } else { 300 };

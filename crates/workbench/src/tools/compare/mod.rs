@@ -128,12 +128,10 @@ pub struct Args {
 
 /// Comparisons that are held together, because they share tables.
 pub struct Job<'a> {
-    /// How many measurements that takes.
     measurements: usize,
     measure: Box<dyn FnOnce(&ProgressBar) -> Outcome + 'a>,
 }
 
-/// What a job comes to.
 type Outcome = Result<Vec<Comparison<Setting>>>;
 
 impl<'a> Job<'a> {
@@ -217,10 +215,6 @@ fn workloads(args: &Args) -> Vec<Workload> {
     }
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// When a table answers wrongly, or a report can't be written.
 pub fn run(args: &Args) -> Result<()> {
     let cpus = Cpus::allowed();
     let most = args.threads.iter().copied().max().unwrap_or(1);

@@ -15,7 +15,6 @@ use crate::harness::report::significant;
 use crate::tools::compare::screen::Section;
 use crate::tools::compare::setting::Setting;
 
-/// Sizes in pixels.
 const PANEL_WIDTH: u32 = 560;
 const BAR: u32 = 11;
 const GAP: u32 = 7;
@@ -38,9 +37,6 @@ const RIVALS: [RGBColor; 3] = [RGBColor(205, 208, 214), RGBColor(150, 156, 167),
 const INK: RGBColor = RGBColor(40, 44, 52);
 
 /// Draws all comparisons. `caption` is written below each picture.
-///
-/// # Errors
-/// When a picture can't be written.
 pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -> Result<()> {
     fonts::register();
     let mut pictures: Vec<(PathBuf, Vec<&Comparison<Setting>>)> = Vec::new();
@@ -87,7 +83,6 @@ impl<'c> Panel<'c> {
         bars
     }
 
-    /// The end of the axis.
     fn limit(&self) -> f64 {
         let ends = |ours: bool| {
             let bars = self.bars().into_iter().filter(|(_, _, result)| !ours || is_ours(result.name));
@@ -109,7 +104,6 @@ fn is_ours(name: &str) -> bool {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// What goes wrong while drawing.
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 fn draw_picture(path: &Path, comparisons: &[&Comparison<Setting>], caption: &str) -> Drawn {

@@ -40,7 +40,6 @@ pub fn mixes<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     jobs.collect()
 }
 
-/// Growing from empty.
 pub fn grow<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     per_threads(context, setting, move |setting, table| {
         measure(context, setting, table, |thread| {
@@ -62,7 +61,6 @@ pub fn remove<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     })
 }
 
-/// Removing all entries at once.
 pub fn clear<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let capacity = context.capacity(setting.entries);
     vec![job(context, setting.clone(), capacity, move |setting, table| {

@@ -10,14 +10,12 @@ use crate::tools::compare::setting::Setting;
 
 /// Comparisons with a title in common: the columns of one table, or the panel of one plot.
 pub struct Section<'c> {
-    /// What they have in common.
     pub title: String,
     comparisons: Vec<&'c Comparison<Setting>>,
 }
 
 impl<'c> Section<'c> {
     /// Divides comparisons into sections, in the order in which they come.
-    #[must_use]
     pub fn of(comparisons: impl IntoIterator<Item = &'c Comparison<Setting>>) -> Vec<Self> {
         let mut sections: Vec<Self> = Vec::new();
         for comparison in comparisons {
@@ -30,8 +28,6 @@ impl<'c> Section<'c> {
         sections
     }
 
-    /// The columns, each once.
-    #[must_use]
     pub fn labels(&self) -> Vec<String> {
         let mut labels = Vec::new();
         for label in self.comparisons.iter().map(|comparison| comparison.setting.label()) {
@@ -43,13 +39,10 @@ impl<'c> Section<'c> {
     }
 
     /// What all values are measured in.
-    #[must_use]
     pub fn unit(&self) -> &'static str {
         self.comparisons.first().map_or("", |comparison| comparison.unit)
     }
 
-    /// The rows: candidates, each once.
-    #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         for result in self.comparisons.iter().flat_map(|comparison| &comparison.candidates) {
@@ -61,17 +54,12 @@ impl<'c> Section<'c> {
     }
 
     /// What is in a cell. Candidates that take part in several groups are shown as they were in the first.
-    #[must_use]
     pub fn result(&self, name: &str, label: &str) -> Option<&'c CandidateResult> {
         let labelled = self.comparisons.iter().filter(|comparison| comparison.setting.label() == label);
         labelled.flat_map(|comparison| &comparison.candidates).find(|result| result.name == name)
     }
 }
 
-/// Everything that is printed.
-///
-/// # Errors
-/// Never: memory can be written to.
 pub fn describe(rounds: u32, comparisons: &[Comparison<Setting>]) -> Result<String> {
     let mut text = String::new();
     writeln!(

@@ -7,7 +7,6 @@ use crate::harness::report::{count, threads};
 use crate::harness::sampling::Distribution;
 use crate::tables::entries::Kind;
 
-/// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
@@ -41,21 +40,17 @@ pub enum Workload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// The median operation.
     P50,
     /// 99 of 100 operations are as fast.
     P99,
     /// 999 of 1000 operations are as fast.
     P999,
-    /// The longest operation.
     Longest,
     /// The longest operation, without the time that a thread could have run and had no CPU.
     LongestScheduled,
-    /// Operations.
     Operations,
     /// The resident set at the end over that after a tenth of the time, entries alike.
     Growth,
-    /// The largest resident set.
     Peak,
 }
 
@@ -77,25 +72,17 @@ impl Metric {
 /// What all candidates of a comparison have in common.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
-    /// What is done.
     #[serde(rename = "work")]
     pub workload: Workload,
-    /// What the tables hold.
     pub kind: Kind,
-    /// How many.
     pub entries: u64,
-    /// How many threads do it.
     pub threads: u16,
-    /// How keys are drawn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
-    /// The share of updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updates_percent: Option<u8>,
-    /// The name of the mix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<&'static str>,
-    /// Which of several values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
     /// Comparisons that differ in this only had to be held one after the other, because all tables together take too much memory.
@@ -104,7 +91,6 @@ pub struct Setting {
 
 impl Setting {
     /// A setting without any of the rest.
-    #[must_use]
     pub fn new(workload: Workload, kind: Kind, entries: u64) -> Self {
         Self {
             workload,
@@ -120,7 +106,6 @@ impl Setting {
     }
 
     /// What is written above a table of comparisons that differ in threads.
-    #[must_use]
     pub fn title(&self) -> String {
         let Self { workload, kind, entries, mix, .. } = self;
         let (kind, entries) = (kind.name(), count(*entries));
@@ -146,7 +131,6 @@ impl Setting {
     }
 
     /// What is written above the column of this comparison.
-    #[must_use]
     pub fn label(&self) -> String {
         threads(self.threads)
     }

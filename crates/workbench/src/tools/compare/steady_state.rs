@@ -95,7 +95,6 @@ pub fn matrix<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     jobs.collect()
 }
 
-/// Iteration over all entries.
 pub fn iterate<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let Setting { kind, entries, .. } = *setting;
     let args = context.args;

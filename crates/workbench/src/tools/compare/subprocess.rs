@@ -33,10 +33,8 @@ const LOOKS: u64 = 64;
 /// The resident set over time or entries, as one process measured it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trace {
-    /// What was done.
     #[serde(flatten)]
     setting: Setting,
-    /// Whose memory it is.
     name: &'static str,
     round: usize,
     #[serde(flatten)]
@@ -143,10 +141,6 @@ fn start_child(context: Context<'_>, setting: &Setting, table: Name, round: usiz
     Ok(findings)
 }
 
-/// Runs the child.
-///
-/// # Errors
-/// When the table answers wrongly, or the system does not tell the resident set.
 pub fn run(args: &Args) -> Result<()> {
     let mut memory = Memory::now()?;
     let findings = match args.workload {

@@ -4,10 +4,8 @@ use crate::harness::comparison::{Comparison, Verdict};
 use crate::harness::report::significant;
 use crate::tools::compare::setting::{Metric, Setting, Workload};
 
-/// What a cell should be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Want {
-    /// The competitor takes longer.
     Ahead,
     /// The competitor takes at least so many times as long.
     Ratio(f64),

@@ -56,7 +56,6 @@ pub struct Args {
     protocol: Protocol,
 }
 
-/// What the kernel offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Io {
     /// io_uring where the kernel allows it, epoll otherwise
@@ -103,9 +102,6 @@ fn requests(bytes: &[u8]) -> usize {
 }
 
 /// Runs the subcommand: serves until it is killed.
-///
-/// # Errors
-/// When it can't listen, or the kernel refuses what it needs.
 pub fn run(args: &Args) -> Result<()> {
     // The kernel may be sending from them when a thread gives up.
     let replies: &'static Replies = Box::leak(Box::new(Replies::new(args)));

@@ -5,14 +5,11 @@ use serde::Serialize;
 use super::section::Row;
 use crate::harness::report::{count, significant};
 
-/// What to take.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// The function.
     pub function: String,
     /// The logarithm of the table's size.
     pub bits: u32,
-    /// Both, and the reason.
     pub sentence: String,
     /// What the recommended function depends on, and what doesn't, where there is something to say.
     pub caution: Option<String>,
@@ -22,7 +19,6 @@ pub struct Advice {
 const ALIKE: f64 = 1.05;
 
 /// Takes what makes lookups fast; of what is alike the smaller table.
-#[must_use]
 pub fn advise(rows: &[Row]) -> Option<Advice> {
     let best = best(rows.iter())?;
     let random = best.histogram.load();

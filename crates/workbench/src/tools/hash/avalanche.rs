@@ -20,20 +20,17 @@ pub struct Avalanche {
 
 impl Avalanche {
     /// Whether no bit of the key has more to say about some bit of the bucket than chance explains, and a tenth on top.
-    #[must_use]
     pub fn is_thorough(&self) -> bool {
         let deviation = 0.5 / (self.keys as f64).sqrt();
         self.bias < 0.1 + 5.0 * deviation
     }
 }
 
-/// Keys whose bits are changed.
 const KEYS: usize = 512;
 /// Bits that are changed of each key at most: the first of strings.
 const BITS: usize = 256;
 
 /// Changes the bits of some keys; `None` when the keys don't differ in any.
-#[must_use]
 pub fn measure(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Option<Avalanche> {
     let varying = varying_bits(keys);
     let step = keys.len().div_ceil(KEYS).max(1);

@@ -17,7 +17,6 @@ const KEYS: usize = if cfg!(debug_assertions) { 1 << 8 } else { 1 << 15 };
 /// The loop over keys that all functions have, without a function.
 pub(super) struct Harness;
 
-/// The one there is.
 pub(super) static HARNESS: Harness = Harness;
 
 impl HashFunction for Harness {
@@ -37,7 +36,6 @@ impl HashFunction for Harness {
 }
 
 /// Nanoseconds that each function takes for one of `keys`, medians over interleaved rounds, without what the loop takes by itself.
-#[must_use]
 pub fn of_hashing(functions: &[Box<dyn HashFunction>], keys: &Keys, bits: u32) -> Vec<f64> {
     let candidates: Vec<&dyn HashFunction> =
         functions.iter().map(Box::as_ref).chain([&HARNESS as &dyn HashFunction]).collect();
@@ -68,7 +66,6 @@ struct Entry {
 
 /// Nanoseconds to get at the next entry of a chain in a table of so many, each in a place of its own: a walk through memory
 /// in random order.
-#[must_use]
 pub fn of_probing(entries: u64) -> f64 {
     /// 256 MiB: beyond, caches don't matter any more.
     const MOST: u64 = 1 << 22;

@@ -17,11 +17,7 @@ const FASTEST: f64 = 0.125;
 /// A picture and the name of its file, without extension.
 #[derive(Debug)]
 pub struct Picture {
-    /// Of the file.
     pub name: &'static str,
-    /// What there is to see.
-    pub title: String,
-    /// The picture itself.
     pub svg: String,
 }
 
@@ -50,9 +46,6 @@ enum Mark {
 
 /// The pictures of a section: bucket sizes against those of a random function, entries met by table size, and cost against
 /// quality.
-///
-/// # Errors
-/// When one can't be drawn.
 pub fn pictures(section: &Section) -> Result<Vec<Picture>> {
     fonts::register();
     let charts = [sizes(section), probes(section), costs(section)];
@@ -143,7 +136,7 @@ impl Chart {
         let drawn = self.draw_on(&root).map_err(|error| anyhow!("cannot draw {}: {error}", self.name));
         drop(root);
         drawn?;
-        Ok(Picture { name: self.name, title: self.title, svg })
+        Ok(Picture { name: self.name, svg })
     }
 
     fn draw_on(&self, root: &DrawingArea<SVGBackend<'_>, Shift>) -> Drawn {

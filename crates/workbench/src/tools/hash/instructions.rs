@@ -37,16 +37,12 @@ const COUNTED: &str = "relativist_counted_hashes";
 /// What a function executes, without the loop over keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Executed {
-    /// Instructions per key.
     pub instructions: f64,
     /// Bytes of code that these keys have executed, with what the function calls: what it wants of the instruction cache.
     pub code_bytes: u64,
 }
 
 /// What each of `functions` executes.
-///
-/// # Errors
-/// When valgrind is missing or fails.
 pub fn count(functions: &[Box<dyn HashFunction>], folds: &[Fold], keys: &Keys, bits: u32) -> Result<Vec<Executed>> {
     let file = tempfile_of(keys)?;
     let folds: Vec<String> = folds.iter().map(spell).collect();
@@ -88,10 +84,6 @@ fn tempfile_of(keys: &Keys) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Hashes the keys once.
-///
-/// # Errors
-/// When the keys can't be read or there is no such function.
 pub fn run_child(args: &ChildArgs) -> Result<()> {
     let keys: Keys = serde_json::from_reader(File::open(&args.keys)?)?;
     let functions = all(&args.fold);

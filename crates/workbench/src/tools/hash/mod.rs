@@ -34,9 +34,6 @@ pub use options::Options;
 use section::{Section, Weights};
 
 /// Runs the command. `claims` are the figures of Lever's paper, for the page.
-///
-/// # Errors
-/// When keys can't be read, options don't fit each other, or a file can't be written.
 pub fn run(options: &Options, claims: &[Claim]) -> Result<()> {
     let functions = options.functions()?;
     let mut report = Report::begin("hash", options.json.as_deref(), &Cpus::allowed(), rayon::current_num_threads())?;

@@ -187,7 +187,6 @@ fn count(source: &mut dyn Source) -> Result<u64> {
     Ok(count)
 }
 
-/// The beginning of another source.
 struct Limited {
     source: Box<dyn Source>,
     most: u64,

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use super::section::{Row, Section};
 use crate::harness::report::{count, significant, table};
 
-/// What the columns mean.
 pub const LEGEND: &str = "\
 empty: buckets without entries. hit, miss: entries that a lookup meets; per 1000: in a thousand lookups at the hit rate. spread: variance of \
 the bucket sizes over their mean: 1 for a random function, less is better, more is worse. p: the chance that a random function is as far from \
@@ -17,7 +16,6 @@ never matter. ns: to hash a key, and to look one up, which is expected from hash
 of code that hashing executes.";
 
 /// The text of a section; `all_histograms`, or else the recommended one and the worst.
-#[must_use]
 pub fn text(section: &Section, all_histograms: bool) -> String {
     let mut text = format!(
         "{}: {} keys, {:.0} % of lookups hit, {} ns to get at an entry\n\n",
@@ -49,7 +47,6 @@ pub fn text(section: &Section, all_histograms: bool) -> String {
 }
 
 /// A histogram under the lines that the paper puts above it.
-#[must_use]
 pub fn histogram(row: &Row) -> String {
     format!(
         "{}: hash table size is {} buckets\nhash table contains {} objects\nlargest bucket contains {} objects\n\
@@ -79,14 +76,12 @@ fn size_table(rows: &[Row]) -> String {
 }
 
 /// `HEADER`, and what else there is of these rows.
-#[must_use]
 pub fn header(rows: &[Row]) -> Vec<&'static str> {
     let counted = rows.iter().any(|row| row.instructions.is_some());
     HEADER.into_iter().chain(["instructions", "code"].into_iter().filter(|_| counted)).collect()
 }
 
 /// Cells under the [`header`].
-#[must_use]
 pub fn cells(row: &Row) -> Vec<String> {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let avalanche =
@@ -111,9 +106,6 @@ pub fn cells(row: &Row) -> Vec<String> {
 }
 
 /// Writes a line for each row of each section.
-///
-/// # Errors
-/// When the file can't be written.
 pub fn write_csv(path: &Path, sections: &[Section]) -> Result<()> {
     let write = || -> Result<()> {
         let mut writer = csv::Writer::from_path(path)?;

@@ -11,7 +11,6 @@ use crate::hashing::functions::HashFunction;
 use crate::hashing::histogram::{Fit, Histogram};
 use crate::hashing::study::{Studied, Table};
 
-/// How lookups are weighed.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Weights {
     /// The share of lookups that hit.
@@ -23,9 +22,7 @@ pub struct Weights {
 /// A set of keys, and what each function makes of it.
 #[derive(Debug, Serialize)]
 pub struct Section {
-    /// What keys they are.
     pub title: String,
-    /// Their number.
     pub keys: u64,
     /// About how many of them are distinct.
     pub distinct: u64,
@@ -33,24 +30,17 @@ pub struct Section {
     pub hit_rate: f64,
     /// Nanoseconds to get at an entry.
     pub probe_ns: f64,
-    /// What to take.
     pub advice: Option<Advice>,
     /// A row for each function and size, by size and by what a lookup takes.
     pub rows: Vec<Row>,
 }
 
-/// A function with a size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The function's name.
     pub function: String,
-    /// Where it comes from.
     pub source: &'static str,
-    /// The logarithm of the size.
     pub bits: u32,
-    /// Bucket sizes.
     pub histogram: Histogram,
-    /// The number of empty buckets.
     pub empty: u64,
     /// The size of the largest bucket.
     pub largest: usize,
@@ -64,7 +54,6 @@ pub struct Row {
     pub dispersion: f64,
     /// [`Histogram::fit`].
     pub fit: Option<Fit>,
-    /// What changed bits do.
     pub avalanche: Option<Avalanche>,
     /// Nanoseconds to hash a key.
     pub hash_ns: f64,
@@ -79,7 +68,6 @@ pub struct Row {
 impl Row {
     /// Whether the function does as a random one would, for reasons that don't lie in these keys alone: its buckets are no
     /// worse, and each bit of the key changes each bit of the bucket as often as not.
-    #[must_use]
     pub fn is_robust(&self) -> bool {
         let deviation = (2.0 / self.histogram.buckets as f64).sqrt();
         self.dispersion < 1.1 + 5.0 * deviation && self.avalanche.is_some_and(|avalanche| avalanche.is_thorough())
@@ -88,7 +76,6 @@ impl Row {
 
 impl Section {
     /// Measures what counting has left open, and gives advice. `executed` is what each of `functions` does, if that was counted.
-    #[must_use]
     pub fn new(
         title: String,
         studied: &Studied<'_>,
@@ -145,20 +132,16 @@ impl Section {
         Self { title, keys, distinct, hit_rate: weights.hit_rate, probe_ns, advice, rows }
     }
 
-    /// Rows by size.
     pub fn sizes(&self) -> impl Iterator<Item = &[Row]> {
         self.rows.chunk_by(|one, other| one.bits == other.bits)
     }
 
-    /// The row that is recommended.
-    #[must_use]
     pub fn advised(&self) -> Option<&Row> {
         let advice = self.advice.as_ref()?;
         self.row(&advice.function, advice.bits)
     }
 
     /// The row of the recommended size on which most entries are met.
-    #[must_use]
     pub fn worst(&self) -> Option<&Row> {
         let bits = self.advice.as_ref()?.bits;
         let rows = self.rows.iter().filter(|row| row.bits == bits);
@@ -170,7 +153,6 @@ impl Section {
     }
 
     /// Whether so many keys came twice that the histograms tell of that rather than of functions.
-    #[must_use]
     pub fn has_repeated_keys(&self) -> bool {
         // The estimate is off by a few per cent.
         (self.distinct as f64) < 0.9 * self.keys as f64

@@ -109,10 +109,6 @@ struct Results {
     reclamation: Vec<Comparison<ReclaimSetting>>,
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// When the barrier that was asked for is not to be had, or the report can't be written.
 pub fn run(args: &Args) -> Result<()> {
     let cpus = Cpus::allowed();
     relativist_rcu::set_barrier(match args.barrier {

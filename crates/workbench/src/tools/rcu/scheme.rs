@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 /// A way to let readers read while others unlink and free.
 pub(super) trait Scheme: Sync {
-    /// How reports call it.
     fn name(&self) -> &'static str;
 
     /// Enters and leaves `count` sections, one after the other.

@@ -1,6 +1,5 @@
 //! Doubly linked lists over numbered objects, each object in one list at most.
 
-/// No object.
 const NONE: u32 = u32::MAX;
 
 /// The links of all objects, for any number of lists.

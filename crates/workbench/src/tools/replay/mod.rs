@@ -53,7 +53,6 @@ pub struct Args {
     output: Output,
 }
 
-/// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Candidate {
@@ -134,7 +133,6 @@ impl Serialize for Size {
     }
 }
 
-/// What came out.
 #[derive(Debug, Serialize)]
 struct Results {
     requests: usize,
@@ -153,10 +151,6 @@ struct Outcome {
     byte_miss_ratio: f64,
 }
 
-/// Replays, and reports.
-///
-/// # Errors
-/// When the trace or the JSON file can't be read or written, or a size is too small.
 pub fn run(args: &Args) -> Result<()> {
     let cpus = Cpus::allowed();
     let report = Report::begin("replay", args.output.json.as_deref(), &cpus, 1)?;

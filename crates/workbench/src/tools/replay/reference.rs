@@ -60,7 +60,6 @@ pub(super) struct SegmentedLru<'t> {
     sizes: &'t [u64],
     capacity: u64,
     links: Links,
-    /// Probationary and protected.
     segments: [List; 2],
     /// In which of them each object is.
     at: Vec<Option<usize>>,

@@ -11,7 +11,6 @@ use csv::{ByteRecord, ReaderBuilder, Trim};
 /// A trace in memory. Objects are numbered in the order of their first requests.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// The object of each request.
     pub requests: Vec<u32>,
     /// Bytes of each object, as of its first request.
     pub sizes: Vec<u64>,
@@ -22,9 +21,6 @@ pub struct Trace {
 impl Trace {
     /// Reads `time,key,size` and whatever follows, line by line, compressed by zstd if the first bytes say so. `-` is stdin. Lines
     /// that begin with `#` are comments. The time is not used: requests count in their order.
-    ///
-    /// # Errors
-    /// When the file can't be read, or a line is not of that form.
     pub fn read(path: &Path) -> Result<Self> {
         let source: Box<dyn Read> = if path == Path::new("-") {
             Box::new(io::stdin().lock())

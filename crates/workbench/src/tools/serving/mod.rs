@@ -90,7 +90,6 @@ pub struct Args {
     output: Output,
 }
 
-/// What a work came to.
 #[derive(Debug, Serialize)]
 struct Outcome {
     row: Row,
@@ -163,10 +162,6 @@ impl Args {
     }
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// When a server doesn't start, ends or answers wrongly, or a report can't be written.
 pub fn run(args: &Args) -> Result<Ending> {
     let rows = args.rows();
     let mut report = Report::begin("serving", args.output.json.as_deref(), &Cpus::allowed(), 2)?;

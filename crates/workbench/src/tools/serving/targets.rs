@@ -7,7 +7,6 @@ use crate::harness::sampling::Distribution;
 use crate::memcached::measure::Figure;
 use crate::memcached::workload::{DEFAULT, Sizes, Workload};
 
-/// A work with a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Row {
@@ -29,7 +28,6 @@ pub enum Row {
 
 impl Row {
     /// What is compared, and how much of memcached's it may be.
-    #[must_use]
     pub fn most(self) -> (Figure, f64) {
         match self {
             Self::Get50 => (Figure::Cpu, 0.78),
@@ -45,31 +43,26 @@ impl Row {
     }
 
     /// Whether the bare echo server takes part: it shows what of a figure is the machine's.
-    #[must_use]
     pub fn has_floor(self) -> bool {
         matches!(self, Self::Get50 | Self::Get200 | Self::Growth)
     }
 
     /// How much of the echo server's CPU time it may be.
-    #[must_use]
     pub fn most_over_floor(self) -> Option<f64> {
         matches!(self, Self::Get50 | Self::Get200).then_some(1.15)
     }
 
     /// Memory for items, in MiB.
-    #[must_use]
     pub fn megabytes(self) -> u32 {
         if self == Self::Mix { 4096 } else { 1024 }
     }
 
     /// How often it can be measured within reason.
-    #[must_use]
     pub fn most_rounds(self) -> u32 {
         if self == Self::Growth { 5 } else { u32::MAX }
     }
 
     /// The work, by so many threads; with `quick`, on fewer items.
-    #[must_use]
     pub fn workload(self, threads: u16, quick: bool) -> Workload {
         let workload = Workload { threads, ..DEFAULT };
         match self {

@@ -14,7 +14,6 @@ const DO_NOT_CREATE: u32 = u32::MAX;
 /// What is larger is no answer to anything that is asked here.
 const LARGEST_BODY: usize = 1 << 22;
 
-/// Appends a request.
 pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>) {
     let (mut extras, mut value, mut unique) = (Vec::new(), Vec::new(), 0);
     match request.ask {
@@ -79,9 +78,6 @@ fn opcode(request: &Request) -> u8 {
 }
 
 /// What the input begins with is to `request`.
-///
-/// # Errors
-/// When it is no answer to it.
 pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Parsed> {
     let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Parsed::Part(HEADER)) };
     ensure!(header[0] == 0x81, "not a reply: {}", shown(header));

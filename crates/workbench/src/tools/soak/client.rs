@@ -32,7 +32,6 @@ const SHOWN_OF_KEY: usize = 25;
 /// Batches of the first client until it flushes everything: at first, and in the end. Each time it is twice as many.
 const BATCHES_PER_FLUSH: (u64, u64) = (40, 5_000);
 
-/// One client.
 #[derive(Debug)]
 pub(super) struct Client<'a> {
     index: u16,
@@ -68,9 +67,6 @@ impl<'a> Client<'a> {
     }
 
     /// Goes on until the time is up, or another client has found a fault.
-    ///
-    /// # Errors
-    /// A wrong answer, with the conversation that led to it; or a broken connection.
     pub(super) fn run(&mut self) -> Result<()> {
         let outcome = self.converse();
         self.common.is_over.fetch_or(outcome.is_err(), Relaxed);

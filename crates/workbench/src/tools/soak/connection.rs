@@ -15,7 +15,6 @@ use crate::memcached::server::Address;
 /// A server that says nothing for so long is given up.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// What is read at once.
 const READ: usize = 64 << 10;
 
 /// How a batch goes over the wire.
@@ -23,7 +22,6 @@ const READ: usize = 64 << 10;
 pub(super) enum Pace {
     /// By as few writes as possible.
     Whole,
-    /// In pieces of random size.
     Pieces,
     /// Nothing is read before all is written, or can't be; and then little at a time.
     Slow,
@@ -58,7 +56,6 @@ impl Pace {
     }
 }
 
-/// What became of the input.
 #[derive(Debug)]
 pub(super) enum Taken {
     /// So many bytes are done with.

@@ -20,7 +20,6 @@ const BATCHES_PER_MIX: (u64, u64) = (10, 2_560);
 /// Numbers that items are created with to be counted: such as nothing else would count to.
 const INITIALS: u64 = 1 << 62;
 
-/// What one client draws.
 #[derive(Debug)]
 pub(super) struct Draw {
     pub(super) random: SmallRng,
@@ -37,7 +36,6 @@ impl Draw {
         Self { random, client, now: 0, mix: MIXES[0], number: 0 }
     }
 
-    /// Begins a batch.
     pub(super) fn begin(&mut self, batch: u64, now: u32) {
         let (mut left, (mut each, most)) = (batch, BATCHES_PER_MIX);
         while each < most && left >= each * MIXES.len() as u64 {
@@ -51,7 +49,6 @@ impl Draw {
         self.random.random_range(0..count) == 0
     }
 
-    /// The end of a batch.
     pub(super) fn fence(&mut self, is_binary: bool) -> Request {
         let dialect = if is_binary { Dialect::Binary } else { Dialect::Meta };
         self.request(dialect, Ask::Fence, Vec::new())
@@ -62,7 +59,6 @@ impl Draw {
         Request { dialect, ask, keys, number: self.number, is_quiet: false, earliest: self.now }
     }
 
-    /// The next request.
     pub(super) fn draw(&mut self, is_binary: bool, slots: &[Slot], common: &Common) -> Request {
         let dialect = match is_binary {
             true => Dialect::Binary,

@@ -22,7 +22,6 @@ struct Account {
     story: Option<String>,
 }
 
-/// Accounts of all names.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     accounts: HashMap<Vec<u8>, Account>,
@@ -62,7 +61,6 @@ impl Ledger {
         self.accounts.retain(|_, account| account.balance < 0);
     }
 
-    /// All items that were missing.
     pub(super) fn missing(&self) -> u64 {
         self.missing
     }
@@ -91,9 +89,6 @@ pub(super) struct Watcher {
 
 impl Watcher {
     /// None if the server refuses.
-    ///
-    /// # Errors
-    /// When the server is not there.
     pub(super) fn start(address: &Address) -> Result<Option<Self>> {
         let mut socket = address.connect()?;
         socket.write_all(b"watch evictions\r\n")?;
@@ -102,10 +97,6 @@ impl Watcher {
         Ok((answer == *b"OK\r\n").then_some(Self { socket }))
     }
 
-    /// Listens until it is stopped.
-    ///
-    /// # Errors
-    /// When the server stops telling before that.
     pub(super) fn run(&self, common: &Common<'_>) -> Result<()> {
         let mut lines = BufReader::with_capacity(1 << 16, &self.socket);
         let mut line = Vec::new();
@@ -120,7 +111,6 @@ impl Watcher {
         Ok(())
     }
 
-    /// When all is over.
     pub(super) fn stop(&self) {
         // The server may be gone.
         let _ = self.socket.shutdown(Shutdown::Both);

@@ -122,10 +122,8 @@ impl Length {
     }
 }
 
-/// What is done.
 #[derive(Clone, Debug)]
 struct Plan {
-    /// Of all keys.
     prefix: String,
     seed: u64,
     clients: u16,
@@ -135,7 +133,6 @@ struct Plan {
     others_flush: bool,
 }
 
-/// What was done.
 #[derive(Clone, Copy, Debug)]
 struct Summary {
     requests: u64,
@@ -163,10 +160,6 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// A wrong answer, or too much memory, with what led to it; or a server that can't be reached.
 pub fn run(args: &Args) -> Result<Ending> {
     allow_connections()?;
     interruption::heed("what clients have begun")?;

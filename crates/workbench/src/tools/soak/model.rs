@@ -21,7 +21,6 @@ pub(super) struct When {
 /// Where memory runs out while so large a value arrives, memcached keeps what was there.
 pub(super) const LARGE: usize = 400_000;
 
-/// How long an item lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Forever,
@@ -71,9 +70,7 @@ struct Item {
     /// None if it is only known to be larger than all before.
     unique: Option<u64>,
     is_stale: bool,
-    /// Somebody is to renew it.
     is_claimed: bool,
-    /// Where it is known.
     was_fetched: Option<bool>,
     /// It may not be there after all: nobody told whether it was stored.
     is_doubtful: bool,
@@ -98,7 +95,6 @@ pub(super) struct Slot {
     pub(super) unique: u64,
 }
 
-/// What was asked, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question<'a> {
     pub(super) ask: &'a Ask,
@@ -114,7 +110,6 @@ impl Slot {
         *self = Self { generation: self.generation + 1, ..Self::default() };
     }
 
-    /// Everything was flushed.
     pub(super) fn flush(&mut self) {
         self.item = None;
     }
@@ -255,7 +250,6 @@ fn stored(
     })
 }
 
-/// What a refusal leaves.
 fn refused(question: Question<'_>, present: Option<Item>, refusal: Refusal) -> Result<Option<Item>> {
     let is_too_large = matches!(question.ask, Ask::Store { text, .. } if text.len(question.pool) > question.largest);
     ensure!(is_too_large == (refusal == Refusal::TooLarge), "that is not the reason");
@@ -279,7 +273,6 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
 
-/// Where two values differ.
 fn difference(told: &[u8], own: &[u8]) -> String {
     let same = told.iter().zip(own).take_while(|(one, other)| one == other).count();
     let show = |bytes: &[u8]| bytes[same..bytes.len().min(same + 40)].escape_ascii().to_string();

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail, ensure};
 use super::shared::{Common, lock};
 use crate::memcached::server::{Address, Server};
 
-/// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Looks, with a fifth of that in between, until an eviction that has happened must have been told: some seconds, because on a machine that is
@@ -20,7 +19,6 @@ const LOOKS: u32 = if cfg!(test) { 250 } else { 1000 };
 /// What servers call items that they removed before their time, and of which they tell watchers;
 const EVICTIONS: &str = "evictions";
 
-/// and of which they don't.
 const SILENT_EVICTIONS: [&str; 2] = ["slab_reassign_evictions_nomem", "slab_reassign_busy_deletes"];
 
 /// What servers call lines that did not reach their watchers.
@@ -29,14 +27,12 @@ const LOST_LINES: [&str; 2] = ["log_worker_dropped", "log_watcher_skipped"];
 /// What servers call the memory of connections, on top of that for items.
 const BUFFERS: [&str; 2] = ["read_buf_bytes", "response_obj_bytes"];
 
-/// Looks at a server.
 #[derive(Debug)]
 pub(super) struct Observer<'a> {
     common: &'a Common<'a>,
     address: &'a Address,
     /// Bytes for items.
     limit: u64,
-    /// The server tells each eviction.
     is_watched: bool,
 }
 
@@ -60,9 +56,6 @@ impl<'a> Observer<'a> {
     }
 
     /// Looks once. Returns the bytes of buffers.
-    ///
-    /// # Errors
-    /// When the server doesn't answer.
     pub(super) fn look(&self) -> Result<u64> {
         let asked = self.common.clock.elapsed();
         let statistics = self.address.statistics("stats")?;
@@ -78,9 +71,6 @@ impl<'a> Observer<'a> {
     }
 
     /// Looks again and again until all is over, at a server of which the process is known if it is given.
-    ///
-    /// # Errors
-    /// When items are missing or memory is taken that there is no reason for; or when the server is gone.
     pub(super) fn run(&self, mut server: Option<&mut Server>) -> Result<()> {
         let outcome = loop {
             let is_last = self.common.is_over.load(Relaxed);

@@ -27,7 +27,6 @@ pub(super) enum Refusal {
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct Told {
     pub(super) value: Option<Vec<u8>>,
-    /// What was counted to.
     pub(super) number: Option<u64>,
     pub(super) flags: Option<u32>,
     pub(super) unique: Option<u64>,

@@ -22,7 +22,6 @@ pub(super) enum Dialect {
     Binary,
 }
 
-/// Whose item it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// One client's: nobody else touches it. A key of which the client doesn't know what became gives way to one of the next generation.
@@ -44,7 +43,6 @@ pub(super) enum Exptime {
     At(u32),
 }
 
-/// What is to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
     /// Bytes of the pool.
@@ -73,7 +71,6 @@ pub(super) enum Mode {
     Prepend,
 }
 
-/// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Ask {
     Get {
@@ -224,7 +221,6 @@ impl Names {
         Self { prefix: prefix.to_owned(), client }
     }
 
-    /// Some are long.
     pub(super) fn of(&self, key: Key) -> Vec<u8> {
         let Self { prefix, client } = self;
         match key {

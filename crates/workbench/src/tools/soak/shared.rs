@@ -48,7 +48,6 @@ struct Newest {
 
 #[derive(Debug, Default)]
 struct Counter {
-    /// The largest number told.
     floor: u64,
     seen: Option<(u64, u64)>,
     /// How much it was to be counted up; and how much of that was acknowledged.
@@ -107,7 +106,6 @@ pub(super) struct Common<'a> {
     pub(super) clock: Clock,
     /// Bytes that the items of a client may have, all together.
     pub(super) bytes_per_client: usize,
-    /// Longer values must be refused.
     pub(super) largest: usize,
     /// Held shared by who has requests under way, and alone by who flushes.
     pub(super) pause: RwLock<()>,
@@ -122,14 +120,12 @@ pub(super) struct Common<'a> {
     pub(super) ledger: Mutex<Ledger>,
 }
 
-/// How often what happened.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) requests: AtomicU64,
     pub(super) resets: AtomicU64,
     pub(super) refusals: AtomicU64,
     pub(super) missing: AtomicU64,
-    /// As the server tells.
     pub(super) evictions: AtomicU64,
     /// Items that may be missing though nobody told of their evictions one by one.
     pub(super) excused: AtomicU64,
@@ -303,7 +299,6 @@ impl<'a> Common<'a> {
         self.flushes.fetch_add(1, Relaxed);
     }
 
-    /// All counters.
     pub(super) fn counters() -> impl Iterator<Item = u16> {
         0..COUNTERS
     }

@@ -15,7 +15,6 @@ use crate::harness::interruption;
 use crate::harness::supervisor::tie;
 use crate::memcached::server::Address;
 
-/// Clients of that process.
 const CLIENTS: &str = "4";
 
 /// The process. It is killed if it is dropped.
@@ -34,9 +33,6 @@ impl Drop for Stopped {
 
 impl Stopped {
     /// Starts it, for so many seconds of clients that differ from those of `plan`.
-    ///
-    /// # Errors
-    /// When this program can't be started.
     pub(super) fn start(plan: &Plan, address: &Address, seconds: f64) -> Result<Self> {
         let program = std::env::current_exe().context("cannot tell what program this is")?;
         let mut command = Command::new(program);
@@ -47,9 +43,6 @@ impl Stopped {
     }
 
     /// Stops it and lets it go on until it ends, or all is over, or is to be.
-    ///
-    /// # Errors
-    /// When it has found a fault.
     pub(super) fn run(mut self, common: &Common<'_>) -> Result<()> {
         let mut random = SmallRng::seed_from_u64(common.plan.seed);
         let process = Pid::from_child(&self.child);

@@ -9,10 +9,8 @@ use super::reply::{Facts, Parsed, Refusal, Reply, Told};
 use super::request::{Ask, Dialect, Key, Mode, Names, Pool, Request};
 use crate::memcached::protocol::shown;
 
-/// No line is longer.
 const LONGEST_LINE: usize = 2048;
 
-/// Appends a request.
 pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>) {
     match request.dialect {
         _ if request.ask == Ask::Fence => out.extend_from_slice(b"mn\r\n"),
@@ -173,9 +171,6 @@ fn push_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
 }
 
 /// What the input begins with is to `request`.
-///
-/// # Errors
-/// When it is no answer to it.
 pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Parsed> {
     if request.dialect == Dialect::Classic && request.is_quiet {
         return Ok(Parsed::Silent);

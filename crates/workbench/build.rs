@@ -1,5 +1,5 @@
-//! Records what the binary was built with, so that every report can name it, and compiles the rivals in C and C++ whose
-//! features are on.
+//! Records what the binary was built with, so that every report can name it, and compiles the
+//! rivals in C and C++ whose features are on.
 
 use std::path::Path;
 use std::process::Command;
@@ -78,13 +78,15 @@ fn field<'p>(package: &'p str, key: &str) -> Option<&'p str> {
 mod rivals {
     use std::process::Command;
 
-    /// Compiles those whose features are on; returns their packages with versions, if the system is Debian's.
+    /// Compiles those whose features are on; returns their packages with versions, if the system is
+    /// Debian's.
     pub fn compile() -> Vec<String> {
         println!("cargo::rerun-if-changed=src/rcu/liburcu.c");
         println!("cargo::rerun-if-changed=src/tables/foreign");
         let mut packages = Vec::new();
         if cfg!(feature = "liburcu") {
-            // Initial-exec thread-local storage: what a program that links liburcu directly would get.
+            // Initial-exec thread-local storage: what a program that links liburcu directly would
+            // get.
             let mut build = cc::Build::new();
             build
                 .files(["src/tools/rcu/liburcu.c", "src/tables/foreign/lfht.c"])

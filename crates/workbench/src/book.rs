@@ -1,4 +1,5 @@
-//! The Rust snippets of the book and of the README, as doctests: `cargo test --doc -p relativist-bench`.
+//! The Rust snippets of the book and of the README, as doctests: `cargo test --doc -p
+//! relativist-bench`.
 
 macro_rules! pages {
     ($($name:ident: $file:literal,)*) => {

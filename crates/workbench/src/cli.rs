@@ -5,19 +5,22 @@ use clap::{Parser, Subcommand};
 use crate::harness::interruption::Ending;
 use crate::{harness, papers, tools};
 
-/// Measures the relativistic hash table, its RCU and the server made of it, and what they compete with.
+/// Measures the relativistic hash table, its RCU, the server built on it, and their competitors.
 ///
-/// All candidates of a run live in one process (but servers), use one allocator and one hash function, and are measured in interleaved
-/// rounds in a changing order; medians are over rounds, ratios are taken within a round. Tables on stdout are Markdown;
-/// --json keeps every sample with the command line, the versions and the machine. Progress and warnings go to stderr.
+/// Except for servers, all candidates of a run live in one process and use one allocator and one
+/// hash function. They are measured in interleaved rounds, in an order that changes from round to
+/// round. Medians are over rounds; ratios are taken within a round. Tables on stdout are Markdown.
+/// --json keeps every sample with the command line, the versions and the machine. Progress and
+/// warnings go to stderr.
 ///
-/// On Ctrl-C or SIGTERM, figures, load, serving and soak finish the measurement under way, report
-/// what they have, and exit. A second signal ends them at once. If an option that takes one value
+/// On Ctrl-C or SIGTERM, figures, load, serving and soak finish the current measurement, report the
+/// results so far, and exit. A second signal ends them at once. If an option that takes one value
 /// is given twice, the last one counts.
 ///
-/// For numbers worth keeping: build with --release, leave the machine alone, and keep threads at or below the number of
-/// cores. Threads are pinned, thread i to the i-th allowed CPU, as long as there are enough CPUs. scc asks for AVX2 on
-/// x86-64: build with RUSTFLAGS='-C target-feature=+avx2' where the CPU has it.
+/// For numbers worth keeping, build with --release, leave the machine alone, and use no more
+/// threads than cores. Thread i is pinned to the i-th allowed CPU, as long as there are enough
+/// CPUs. scc recommends AVX2 on x86-64: build with RUSTFLAGS='-C target-feature=+avx2' if the CPU
+/// has it.
 #[derive(Debug, Parser)]
 #[command(name = "relativist-bench", version, max_term_width = 100, args_override_self = true, after_help = EXIT_STATUS)]
 pub struct Cli {
@@ -93,14 +96,17 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
     Ok(Ending::Complete)
 }
 
-/// Tell which hash function and table size suit your keys
+/// Find the hash function and table size that suit your keys
 ///
-/// Counts all keys into buckets with every function and several table sizes: how many buckets stay empty, how large the others get, how many
-/// entries a lookup meets, how far all that is from chance, and what hashing costs. Ends with a recommendation. The functions are those
-/// of Lever, "Linux Kernel Hash Table Behavior" (ALS 2000), textbook ones, and those of today's crates; "your own" is a trait in the library.
+/// Counts all keys into buckets, with every function and several table sizes. Reports how many
+/// buckets stay empty, how large the others get, how many entries a lookup visits, how far this
+/// deviates from random placement, and the cost of hashing. Ends with a recommendation. The
+/// functions are those of Lever, "Linux Kernel Hash Table Behavior" (ALS 2000), textbook functions,
+/// and those of current crates. To test your own, implement the trait in the library.
 ///
-/// Keys are lines of FILE, unless another source is given. Each counts, so give each once. Memory grows with the tables (4 bytes per
-/// bucket, function and size), not with the keys.
+/// Keys are the lines of FILE, unless another source is given. Repeated keys count as different
+/// entries, so give each key once. Memory use depends on the tables (4 bytes per bucket, function
+/// and size), not on the number of keys.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 struct HashArgs {
@@ -113,7 +119,8 @@ struct HashArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum HashCommand {
-    /// Put the paper's histograms beside those of generated keys of the same kind and number
+    /// Compare the histograms of Lever's paper with those of generated keys of the same kind and
+    /// number
     Paper,
     Caches(Box<papers::caches::Args>),
 }

@@ -1,9 +1,11 @@
-//! The workbench: measurements of the relativistic hash table, of its RCU, of the server, and of what they compete with.
+//! The workbench: measurements of the relativistic hash table, of its RCU, of the server, and of
+//! what they compete with.
 //!
-//! Every measurement is a number of *rounds*. A round measures every candidate once, each for the same time, in an order
-//! that changes from round to round, so that whatever drifts on the machine (clock frequency, neighbours, page placement)
-//! touches all of them alike. Medians are taken over rounds, and ratios round by round: two numbers are divided only when
-//! they were measured within the same second or so.
+//! Every measurement is a number of *rounds*. A round measures every candidate once, each for the
+//! same time, in an order that changes from round to round, so that whatever drifts on the machine
+//! (clock frequency, neighbours, page placement) touches all of them alike. Medians are taken over
+//! rounds, and ratios round by round: two numbers are divided only when they were measured within
+//! the same second or so.
 //!
 //! | Module | Holds |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Every subcommand, run as a process with tiny measurements: it ends well, prints its tables, and leaves JSON of the
-//! documented shape. Nothing here looks at a time.
+//! Every subcommand, run as a process with tiny measurements: it ends well, prints its tables, and
+//! leaves JSON of the documented shape. Nothing here looks at a time.
 
 use relativist_testing as _;
 
@@ -38,7 +38,8 @@ fn check_envelope(document: &Value, line: &str) {
     assert!(measured.iter().any(|version| version.as_str().unwrap().starts_with("papaya 0.")), "{measured:?}");
 }
 
-/// Checks that each comparison has `candidates` candidates with `rounds` samples above zero of `threads` threads.
+/// Checks that each comparison has `candidates` candidates with `rounds` samples above zero of
+/// `threads` threads.
 fn check_comparisons(comparisons: &Value, candidates: usize, rounds: usize) {
     for comparison in comparisons.as_array().unwrap() {
         let candidate_results = comparison["contenders"].as_array().unwrap();
@@ -179,7 +180,8 @@ fn resize_measures_any_table_with_any_number_of_readers() {
     assert_eq!(document["results"]["comparisons"].as_array().unwrap().len(), 2 * 3);
 }
 
-/// A run of everything that `figures` writes, and another after the first was killed while it wrote its last sample.
+/// A run of everything that `figures` writes, and another after the first was killed while it wrote
+/// its last sample.
 #[test]
 fn figures_are_drawn_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
@@ -518,7 +520,8 @@ fn hash_says_what_is_wrong_with_keys() {
     }
 }
 
-/// A server in this process. (Servers that are started are ours for echoing: others may not have been built.)
+/// A server in this process. (Servers that are started are ours for echoing: others may not have
+/// been built.)
 #[cfg(target_os = "linux")]
 #[test]
 fn load_measures_a_server_that_is_running() {

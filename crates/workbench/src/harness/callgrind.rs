@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Runs this program again, with these arguments, under callgrind, which counts inside of the function `counted`. Returns callgrind's file.
+/// Runs this program again, with these arguments, under callgrind, which counts inside of the
+/// function `counted`. Returns callgrind's file.
 pub fn callgrind(counted: &str, options: &[&str], arguments: &[String]) -> Result<String> {
     let file = env::temp_dir().join(format!("relativist-callgrind-{}.out", std::process::id()));
     let mut command = Command::new("valgrind");
@@ -22,7 +23,7 @@ pub fn callgrind(counted: &str, options: &[&str], arguments: &[String]) -> Resul
     Ok(text)
 }
 
-/// How many of these events callgrind's file says there were.
+/// The total of `event` in callgrind's file.
 pub fn total(text: &str, event: &str) -> Result<f64> {
     let words = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().split_whitespace();
     let (mut events, sums) = (words("events:"), words("totals:"));

@@ -41,19 +41,19 @@ pub(crate) const STYLE: &str = "
     pre { white-space: pre-wrap; font-size: 13px; color: #555; }
 ";
 
-/// Makes the folder, before anything is measured.
+/// Creates the output folder, so that failure is reported before the measurement.
 pub fn prepare(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
 }
 
-/// What a chart shows, beside its lines.
+/// The texts and axes of a chart.
 #[derive(Clone, Copy, Debug)]
 pub struct Chart<'a> {
     pub title: &'a str,
     pub x_label: &'a str,
     pub y_label: &'a str,
     pub logarithmic: bool,
-    /// What a unit of the vertical axis is worth.
+    /// The value of one unit of the vertical axis.
     pub unit: f64,
     pub caption: &'a str,
 }
@@ -140,7 +140,7 @@ impl Chart<'_> {
                 .draw_series(medians)?
                 .label(&line.label)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-            // Many points need no marks.
+            // Lines with many points need no marks.
             if line.points.len() <= 32 {
                 chart.draw_series(points().map(|(x, value)| Circle::new((*x, y(value.median)), 3, colour.filled())))?;
             }
@@ -160,7 +160,7 @@ impl Chart<'_> {
     }
 }
 
-/// The corner in which a legend hides least of the lines.
+/// The corner in which the legend hides the least of the lines.
 fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
     use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
     let scale = |value: f64| if logarithmic { value.max(1e-9).log10() } else { value };
@@ -170,7 +170,7 @@ fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
     let lowest = points().map(|(_, value)| scale(value.lower_quartile)).fold(f64::INFINITY, f64::min);
     let bottom = if logarithmic { lowest.floor() } else { 0.0 };
     let place = |(x, value): &(f64, Summary)| (x / right, (scale(value.median) - bottom) / (top - bottom));
-    // What the box takes of the plot, about.
+    // The approximate share of the plot that the box covers.
     let longest = lines.iter().map(|line| line.label.len()).max().unwrap_or(0);
     let width = (7.0 * longest as f64 + 50.0) / f64::from(SIZE.0);
     let height = (20.0 * lines.len() as f64 + 20.0) / 400.0;
@@ -192,7 +192,7 @@ fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
 
 pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// As many digits as a tick needs.
+/// A tick's number, with the necessary digits only.
 pub(crate) fn significant_tick(value: f64) -> String {
     let text = if value >= 10.0 { format!("{value:.0}") } else { significant(value) };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }

@@ -1,4 +1,5 @@
-//! A comparison: several candidates measured in turns under one setting, each compared with the first of them.
+//! A comparison: several candidates measured in turns under one setting, each compared with the
+//! first of them.
 
 use anyhow::Result;
 use indicatif::ProgressBar;
@@ -9,7 +10,7 @@ use crate::harness::rounds::order;
 use crate::harness::stats::{Summary, ratios};
 use crate::harness::workers::{Clock, WorkerResult, least_cpu_share};
 
-/// What was measured under one setting.
+/// The results of all candidates under one setting.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison<S> {
     /// What all candidates had in common.
@@ -21,16 +22,17 @@ pub struct Comparison<S> {
     pub candidates: Vec<CandidateResult>,
 }
 
-/// What was measured of one candidate.
+/// The results of one candidate.
 #[derive(Clone, Debug, Serialize)]
 pub struct CandidateResult {
     pub name: &'static str,
     pub value: Summary,
-    /// The candidate that it is compared with: the first, unless there is one that is closer to it.
+    /// The candidate that it is compared with: the first one, unless another one is more similar.
     pub against: &'static str,
-    /// Its value over that of the other in the same round: above 1 it is slower, or larger.
+    /// Its value over that of the other candidate in the same round: above 1 it is slower or
+    /// larger.
     pub ratio: Summary,
-    /// What it was meant to be, where something was.
+    /// The target and whether it was met, if there is a target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     pub samples: Vec<Sample>,
@@ -50,7 +52,7 @@ pub struct Sample {
     pub position: usize,
     pub value: f64,
     pub threads: Vec<f64>,
-    /// The smallest share of its time that a thread was on a CPU, where the system tells.
+    /// The smallest share of its time that a thread was on a CPU, if the system reports it.
     pub cpu_share: Option<f64>,
 }
 
@@ -61,13 +63,13 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Of threads that all did the same.
+    /// The result of threads that all did the same.
     pub fn of(results: &[WorkerResult], clock: Clock) -> Self {
         let threads = results.iter().map(|result| result.nanoseconds(clock)).collect();
         Self { threads, cpu_share: least_cpu_share(results) }
     }
 
-    /// Of the slowest of threads that shared a task: they took as long as it did.
+    /// The result of the slowest of the threads that shared a task, which is the time of the task.
     pub fn of_slowest(results: &[WorkerResult], clock: Clock) -> Self {
         let slowest = results.iter().map(|result| result.nanoseconds(clock)).max_by(f64::total_cmp);
         Self { threads: slowest.into_iter().collect(), cpu_share: least_cpu_share(results) }
@@ -80,7 +82,7 @@ impl Measured {
 
 /// Measures the candidates called `names` for `rounds` rounds, in nanoseconds.
 ///
-/// `measure(candidate, round)` measures one of them once and returns what its threads did.
+/// `measure(candidate, round)` measures one of them once and returns the results of its threads.
 pub fn compare<S>(
     setting: S,
     names: &[&'static str],
@@ -93,7 +95,8 @@ pub fn compare<S>(
     Ok(comparison)
 }
 
-/// Like [`compare`] where one measurement gives several values at once: a comparison for each, with its setting and its unit.
+/// Like [`compare`], for measurements that give several values: returns a comparison for each
+/// value, with its setting and unit.
 pub fn compare_several<S, const VALUES: usize>(
     settings: [(S, &'static str); VALUES],
     names: &[&'static str],
@@ -151,8 +154,8 @@ fn values(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|sample| sample.value).collect()
 }
 
-/// A table with a row for each candidate and a column for each comparison, all with the same candidates: median, range, and
-/// the ratio to the first candidate.
+/// A table with a row for each candidate and a column for each comparison, all with the same
+/// candidates: median, range, and the ratio to the first candidate.
 pub fn overview<S>(corner: &str, columns: &[(String, &Comparison<S>)]) -> String {
     let header: Vec<&str> = [corner].into_iter().chain(columns.iter().map(|(label, _)| label.as_str())).collect();
     let Some((_, first)) = columns.first() else { return String::new() };
@@ -180,7 +183,7 @@ mod tests {
 
     fn comparison(rounds: u32) -> Comparison<Setting> {
         let bar = ProgressBar::hidden();
-        // Both slow down from round to round by the same factor: only their ratio is steady.
+        // Both slow down by the same factor from round to round; only their ratio is constant.
         compare(Setting { threads: 2 }, &["fast", "slow"], rounds, &bar, |candidate, round| {
             let drift = (round + 1) as f64;
             let threads = if candidate == 0 { [10.0, 10.0] } else { [29.0, 31.0] };

@@ -4,7 +4,7 @@ use std::sync::Once;
 
 use plotters::style::{FontStyle, register_font};
 
-/// Gives the plotting library its font, which it needs before it draws anything.
+/// Registers the font. The plotting library needs it before it draws.
 pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,12 +1,14 @@
-//! Keys: a fixed permutation of the 64-bit integers applied to indices, and streams that draw indices at random.
+//! Keys: a fixed permutation of the 64-bit integers applied to indices, and streams that draw
+//! indices at random.
 //!
-//! Key number `i` is `scramble(i)`, so that any set of indices gives distinct, random-looking keys without an array of
-//! keys that would compete with the measured table for the caches.
+//! Key number `i` is `scramble(i)`, so that any set of indices gives distinct, random-looking keys
+//! without an array of keys that would compete with the measured table for the caches.
 //!
-//! Drawing a key costs ten instructions that do not depend on the lookup before. Their number matters more than their
-//! latency: a processor overlaps as many lookups as fit its reorder buffer, and instructions of the harness take room that
-//! the candidate's could have had. Hence the plain generator and the short permutation, and streams that are copied into
-//! local variables for a batch, where they live in registers. `relativist-bench compare` shows what is left in a row of its own.
+//! Drawing a key costs ten instructions that do not depend on the lookup before. Their number
+//! matters more than their latency, because a processor overlaps as many lookups as fit its reorder
+//! buffer, and instructions of the harness compete for that room. Hence the simple generator, the
+//! short permutation, and streams that are copied into local variables for a batch.
+//! `relativist-bench compare` shows the remaining cost in a row of its own.
 
 use std::ops::Range;
 
@@ -25,7 +27,8 @@ pub fn seed(round: usize, thread: usize) -> u64 {
     scramble(((round as u64) << 16) + thread as u64 + 1)
 }
 
-/// Indices drawn uniformly from a range by a linear congruential generator (Knuth's for MMIX), of which the high bits count.
+/// Indices drawn uniformly from a range by the high bits of a linear congruential generator
+/// (Knuth's for MMIX).
 #[derive(Clone, Copy, Debug)]
 pub struct Indices {
     state: u64,
@@ -43,7 +46,8 @@ impl Indices {
     #[inline(always)]
     pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // The high half of a product with the width: uniform to within width / 2^64, without a division or a retry.
+        // The high half of a product with the width: uniform to within width / 2^64, without a
+        // division or a retry.
         self.first + ((u128::from(self.state) * u128::from(self.width)) >> 64) as u64
     }
 

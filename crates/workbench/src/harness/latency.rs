@@ -1,9 +1,10 @@
-//! How long single operations take, the longest above all, and how much of that is due to the scheduler.
+//! Latencies of single operations, and the part that is due to the scheduler.
 //!
-//! Each operation is timed by itself, which adds some 25 ns. After one that took longer than 10 µs the thread asks
-//! Linux how long it has been waiting for a CPU while it could have run (the second number of
-//! `/proc/thread-self/schedstat`), and subtracts what has been added since it last asked. Time that a thread slept for a
-//! lock is not subtracted, nor is time that a hypervisor took, of which the row "harness alone" gives an idea.
+//! Each operation is timed by itself, which adds some 25 ns. After an operation of more than 10 µs
+//! the thread asks Linux how long it has been runnable without a CPU (the second number of
+//! `/proc/thread-self/schedstat`), and subtracts the increase since it last asked. Time asleep in a
+//! lock is not subtracted. Nor is time taken by a hypervisor; the row "harness alone" shows how
+//! much that is.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -24,25 +25,25 @@ pub struct Latencies {
     scheduler: Option<Scheduler>,
 }
 
-/// What is reported of latencies, in nanoseconds.
+/// Percentiles of latencies, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     pub p50: f64,
-    /// 99 of 100 are as fast.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 999 of 1000 are as fast.
+    /// The 99.9th percentile.
     pub p999: f64,
     pub longest: f64,
-    /// The longest without the time that a thread waited for a CPU, where the system tells.
+    /// The longest, less the time that the thread waited for a CPU, if the system reports it.
     pub longest_scheduled: Option<f64>,
 }
 
 impl Latencies {
-    /// Nothing yet. The calling thread is the one that will be timed.
+    /// An empty histogram. The calling thread is the one that will be timed.
     pub fn new() -> Self {
         let scheduler = Scheduler::of_this_thread();
         Self {
-            // Up to a minute, three digits.
+            // Up to a minute, with three digits.
             histogram: Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("these bounds are valid"),
             longest: Duration::ZERO,
             longest_scheduled: scheduler.is_some().then_some(Duration::ZERO),
@@ -87,7 +88,7 @@ impl Latencies {
 
     pub fn percentiles(&self) -> Percentiles {
         let at = |quantile| self.histogram.value_at_quantile(quantile) as f64;
-        // Those below the threshold were not examined.
+        // Shorter operations were not examined.
         let short = self.histogram.iter_recorded().map(|step| step.value_iterated_to()).map(Duration::from_nanos);
         let unexamined = short.take_while(|&taken| taken <= SUSPICIOUS).last().unwrap_or_default();
         let longest = |examined: Duration| examined.max(unexamined).as_nanos() as f64;
@@ -116,7 +117,7 @@ pub fn time_nothing(count: u64, latencies: &mut Latencies) {
     }
 }
 
-/// Asks the scheduler about the thread that made it.
+/// Reads the scheduler's statistics of the thread that created it.
 #[derive(Debug)]
 struct Scheduler {
     file: File,
@@ -136,7 +137,7 @@ impl Scheduler {
         None
     }
 
-    /// How long the thread has been waiting for a CPU since this was last asked.
+    /// The time that the thread waited for a CPU since the last call.
     fn waited_since(&mut self) -> Option<Duration> {
         let waited = self.waited_so_far()?;
         Some(waited.saturating_sub(std::mem::replace(&mut self.waited, waited)))
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(parse_waited(""), None);
     }
 
-    /// Never more than what was measured, and never more than without subtraction.
+    /// Never more than the measured latency.
     #[test]
     fn apart_from_scheduling_is_at_most_the_whole() {
         let mut latencies = Latencies::new();

@@ -1,4 +1,4 @@
-//! What a measurement ran on and what it was built from: half of what a reader needs to judge its numbers.
+//! The machine and the versions of a measurement, without which its numbers cannot be judged.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use crate::harness::workers::Cpus;
 
-/// The machine, as the operating system describes it; `null` in JSON where it does not say.
+/// The machine as the operating system describes it; unknown fields are `null` in JSON.
 #[derive(Debug, Serialize)]
 pub struct Machine {
     cpu: Option<String>,
@@ -33,12 +33,12 @@ impl Machine {
         }
     }
 
-    /// Bytes of memory, where it tells.
+    /// Bytes of memory, if known.
     pub fn memory(&self) -> Option<u64> {
         self.memory_bytes
     }
 
-    /// The load average of the last minute, when it tells of other work that is enough to disturb.
+    /// The load average of the last minute, if it is high enough to disturb measurements.
     pub fn disturbance(&self) -> Option<f64> {
         self.load_average_1min.filter(|&load| load > 0.3)
     }

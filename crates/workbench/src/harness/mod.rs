@@ -1,6 +1,6 @@
 //! How things are measured: candidates in turns, threads that run batches, samples, reports.
 //!
-//! Nothing here knows a table, a server or a command.
+//! This module does not depend on tables, servers or commands.
 
 pub mod callgrind;
 pub mod chart;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::harness::workers::{Clock, Window};
 
-/// Largest number of entries of a table: what fits an index space and any machine this runs on.
+/// The maximum number of entries of a table.
 const MAX_ENTRIES: u64 = 1 << 32;
 
 /// Parses a number of entries: `65536`, `65_536` or `2^16`.
@@ -37,7 +37,7 @@ pub fn parse_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A value as it is given on the command line.
+/// The spelling of a value on the command line.
 pub fn spell(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("a value that can be given").get_name().to_owned()
 }
@@ -49,15 +49,15 @@ pub struct Rounds {
     #[arg(long, default_value_t = 15, value_parser = value_parser!(u32).range(1..=10_000))]
     pub rounds: u32,
 
-    /// Milliseconds per measurement, after a quarter of that to warm up
+    /// Milliseconds per measurement, after a warm-up of a quarter of that
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(1..=600_000))]
     pub millis: u64,
 
-    /// Numbers of threads to measure with, each alone
+    /// Numbers of threads, each measured separately
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=1024))]
     pub threads: Vec<u16>,
 
-    /// What time an operation is said to take
+    /// Clock that operations are timed with
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     pub clock: Clock,
 }
@@ -75,8 +75,8 @@ impl Rounds {
 
 #[derive(Clone, Debug, Args)]
 pub struct Output {
-    /// Write every sample, the command line, versions, machine and parameters to this file; - is
-    /// stdout, and tables go to stderr
+    /// Write every sample, the command line, versions, machine and parameters to this file; -
+    /// writes to stdout, and moves the tables to stderr
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

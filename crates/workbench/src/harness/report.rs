@@ -1,4 +1,4 @@
-//! What a run leaves behind: tables on stdout, warnings on stderr, and a JSON file with every sample.
+//! The output of a run: tables on stdout, warnings on stderr, and a JSON file with every sample.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,7 +13,7 @@ use crate::harness::machine::{Machine, Versions};
 use crate::harness::stats::Summary;
 use crate::harness::workers::Cpus;
 
-/// Version of the JSON document's layout; counted up when a field changes its meaning or goes.
+/// Version of the JSON layout; incremented when a field is removed or changes its meaning.
 const LAYOUT: u32 = 3;
 
 /// The report of one run of a subcommand.
@@ -49,8 +49,8 @@ struct Document<'a, P, R> {
 impl Report {
     /// Begins a report on `command`, which will use up to `threads` threads.
     ///
-    /// The JSON file is opened now, so that a wrong path shows before the measurement rather than after it. What it holds stays until
-    /// there is something new to write. `-` is stdout.
+    /// Opens the JSON file now, so that a wrong path is reported before the measurement. Its
+    /// previous content is kept until the new report is written. `-` is stdout.
     pub fn begin(command: &'static str, json: Option<&Path>, cpus: &Cpus, threads: usize) -> anyhow::Result<Self> {
         let create = |path: &Path| -> anyhow::Result<_> {
             if path == Path::new("-") {
@@ -66,12 +66,12 @@ impl Report {
         Ok(report)
     }
 
-    /// Bytes of memory that the machine has, where it tells.
+    /// Bytes of memory of the machine, if known.
     pub fn memory(&self) -> Option<u64> {
         self.machine.memory()
     }
 
-    /// What a picture says about where its figures come from: the command, the versions and the machine.
+    /// The caption of pictures: the command, the versions and the machine.
     pub fn caption(&self) -> String {
         let command: Vec<String> = std::env::args().skip(1).collect();
         format!("relativist-bench {}\n{}\n{}", command.join(" "), Versions::here(), self.machine)
@@ -99,7 +99,8 @@ impl Report {
         self.warnings.push(warning);
     }
 
-    /// Warns when measuring threads were off their CPUs for more than a twentieth of the time, by the median of `shares`.
+    /// Warns if measuring threads were off their CPUs for more than 5 % of the time, by the median
+    /// of `shares`.
     pub fn warn_of_preemption(&mut self, shares: impl Iterator<Item = f64>) {
         if let Some(median) = Summary::of(shares).map(|summary| summary.median).filter(|&median| median < 0.95) {
             self.warn(format!(
@@ -124,7 +125,7 @@ impl Report {
                 self.write(std::io::stdout(), parameters, results).context("cannot write to stdout")
             }
             Some(Json::File(path, file)) => {
-                // Where it fails, as of a terminal, there is nothing to cut.
+                // This fails for a terminal, which needs no truncation.
                 let _ = file.set_len(0);
                 let written = self.write(file, parameters, results);
                 written.with_context(|| format!("cannot write {}", path.display())).and_then(|()| print())
@@ -167,7 +168,7 @@ pub fn cells(summary: &Summary, number: impl Fn(f64) -> String) -> Vec<String> {
     vec![number(summary.median), number(summary.min), number(summary.max), spread]
 }
 
-/// A number with as many digits as can mean something: three or four.
+/// A number with three or four significant digits.
 pub fn significant(number: f64) -> String {
     match number.abs() {
         n if n < 10.0 => format!("{number:.2}"),

@@ -4,8 +4,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// The order in which round `round` measures `candidates` candidates.
 ///
-/// The start moves on by one each round, so that each candidate takes every position; every other round runs backwards, so
-/// that none always follows the same predecessor (whose data it would always find in the caches).
+/// The first candidate changes from round to round, so each candidate takes every position. Every
+/// other round runs backwards, so that no candidate always follows the same one and always finds
+/// the same data in the caches.
 pub fn order(round: usize, candidates: usize) -> impl Iterator<Item = usize> {
     let backwards = round % 2 == 1;
     (0..candidates).map(move |step| {

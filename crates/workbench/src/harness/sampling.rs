@@ -1,4 +1,5 @@
-//! What a thread does next in the matrix of ParlayHash: an operation, and the index of a key, uniform or after Zipf.
+//! Random operations and key indices for the matrix of ParlayHash, uniform or with Zipf's
+//! distribution.
 
 use std::ops::Range;
 
@@ -13,16 +14,16 @@ use crate::harness::keys::Indices;
 /// The exponent of Zipf's distribution: YCSB's and ParlayHash's.
 const EXPONENT: f64 = 0.99;
 
-/// How many samples of Zipf's distribution are drawn beforehand, a power of two: about as many as a thread does operations
-/// in a tenth of a second on a large table.
+/// The number of samples of Zipf's distribution drawn beforehand, a power of two: about the number
+/// of operations that a thread does in a tenth of a second on a large table.
 const SAMPLES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// All alike
+    /// All keys equally often
     Uniform,
-    /// The k-th most frequent with a probability proportional to 1 / k^0.99
+    /// The k-th most frequent key with a probability proportional to 1 / k^0.99
     Zipf,
 }
 
@@ -35,8 +36,9 @@ impl Distribution {
     }
 }
 
-/// Samples of Zipf's distribution over a range of indices, drawn before anything is measured, because drawing one takes as
-/// long as a lookup. Threads read them in sequence, which a processor foresees.
+/// Samples of Zipf's distribution over a range of indices, drawn before anything is measured,
+/// because drawing one takes as long as a lookup. Threads read them in sequence, which the
+/// processor prefetches.
 #[derive(Debug)]
 pub struct Samples(Vec<u32>);
 
@@ -49,8 +51,8 @@ impl Samples {
     }
 }
 
-/// Zipf's distribution over a range of indices, drawn one by one: for who does something between draws that takes much longer. The index is
-/// the rank, since keys are scrambled anyway.
+/// Zipf's distribution over a range of indices, drawn one at a time: for callers whose operations
+/// take much longer than a draw. The index is the rank, because keys are scrambled anyway.
 #[derive(Debug)]
 pub struct Ranks {
     zipf: Zipf<f64>,
@@ -69,7 +71,7 @@ impl Ranks {
     }
 }
 
-/// What is done to a key.
+/// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Get,
@@ -90,7 +92,8 @@ pub struct Draws<'s> {
 }
 
 impl<'s> Draws<'s> {
-    /// Draws from `range`, or from `samples` if there are some, reproducibly for `seed`. Half of the updates insert, half remove.
+    /// Draws from `range`, or from `samples` if there are some, reproducibly for `seed`. Half of
+    /// the updates insert, half remove.
     pub fn new(range: Range<u64>, samples: Option<&'s Samples>, updates_percent: u8, seed: u64) -> Self {
         let updates_below = (u32::from(updates_percent) << 16) / 100;
         let samples = samples.map(|samples| samples.0.as_slice());

@@ -1,8 +1,9 @@
-//! Summaries of samples: medians and ranges, because measurements on shared machines have outliers on one side.
+//! Summaries of samples: medians and ranges, because measurements on shared machines have outliers
+//! on one side.
 
 use serde::Serialize;
 
-/// What is reported of a set of samples.
+/// Median, range and quartiles of a set of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub samples: usize,
@@ -33,7 +34,7 @@ impl Summary {
     }
 }
 
-/// Between the two samples that are nearest to it in rank, in proportion. There is one at least.
+/// Interpolates between the two samples nearest in rank. There must be at least one sample.
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[rank.floor() as usize], sorted[rank.ceil() as usize]);
@@ -43,7 +44,7 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
 /// Summarises `numerators[i] / denominators[i]`: quotients of samples taken in the same round.
 pub fn ratios(numerators: &[f64], denominators: &[f64]) -> Option<Summary> {
     debug_assert_eq!(numerators.len(), denominators.len(), "one sample of each per round");
-    // Two nothings are alike.
+    // 0 / 0 counts as equal.
     Summary::of(numerators.iter().zip(denominators).map(|(n, d)| if n == d { 1.0 } else { n / d }))
 }
 
@@ -56,7 +57,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Of at least one sample.
+    /// Mean and deviation of at least one sample.
     pub fn of(samples: &[f64]) -> Self {
         let count = samples.len() as f64;
         let mean = samples.iter().sum::<f64>() / count;

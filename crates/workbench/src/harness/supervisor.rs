@@ -1,11 +1,12 @@
 //! The supervisor: a process between this program and a server, which ends the server whenever this
 //! program ends.
 //!
-//! Each server has a supervisor of its own: this program again, as `relativist-bench supervise`. The
-//! supervisor holds the read end of a pipe, and the workbench has the only write end. However the
-//! workbench ends, even by SIGKILL, the kernel closes the write end, and the supervisor kills its
-//! descendants. It is a *subreaper*: a descendant whose parent has ended becomes its child, also
-//! behind scripts, in sessions of its own (`setsid`), or as a daemon. So no descendant can leave.
+//! Each server has a supervisor of its own: this program again, as `relativist-bench supervise`.
+//! The supervisor holds the read end of a pipe, and the workbench has the only write end. However
+//! the workbench ends, even by SIGKILL, the kernel closes the write end, and the supervisor kills
+//! its descendants. It is a *subreaper*: a descendant whose parent has ended becomes its child,
+//! also behind scripts, in sessions of its own (`setsid`), or as a daemon. So no descendant can
+//! leave.
 //!
 //! The supervisor cannot end two kinds of processes: those that a command asks another process to
 //! start (`systemd-run`, `docker run`, `ssh`), and those that it may not signal (behind `sudo`). If

@@ -1,8 +1,9 @@
 //! Pinned threads that run batches of operations while a window of time is open.
 //!
-//! A worker repeats its batch through three phases: it warms caches and branch predictors, then counts, then stops. It looks
-//! at the phase once per batch and reads the clocks twice per measurement, on its own thread, so that what it reports
-//! is its own operations over its own time, whenever the others started or stopped.
+//! A worker repeats its batch in three phases: it warms caches and branch predictors, then counts,
+//! then stops. It checks the phase once per batch and reads the clocks twice per measurement, on
+//! its own thread. So it reports its own operations over its own time, whenever the other workers
+//! started or stopped.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -25,7 +26,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window that counts for `measured`, after a quarter of that (half a second at most) to warm up.
+    /// A window that counts for `measured`, after a quarter of that (half a second at most) to warm
+    /// up.
     pub fn new(measured: Duration) -> Self {
         Self { warm_up: (measured / 4).min(Duration::from_millis(500)), measured }
     }
@@ -35,24 +37,24 @@ impl Window {
     }
 }
 
-/// What time an operation is said to take.
+/// The clock that operations are timed with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// Time as it passes, whatever the thread did meanwhile
+    /// Elapsed time
     #[default]
     Wall,
-    /// Time that threads spent on a CPU: bearable on a machine that does other work, but blind to waiting for a lock
+    /// CPU time of the threads: usable on a busy machine, but does not include waiting for a lock
     Cpu,
 }
 
-/// What one worker did while it counted.
+/// Operations and times of one worker while it counted.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerResult {
     pub operations: u64,
     /// Time they took on this thread.
     pub elapsed: Duration,
-    /// The part of that time that the thread spent on a CPU, where the system tells.
+    /// The part of that time that the thread spent on a CPU, if the system reports it.
     pub on_cpu: Option<Duration>,
 }
 
@@ -73,13 +75,14 @@ impl WorkerResult {
         }
     }
 
-    /// The share of its time that the thread was on a CPU: less than one when it slept, or had to leave the CPU to others.
+    /// The share of the time in which the thread was on a CPU: below 1 if it slept or was
+    /// preempted.
     pub fn cpu_share(&self) -> Option<f64> {
         self.on_cpu.map(|on_cpu| on_cpu.as_secs_f64() / self.elapsed.as_secs_f64())
     }
 }
 
-/// The smallest CPU share among threads, where the system tells.
+/// The smallest CPU share of the threads, if the system reports it.
 pub fn least_cpu_share(results: &[WorkerResult]) -> Option<f64> {
     results.iter().filter_map(WorkerResult::cpu_share).min_by(f64::total_cmp)
 }
@@ -113,7 +116,8 @@ impl Cpus {
         }
     }
 
-    /// Pins the calling thread, the `index`-th of `threads`, to a CPU of its own; does nothing when they are too few.
+    /// Pins the calling thread, the `index`-th of `threads`, to a CPU of its own. Does nothing if
+    /// there are fewer CPUs than threads.
     fn pin(&self, index: usize, threads: usize) {
         if threads <= self.0.len() {
             core_affinity::set_for_current(self.0[index]);
@@ -123,9 +127,9 @@ impl Cpus {
 
 /// Runs `threads` workers through `window` and returns what each counted, in order.
 ///
-/// `worker(i)` is called on the i-th thread and returns its batch: a closure that does some operations and says how many.
-/// A batch should take long enough (microseconds) for the check between batches not to show. Every worker counts at least
-/// one batch.
+/// `worker(i)` is called on the i-th thread and returns its batch: a closure that does some
+/// operations and returns their number. A batch should take long enough (microseconds) to hide the
+/// cost of the check between batches. Every worker counts at least one batch.
 pub fn run<B>(cpus: &Cpus, threads: usize, window: Window, worker: impl Fn(usize) -> B + Sync) -> Vec<WorkerResult>
 where
     B: FnMut() -> u64,
@@ -154,7 +158,7 @@ where
 
 /// Runs `threads` workers once, from a common start, and returns what each did, in order.
 ///
-/// `worker(i)` is called on the i-th thread, and says how many operations it did.
+/// `worker(i)` is called on the i-th thread, and returns the number of its operations.
 pub fn run_to_completion(cpus: &Cpus, threads: usize, worker: impl Fn(usize) -> u64 + Sync) -> Vec<WorkerResult> {
     let start = Barrier::new(threads);
     let (start, worker) = (&start, &worker);
@@ -174,7 +178,7 @@ pub fn run_to_completion(cpus: &Cpus, threads: usize, worker: impl Fn(usize) -> 
 }
 
 fn count(phase: &AtomicU8, mut batch: impl FnMut() -> u64) -> WorkerResult {
-    // Relaxed, here and below: pairs with the stores of `run`, which publish nothing but the phase.
+    // Relaxed, here and below: pairs with the stores of `run`, which publish only the phase.
     while phase.load(Ordering::Relaxed) == WARM_UP {
         batch();
     }
@@ -186,7 +190,7 @@ fn count(phase: &AtomicU8, mut batch: impl FnMut() -> u64) -> WorkerResult {
     clocks.result(operations)
 }
 
-/// Both clocks of the calling thread, when its work began.
+/// Both clocks of the calling thread at the start of its operations.
 struct Clocks {
     began: Instant,
     on_cpu: Option<Duration>,
@@ -197,7 +201,7 @@ impl Clocks {
         Self { began: Instant::now(), on_cpu: thread_time() }
     }
 
-    /// The work done since, on the same thread.
+    /// The result since then, on the same thread.
     fn result(self, operations: u64) -> WorkerResult {
         let (elapsed, now) = (self.began.elapsed(), thread_time());
         let on_cpu = now.zip(self.on_cpu).map(|(now, before)| now.saturating_sub(before));

@@ -8,10 +8,10 @@ use statrs::distribution::{ChiSquared, ContinuousCDF, Discrete, Poisson};
 use super::functions::HashFunction;
 use super::keys::Keys;
 
-/// How many buckets there are of each size: all that a chained table's quality depends on.
+/// The number of buckets of each size, on which the quality of a chained table depends.
 ///
-/// Its `Display` is the paper's: a row per size up to 15, one for all above, and the cumulative percentage of the objects,
-/// rounded down.
+/// `Display` prints the format of the paper: a row per size up to 15, one for all above, and the
+/// cumulative percentage of the objects, rounded down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Histogram {
     /// At index *n*, the number of buckets with *n* entries.
@@ -22,7 +22,7 @@ pub struct Histogram {
     pub entries: u64,
 }
 
-/// Of a map in use, from its [`stats`](relativist::HashMap::stats):
+/// The histogram of a map in use, from its [`stats`](relativist::HashMap::stats):
 ///
 /// ```
 /// use relativist_bench::hashing::histogram::Histogram;
@@ -40,14 +40,15 @@ impl From<&relativist::Stats> for Histogram {
     }
 }
 
-/// How far a histogram is from that of a random function: Pearson's chi-square test against the Poisson distribution.
+/// How far a histogram is from that of a random function: Pearson's chi-square test against the
+/// Poisson distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fit {
     /// The statistic.
     pub chi_square: f64,
     /// Its degrees of freedom.
     pub degrees: u32,
-    /// The chance that a random function is as far away.
+    /// The probability that a random function deviates as much.
     pub p_value: f64,
 }
 
@@ -60,7 +61,7 @@ impl Histogram {
         Self::from_counts(&counts)
     }
 
-    /// Of buckets with these numbers of entries.
+    /// The histogram of buckets with these numbers of entries.
     #[must_use]
     pub fn from_counts(counts: &[u32]) -> Self {
         let largest = counts.iter().copied().max().unwrap_or(0);
@@ -71,7 +72,7 @@ impl Histogram {
         Self::from_sizes(sizes)
     }
 
-    /// With `sizes[n]` buckets of *n* entries.
+    /// A histogram with `sizes[n]` buckets of *n* entries.
     #[must_use]
     pub fn from_sizes(sizes: Vec<u64>) -> Self {
         let buckets = sizes.iter().sum();
@@ -91,14 +92,14 @@ impl Histogram {
         self.sizes.iter().rposition(|buckets| *buckets > 0).unwrap_or(0)
     }
 
-    /// Entries per bucket: how many a miss meets in a bucket that is drawn blindly.
+    /// Entries per bucket: the number that a miss visits in a random bucket.
     #[must_use]
     pub fn load(&self) -> f64 {
         self.entries as f64 / self.buckets as f64
     }
 
-    /// Entries that a miss meets on average, when keys that are missing are like those that are there: each entry is looked
-    /// up as if it were absent. A random function gives the load.
+    /// Entries that a miss visits on average if missing keys are distributed like the present ones:
+    /// each entry is looked up as if it were absent. For a random function this is the load.
     #[must_use]
     pub fn probes_per_miss(&self) -> f64 {
         if self.entries == 0 {
@@ -108,26 +109,26 @@ impl Histogram {
         self.sizes.iter().enumerate().map(met).sum::<f64>() / self.entries as f64
     }
 
-    /// Entries that a hit meets on average, with the one found: that one, and half of the others in its bucket.
+    /// Entries that a hit visits on average: the one found, and half of the others in its bucket.
     #[must_use]
     pub fn probes_per_hit(&self) -> f64 {
         1.0 + self.probes_per_miss() / 2.0
     }
 
-    /// Entries that a lookup meets on average, when this share of them hits.
+    /// Entries that a lookup visits on average, if this share of lookups hits.
     #[must_use]
     pub fn probes(&self, hit_rate: f64) -> f64 {
         hit_rate * self.probes_per_hit() + (1.0 - hit_rate) * self.probes_per_miss()
     }
 
-    /// Variance of the sizes over their mean: 1 for a random function, less where keys are spread more evenly than that,
-    /// more where they cluster.
+    /// Variance of the sizes over their mean: 1 for a random function, less where keys are spread
+    /// more evenly than that, more where they cluster.
     #[must_use]
     pub fn dispersion(&self) -> f64 {
         if self.entries == 0 {
             return 0.0;
         }
-        // Of the probes per miss and the load follows the second moment.
+        // The second moment follows from the probes per miss and the load.
         self.probes_per_miss() + 1.0 - self.load()
     }
 
@@ -141,17 +142,18 @@ impl Histogram {
         self.buckets as f64 * poisson.pmf(size)
     }
 
-    /// Tests the sizes against those of a random function; `None` where there are too few entries or buckets to tell.
+    /// Tests the sizes against those of a random function; `None` if there are too few entries or
+    /// buckets for a test.
     ///
-    /// Neighbouring sizes are put together until five buckets are expected of each class. Two degrees of freedom are lost to the
-    /// number of buckets and to the number of entries.
+    /// Neighbouring sizes are merged until each class has an expectation of at least five buckets.
+    /// The numbers of buckets and of entries take two degrees of freedom.
     #[must_use]
     pub fn fit(&self) -> Option<Fit> {
         const ENOUGH: f64 = 5.0;
         if self.entries == 0 {
             return None;
         }
-        // Outside of this range next to nothing is expected.
+        // Outside of this range the expectation is negligible.
         let reach = 12.0 * self.load().sqrt() + 12.0;
         let (from, to) = ((self.load() - reach).max(0.0) as u64, (self.load() + reach) as u64);
         let observed = |size: u64| self.sizes.get(size as usize).copied().unwrap_or(0) as f64;
@@ -168,7 +170,7 @@ impl Histogram {
                 classes.push(std::mem::take(&mut class));
             }
         }
-        // The last class has all that is left, however large.
+        // The last class has all remaining sizes.
         classes.push((self.buckets as f64 - expected_so_far, self.buckets as f64 - observed_so_far));
         let degrees = u32::try_from(classes.len().checked_sub(2)?).ok().filter(|degrees| *degrees > 0)?;
         let chi_square = classes.iter().map(|(expected, observed)| (observed - expected).powi(2) / expected).sum();
@@ -214,7 +216,8 @@ mod tests {
 
     #[test]
     fn probes_are_those_of_walking_the_chains() {
-        // Buckets of 3, 0, 1 and 0 entries. Hits meet 1, 2, 3 and 1; an entry taken out and missed meets 2, 2, 2 and 0.
+        // Buckets of 3, 0, 1 and 0 entries. Hits meet 1, 2, 3 and 1; an entry taken out and missed
+        // meets 2, 2, 2 and 0.
         let histogram = Histogram::from_counts(&[3, 0, 1, 0]);
         assert_eq!(histogram.sizes, [2, 1, 0, 1]);
         assert_eq!((histogram.empty(), histogram.largest(), histogram.entries), (2, 3, 4));

@@ -8,7 +8,7 @@ pub mod study;
 
 use serde::Serialize;
 
-/// A figure of the paper with ours.
+/// A figure of the paper, and the same figure measured here.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
     /// Where the paper has it.

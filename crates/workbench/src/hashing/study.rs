@@ -9,14 +9,14 @@ use super::functions::{BITS, HashFunction};
 use super::histogram::Histogram;
 use super::keys::{Keys, Source};
 
-/// Keys that are held before any is counted: if they are all, their number is known. (Tests go through many times as many.)
+/// Keys that are read before any is counted. If there are no more, their number is known.
 const HEAD: usize = if cfg!(test) { 1 << 13 } else { 1 << 20 };
 /// Keys that are counted at a time.
 const BATCH: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 /// Keys on which costs and avalanche are measured.
 const SAMPLE: usize = 4096;
 
-/// What was seen of a stream of keys.
+/// The results of a stream of keys.
 pub struct Studied<'f> {
     /// How many keys there were.
     pub keys: u64,
@@ -45,11 +45,12 @@ struct Counts<'f> {
     counts: Vec<u32>,
 }
 
-/// Counts all keys of `source` into tables of 2^`bits` buckets for each of `sizes`; without any, of the size that has about as many
-/// buckets as keys, and of half and twice that.
+/// Counts all keys of `source` into tables of 2^`bits` buckets for each of `sizes`; without any, of
+/// the size that has about as many buckets as keys, and of half and twice that.
 ///
-/// Memory is taken for buckets (four bytes for each, function and size) and for a million keys, however many there are. All processors
-/// count, each for other functions, while the next keys are read. `None` without any keys.
+/// Takes memory for the buckets (four bytes per bucket, function and size) and for a million keys,
+/// however many there are. All processors count, each for other functions, while the next keys are
+/// read. Returns `None` if there are no keys.
 ///
 /// # Errors
 /// When the keys can't be read, or when their number has to be known and isn't.
@@ -99,7 +100,7 @@ fn estimate(distinct: &mut CardinalityEstimator<u64>, keys: &Keys) {
     keys.iter().for_each(|key| distinct.insert_hash(state.hash_one(key)));
 }
 
-/// How many keys there will be, as far as the first of them tell.
+/// The estimated number of keys, from the first ones.
 fn expected(source: &dyn Source, so_far: usize, more: bool) -> Result<f64> {
     match source.share().filter(|share| *share > 0.0) {
         _ if !more => Ok(so_far as f64),

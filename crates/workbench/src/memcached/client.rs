@@ -150,8 +150,8 @@ impl Client {
             }
         }
         let all = self.written == self.output.len();
-        // What has been sent is not kept until all has, which may be never in an open loop. Nor is the rest moved more than once for each
-        // byte that was sent.
+        // What has been sent is not kept until all has, which may be never in an open loop. Nor is
+        // the rest moved more than once for each byte that was sent.
         if all || self.written >= KEPT.max(self.output.len() / 2) {
             self.output.drain(..self.written);
             self.written = 0;
@@ -159,8 +159,8 @@ impl Client {
         Attempt::Done(all)
     }
 
-    /// Reads once and takes the replies apart. Returns how many requests were answered. `buffer` is the same for all clients of a
-    /// thread.
+    /// Reads once and takes the replies apart. Returns how many requests were answered. `buffer` is
+    /// the same for all clients of a thread.
     #[inline]
     pub fn receive(
         &mut self,
@@ -169,8 +169,8 @@ impl Client {
         tally: &mut Tally,
     ) -> Result<Attempt<usize>> {
         let before = self.rest.len();
-        // The rest of a large value is read behind its beginning; small beginnings are copied, so that clients need no memory of
-        // their own for them.
+        // The rest of a large value is read behind its beginning; small beginnings are copied, so
+        // that clients need no memory of their own for them.
         let is_large = before > READ;
         let read = if is_large {
             self.rest.reserve(READ);
@@ -270,7 +270,8 @@ impl Client {
         }
     }
 
-    /// The position of an item among those that the oldest request waits for. Those before it are missing.
+    /// The position of an item among those that the oldest request waits for. Those before it are
+    /// missing.
     #[inline]
     fn expect(&mut self, setting: Setting<'_>, key: &[u8], data: &[u8]) -> Result<usize> {
         let waiting = usize::from(self.requests.front().expect("the caller saw it").keys);

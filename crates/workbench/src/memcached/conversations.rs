@@ -158,7 +158,8 @@ fn hostile_answers_are_errors() {
     }
 }
 
-/// Each of its connections after the first breaks at the second request, by an end in the middle of an answer or by a reset.
+/// Each of its connections after the first breaks at the second request, by an end in the middle of
+/// an answer or by a reset.
 #[test]
 fn connections_that_break_are_made_anew_and_counted() {
     for (rate, resets) in [(None, false), (None, true), (Some(12.0), false), (Some(12.0), true)] {
@@ -241,8 +242,8 @@ fn a_stall_is_in_the_latencies_of_an_open_loop() {
     });
     let tally = run(&lonely(Workload { rate: Some(1000.0), ..DEFAULT }), &address, 200).unwrap();
     let gets = tally.gets().unwrap();
-    // One request is outstanding, so a closed loop would have counted a single long latency. Those of the first half of the stall
-    // waited for half of it at least, and they are a quarter of all.
+    // One request is outstanding, so a closed loop would have counted a single long latency. Those
+    // of the first half of the stall waited for half of it at least, and they are a quarter of all.
     assert!(gets.p90 >= STALL.as_nanos() as f64 / 2.0, "{gets:?}");
     assert!((199..=201).contains(&gets.count), "{gets:?}");
     server.join().unwrap();

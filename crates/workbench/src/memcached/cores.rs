@@ -18,7 +18,8 @@ impl Cores {
         Ok(Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).take(count).collect()))
     }
 
-    /// One CPU for servers and another for clients, if there are two; otherwise both share what there is.
+    /// One CPU for servers and another for clients, if there are two; otherwise both share what
+    /// there is.
     pub fn apart(self) -> [Self; 2] {
         match self.0[..] {
             [first, second, ..] => [first, second].map(|cpu| Self(vec![cpu])),
@@ -34,7 +35,8 @@ impl Cores {
         }
     }
 
-    /// Calls a closure while this thread is confined to these CPUs, so that processes that it starts are, too.
+    /// Calls a closure while this thread is confined to these CPUs, so that processes that it
+    /// starts are, too.
     pub fn confine<T>(&self, start: impl FnOnce() -> T) -> Result<T> {
         if self.0.is_empty() {
             return Ok(start());

@@ -1,4 +1,5 @@
-//! The threads that drive the clients: one epoll set each, no allocation per request, one write per client and turn.
+//! The threads that drive the clients: one epoll set each, no allocation per request, one write per
+//! client and turn.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ use crate::harness::workers::thread_time;
 /// A server that says nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Requests that are sent together to store the items beforehand, and what they may take unless one takes more.
+/// Requests that are sent together to store the items beforehand, and what they may take unless one
+/// takes more.
 const PRELOAD_DEPTH: usize = 64;
 const PRELOAD_BYTES: usize = 16 << 20;
 
@@ -65,7 +67,8 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Connects all clients. Other rounds will ask for other keys. With a `slot`, there will be a timeline.
+    /// Connects all clients. Other rounds will ask for other keys. With a `slot`, there will be a
+    /// timeline.
     pub fn connect(&self, address: &Address, round: usize, slot: Option<Duration>) -> Result<Load<'_>> {
         let workload = self.workload.clone();
         let growth = workload.grow.map(|limit| (Arc::new(AtomicU64::new(workload.items)), limit));
@@ -105,8 +108,8 @@ pub struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Does the work, from now until the window closes and all is answered. Each client of a closed loop sends once at least.
-    /// Connections that break are made anew.
+    /// Does the work, from now until the window closes and all is answered. Each client of a closed
+    /// loop sends once at least. Connections that break are made anew.
     pub fn run(self, window: Window) -> Result<Tally> {
         let Self { generator, workload, drivers, mut sum } = self;
         let setting = Setting { workload: &workload, items: &generator.items, window };
@@ -128,8 +131,8 @@ impl Load<'_> {
 
 /// What a thread's clients do, one after the other.
 enum Script {
-    /// The mix of the work: operations and items, which are those of `ranks` if there are some. Where the table is to grow, SETs store new
-    /// items: their number so far, and its limit.
+    /// The mix of the work: operations and items, which are those of `ranks` if there are some.
+    /// Where the table is to grow, SETs store new items: their number so far, and its limit.
     Mix { draws: Draws<'static>, ranks: Option<Box<Ranks>>, growth: Option<(Arc<AtomicU64>, u64)> },
     /// A SET of each item; the number of the next one.
     Each(Arc<AtomicU64>),
@@ -151,7 +154,8 @@ impl Script {
                         client.put_get(setting, std::iter::once(index).chain(others), at);
                     }
                     (_, index) => {
-                        // Relaxed, here and below: a number that is handed out once, and publishes nothing.
+                        // Relaxed, here and below: a number that is handed out once, and publishes
+                        // nothing.
                         let new = growth.as_ref().map(|(stored, limit)| (stored.fetch_add(1, Relaxed), *limit));
                         let index = new.filter(|(new, limit)| new < limit).map_or(index, |(new, _)| new);
                         client.put_set(setting, index, at);
@@ -178,8 +182,8 @@ impl Script {
     }
 }
 
-/// A permutation of the items, so that those that are asked for most don't lie side by side: the prime is larger than any number of
-/// items.
+/// A permutation of the items, so that those that are asked for most don't lie side by side: the
+/// prime is larger than any number of items.
 fn scattered(number: u64, items: u64) -> u64 {
     const PRIME: u128 = (1 << 32) + 15;
     (u128::from(number) * PRIME % u128::from(items)) as u64
@@ -239,7 +243,8 @@ impl Driver {
             }
             self.reconnect(setting, schedule.as_ref(), now)?;
             let all_sent = match schedule {
-                // Clients that have no answer to wait for, and a connection, had nothing more to send.
+                // Clients that have no answer to wait for, and a connection, had nothing more to
+                // send.
                 None => now >= until || self.broken.is_empty() && self.connecting == 0,
                 Some(_) => now >= until && self.clients.iter().map(|client| client.put).sum::<u64>() == due,
             };
@@ -332,7 +337,8 @@ impl Driver {
         client.abandon(|request| {
             self.outstanding -= 1;
             self.tally.lost += 1;
-            // What was due and had no answer after a stall belongs to the tail; in a closed loop it would only be how fast connections break.
+            // What was due and had no answer after a stall belongs to the tail; in a closed loop it
+            // would only be how fast connections break.
             if setting.workload.rate.is_some() && setting.window.has(request.at) {
                 self.tally.record(request.is_set, &setting.window, request.at, now);
             }
@@ -343,7 +349,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Clients that have waited for long enough make another connection, as long as there is something to send.
+    /// Clients that have waited for long enough make another connection, as long as there is
+    /// something to send.
     #[inline]
     fn reconnect(&mut self, setting: Setting<'_>, schedule: Option<&Schedule>, now: Instant) -> Result<()> {
         while let Some(&(at, number)) = self.broken.front()
@@ -366,8 +373,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A client has the connection that it asked for, and sends what is to be sent, or tries once more after a while. Returns whether it
-    /// has.
+    /// A client has the connection that it asked for, and sends what is to be sent, or tries once
+    /// more after a while. Returns whether it has.
     #[cold]
     fn end_connecting(
         &mut self,
@@ -391,7 +398,8 @@ impl Driver {
         }
     }
 
-    /// The closed loop: a client sends so many requests as are sent together. Returns whether its connection stands.
+    /// The closed loop: a client sends so many requests as are sent together. Returns whether its
+    /// connection stands.
     #[inline]
     fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<bool> {
         for _ in 0..setting.workload.depth {
@@ -430,8 +438,8 @@ impl Driver {
         self.flush(setting, number, false)
     }
 
-    /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it takes more. Returns whether the
-    /// connection stands.
+    /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it
+    /// takes more. Returns whether the connection stands.
     #[inline]
     fn flush(&mut self, setting: Setting<'_>, number: usize, was_waiting: bool) -> Result<bool> {
         let client = &mut self.clients[number];

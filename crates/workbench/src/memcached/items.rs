@@ -1,5 +1,5 @@
-//! Keys and values by number. Nothing is stored of them, so that every reply can be checked without a memory of what was sent:
-//! the same number always has the same key and the same value.
+//! Keys and values by number. Nothing is stored of them, so that every reply can be checked without
+//! a memory of what was sent: the same number always has the same key and the same value.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -7,7 +7,8 @@ use rand::{Rng, SeedableRng};
 use super::workload::{Sizes, Workload, digits};
 use crate::harness::keys::scramble;
 
-/// Values begin at so many places of the pool: another item's value has a chance of one in so many to pass for the right one.
+/// Values begin at so many places of the pool: another item's value has a chance of one in so many
+/// to pass for the right one.
 const PLACES: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -28,7 +29,8 @@ impl Items {
         Self { key_size, value_size, digits: digits(workload.all_items()), pool }
     }
 
-    /// Appends the key of an item: its number in hexadecimal, after as many letters as make up the size.
+    /// Appends the key of an item: its number in hexadecimal, after as many letters as make up the
+    /// size.
     #[inline]
     pub fn push_key(&self, index: u64, out: &mut Vec<u8>) {
         let size = self.key_size.pick(scramble(index) as u32);

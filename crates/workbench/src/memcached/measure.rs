@@ -41,7 +41,8 @@ pub enum Source {
     Running(Address),
     /// One that is started for it.
     Command(ServerCommand),
-    /// The bare echo server, started likewise. It stores nothing, and what it answers is not what was asked for.
+    /// The bare echo server, started likewise. It stores nothing, and what it answers is not what
+    /// was asked for.
     Echo(ServerCommand),
 }
 
@@ -107,7 +108,8 @@ pub struct Sample {
     pub client_seconds: f64,
     /// What the server took of the machine, if that can be told.
     pub server: Option<Cost>,
-    /// How contended the server's locks were meanwhile, if it counts that: the growth of each of its statistics.
+    /// How contended the server's locks were meanwhile, if it counts that: the growth of each of
+    /// its statistics.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub contention: BTreeMap<String, f64>,
     /// Latencies of GETs over time: when each part began, in seconds.
@@ -131,7 +133,8 @@ impl Sample {
     }
 }
 
-/// What a server did not do of what it was asked for, in sentences. It is cheaper than doing it, so that figures are not those of the work.
+/// What a server did not do of what it was asked for, in sentences. It is cheaper than doing it, so
+/// that figures are not those of the work.
 pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Clone) -> Vec<String> {
     let sum = |count: fn(&Sample) -> u64| samples.clone().map(count).sum::<u64>();
     let mut failures = Vec::new();
@@ -184,8 +187,9 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    /// Those that servers can be compared by on a work. In a closed loop a client that waits for a stalled server sends nothing
-    /// meanwhile ("coordinated omission"): high percentiles hardly see the stall.
+    /// Those that servers can be compared by on a work. In a closed loop a client that waits for a
+    /// stalled server sends nothing meanwhile ("coordinated omission"): high percentiles hardly see
+    /// the stall.
     pub fn of_workload(workload: &Workload) -> &'static [Self] {
         if workload.rate.is_some() { &[Self::Cpu, Self::Rate, Self::GetP999] } else { &[Self::Cpu, Self::Rate] }
     }
@@ -227,8 +231,10 @@ pub struct Ratio {
     pub summary: Summary,
 }
 
-/// Measures all servers in turns, in an order that changes from round to round. Those that are started stay from the first round to the last, except where tables grow, which they can do
-/// only once. Ends after a round if the user has [interrupted](interruption) it: samples say how many there were.
+/// Measures all servers in turns, in an order that changes from round to round. Those that are
+/// started stay from the first round to the last, except where tables grow, which they can do only
+/// once. Ends after a round if the user has [interrupted](interruption) it: samples say how many
+/// there were.
 pub fn in_turns(workload: &Workload, plan: &Plan, sources: &[Source], bar: &ProgressBar) -> Result<Vec<Measured>> {
     workload.check()?;
     let workloads: Vec<Workload> = sources.iter().map(|source| source.workload(workload)).collect();

@@ -38,11 +38,11 @@ use workload::Workload;
 
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Conditions {
-    /// CPUs of servers that are started, such as 0 or 0,2-3 [default: any]
+    /// CPUs of the started servers, such as 0 or 0,2-3 [default: any]
     #[arg(long, value_name = "CPUS")]
     server_cores: Option<Cores>,
 
-    /// CPUs of the clients' threads, which have one each, in turns [default: any]
+    /// CPUs of the client threads; thread i runs on the i-th of them [default: any]
     #[arg(long, value_name = "CPUS")]
     client_cores: Option<Cores>,
 }

@@ -1,5 +1,5 @@
-//! Requests as bytes, and bytes as replies. Nothing that a server sends is believed: lines and values are bounded, and what is not
-//! understood is shown to the user.
+//! Requests as bytes, and bytes as replies. Nothing that a server sends is believed: lines and
+//! values are bounded, and what is not understood is shown to the user.
 
 use anyhow::{Result, bail, ensure};
 

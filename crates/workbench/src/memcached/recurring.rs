@@ -1,8 +1,9 @@
 //! Latencies that come again in every round.
 //!
-//! A machine that others use as well stalls at any time, for milliseconds, and a server that grows its table can't be told from that by a
-//! percentile of one round. But growth comes at the same time in each round of the same work, and what the machine does doesn't. So of
-//! each part of the time the best round shows what the server itself is answerable for.
+//! A machine that others use as well stalls at any time, for milliseconds, and a server that grows
+//! its table can't be told from that by a percentile of one round. But growth comes at the same
+//! time in each round of the same work, and what the machine does doesn't. So of each part of the
+//! time the best round shows what the server itself is answerable for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,8 +20,8 @@ pub const PART: Duration = Duration::from_millis(100);
 /// How this is called in reports.
 pub const NAME: &str = "the slowest GET of each tenth of a second in the best round";
 
-/// The slowest GET of each part of the time, in the round in which that was fastest: when the part began, in seconds, and nanoseconds. Parts that
-/// are not in all rounds are left out.
+/// The slowest GET of each part of the time, in the round in which that was fastest: when the part
+/// began, in seconds, and nanoseconds. Parts that are not in all rounds are left out.
 pub fn best_of_rounds<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Vec<(f64, f64)> {
     // Times may have been in a file, and are not what they were to the last digit.
     let number = |at: f64| (at / PART.as_secs_f64()).round() as u64;

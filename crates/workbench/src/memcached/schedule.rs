@@ -1,12 +1,14 @@
 //! When requests are due in an open loop, and what that makes of latencies.
 //!
-//! A closed loop waits for a slow reply before it asks again, so that a stall of the server is counted once, however many
-//! requests real clients would have sent meanwhile (*coordinated omission*). Here each request has a time at which it is due, fixed
-//! before the first is sent, and its latency counts from then on, even if it could be sent only after the stall.
+//! A closed loop waits for a slow reply before it asks again, so that a stall of the server is
+//! counted once, however many requests real clients would have sent meanwhile (*coordinated
+//! omission*). Here each request has a time at which it is due, fixed before the first is sent, and
+//! its latency counts from then on, even if it could be sent only after the stall.
 
 use std::time::{Duration, Instant};
 
-/// The requests of one thread, which are due at equal distances. Request `n` is that of client `n % clients`.
+/// The requests of one thread, which are due at equal distances. Request `n` is that of client `n %
+/// clients`.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     first: Instant,
@@ -15,7 +17,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of thread `thread` of `threads`, which have `rate` requests per second together, in turns.
+    /// The schedule of thread `thread` of `threads`, which have `rate` requests per second
+    /// together, in turns.
     pub fn new(start: Instant, rate: f64, thread: usize, threads: usize) -> Self {
         let first = start + Duration::from_secs_f64(thread as f64 / rate);
         Self { first, period: threads as f64 / rate }
@@ -79,7 +82,8 @@ mod tests {
         }
     }
 
-    /// A server that stalls for a second, 100 requests being due a second, delays one hundred of them, not one.
+    /// A server that stalls for a second, 100 requests being due a second, delays one hundred of
+    /// them, not one.
     #[test]
     fn a_stall_delays_all_that_were_due_meanwhile() {
         let start = Instant::now();

@@ -71,7 +71,8 @@ pub fn latencies(workload: &Workload, measured: &[Measured]) -> String {
     text + &table(&header, rows)
 }
 
-/// What was counted of the locks of servers that were built for that (feature `contention`), as far as any were taken.
+/// What was counted of the locks of servers that were built for that (feature `contention`), as far
+/// as any were taken.
 fn locks(measured: &[Measured]) -> String {
     let of = |measured: &'_ Measured| {
         let names = measured.samples.first().map(|sample| sample.contention.keys().cloned().collect::<Vec<_>>());

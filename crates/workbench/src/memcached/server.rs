@@ -56,8 +56,8 @@ impl Address {
         connect().with_context(|| format!("cannot connect with {self}"))
     }
 
-    /// A new connection that doesn't block, and may not be there yet: it is when the socket can be written to, unless that has an
-    /// error.
+    /// A new connection that doesn't block, and may not be there yet: it is when the socket can be
+    /// written to, unless that has an error.
     pub fn begin_to_connect(&self) -> std::io::Result<Socket> {
         let (socket, address) = self.socket()?;
         socket.set_nonblocking(true)?;
@@ -79,7 +79,8 @@ impl Address {
         Ok((socket, address))
     }
 
-    /// What the server says of itself, names and values: all that `request` asks for, such as `stats`.
+    /// What the server says of itself, names and values: all that `request` asks for, such as
+    /// `stats`.
     pub fn statistics(&self, request: &str) -> Result<BTreeMap<String, String>> {
         let mut socket = self.connect()?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -252,8 +253,8 @@ impl Server {
         Ok(Self { address, process, started: None })
     }
 
-    /// Starts a server with a command to which it adds where to listen, as memcached's options say it: `-l` and `-p`, or `-s`.
-    /// Returns when it accepts connections.
+    /// Starts a server with a command to which it adds where to listen, as memcached's options say
+    /// it: `-l` and `-p`, or `-s`. Returns when it accepts connections.
     pub fn start(command: &ServerCommand, unix: bool, cores: &Cores) -> Result<Self> {
         let (address, folder) = if unix {
             let folder = TempDir::new().context("cannot make a folder for a socket")?;
@@ -347,7 +348,8 @@ impl ServerCommand {
 impl FromStr for ServerCommand {
     type Err = anyhow::Error;
 
-    /// The words of a command, with a shell's quotes. A program without a folder is looked for beside this one first.
+    /// The words of a command, with a shell's quotes. A program without a folder is looked for
+    /// beside this one first.
     fn from_str(text: &str) -> Result<Self> {
         let words = shlex::split(text).ok_or_else(|| anyhow!("a quote is not closed"))?;
         let Some((name, arguments)) = words.split_first() else { bail!("expected a command") };

@@ -45,8 +45,8 @@ impl Window {
 
 /// What a thread, or all of them, counted.
 ///
-/// Rates go by replies that came while the window was open, latencies by requests that were sent, or due, in it; everything else is
-/// counted all the time.
+/// Rates go by replies that came while the window was open, latencies by requests that were sent,
+/// or due, in it; everything else is counted all the time.
 #[derive(Debug)]
 pub struct Tally {
     /// Requests that were answered in the window.
@@ -61,7 +61,8 @@ pub struct Tally {
     /// Requests that were due, and had no answer when patience ended.
     pub late: u64,
     pub broken: u64,
-    /// Requests that had no answer when their connection broke. In an open loop their latencies are those that they had so far.
+    /// Requests that had no answer when their connection broke. In an open loop their latencies are
+    /// those that they had so far.
     pub lost: u64,
     /// Why the first one broke.
     pub breakage: Option<String>,
@@ -73,7 +74,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet. With a timeline, latencies of GETs are also kept for each part of the window that is so long.
+    /// Nothing yet. With a timeline, latencies of GETs are also kept for each part of the window
+    /// that is so long.
     pub fn new(slot: Option<Duration>) -> Self {
         Self {
             answered: 0,
@@ -173,7 +175,7 @@ fn histogram(digits: u8) -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, digits).expect("these bounds are valid")
 }
 
-/// What is reported of latencies, in nanoseconds.
+/// Percentiles of latencies, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     pub p50: f64,

@@ -31,7 +31,7 @@ pub enum Protocol {
 /// What all clients together do to a server.
 #[derive(Clone, Debug, PartialEq, clap::Args, Serialize)]
 pub struct Workload {
-    /// Clients, each with a connection, shared out among the threads
+    /// Clients, each with a connection, divided among the threads
     #[arg(long, default_value_t = DEFAULT.clients, value_parser = value_parser!(u16).range(1..))]
     pub clients: u16,
 
@@ -39,17 +39,18 @@ pub struct Workload {
     #[arg(long, default_value_t = DEFAULT.threads, value_parser = value_parser!(u16).range(1..=1024))]
     pub threads: u16,
 
-    /// Requests that a client sends together, by one write; the next ones follow when all of them are answered. With --rate:
-    /// how many may be unanswered
+    /// Requests that a client sends by one write; the next ones follow when all of them are
+    /// answered. With --rate: limit of unanswered requests per client
     #[arg(long, default_value_t = DEFAULT.depth, value_parser = value_parser!(u16).range(1..=4096))]
     pub depth: u16,
 
-    /// Keys that a GET asks for
+    /// Keys per GET
     #[arg(long, default_value_t = DEFAULT.keys_per_get, value_parser = value_parser!(u16).range(1..=4096))]
     pub keys_per_get: u16,
 
-    /// Requests per second of all clients together, sent when they are due whether or not earlier ones are answered. Latencies
-    /// count from when a request was due [default: as fast as answers come]
+    /// Requests per second of all clients together. Each is sent when it is due, whether or not
+    /// earlier ones are answered, and its latency counts from then [default: as fast as replies
+    /// arrive]
     #[arg(long, value_parser = parse_rate)]
     pub rate: Option<f64>,
 
@@ -57,35 +58,38 @@ pub struct Workload {
     #[arg(long, value_name = "PERCENT", default_value_t = DEFAULT.sets, value_parser = value_parser!(u8).range(0..=100))]
     pub sets: u8,
 
-    /// Items that are stored before anything is measured, and asked for
+    /// Items; all are stored before the measurement, unless --no-preload is given
     #[arg(long, default_value_t = DEFAULT.items, value_parser = parse_count)]
     pub items: u64,
 
-    /// SETs store items that are new, one after the other, until there are so many; that ends the measurement. Needs --rate
+    /// SETs store new items, one after the other, until there are this many; that ends the
+    /// measurement. Needs --rate
     #[arg(long, value_name = "ITEMS", value_parser = parse_count)]
     pub grow: Option<u64>,
 
-    /// How often which item is asked for
+    /// Distribution of the requested items
     #[arg(long, value_enum, default_value_t = DEFAULT.popularity)]
     pub popularity: Distribution,
 
-    /// Bytes of a key, or their range, such as 10-40; several with weights: 10-20:9,250:1
+    /// Bytes of a key, or their range, such as 10-40; or several with weights, such as
+    /// 10-20:9,250:1
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT.key_size)]
     pub key_size: Sizes,
 
-    /// Bytes of a value, likewise: 100:90,1000-4000:9,1000000:1. Above 1 MiB, servers want -I
+    /// Bytes of a value, in the same format: 100:90,1000-4000:9,1000000:1. Above 1 MiB, servers
+    /// need -I
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT.value_size)]
     pub value_size: Sizes,
 
-    /// The syntax of requests
+    /// Protocol of the requests
     #[arg(long, value_enum, default_value_t = DEFAULT.protocol)]
     pub protocol: Protocol,
 
-    /// Store nothing beforehand
+    /// Do not store the items before the measurement
     #[arg(long)]
     pub no_preload: bool,
 
-    /// Read replies without comparing keys and values: for `relativist-bench echo`, which stores nothing
+    /// Do not compare keys and values of replies: for `relativist-bench echo`, which stores nothing
     #[arg(long, requires = "no_preload")]
     pub unchecked: bool,
 }
@@ -158,7 +162,8 @@ impl Workload {
         Ok(())
     }
 
-    /// Bytes of values that all clients together may hold: all that a client sends together, and the one that it receives.
+    /// Bytes of values that all clients together may hold: all that a client sends together, and
+    /// the one that it receives.
     fn buffers(&self) -> u64 {
         let values = if self.sets > 0 { u32::from(self.depth) + 1 } else { 1 };
         u64::from(self.clients) * u64::from(values) * self.value_size.most() as u64
@@ -270,7 +275,8 @@ impl Sizes {
             Self::Even(range) => range.pick(random),
             Self::Weighted(ranges) => {
                 let sum: u64 = ranges.iter().map(|(_, weight)| u64::from(weight.get())).sum();
-                // The high half says where among the weights; the low half is as random, and left for the range.
+                // The high half says where among the weights; the low half is as random, and left
+                // for the range.
                 let scaled = u64::from(random) * sum;
                 let mut place = scaled >> 32;
                 for &(range, weight) in ranges {

@@ -1,8 +1,9 @@
 //! `relativist-bench instructions`: what a lookup does, counted by callgrind.
 //!
-//! That lookups scale takes many processors to show. That there is little to do and nothing to contend for does not: instructions and
-//! memory accesses are the same numbers on any machine. (That lookups under RCU write no shared line is shown by a test of `relativist-baselines`,
-//! in which the table's memory is read-only.)
+//! That lookups scale takes many processors to show. That there is little to do and nothing to
+//! contend for does not: instructions and memory accesses are the same numbers on any machine.
+//! (That lookups under RCU write no shared line is shown by a test of `relativist-baselines`, in
+//! which the table's memory is read-only.)
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -21,15 +22,16 @@ use crate::papers::lookups::candidates::Name;
 use crate::papers::lookups::measure::{Filled, Keys, Setting};
 use crate::papers::lookups::subject::{BATCH, Sampler, Subject, count_missed};
 
-/// Count the instructions and memory accesses of a lookup, by callgrind
+/// Count the instructions and memory accesses of a lookup, with callgrind
 ///
-/// Looks up random keys of 0 .. entries-1, all of which are present, with a read section (or lock) per lookup, in one thread. Loads and stores are of
-/// data, cache misses those of callgrind's simulation of this machine's caches. Stores are to the thread's own memory: stack, place in RCU's
-/// registry; or, where there is a lock, to memory that all readers share. "harness alone" is the loop without a table, contained in all rows. Needs
-/// valgrind.
+/// One thread looks up random keys of 0 .. entries-1, which are all present, with a read section
+/// (or lock) per lookup. Loads and stores are those of data; cache misses are those of callgrind's
+/// simulation of this machine's caches. Lock-free tables store to the thread's own memory only (its
+/// stack and its slot in RCU's registry); tables with a lock also store to memory that all readers
+/// share. "harness alone" is the loop without a table; every row includes it. Needs valgrind.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// The tables: repeat it, or separate names by commas
+    /// Tables to measure; repeat the option, or separate names by commas
     #[arg(long = "table", value_name = "TABLE", value_enum, value_delimiter = ',',
           default_values_t = [Name::Relativist, Name::Unzip, Name::InPlace, Name::SplitOrdered, Name::DualChain, Name::Ddds, Name::Rwlock, Name::Fixed])]
     tables: Vec<Name>,
@@ -37,8 +39,8 @@ pub struct Args {
     #[command(flatten)]
     counted: Counted,
 
-    /// Write the counts, the command line, versions, machine and parameters to this file; - is
-    /// stdout, and tables go to stderr
+    /// Write the counts, the command line, versions, machine and parameters to this file; - writes
+    /// to stdout, and moves the tables to stderr
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     json: Option<PathBuf>,
@@ -55,7 +57,7 @@ pub struct Counted {
     #[arg(long, default_value_t = 13, value_parser = value_parser!(u8).range(1..=29))]
     shift: u8,
 
-    /// Hash function of the tables. Those of others always have foldhash
+    /// Hash function of the tables. Those of other libraries always use foldhash
     #[arg(long, value_enum, default_value_t = HashFunction::Foldhash)]
     hasher: HashFunction,
 

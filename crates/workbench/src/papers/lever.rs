@@ -1,4 +1,5 @@
-//! What Lever's paper found, beside what its functions do to generated keys of the same kind and number.
+//! What Lever's paper found, beside what its functions do to generated keys of the same kind and
+//! number.
 
 use crate::harness::report::{significant, table};
 use crate::hashing::Claim;
@@ -18,15 +19,16 @@ struct Printed {
     largest: usize,
     /// The per cent of objects in buckets of more than 15.
     in_large: u64,
-    /// The hit rate, and iterations per thousand lookups, where they follow from the histogram. (In the buffer cache most lookups are for
-    /// what came last, and find it at once.)
+    /// The hit rate, and iterations per thousand lookups, where they follow from the histogram. (In
+    /// the buffer cache most lookups are for what came last, and find it at once.)
     iterations: Option<(f64, u64)>,
 }
 
 /// Buckets above this size have no row of their own in the paper.
 const LARGE: usize = 15;
 
-/// Blocks of each group that are cached at least, with the full buffer cache and after the benchmark.
+/// Blocks of each group that are cached at least, with the full buffer cache and after the
+/// benchmark.
 const FULL: u64 = 16;
 const AFTER: u64 = 1;
 
@@ -169,7 +171,8 @@ mod tests {
         (printed, histogram)
     }
 
-    /// Histograms 3 and 4 as printed, from their columns of buckets: sums, and percentages rounded as in the paper.
+    /// Histograms 3 and 4 as printed, from their columns of buckets: sums, and percentages rounded
+    /// as in the paper.
     #[test]
     fn histograms_are_printed_as_in_the_paper() {
         let third = Histogram::from_sizes(vec![2034, 3317, 4034, 3833, 2082, 712, 222, 78, 46, 19, 5, 2]);

@@ -1,8 +1,9 @@
 //! `relativist-bench resize`: do lookups notice that the table is being resized?
 //!
-//! The benchmark of Triplett, McKenney and Walpole ("Resizable, Scalable, Concurrent Hash Tables via Relativistic
-//! Programming", USENIX ATC 2011, section 6.1, there a kernel module called `rcuhashbash-resize`): readers look up random
-//! keys that are present while the table has the one size, the other, or changes between the two without pause.
+//! The benchmark of Triplett, McKenney and Walpole ("Resizable, Scalable, Concurrent Hash Tables
+//! via Relativistic Programming", USENIX ATC 2011, section 6.1, there a kernel module called
+//! `rcuhashbash-resize`): readers look up random keys that are present while the table has the one
+//! size, the other, or changes between the two without pause.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -21,39 +22,43 @@ use crate::papers::lookups::candidates::Name;
 use crate::papers::lookups::measure::{Case, Filled, Keys, LockCounts, Sample, Setting};
 use crate::papers::lookups::{Conditions, grouped};
 
-/// Measure lookups while the table is resized continuously, as the ATC 2011 paper's rcuhashbash-resize does
+/// Measure lookups while a table is resized without pause, as the ATC 2011 paper does
 ///
-/// Each reader looks up random keys of 0 .. entries-1, all of which are present, with a read section (or lock) per lookup. The cases
-/// are measured in turns, run by run, on one and the same table: 2^shift1 buckets; 2^shift2 buckets; and with --resizer,
-/// one further thread that resizes from the one to the other and back without pause. A lookup that finds nothing, or a
-/// wrong value, is a failure: the command says so and exits with status 1.
+/// Each reader looks up random keys of 0 .. entries-1, which are all present, with a read section
+/// (or lock) per lookup. The cases are measured in turns, run by run, on the same table: with
+/// 2^shift1 buckets; with 2^shift2 buckets; and, with --resizer, while another thread resizes from
+/// the one to the other and back without pause. If a lookup misses or finds a wrong value, the
+/// command reports it and exits with status 1.
 ///
-/// If resizing costs lookups little, the continuous case lies between the two fixed sizes. The ratio printed is
-/// continuous over the slower fixed size, run by run.
+/// If resizing hardly disturbs lookups, the rate of the last case lies between those of the two
+/// fixed sizes. The printed ratio is this rate over that of the slower fixed size, run by run.
 ///
-/// One lookup in 256 is timed by itself, which adds some 25 ns to it. Tables of others have the size that they choose.
+/// One lookup in 256 is timed by itself, which adds some 25 ns to it. Tables of other libraries
+/// choose their own size.
 ///
-/// The paper always had a free CPU for the resizer. With more readers than CPUs-1 the resizer takes time from readers, and
-/// the fixed cases have to be burdened alike: --spinner runs a thread in them that does nothing but loop.
+/// The paper always had a free CPU for the resizer. With more readers than CPUs-1 the resizer takes
+/// time from the readers. For a fair comparison, --spinner burdens the fixed cases alike, by a
+/// thread that only loops.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// The tables: repeat it, or separate names by commas
+    /// Tables to measure; repeat the option, or separate names by commas
     #[arg(long = "table", value_name = "TABLE", value_enum, value_delimiter = ',', default_values_t = [Name::Relativist])]
     tables: Vec<Name>,
 
-    /// Numbers of reader threads, each measured alone [default: one for each CPU, less one for the resizer]
+    /// Numbers of reader threads, each measured separately [default: one for each CPU, less one for
+    /// the resizer]
     #[arg(long, value_delimiter = ',', value_parser = value_parser!(u16).range(1..=1024))]
     readers: Vec<u16>,
 
-    /// Measure continuous resizing, too
+    /// Also measure lookups while the table is resized without pause
     #[arg(long)]
     resizer: bool,
 
     #[command(flatten)]
     conditions: Conditions,
 
-    /// Write every sample, the command line, versions, machine and parameters to this file; - is
-    /// stdout, and tables go to stderr
+    /// Write every sample, the command line, versions, machine and parameters to this file; -
+    /// writes to stdout, and moves the tables to stderr
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     json: Option<PathBuf>,

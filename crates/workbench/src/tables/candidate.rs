@@ -1,5 +1,5 @@
-//! The measured loops, compiled once for each table, and behind two object-safe traits at the level of batches, where a
-//! virtual call costs nothing.
+//! The measured loops, compiled once for each table, behind two object-safe traits. A virtual call
+//! per batch costs next to nothing.
 //!
 //! Every answer is checked: loops return how many were wrong.
 
@@ -15,12 +15,13 @@ use crate::tables::entries::{Key, Value};
 use crate::tables::mixes::{Choice, Mix, Own};
 use crate::tables::{Lookup, Table};
 
-/// Operations between two looks at the clock's flag.
+/// Operations between two checks of the phase.
 pub const BATCH: u64 = 1024;
 
-/// A candidate where nothing but lookups is measured.
+/// A candidate in workloads of lookups only.
 ///
-/// All adapters are. One that looks up many keys in one call would implement this trait itself, and be returned from [`Table::lookups`] of its table.
+/// All adapters implement this. An adapter that looks up many keys in one call implements the trait
+/// itself, and is returned from [`Table::lookups`] of its table.
 pub trait Lookups: Send + Sync {
     fn name(&self) -> &'static str;
 
@@ -30,7 +31,7 @@ pub trait Lookups: Send + Sync {
     /// Looks up a batch of keys that are absent.
     fn misses(&self, indices: &mut Indices) -> u64;
 
-    /// Looks up keys that are present for so long, in one session.
+    /// Looks up keys that are present for this time, in one session.
     fn linger(&self, indices: &mut Indices, time: Duration) -> u64;
 }
 
@@ -88,7 +89,7 @@ impl Lookups for HarnessAlone {
     }
 }
 
-/// Draws a batch of indices; returns for how many of them `is_wrong` says yes.
+/// Draws a batch of indices; returns the number for which `is_wrong` is true.
 #[inline(always)]
 fn count_batch(indices: &mut Indices, mut is_wrong: impl FnMut(u64) -> bool) -> u64 {
     let mut stream = *indices;

@@ -1,4 +1,4 @@
-//! dashmap: hashbrown tables behind reader-writer locks, as many as four times the CPUs.
+//! dashmap: hashbrown tables behind reader-writer locks, four per CPU.
 
 use dashmap::{DashMap, Entry};
 

@@ -1,4 +1,5 @@
-//! What the tables hold: entry number `i` has a key and a value that are functions of `i`, so that every answer can be checked.
+//! The entries of the tables. Key and value of entry `i` are functions of `i`, so that every answer
+//! can be checked.
 
 use std::borrow::Borrow;
 use std::fmt::Debug;
@@ -28,9 +29,9 @@ impl Kind {
     }
 }
 
-/// A key that a table owns, and what it is looked up by.
+/// A key that a table owns, and the borrowed form that it is looked up by.
 pub trait Key: Borrow<Self::View> + Hash + Ord + Clone + Debug + Send + Sync + 'static {
-    /// What is borrowed for a lookup.
+    /// The borrowed form.
     type View: Hash + Ord + ?Sized;
 
     /// A key for lookups, which needs no allocation.
@@ -78,7 +79,7 @@ impl Key for u64 {
     }
 }
 
-/// The letters of a string key, of which not all may be part of it.
+/// The letters of a string key, possibly followed by unused ones.
 #[derive(Debug)]
 pub struct Letters {
     all: [u8; 31],
@@ -92,8 +93,9 @@ impl Borrow<[u8]> for Letters {
     }
 }
 
-/// Sixteen letters that spell the scrambled index, and up to fifteen more: made in the loop, by some thirty instructions,
-/// rather than read from an array that would compete with the table for the caches.
+/// Sixteen letters that spell the scrambled index, and up to fifteen more. They are computed in the
+/// loop, by some thirty instructions, because an array of keys would compete with the table for the
+/// caches.
 impl Key for Box<[u8]> {
     type View = [u8];
     type Probe = Letters;
@@ -128,7 +130,7 @@ fn spell(number: u32) -> [u8; 8] {
     (nibbles + u64::from_ne_bytes([b'a'; 8])).to_le_bytes()
 }
 
-/// A value that tells which entry it belongs to.
+/// A value from which the index of its entry can be computed.
 pub trait Value: Copy + Eq + Hash + Debug + Send + Sync + 'static {
     /// The value of entry number `index`.
     fn of(index: u64) -> Self;
@@ -149,7 +151,7 @@ impl Value for u64 {
     }
 }
 
-/// Every word tells the index, so that a value read in two halves would be noticed.
+/// Every word encodes the index, so that a torn read would be noticed.
 impl Value for [u64; 4] {
     #[inline(always)]
     fn of(index: u64) -> Self {

@@ -1,7 +1,8 @@
-//! evmap: two maps, of which readers have the one and the writer the other.
+//! evmap: two maps, one for readers and one for the writer.
 //!
-//! Readers have a handle per thread, as it asks for. Its one writer is shared through a mutex, and publishes after every
-//! update, so that updates are visible when they return, as they are in every other table here: not what it is made for.
+//! Readers have a handle per thread, as it asks for. Its only writer is shared through a mutex and
+//! publishes after every update, so that updates are visible when they return, as in all other
+//! tables here. evmap is not made for that.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -58,8 +59,8 @@ impl<K: Key, V: Value> Lookup for Evmap<K, V> {
 impl<K: Key, V: Value> Table for Evmap<K, V> {
     fn with_capacity(capacity: usize) -> Self {
         let options = Options::default().with_capacity(capacity);
-        // SAFETY: keys, values and the hasher are integers and boxed bytes with the `Hash`, `Eq` and `Clone` of std, and
-        // foldhash with a fixed seed: all deterministic.
+        // SAFETY: keys, values and the hasher are integers and boxed bytes with the `Hash`, `Eq`
+        // and `Clone` of std, and foldhash with a fixed seed: all deterministic.
         let (mut writer, _) = unsafe { options.with_hasher(Foldhash::default()).assert_stable() };
         writer.publish();
         Self { readers: ThreadLocal::new(), writer: Mutex::new(writer) }

@@ -1,7 +1,7 @@
-//! hashbrown without synchronisation: the floor.
+//! hashbrown without synchronisation: the lower bound.
 //!
-//! What keeps it sound is a lock that is taken once for a batch of a thousand operations: shared where nothing but lookups is
-//! measured, by any number of threads, and exclusive otherwise, where it takes part with a single thread only.
+//! A lock taken once per batch of 1024 operations keeps it sound. It is shared for lookups, by any
+//! number of threads, and otherwise exclusive; there hashbrown runs with a single thread only.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -1,4 +1,4 @@
-//! The hash functions that tables are measured with: one and the same for all tables of a run.
+//! The hash functions of the tables; all tables of a run use the same one.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -1,4 +1,5 @@
-//! The mixes of conc-map-bench: reads, inserts, removals and updates of keys that a thread has to itself.
+//! The mixes of conc-map-bench: reads, inserts, removals and updates of keys that only one thread
+//! uses.
 
 use std::ops::Range;
 
@@ -17,11 +18,11 @@ pub struct Mix {
     pub remove: u8,
     /// New values for keys that are present.
     pub update: u8,
-    /// The share of the entries that is in the table beforehand, in quarters.
+    /// The share of the entries that are inserted beforehand, in quarters.
     pub prefilled_quarters: u8,
 }
 
-/// conc-map-bench's three.
+/// The three mixes of conc-map-bench.
 pub const MIXES: [Mix; 3] = [
     Mix { name: "read-heavy", read: 98, insert: 1, remove: 1, update: 0, prefilled_quarters: 3 },
     Mix { name: "exchange", read: 10, insert: 40, remove: 40, update: 10, prefilled_quarters: 3 },
@@ -31,7 +32,7 @@ pub const MIXES: [Mix; 3] = [
 /// Inserts and removes, so that entries are replaced while their number stays.
 pub const CHURN: Mix = Mix { name: "churn", read: 0, insert: 50, remove: 50, update: 0, prefilled_quarters: 4 };
 
-/// What is done next, and to which of the thread's keys.
+/// The next operation and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Look up a key that is present.
@@ -44,7 +45,7 @@ pub enum Choice {
     Update(u64),
 }
 
-/// The keys that one thread has in a table: it inserts at one end of the range and removes at the other.
+/// The keys of one thread in a table. It inserts at one end of the range and removes at the other.
 #[derive(Clone, Debug)]
 pub struct Own {
     present: Range<u64>,
@@ -55,7 +56,7 @@ impl Own {
     /// The keys of `thread` in `round`, of which `count` are present.
     pub fn new(round: usize, thread: usize, count: u64) -> Self {
         let first = (thread as u64 + 1) << 40;
-        // Drawn from a range of 2^32, of which the high half of a product picks a key.
+        // Drawn from a range of 2^32; the high half of a product selects a key.
         Self { present: first..first + count, draws: Indices::new(0..1 << 32, seed(round, thread)) }
     }
 
@@ -63,7 +64,8 @@ impl Own {
         self.present.clone()
     }
 
-    /// The next operation. While there is no key to read, remove or update, one is inserted instead.
+    /// The next operation. While there is no key to read, remove or update, one is inserted
+    /// instead.
     #[inline(always)]
     pub fn choose(&mut self, mix: Mix) -> Choice {
         let (draw, coin) = self.draws.draw_with_coin();
@@ -115,7 +117,8 @@ mod tests {
                 counts[kind] += 1;
             }
             for (count, percent) in counts.into_iter().zip([mix.read, mix.insert, mix.remove, mix.update]) {
-                // An empty range turns other operations into insertions: only where as many are removed as inserted.
+                // While the range is empty, other operations become insertions; that happens only
+                // if as many are removed as inserted.
                 assert!(count.abs_diff(usize::from(percent) * 1000) < 800, "{mix:?}: {counts:?}");
             }
             assert_eq!(own.present().collect::<HashSet<_>>(), present);

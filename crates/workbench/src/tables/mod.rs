@@ -1,10 +1,12 @@
 //! The tables that are measured, behind two small traits.
 //!
-//! The loops over these traits ([`crate::tables::candidate`], [`crate::papers::lookups`]) are generic and compiled once for each
-//! table. (The papers' tables are in a crate of their own, `relativist-baselines`.) The adapters are always inlined into them: what remains of calls is the table's own.
+//! The loops over these traits ([`crate::tables::candidate`], [`crate::papers::lookups`]) are
+//! generic and compiled once for each table. (The papers' tables are in a crate of their own,
+//! `relativist-baselines`.) The adapters are always inlined into them, so the only remaining calls
+//! are the table's own.
 //!
-//! An operation has a guard (or lock) of its own unless the adapter's name says "handle". Where a library offers several
-//! ways, the adapter takes the one that its documentation recommends for the purpose.
+//! An operation has a guard (or lock) of its own unless the adapter's name says "handle". If a
+//! library offers several ways, the adapter uses the one that its documentation recommends.
 
 pub mod candidate;
 pub mod dashmap;
@@ -35,55 +37,55 @@ pub trait Lookup: Send + Sync + 'static {
 
     type Value: Value;
 
-    /// What a thread holds from one operation to the next: a reference to the table where each operation has a guard of its
-    /// own, a guard where it is kept.
+    /// What a thread keeps between operations: a guard, or a reference to the table if each
+    /// operation has a guard of its own.
     type Session<'t>;
 
     /// Begins a session: a batch of operations by one thread.
     fn session(&self) -> Self::Session<'_>;
 
-    /// Looks `key` up, with all that a caller outside of any loop would have to do for it.
+    /// Looks `key` up, including everything that a single lookup outside of a loop needs.
     fn get(session: &mut Self::Session<'_>, key: &View<Self>) -> Option<Self::Value>;
 }
 
-/// What keys of `T` are looked up by.
+/// The borrowed form of the keys of `T`.
 pub type View<T> = <<T as Lookup>::Key as Key>::View;
 
 /// A table that many threads update. (Exception: [`hashbrown`] takes turns, batch by batch.)
 pub trait Table: Lookup + Sized {
-    /// An empty table with room for `capacity` entries, if that is a thing that it can be told.
+    /// An empty table, with room for `capacity` entries if its constructor supports that.
     fn with_capacity(capacity: usize) -> Self;
 
-    /// Inserts a key that is thought to be absent, by the cheapest call for that; false when it was present.
+    /// Inserts a key that should be absent, by the cheapest call. Returns false if it was present.
     fn insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool {
         Self::try_insert(session, key, value)
     }
 
-    /// Inserts a key if it is absent; false, and nothing is changed, when it was present.
+    /// Inserts a key if it is absent. Returns false, and changes nothing, if it was present.
     fn try_insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
 
-    /// Gives a key that is thought to be present another value, by the cheapest call for that; false when it was absent,
-    /// and then it may be present now or not.
+    /// Replaces the value of a key that should be present, by the cheapest call. Returns false if
+    /// it was absent; it may then have been inserted or not.
     fn replace(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
 
-    /// Removes a key; false when it was absent.
+    /// Removes a key. Returns false if it was absent.
     fn remove(session: &mut Self::Session<'_>, key: &View<Self>) -> bool;
 
-    /// Removes all entries, by the table's own means for that.
+    /// Removes all entries, by the table's own method.
     fn clear(session: &mut Self::Session<'_>);
 
-    /// Shows all values to `visit`.
+    /// Calls `visit` with all values.
     fn for_each(session: &mut Self::Session<'_>, visit: impl FnMut(Self::Value));
 
-    /// Waits until what the table does in the background is done, where there is a way to tell.
+    /// Waits until the table's background work is done, if that can be observed.
     fn settle(&self) {}
 
-    /// The ways to look up in it, each a candidate of its own where nothing but lookups is measured.
+    /// The ways to look up keys. Each is a candidate of its own in workloads of lookups only.
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
         vec![self]
     }
 }
 
-/// A table whose sessions hold a guard that all their operations share.
+/// A table whose sessions keep one guard for all their operations.
 #[derive(Debug)]
 pub struct Handle<T>(pub Arc<T>);

@@ -1,4 +1,5 @@
-//! papaya: open addressing, lock-free, reclaimed by seize. Resizes incrementally, by its default and recommendation.
+//! papaya: open addressing, lock-free, reclaimed by seize. Resizes incrementally, which is its
+//! default.
 
 use std::sync::Arc;
 

@@ -67,8 +67,9 @@ impl<K: Key, V: Value> Table for Relativist<K, V> {
         map.pin().iter().for_each(|(_, value)| visit(*value));
     }
 
-    /// Waits until the background worker has given the table the size it wants it to have: no resize is under way, and none
-    /// has come about since the last look. Gives up after a minute. Then waits until what was removed is freed.
+    /// Waits until the background worker has finished resizing: no resize is in progress, and none
+    /// happened since the last check. Gives up after a minute. Then waits until removed entries are
+    /// freed.
     fn settle(&self) {
         let mut before = self.0.buckets();
         for _ in 0..6000 {
@@ -107,7 +108,7 @@ impl<K: Key, V: Value> Lookup for Handle<Relativist<K, V>> {
 struct Batched<T>(Arc<T>);
 
 impl<K: Key, V: Value> Batched<Relativist<K, V>> {
-    /// Looks up a batch; returns for how many `is_wrong` says yes.
+    /// Looks up a batch; returns the number of answers for which `is_wrong` is true.
     #[inline(always)]
     fn count_batch(&self, indices: &mut Indices, is_wrong: impl Fn(u64, Option<V>) -> bool) -> u64 {
         let map = &self.0.0;

@@ -17,24 +17,29 @@ use crate::memcached::server::{Address, Place, ServerCommand};
 use crate::memcached::workload::Workload;
 use crate::memcached::{Conditions, allow_connections, warm_up, warn};
 
-/// Put load on memcached servers, one or several in turns on the same work
+/// Put load on memcached servers, one or several in turns with the same workload
 ///
-/// Simulates many clients per thread, each with a connection. In a closed loop a client sends --depth requests by one write and waits
-/// for all answers; with --rate (an open loop) requests are sent when they are due, and latencies count from then on, so that a stall
-/// delays all that were due meanwhile. Those that are due within the measured time are sent and waited for even after it; what has no
-/// answer after as long a time again and 10 s is late. Every reply is checked, key and value: a wrong one ends the run. Refused requests and those
-/// that are lost with their connection are counted, the latter in an open loop with the time they had waited, and connections are made anew.
+/// Simulates many clients per thread, each with a connection. In a closed loop a client sends
+/// --depth requests by one write and waits for all replies. In an open loop (--rate) clients send
+/// each request when it is due, and its latency counts from then, so a stall delays all requests
+/// that are due meanwhile. Requests that are due within the measured time are sent and waited for
+/// even after it. A request is late if its reply does not arrive within the measured time again
+/// plus 10 s. Every reply is checked, key and value; a wrong one ends the run. Refused requests are
+/// counted. So are requests that are lost with their connection, in an open loop with the time they
+/// had waited; the connection is then opened again.
 ///
-/// Servers are started with --exec and --vs (commands in quotes, to which where to listen is added as -l and -p, or -s), and measured
-/// in turns, in a changing order, on the same keys; ratios are taken pair by pair. Programs are looked for beside this one first. memcached started
-/// by root wants -u.
+/// --exec and --vs take commands in quotes and start servers. The address to listen on is appended
+/// as -l and -p, or -s. Servers are measured in turns, in a changing order, with the same keys;
+/// ratios are taken pair by pair. Programs in the folder of this one are preferred to those in
+/// PATH. If root starts memcached, it needs -u.
 ///
-/// A server's CPU time is what the kernel says its process took in the measured time, that of the clients likewise. When clients
-/// take as much as the server has, they are what is measured: give them CPUs of their own (--client-cores), and look at CPU per request rather
-/// than requests per second.
+/// A server's CPU time is the time that the kernel accounts to its process during the measurement;
+/// likewise for the clients. If clients use as much CPU as the server has, they are the bottleneck:
+/// give them CPUs of their own (--client-cores), and compare CPU time per request rather than
+/// requests per second.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// A server that is running: HOST:PORT or unix:PATH [default: 127.0.0.1:11211]
+    /// Address of a running server: HOST:PORT or unix:PATH [default: 127.0.0.1:11211]
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["exec", "vs", "unix", "server_cores", "grow"])]
     #[serde(skip)]
     server: Option<Place>,
@@ -44,7 +49,7 @@ pub struct Args {
     #[serde(skip)]
     exec: Option<ServerCommand>,
 
-    /// Start this one, too, and compare the first with it; may be repeated
+    /// Also start this server, and compare the first one with it; may be repeated
     #[arg(long, value_name = "COMMAND", requires = "exec")]
     #[serde(skip)]
     vs: Vec<ServerCommand>,
@@ -64,11 +69,11 @@ pub struct Args {
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Seconds per measurement; growth takes as long as it takes
+    /// Seconds per measurement; ignored with --grow, which ends when the items are stored
     #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
     seconds: f64,
 
-    /// Keep latencies of GETs for each so many seconds (in the JSON file)
+    /// Keep latencies of GETs per interval of this many seconds, in the JSON file
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeline: Option<f64>,
 

@@ -1,11 +1,12 @@
-//! The hash functions of Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS 2000), as printed.
+//! The hash functions of Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS
+//! 2000), as printed.
 //!
-//! They are written for ia32: `unsigned long` has 32 bits, so that products lose what goes beyond, and of wider arguments
-//! the low halves count. A shift by the word's size or more, which C leaves undefined, gives 0 here. A key's two words are
-//! the two arguments ([`Key::words`]).
+//! They are written for ia32: `unsigned long` has 32 bits, so that products lose what goes beyond,
+//! and of wider arguments the low halves count. A shift by the word's size or more, which C leaves
+//! undefined, gives 0 here. A key's two words are the two arguments ([`Key::words`]).
 //!
-//! Tables 4 and 5 of the paper carry each other's rows: 4 has the inode cache's kernels ("12 bit", "mult"), 5 the dentry
-//! cache's ("shrink", "shrink + mult"), as the text around them tells.
+//! Tables 4 and 5 of the paper carry each other's rows: 4 has the inode cache's kernels ("12 bit",
+//! "mult"), 5 the dentry cache's ("shrink", "shrink + mult"), according to the surrounding text.
 
 use super::{HashFunction, mask};
 use crate::hashing::keys::Key;
@@ -13,8 +14,8 @@ use crate::hashing::keys::Key;
 /// The multiplier of section 5.1: a prime whose ratio to 2^32 is close to the golden one.
 pub const GOLDEN_PRIME: u32 = 2_654_435_761;
 
-/// The size of `struct inode`, of which the page cache's function takes the lowest set bit. The paper doesn't print it: an
-/// odd multiple of 8 stands for what Linux 2.2 had.
+/// The size of `struct inode`, of which the page cache's function takes the lowest set bit. The
+/// paper doesn't print it: an odd multiple of 8 stands for what Linux 2.2 had.
 pub const INODE_SIZE: u32 = 392;
 
 /// Bits of the word for which the functions were written.
@@ -64,8 +65,8 @@ pub enum DentryCache {
 pub enum InodeCache {
     /// What Linux 2.2.5 has.
     ShiftAdd,
-    /// The "mult" kernel. The paper refers to the functions before it: the key is put together as in the shift-add function,
-    /// and shifted by what section 5.1 calls best.
+    /// The "mult" kernel. The paper refers to the functions before it: the key is put together as
+    /// in the shift-add function, and shifted by what section 5.1 calls best.
     Multiplicative,
 }
 
@@ -197,8 +198,8 @@ pub(super) fn all() -> Vec<Box<dyn HashFunction>> {
     functions
 }
 
-/// The hash of a name, for the dentry cache: the "simplified CRC" that the paper mentions and Linux 2.2 has, which turns the
-/// hash by four bits and adds a byte without carry.
+/// The hash of a name, for the dentry cache: the "simplified CRC" that the paper mentions and Linux
+/// 2.2 has, which turns the hash by four bits and adds a byte without carry.
 #[must_use]
 pub fn name_hash(name: &[u8]) -> u32 {
     name.iter().fold(0u32, |hash, byte| hash.rotate_left(4) ^ u32::from(*byte))

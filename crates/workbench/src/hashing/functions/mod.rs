@@ -10,9 +10,9 @@ use modern::Fold;
 /// The logarithms of table sizes that functions are asked for.
 pub const BITS: std::ops::RangeInclusive<u32> = 1..=30;
 
-/// A hash function together with how it takes a bucket from the hash: what Lever's paper compares.
+/// A hash function and the way it selects a bucket: what Lever's paper compares.
 ///
-/// Implement it to study a function of your own beside the others:
+/// Implement it to compare a function of your own with the others:
 ///
 /// ```
 /// use relativist_bench::hashing::functions::HashFunction;
@@ -62,7 +62,7 @@ pub trait HashFunction: Send + Sync {
         }
     }
 
-    /// Hashes `keys` for the sake of the time that it takes, and returns something that depends on all results.
+    /// Hashes `keys` to measure the time, and returns a value that depends on all results.
     #[inline(never)]
     fn exercise(&self, keys: &Keys, bits: u32) -> usize {
         keys.iter().fold(0, |sum, key| sum ^ self.bucket(&key, bits))

@@ -1,4 +1,5 @@
-//! The alternatives that section 5 of the paper lists, and the 64-bit multiplier that section 6 leaves to others.
+//! The alternatives that section 5 of the paper lists, and the 64-bit multiplier that section 6
+//! leaves to others.
 
 use super::{HashFunction, mask};
 use crate::harness::keys::scramble;
@@ -12,7 +13,8 @@ pub struct Untransformed;
 #[derive(Clone, Copy, Debug)]
 pub struct PrimeModulus;
 
-/// Knuth's multiplicative hashing on 64 bits: times 2^64 divided by the golden ratio, of which the high bits count.
+/// Knuth's multiplicative hashing on 64 bits: times 2^64 divided by the golden ratio, of which the
+/// high bits count.
 #[derive(Clone, Copy, Debug)]
 pub struct Fibonacci;
 
@@ -82,7 +84,7 @@ static TABLE: [u64; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        // Twice, since neighbours are still alike in their low bits after once.
+        // Twice, because after one step neighbours still have similar low bits.
         table[byte] = scramble(scramble(byte as u64 + 1));
         byte += 1;
     }
@@ -100,7 +102,8 @@ impl HashFunction for TableDriven {
 
     #[inline]
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        // An odd rotation comes back after 64 bytes only, so that equal bytes in two places don't cancel out.
+        // An odd rotation repeats after 64 bytes only, so equal bytes in two places do not cancel
+        // out.
         let step = |hash: u64, byte: &u8| hash.rotate_left(11) ^ TABLE[usize::from(*byte)];
         (key.with_bytes(|bytes| bytes.iter().fold(0, step)) & mask(bits)) as usize
     }
@@ -116,7 +119,8 @@ fn crc32c_of(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// An instruction for each eight bytes. (The crate's way, by several streams at once, pays from some hundred bytes on.)
+/// An instruction for each eight bytes. (The crate's way, by several streams at once, pays from
+/// some hundred bytes on.)
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn crc32c_by_instruction(bytes: &[u8]) -> u32 {
@@ -174,7 +178,8 @@ mod tests {
 
     #[test]
     fn fibonaccis_multiplier_parts_neighbours_best() {
-        // Knuth, 6.4: each multiple of the golden ratio falls into one of the largest gaps that those before have left.
+        // Knuth, 6.4: each multiple of the golden ratio falls into one of the largest gaps that
+        // those before have left.
         let buckets: std::collections::HashSet<_> = (0..987).map(|n| Fibonacci.bucket(&Key::Number(n), 10)).collect();
         assert!(buckets.len() > 800, "{}", buckets.len());
     }

@@ -1,7 +1,9 @@
-//! Keys that a kernel would have for the files below a directory, one collector for each of the paper's four caches.
+//! Keys that a kernel would have for the files below a directory, one collector for each of the
+//! paper's four caches.
 //!
-//! Names, inode numbers, devices, sizes and, where the file system tells, block numbers are those of this machine. Addresses
-//! of a kernel's objects are nobody's to see: they are given out in the order of the walk, as a slab allocator does on ia32.
+//! Names, inode numbers, devices, sizes and, if the file system reports them, block numbers are
+//! those of this machine. The addresses of kernel objects are not visible to programs. They are
+//! assigned in the order of the walk, as a slab allocator does on ia32.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
@@ -30,7 +32,8 @@ pub enum Cache {
     Inode,
 }
 
-/// The keys of one cache for all that is below a directory. What can't be read is left out; hard links count once.
+/// The keys of one cache for all files below a directory. Unreadable files are left out; hard links
+/// count once.
 pub struct Files {
     cache: Cache,
     walk: walkdir::IntoIter,
@@ -41,11 +44,13 @@ pub struct Files {
     /// Inodes with several names.
     linked: HashSet<(u64, u64)>,
     blocks: Blocks,
-    /// What is left of the present file: first words of keys, from and to which second words.
+    /// What is left of the current file: the first words of keys, and the range of the second
+    /// words.
     runs: Vec<(u64, u64, u64)>,
 }
 
-/// Where block numbers come from. All from the same place: two could not be told apart otherwise.
+/// The source of block numbers. All come from the same one, because numbers of two sources could
+/// collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blocks {
     Unknown,
@@ -140,7 +145,8 @@ impl Files {
     }
 }
 
-/// The blocks of a file, as ranges on its device, last first; `None` when the file system doesn't tell.
+/// The blocks of a file, as ranges on its device, last first; `None` if the file system does not
+/// report them.
 #[cfg(target_os = "linux")]
 fn extents(path: &Path) -> Option<Vec<(u64, u64)>> {
     use fiemap::FiemapExtentFlags as Flags;
@@ -187,7 +193,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A directory with two files of one and three pages, a link to one of them, and an empty file below another directory.
+    /// A directory with two files of one and three pages, a link to one of them, and an empty file
+    /// below another directory.
     fn keys(cache: Cache) -> Keys {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);

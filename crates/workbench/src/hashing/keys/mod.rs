@@ -20,7 +20,7 @@ pub trait Source: Send {
     /// When the keys can't be read.
     fn next(&mut self, keys: &mut Keys) -> Result<bool>;
 
-    /// Which part of the keys has come, as far as that is known.
+    /// The share of the keys that has been read, if known.
     fn share(&self) -> Option<f64> {
         None
     }
@@ -39,8 +39,8 @@ pub trait Source: Send {
     }
 }
 
-/// A key as hash functions see it. Its implementation of [`Hash`] is that of the Rust type which it stands for, so that a
-/// `BuildHasher` gives what it gives in a map of such keys.
+/// A key as hash functions see it. It implements [`Hash`] like the Rust type that it stands for, so
+/// that a `BuildHasher` returns the same hash as in a map of such keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key<'k> {
     /// A `u64`.
@@ -54,7 +54,8 @@ pub enum Key<'k> {
 }
 
 impl Key<'_> {
-    /// The two arguments of the paper's functions. A lone number is the second, and a string counts as [`name_hash`] does it.
+    /// The two arguments of the paper's functions. A lone number is the second, and a string counts
+    /// as [`name_hash`] does it.
     #[inline]
     #[must_use]
     pub fn words(&self) -> (u64, u64) {
@@ -74,7 +75,7 @@ impl Key<'_> {
         first.wrapping_add(second)
     }
 
-    /// Hands the key's bytes over: numbers in little-endian order, one part after the other.
+    /// Passes the key's bytes on: numbers in little-endian order, one part after the other.
     #[inline]
     pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         match *self {
@@ -82,7 +83,7 @@ impl Key<'_> {
             Self::Pair(first, second) => f(&(u128::from(second) << 64 | u128::from(first)).to_le_bytes()),
             Self::Bytes(bytes) => f(bytes),
             Self::Name(parent, name) => {
-                // Longer than any name of a file; what is longer yet takes an allocation.
+                // Longer than any file name; longer keys take an allocation.
                 let mut buffer = [0; 8 + 256];
                 let length = 8 + name.len();
                 if length > buffer.len() {
@@ -99,7 +100,7 @@ impl Key<'_> {
 impl Hash for Key<'_> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // As str has it: a byte that no text contains keeps strings apart from their continuations.
+        // As `str` does: a byte that no text contains separates strings.
         let text = |state: &mut H, bytes: &[u8]| {
             state.write(bytes);
             state.write_u8(0xff);

@@ -1,4 +1,4 @@
-//! Generated keys: regular patterns on which hash functions fail, each at a length of one's choice.
+//! Generated keys: regular patterns of any length on which hash functions fail.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::harness::keys::{Indices, scramble};
 use crate::harness::options::parse_count;
 use crate::hashing::functions::lever::INODE_SIZE;
 
-/// Where the objects of a kernel lie that has 4 GiB of addresses.
+/// The address at which kernel objects start, with 4 GiB of address space.
 pub(crate) const KERNEL_MEMORY: u64 = 0xc100_0000;
 /// Bytes of a page, and of a block of a file.
 pub(crate) const PAGE: u64 = 4096;
@@ -49,7 +49,8 @@ impl Pattern {
         Self { shape: Shape::Pages, keys }
     }
 
-    /// Blocks of two disks in the buffer cache: devices, and block numbers. Of each group of blocks `shortest` are there at least.
+    /// Blocks of two disks in the buffer cache: devices, and block numbers. Of each group of blocks
+    /// `shortest` are there at least.
     #[must_use]
     pub fn blocks(keys: u64, shortest: u64) -> Self {
         Self { shape: Shape::Blocks(shortest), keys }
@@ -116,7 +117,8 @@ pub struct Generator {
     pattern: Pattern,
     made: u64,
     random: Indices,
-    /// The file or group whose turn it is, or an address; how many keys it has, and how many of them are left.
+    /// The current file or group, or an address; the number of its keys, and how many of them are
+    /// left.
     at: u64,
     length: u64,
     left: u64,
@@ -135,7 +137,8 @@ impl Source for Generator {
             // An odd number times a power of two.
             Shape::Powers => Key::Number((2 * (number / 32) + 1) << (number % 32)),
             Shape::Pointers(alignment) => {
-                // As an allocator hands them out: one beside the other mostly, with gaps where others have been freed.
+                // As an allocator returns them: mostly adjacent, with gaps where others have been
+                // freed.
                 let gap = if self.below(4) == 0 { 1 + self.below(16) } else { 1 };
                 self.at += gap * alignment;
                 Key::Number(0x7f00_0000_0000 + self.at)
@@ -167,7 +170,8 @@ impl Generator {
         self.left = self.length;
     }
 
-    /// Files of up to 32 MiB from their beginning. Inodes lie side by side in pages of the kernel's memory.
+    /// Files of up to 32 MiB from their beginning. Inodes lie side by side in pages of the kernel's
+    /// memory.
     fn next_page(&mut self) -> Key<'static> {
         if self.left == 0 {
             self.at += 1;
@@ -177,9 +181,9 @@ impl Generator {
         Key::Pair(inode_address(self.at), (self.length - self.left - 1) * PAGE)
     }
 
-    /// Disks of 2 GB, two at a time (as in the paper's dual Pentium Pro), formatted by ext2 with blocks of 1 KiB. The groups of
-    /// ext2 begin all alike, with descriptors, bitmaps and a table of inodes, and what is cached is a run of the first blocks of
-    /// each.
+    /// Disks of 2 GB, two at a time (as in the paper's dual Pentium Pro), formatted by ext2 with
+    /// blocks of 1 KiB. The groups of ext2 begin all alike, with descriptors, bitmaps and a table
+    /// of inodes, and what is cached is a run of the first blocks of each.
     fn next_block(&mut self, shortest: u64) -> Key<'static> {
         if self.left == 0 {
             self.at += 1;
@@ -190,7 +194,8 @@ impl Generator {
         block(self.at - 1, self.left)
     }
 
-    /// Inodes of two file systems of ext2, which spreads directories over its groups: some hundred from the start of each on.
+    /// Inodes of two file systems of ext2, which spreads directories over its groups: some hundred
+    /// from the start of each on.
     fn next_inode(&mut self) -> Key<'static> {
         if self.left == 0 {
             self.at += 1;
@@ -202,12 +207,14 @@ impl Generator {
     }
 }
 
-/// Groups of a disk of 2 GB, and blocks and inodes of a group, as mke2fs chose them for blocks of 1 KiB.
+/// Groups of a disk of 2 GB, and blocks and inodes of a group, as mke2fs chose them for blocks of 1
+/// KiB.
 const GROUPS: u64 = 256;
 const BLOCKS_PER_GROUP: u64 = 8192;
 const INODES_PER_GROUP: u64 = 2048;
 
-/// A block of a group, the groups of two disks taken in turn. More groups than there are belong to further disks.
+/// A block of a group, the groups of two disks taken in turn. More groups than there are belong to
+/// further disks.
 fn block(group: u64, block: u64) -> Key<'static> {
     let (pair, within) = (group / (2 * GROUPS), group % (2 * GROUPS));
     // hda1 and hdb1, then the next.
@@ -215,7 +222,8 @@ fn block(group: u64, block: u64) -> Key<'static> {
     Key::Pair(device, 1 + within / 2 * BLOCKS_PER_GROUP + block)
 }
 
-/// Where the `number`-th inode lies: as many in each page as fit, and the pages wherever there were free ones.
+/// Where the `number`-th inode lies: as many in each page as fit, and the pages wherever there were
+/// free ones.
 pub(super) fn inode_address(number: u64) -> u64 {
     const SIZE: u64 = INODE_SIZE as u64;
     const PER_PAGE: u64 = PAGE / SIZE;

@@ -30,7 +30,7 @@ pub fn dump(address: &str) -> Result<Dump<BufReader<TcpStream>>> {
 }
 
 impl<R: BufRead> Dump<R> {
-    /// Reads a line, but the one that says that there will be others.
+    /// Reads a line, except the one that announces further lines.
     fn read_line(&mut self) -> Result<usize> {
         loop {
             self.line.clear();

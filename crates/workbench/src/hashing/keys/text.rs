@@ -35,8 +35,9 @@ enum Cut {
 }
 
 impl Text {
-    /// Opens a file; `-` is stdin. With `numbers`, lines and columns hold one or two integers in decimal or, after 0x, in
-    /// hexadecimal, and records hold little-endian integers: of up to 8 bytes, or two of 8.
+    /// Opens a file; `-` is stdin. With `numbers`, lines and columns hold one or two integers in
+    /// decimal or, after 0x, in hexadecimal, and records hold little-endian integers: of up to 8
+    /// bytes, or two of 8.
     ///
     /// # Errors
     /// When the file can't be read, or has no such column.

@@ -1,5 +1,5 @@
-//! What happens to the four caches, key by key: the part of a simulation that no hash function and no table size can change. It
-//! is found out once, and then replayed on the tables of each kernel.
+//! What happens to the four caches, key by key: the part of a simulation that no hash function and
+//! no table size can change. It is found out once, and then replayed on the tables of each kernel.
 
 use std::collections::HashMap;
 

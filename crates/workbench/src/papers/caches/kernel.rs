@@ -88,8 +88,9 @@ impl Kernel {
         Self { shrink: true, ..self }
     }
 
-    /// Kernels A to D of section 4, which differ in the functions of pages and of buffers. That of inodes is "slightly modified" in a way that the
-    /// paper doesn't print: here it is the reference's.
+    /// Kernels A to D of section 4, which differ in the functions of pages and of buffers. That of
+    /// inodes is "slightly modified" in a way that the paper doesn't print: here it is the
+    /// reference's.
     pub fn combined(name: &str, page: &str, buffer: &str) -> Self {
         Self {
             name: name.into(),
@@ -101,9 +102,10 @@ impl Kernel {
         }
     }
 
-    /// Linux 2.2.16 at start-up with so many bytes of memory, as far as section 3 tells: a bucket per page; a bucket per KiB, and no more beyond
-    /// 128 MiB, for buffers; a bucket per 8 KiB for dentries; and nothing new for inodes. Its functions are not printed: these are the best of the
-    /// paper's for buffers, and the reference's for the others.
+    /// Linux 2.2.16 at start-up with so many bytes of memory, as far as section 3 tells: a bucket
+    /// per page; a bucket per KiB, and no more beyond 128 MiB, for buffers; a bucket per 8 KiB for
+    /// dentries; and nothing new for inodes. Its functions are not printed: these are the best of
+    /// the paper's for buffers, and the reference's for the others.
     pub fn sized(memory: u64) -> Self {
         let buckets = |bytes_each: u64| 1 << (memory / bytes_each).max(2).ilog2();
         Self {

@@ -45,11 +45,12 @@ impl Slab {
     }
 }
 
-/// Inodes and blocks of a disk in block groups, as ext2 has them: a new directory gets the next group, what is in a directory
-/// stays in its group as far as there is room, and blocks of a file follow each other unless others write at the same time.
+/// Inodes and blocks of a disk in block groups, as ext2 has them: a new directory gets the next
+/// group, what is in a directory stays in its group as far as there is room, and blocks of a file
+/// follow each other unless others write at the same time.
 ///
-/// A partition of 128 cylinders of 255 heads and 63 sectors: 1,028,160 blocks in 126 groups, and an inode for every four blocks, of which there
-/// is then not a power of two in a group.
+/// A partition of 128 cylinders of 255 heads and 63 sectors: 1,028,160 blocks in 126 groups, and an
+/// inode for every four blocks, of which there is then not a power of two in a group.
 #[derive(Debug, Default)]
 pub struct Disk {
     groups: Vec<Group>,

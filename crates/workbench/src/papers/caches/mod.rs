@@ -1,5 +1,5 @@
-//! `relativist-bench hash caches`: the four hash tables of Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS 2000), under one
-//! stream of file operations.
+//! `relativist-bench hash caches`: the four hash tables of Lever, "Linux Kernel Hash Table
+//! Behavior: Analysis and Improvements" (ALS 2000), under one stream of file operations.
 //!
 //! | Module | Holds |
 //! |---|---|
@@ -43,22 +43,27 @@ use replay::Outcome;
 use scripts::Tree;
 use workload::Workload;
 
-/// Simulate the page, buffer, dentry and inode caches of Linux 2.2 with the hash tables of Lever's kernels
+/// Simulate the page, buffer, dentry and inode caches of Linux 2.2 with the hash tables of Lever's
+/// kernels
 ///
-/// Scripts of a development workload (compile, edit, format, spell) run side by side over a source tree; or what strace recorded is run again:
-/// strace -f -y -e trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND. What this does to the four caches is found out
-/// once, and then done to each kernel's tables, run by run, in a changing order. Time is that of the tables alone: hashing, walking chains, inserting,
-/// removing. So differences are larger than the paper's, whose times are those of whole scripts.
+/// Scripts of a development workload (compile, edit, format, spell) run concurrently on a source
+/// tree. Alternatively a recording of strace is replayed: strace -f -y -e
+/// trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND. The effect on the four
+/// caches is simulated once, and then applied to the tables of each kernel, run by run, in a
+/// changing order. The time is that of the tables alone: hashing, walking chains, inserting,
+/// removing. Hence differences are larger than in the paper, whose times are those of whole
+/// scripts.
 ///
-/// "probes" are objects met per lookup, and "largest" is the largest bucket when the work is done, of the cache whose tables are compared, or else of the
-/// worst of the four. In JSON there are all histograms.
+/// "probes" are objects visited per lookup. "largest" is the largest bucket at the end, of the
+/// cache whose tables are compared, or else of the worst of the four. The JSON file has all
+/// histograms.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// The source tree that scripts work on
+    /// Source tree of the scripts
     #[arg(long, value_name = "DIR", default_value = ".")]
     tree: PathBuf,
 
-    /// Run again what strace recorded, on the kernels of table 6
+    /// Replay a recording of strace, on the kernels of table 6
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "tables"])]
     strace: Option<PathBuf>,
 
@@ -66,25 +71,28 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = 1..=6, value_parser = value_parser!(u8).range(1..=6))]
     tables: Vec<u8>,
 
-    /// Kernels of your own, to be measured with those of table 6: a TOML file of [[kernel]] with a name and what differs from the reference, such as
-    /// page = { function = "page-mult", buckets = 8192 } or shrink = true
+    /// Also measure kernels of your own with those of table 6: a TOML file of [[kernel]] sections
+    /// with a name and the differences from the reference, such as page = { function = "page-mult",
+    /// buckets = 8192 } or shrink = true
     #[arg(long, value_name = "FILE")]
     kernels: Option<PathBuf>,
 
-    /// How often each script compiles, edits, formats and spells [default: 12, with --quick 2]
+    /// Times that each script compiles, edits, formats and spells [default: 12, with --quick 2]
     #[arg(long, value_parser = value_parser!(u32).range(1..=1000))]
     commands: Option<u32>,
 
-    /// MiB of memory of the simulated machine, which generated scripts don't fill unless there is little: only then kernels that shrink the dentry cache
-    /// differ from others [default: as in the paper, 128 for table 1 and otherwise 512]
+    /// Memory of the simulated machine, in MiB. Kernels that shrink the dentry cache differ from
+    /// others only if the scripts fill it, which takes a small value [default: as in the paper, 128
+    /// for table 1 and otherwise 512]
     #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(1..=1024))]
     memory: Option<u64>,
 
-    /// Runs of each kernel [default: as in the paper, 7 (of which the middle five count), 5, and 10 for table 6; with --quick 3]
+    /// Runs of each kernel [default: as in the paper, 7 (of which the middle five count), 5, and 10
+    /// for table 6; with --quick 3]
     #[arg(long, value_parser = value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
 
-    /// An eighth of the scripts, and few runs, for a first impression
+    /// Use an eighth of the scripts, and few runs, for a first impression
     #[arg(long)]
     quick: bool,
 

@@ -1,7 +1,8 @@
 //! Tables 1 to 6 of the paper: the kernels, and what they were measured to be.
 //!
-//! Of what the text says, tables 4 and 5 have each other's rows, and so they are taken here: table 4 is that of the inode cache, table 5 that of the
-//! dentry cache. The kernel with trees instead of a page table (table 1) is left out.
+//! Of what the text says, tables 4 and 5 have each other's rows, and so they are taken here: table
+//! 4 is that of the inode cache, table 5 that of the dentry cache. The kernel with trees instead of
+//! a page table (table 1) is left out.
 
 use super::events::Cache;
 use super::kernel::Kernel;

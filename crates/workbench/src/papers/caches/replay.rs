@@ -108,8 +108,9 @@ mod tests {
     use crate::papers::caches::scripts::{generate, tests::tree};
     use crate::papers::caches::vfs::simulate;
 
-    /// Section 3.2: the reference's buffer table leaves most buckets empty and its largest is many times what a product leaves; section 3.4: the
-    /// reference's 256 inode buckets make a miss meet n/m inodes, which larger tables don't.
+    /// Section 3.2: the reference's buffer table leaves most buckets empty and its largest is many
+    /// times what a product leaves; section 3.4: the reference's 256 inode buckets make a miss meet
+    /// n/m inodes, which larger tables don't.
     #[test]
     fn the_papers_findings_show() {
         let trace = simulate(&generate(&tree(), 12, 3), 64 << 20, false);

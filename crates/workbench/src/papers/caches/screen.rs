@@ -59,7 +59,8 @@ fn comparison(measured: &Measured) -> String {
     table(&COMPARISON, rows)
 }
 
-/// What the paper has of a kernel with one number of scripts, and how it compares with the first kernel.
+/// What the paper has of a kernel with one number of scripts, and how it compares with the first
+/// kernel.
 fn printed(measured: &Measured, row: usize, index: usize) -> [String; 4] {
     let throughput = |row: usize| measured.printed.get(row).and_then(|(throughputs, _)| throughputs.get(index));
     match (throughput(row), throughput(0)) {

@@ -1,9 +1,10 @@
-//! A development workload over a real source tree: what the paper ran as SPEC SDM, "a fixed script of commands typically used by
-//! software developers", in many scripts at once (section 2).
+//! A development workload over a real source tree: what the paper ran as SPEC SDM, "a fixed script
+//! of commands typically used by software developers", in many scripts at once (section 2).
 //!
-//! Each script has a home with copies of some of the tree's files. In turn it compiles one, edits one, formats one and checks the
-//! spelling of one. The tree as it is serves for the headers that compilers look for along their search path. SDM's own scripts
-//! are not free; which files are touched how often is therefore ours, and not meant to be theirs.
+//! Each script has a home with copies of some of the tree's files. In turn it compiles one, edits
+//! one, formats one and checks the spelling of one. The tree as it is serves for the headers that
+//! compilers look for along their search path. SDM's own scripts are not free; which files are
+//! touched how often is therefore ours, and not meant to be theirs.
 
 use std::path::Path;
 
@@ -21,7 +22,8 @@ use super::workload::{Operation, Paths, Request, Workload};
 pub struct Tree(Vec<(String, u64)>);
 
 impl Tree {
-    /// All regular files below `root`, but what is hidden and what cargo builds, in the order of their names.
+    /// All regular files below `root`, but what is hidden and what cargo builds, in the order of
+    /// their names.
     pub fn read(root: &Path) -> Result<Self> {
         let wanted = |entry: &walkdir::DirEntry| {
             let name = entry.file_name().to_string_lossy();
@@ -57,7 +59,8 @@ const SHARED: [(&str, u64); 10] = [
 /// Where a compiler looks for headers, in this order; they are in the last.
 const SEARCH: [&str; 3] = ["/usr/local/include", "/usr/lib/include", "/usr/include"];
 
-/// The operations of `scripts` scripts of `rounds` rounds of commands, interleaved at random but always alike.
+/// The operations of `scripts` scripts of `rounds` rounds of commands, interleaved at random but
+/// always alike.
 pub fn generate(tree: &Tree, scripts: u32, rounds: u32) -> Workload {
     let mut workload = Workload::default();
     workload.files.extend(SHARED.map(|(path, bytes)| (workload.paths.number(path.as_bytes()), bytes)));

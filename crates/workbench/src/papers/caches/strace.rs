@@ -1,8 +1,9 @@
 //! A workload as `strace` recorded it, instead of a generated one.
 //!
-//! `strace -f -y -e trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND` writes a line per system call. With `-y` the path
-//! stands beside each file descriptor, so that nobody has to follow descriptors through `dup` and `fork`; the offset of each is kept here.
-//! Paths that are not absolute count from the root.
+//! `strace -f -y -e trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND` writes a
+//! line per system call. With `-y` the path stands beside each file descriptor, so that nobody has
+//! to follow descriptors through `dup` and `fork`; the offset of each is kept here. Paths that are
+//! not absolute count from the root.
 
 use std::collections::{HashMap, HashSet};
 

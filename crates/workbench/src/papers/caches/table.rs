@@ -1,4 +1,5 @@
-//! A hash table as Linux 2.2 has it: doubly linked chains with the youngest first, and a count of the objects that lookups meet.
+//! A hash table as Linux 2.2 has it: doubly linked chains with the youngest first, and a count of
+//! the objects that lookups meet.
 
 use super::events::Words;
 use crate::hashing::functions::HashFunction;

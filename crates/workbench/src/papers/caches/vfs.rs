@@ -1,15 +1,19 @@
-//! How Linux 2.2 does what programs ask for: which objects it looks up in the four caches, and what comes and goes.
+//! How Linux 2.2 does what programs ask for: which objects it looks up in the four caches, and what
+//! comes and goes.
 //!
-//! * A path is walked name by name in the dentry cache, which holds names that don't exist, too. What it doesn't have is looked for in the directory's
-//!   blocks, and its inode in the inode cache.
-//! * A read looks up pages; for one that it has to fetch, the blocks on the disk that may hold newer data, and the block that says where it lies when
-//!   the file is longer than twelve blocks.
-//! * A write looks up blocks, which stay in the buffer cache, and the page of each, which may have to be brought up to date.
-//! * When memory is short, the pages and blocks that were not used for longest go. Only when none are left, or each time with `shrink`,
-//!   the dentry cache is pruned: of the dentries that nobody uses, one part in priority + 1, with a priority that falls from
-//!   6 to 0 (section 3.3).
+//! * A path is walked name by name in the dentry cache, which holds names that don't exist, too.
+//!   What it doesn't have is looked for in the directory's blocks, and its inode in the inode
+//!   cache.
+//! * A read looks up pages; for one that it has to fetch, the blocks on the disk that may hold
+//!   newer data, and the block that says where it lies when the file is longer than twelve blocks.
+//! * A write looks up blocks, which stay in the buffer cache, and the page of each, which may have
+//!   to be brought up to date.
+//! * When memory is short, the pages and blocks that were not used for longest go. Only when none
+//!   are left, or each time with `shrink`, the dentry cache is pruned: of the dentries that nobody
+//!   uses, one part in priority + 1, with a priority that falls from 6 to 0 (section 3.3).
 //!
-//! What is left out: memory of processes, and with it the swap cache; read-ahead; more than one disk.
+//! What is left out: memory of processes, and with it the swap cache; read-ahead; more than one
+//! disk.
 
 use std::collections::HashMap;
 
@@ -141,7 +145,8 @@ impl Vfs<'_> {
         self.reclaim();
     }
 
-    /// Puts a file on the disk, with its directories, before the simulation or in it; nothing happens in the caches.
+    /// Puts a file on the disk, with its directories, before the simulation or in it; nothing
+    /// happens in the caches.
     fn place(&mut self, path: u32, bytes: u64) {
         if self.files.contains_key(&path) {
             return;
@@ -521,7 +526,8 @@ mod tests {
         assert_eq!(pages, [(Miss, 0), (Insert, 0), (Hit, 0), (Miss, 1), (Insert, 1), (Miss, 2), (Insert, 2)]);
         assert_eq!(trace.keys[Cache::Page as usize][2].second, 16_384);
         let buffers = trace.keys[Cache::Buffer as usize].len();
-        // Directory, inode; blocks that might be newer: four of each page, and the index of the last.
+        // Directory, inode; blocks that might be newer: four of each page, and the index of the
+        // last.
         assert_eq!(buffers, 2 + 4 + 4 + 5);
     }
 
@@ -569,7 +575,8 @@ mod tests {
         assert_eq!((misses(&roomy), misses(&tight)), (200, 400));
     }
 
-    /// The recorder panics when the simulation forgets what it holds. Pruning each time leaves fewer names in memory.
+    /// The recorder panics when the simulation forgets what it holds. Pruning each time leaves
+    /// fewer names in memory.
     #[test]
     fn shrinking_prunes_names() {
         let workload = generate(&tree(), 6, 3);

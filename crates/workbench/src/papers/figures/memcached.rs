@@ -1,5 +1,6 @@
-//! Figure 8: requests per second of a memcached server by client processes, with the paper's table as its engine and with a lock around
-//! it. Beside it, what the paper has no figure of: latencies while the table grows.
+//! Figure 8: requests per second of a memcached server by client processes, with the paper's table
+//! as its engine and with a lock around it. Beside it, what the paper has no figure of: latencies
+//! while the table grows.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,19 +37,19 @@ const MOST_RUNS_OF_GROWTH: usize = 3;
 /// What figure 8 wants to know.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Draw figure 8, too, with relativistd and this memcached
+    /// Also draw figure 8, with relativistd and this memcached
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "memcached -u root")]
     memcached: Option<ServerCommand>,
 
-    /// relativistd, for figure 8
+    /// The relativistd of figure 8
     #[arg(long, value_name = "COMMAND", default_value = "relativistd")]
     relativistd: ServerCommand,
 
-    /// Client processes of figure 8. Here they are threads, each with four clients
+    /// Client processes in figure 8. Here they are threads with four clients each
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 12], value_parser = value_parser!(u16).range(1..=1024))]
     processes: Vec<u16>,
 
-    /// Threads of the servers in figure 8 [default: as many as CPUs; the paper had twelve]
+    /// Threads of the servers in figure 8; the paper had twelve [default: as many as CPUs]
     #[arg(long, value_parser = value_parser!(u16).range(1..=64))]
     server_threads: Option<u16>,
 }
@@ -153,7 +154,8 @@ pub struct Part {
 }
 
 impl Options {
-    /// Starts and ends the servers, if they will be asked for: hours later would be late to learn that they don't.
+    /// Starts and ends the servers, if they will be asked for: hours later would be late to learn
+    /// that they don't.
     pub fn try_servers(&self) -> Result<()> {
         let mut servers = self.memcached.iter().flat_map(|memcached| [&self.relativistd, memcached]);
         servers.try_for_each(|command| Server::start(command, false, &Cores::default()).map(drop))
@@ -470,7 +472,8 @@ mod tests {
         }
     }
 
-    /// Rates as the paper has them: the lock's stay, the others grow; SETs are a little slower. Locks are counted by relativistd only.
+    /// Rates as the paper has them: the lock's stay, the others grow; SETs are a little slower.
+    /// Locks are counted by relativistd only.
     fn sample(Step { engine, case, .. }: &Step) -> Sample {
         let has_lock = *engine == Engine::GlobalLock;
         let requests = match case {

@@ -1,4 +1,5 @@
-//! `relativist-bench figures`: the figures of the ATC 2011 paper, drawn from measurements on this machine, beside the paper's claims.
+//! `relativist-bench figures`: the figures of the ATC 2011 paper, drawn from measurements on this
+//! machine, beside the paper's claims.
 
 pub mod claims;
 pub mod draw;
@@ -26,18 +27,20 @@ use crate::papers::lookups::Conditions;
 use crate::papers::lookups::candidates::Name;
 use crate::papers::lookups::measure::{Filled, Keys, Sample, Setting};
 
-/// Draw figures 3 to 8 of the ATC 2011 paper from measurements on this machine, beside what the paper says
+/// Draw figures 3 to 8 of the ATC 2011 paper from measurements on this machine, next to the paper's
+/// claims
 ///
-/// Measures lookups per second by number of readers, of each table at both fixed sizes and while it is resized without pause (as `relativist-bench
-/// resize` does), and what resizes themselves take with sequential and with shuffled keys. Writes to --out: the figures as SVG and PNG,
-/// every sample as JSON and CSV, and report.html, which has all of it in one file: each figure, the paper's claim, the figure measured here,
-/// and whether the claim holds.
+/// Measures lookups per second by number of readers, of each table at both fixed sizes and while it
+/// is resized without pause (as `relativist-bench resize` does). Also measures how long resizes
+/// take, with sequential and with shuffled keys. Writes to --out: the figures as SVG and PNG, every
+/// sample as JSON and CSV, and report.html. The report contains each figure, the paper's claim, the
+/// figure measured here, and whether the claim holds.
 ///
-/// Figure 8 is drawn with --memcached, from `relativist-bench load` on relativistd, with both of its engines, and on memcached; beside it, the latency of
-/// GETs while the tables grow.
+/// Figure 8 is drawn with --memcached, from `relativist-bench load` on both engines of relativistd
+/// and on memcached. A further plot then shows the latency of GETs while the tables grow.
 ///
-/// Samples are kept as they come: after Ctrl-C the report is written from those that there are, and the same command takes up the rest. All of it takes
-/// hours (--quick: minutes).
+/// Samples are saved as they are taken. After Ctrl-C the report shows the samples so far, and the
+/// same command continues with the rest. The whole run takes hours (with --quick: minutes).
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// Folder for the report, the figures and the samples
@@ -45,7 +48,8 @@ pub struct Args {
     #[serde(skip)]
     out: PathBuf,
 
-    /// Tables besides those of the paper's figures: repeat it, or separate names by commas
+    /// Tables to measure besides those of the paper's figures; repeat the option, or separate names
+    /// by commas
     #[arg(long = "table", value_name = "TABLE", value_enum, value_delimiter = ',',
           default_values_t = [Name::Relativist, Name::Fixed])]
     tables: Vec<Name>,
@@ -63,7 +67,8 @@ pub struct Args {
     serving: memcached::Options,
 }
 
-/// What is measured, with all defaults filled in: samples of other parameters don't mix with those of these.
+/// What is measured, with all defaults filled in: samples of other parameters don't mix with those
+/// of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// In the order of the legends.
@@ -96,7 +101,8 @@ pub struct Results {
     /// What the paper says, and what was measured.
     pub claims: Vec<Claim>,
     pub samples: Vec<Sample>,
-    /// Of resizes with keys inserted in the one order and in the other, the identity being the hash function.
+    /// Of resizes with keys inserted in the one order and in the other, the identity being the hash
+    /// function.
     pub resizes: Vec<(Keys, Sample)>,
     /// Whether something is missing, because it was interrupted.
     pub complete: bool,

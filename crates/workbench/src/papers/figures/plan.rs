@@ -22,7 +22,8 @@ pub struct Step {
     pub keys: Option<Keys>,
 }
 
-/// All measurements, in their order: run by run, and in each all candidates in turns, once for each number of readers.
+/// All measurements, in their order: run by run, and in each all candidates in turns, once for each
+/// number of readers.
 pub struct Plan {
     pub steps: Vec<Step>,
     setting: Setting,

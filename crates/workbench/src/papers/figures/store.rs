@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::Results;
 use crate::harness::options::spell;
 
-/// A file with the parameters in its first line, and a sample in each that follows, with the step of the plan that it is of.
+/// A file with the parameters in its first line, and a sample in each that follows, with the step
+/// of the plan that it is of.
 #[derive(Debug)]
 pub struct Store<P, S> {
     file: File,

@@ -30,11 +30,11 @@ use crate::tables::scc::SccMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
-    /// This project's own: sorted chains (ATC 2011, section 4.3)
+    /// relativist: sorted chains (ATC 2011, section 4.3)
     Relativist,
-    /// RP, the paper's, as printed (section 4)
+    /// RP: the algorithm of the paper, as printed (section 4)
     Unzip,
-    /// The same resized in place (section 4.2)
+    /// RP, resized in place (section 4.2)
     #[cfg(target_os = "linux")]
     InPlace,
     /// Shalev and Shavit's split-ordered list, under RCU

@@ -1,4 +1,5 @@
-//! One measurement: readers that look up random keys, and beside them a resizer, a busy thread, or nothing.
+//! One measurement: readers that look up random keys, and beside them a resizer, a busy thread, or
+//! nothing.
 
 use std::hint;
 use std::sync::Mutex;
@@ -24,9 +25,10 @@ use crate::harness::workers::{Clock, Cpus, Window, WorkerResult, least_cpu_share
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keys {
-    /// One after the other, as in the paper. With the identity as hash function, neighbours in a chain then part at every resize
+    /// In ascending order, as in the paper. With the identity as hash function, all neighbours in a
+    /// chain are then separated at every resize
     Sequential,
-    /// Shuffled
+    /// In random order
     Shuffled,
 }
 
@@ -88,7 +90,8 @@ pub struct Sample {
     pub resizes_per_second: f64,
     pub expand: Resizes,
     pub shrink: Resizes,
-    /// The first resize of the table's life, to the larger size and without readers: nobody has put its chains in order before.
+    /// The first resize of the table's life, to the larger size and without readers: nobody has put
+    /// its chains in order before.
     pub first_expand: Resizes,
     /// Bytes that entries take, where that is known, without what the allocator adds.
     pub entry_bytes: Option<u64>,
@@ -166,7 +169,8 @@ impl Filled {
         let (one, other) = setting.shifts;
         let sizes = match name.sizing() {
             Sizing::WhenMade => vec![Some(one), Some(other)],
-            // Tables grow from their first size. They are not filled at one that is far from those that they will have.
+            // Tables grow from their first size. They are not filled at one that is far from those
+            // that they will have.
             Sizing::AtAnyTime | Sizing::Own => vec![None],
         };
         let fill = |shift: Option<u8>| {

@@ -28,7 +28,7 @@ pub struct Conditions {
     #[arg(long, default_value_t = 14, value_parser = value_parser!(u8).range(1..=30))]
     shift2: u8,
 
-    /// Run a busy thread in place of the resizer where there is none
+    /// Run a busy thread in the fixed cases, in place of the resizer
     #[arg(long)]
     spinner: bool,
 
@@ -40,19 +40,20 @@ pub struct Conditions {
     #[arg(long, value_parser = value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
 
-    /// A first impression in seconds instead of minutes
+    /// Take seconds instead of minutes, for a first impression
     #[arg(long)]
     pub quick: bool,
 
-    /// The order in which the keys are inserted; it matters to how chains are mixed when the hash function is the identity
+    /// Order in which keys are inserted. It decides how chains are mixed if the hash function is
+    /// the identity
     #[arg(long, value_enum, default_value_t = Keys::Sequential)]
     keys: Keys,
 
-    /// Hash function of the tables. Those of others always have foldhash
+    /// Hash function of the tables. Those of other libraries always use foldhash
     #[arg(long, value_enum, default_value_t = HashFunction::Foldhash)]
     hasher: HashFunction,
 
-    /// What time a lookup is said to take; resizes are timed by the wall clock
+    /// Clock that lookups are timed with; resizes are timed by elapsed time
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     clock: Clock,
 }

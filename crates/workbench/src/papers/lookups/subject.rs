@@ -1,4 +1,5 @@
-//! Tables behind one object-safe trait at the level of batches, where a virtual call costs nothing. The loops are compiled once for each.
+//! Tables behind one object-safe trait at the level of batches, where a virtual call costs nothing.
+//! The loops are compiled once for each.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -174,7 +174,8 @@ xkernel!(Old, Old::with_key_size(SIZE), <[u8; SIZE]>::as_slice);
 xkernel!(New, New::with_key_size(SIZE), <[u8; SIZE]>::as_slice);
 xkernel!(Const<SIZE>, Const, std::convert::identity);
 
-/// Hashes with foldhash; all keys to the same number where they are to collide. Which of the two, is known at run time only.
+/// Hashes with foldhash; all keys to the same number where they are to collide. Which of the two,
+/// is known at run time only.
 #[derive(Clone, Debug)]
 struct Masked {
     mask: u64,

@@ -1,8 +1,11 @@
-//! What an operation costs whose code is not in the instruction cache: section 4's last measurement.
+//! What an operation costs whose code is not in the instruction cache: section 4's last
+//! measurement.
 //!
-//! As in the paper, one operation follows another with a key of another size. All sizes, 1 to 32 bytes, make a *pass*. A cold pass begins after
-//! much other code has run, so that what all sizes share is fetched once, and what is made for a size as often as there are
-//! such sizes. (relativist's handle that remembers the last key is a new one in each pass, and remembers nothing.)
+//! As in the paper, one operation follows another with a key of another size. All sizes, 1 to 32
+//! bytes, make a *pass*. A cold pass begins after much other code has run, so that what all sizes
+//! share is fetched once, and what is made for a size as often as there are such sizes.
+//! (relativist's handle that remembers the last key is a new one in each pass, and remembers
+//! nothing.)
 
 use std::time::Instant;
 

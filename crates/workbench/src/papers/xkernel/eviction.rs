@@ -1,10 +1,12 @@
-//! Much code, to be run: afterwards what was in the instruction cache, and what the processor remembered of branches, is gone.
+//! Much code, to be run: afterwards what was in the instruction cache, and what the processor
+//! remembered of branches, is gone.
 
 use std::hint::black_box;
 
 type Block = fn(u64) -> u64;
 
-/// More than any processor's first-level instruction cache: 256 functions of some 800 bytes, none like another.
+/// More than any processor's first-level instruction cache: 256 functions of some 800 bytes, none
+/// like another.
 static BLOCKS: [[Block; 16]; 16] = {
     macro_rules! row {
         ($($column:literal)*; $row:literal) => { [$(block::<{ 16 * $row + $column }>,)*] };
@@ -21,7 +23,8 @@ pub fn evict() {
     black_box(last);
 }
 
-/// A step that takes some 25 bytes of code on most processors, since its constants are long and differ.
+/// A step that takes some 25 bytes of code on most processors, since its constants are long and
+/// differ.
 #[inline(always)]
 fn step(number: u64, seed: u64) -> u64 {
     let constant = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);

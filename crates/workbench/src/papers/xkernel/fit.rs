@@ -16,8 +16,8 @@ pub struct Fit {
     pub slope: f64,
 }
 
-/// A line for each quantity and candidate, where there are two points at least. Sizes of keys without routines are left out: what they take
-/// is on another line.
+/// A line for each quantity and candidate, where there are two points at least. Sizes of keys
+/// without routines are left out: what they take is on another line.
 pub fn lines(comparisons: &[Comparison<Setting>]) -> Vec<Fit> {
     let mut fits = Vec::new();
     for quantity in QUANTITIES {

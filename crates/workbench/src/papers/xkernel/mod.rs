@@ -1,4 +1,5 @@
-//! `relativist-bench xkernel`: Mosberger's measurements of the x-kernel's map ("Map Library Design Notes", 1996, section 4).
+//! `relativist-bench xkernel`: Mosberger's measurements of the x-kernel's map ("Map Library Design
+//! Notes", 1996, section 4).
 //!
 //! | Module | Holds |
 //! |---|---|
@@ -35,19 +36,23 @@ use cold::Pass;
 use fit::Fit;
 use quantity::{QUANTITIES, Quantity};
 
-/// Measure Mosberger's map of the x-kernel in its three builds, relativist and hashbrown, as his paper does
+/// Measure Mosberger's map of the x-kernel in its three builds, relativist and hashbrown, as his
+/// paper does
 ///
-/// Five quantities: a lookup of the key that was found last ("cache hit"), of eight keys in turn ("cache miss"), insertion and
-/// removal in an empty bucket and of two keys in one bucket, each by the size of keys, and iteration by the number of entries. A straight line is fitted to each,
-/// and its intercept and slope stand beside the paper's, which are of another time: compare how they are related.
+/// Measures five quantities: a lookup of the key that was found last ("cache hit"); of eight keys
+/// in turn ("cache miss"); insertion and removal in an empty bucket, and of two keys in one bucket;
+/// each by the size of keys; and iteration by the number of entries. A straight line is fitted to
+/// each. Its intercept and slope are printed next to the paper's. The paper's machine was much
+/// slower, so compare how the figures are related.
 ///
-/// "old" knows the size of keys at run time only and keeps no list of filled buckets, "new" picks routines for certain sizes when it is made,
-/// "const" has the size in its type. They are for one thread. "relativist" enters a read section per operation, and its removals include their share of
-/// reclamation; "cached" is its handle that remembers the last key found. All have room for the same number of entries, but for collisions, which share
-/// a bucket.
+/// "old" learns the size of keys at run time and keeps no list of filled buckets. "new" picks
+/// routines for certain sizes when it is made. "const" has the size in its type. These three are
+/// for one thread. "relativist" enters a read section per operation, and its removals include their
+/// share of reclamation. "cached" is its handle that remembers the last key found. All have room
+/// for the same number of entries, except in the collision test, where the keys share a bucket.
 ///
-/// With a cold instruction cache one operation with each size of keys is done after running 200 KiB of other code: there routines for each
-/// size may cost more than they save.
+/// With a cold instruction cache, one operation with each size of keys runs after 200 KiB of other
+/// code. There, routines for each size may cost more than they save.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// Sizes of keys in bytes [default: 1 to 32; with --quick 1, 2, 4, 8, 16, 32]
@@ -58,11 +63,12 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], value_parser = value_parser!(u32).range(1..=1000))]
     entries: Vec<u32>,
 
-    /// Buckets, a power of two
+    /// Number of buckets, a power of two
     #[arg(long, default_value_t = 1024, value_parser = value_parser!(u32).range(16..=1024))]
     buckets: u32,
 
-    /// Rounds; each measures every candidate once, in a changing order [default: 10, as in the paper; with --quick 3]
+    /// Rounds; each measures every candidate once, in a changing order [default: 10, as in the
+    /// paper; with --quick 3]
     #[arg(long, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
 

@@ -40,7 +40,8 @@ impl Quantity {
         }
     }
 
-    /// What the paper's table says: a SPARC 4/40, and an Alpha AXP 3000/600. "Rough estimates", of the build called new.
+    /// What the paper's table says: a SPARC 4/40, and an Alpha AXP 3000/600. "Rough estimates", of
+    /// the build called new.
     pub fn printed(self) -> [Line; 2] {
         match self {
             Self::Hit => [(2500.0, 140.0), (360.0, 4.0)],

@@ -1,7 +1,7 @@
-//! Tables in C and C++, through a structure of function pointers that each of them fills in: see `operations.h`.
+//! Tables in C and C++, behind a structure of function pointers: see `operations.h`.
 //!
-//! They map u64 to u64 only. Their memory comes from mimalloc like everyone's, because the features that bring them in have
-//! mimalloc take the place of `malloc` in the whole program.
+//! They map u64 to u64 only. They allocate from mimalloc like all other tables, because their
+//! features make mimalloc replace `malloc` in the whole program.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -36,7 +36,8 @@ pub unsafe trait Library: Send + Sync + 'static {
     fn operations() -> &'static Operations;
 }
 
-/// Implements [`Library`] for a new type, by the structure that a file in C or C++ beside this one defines.
+/// Implements [`Library`] for a new type, by the structure that a C or C++ file in this folder
+/// defines.
 macro_rules! library {
     ($(#[doc = $doc:literal])* $library:ident, $name:literal, $operations:ident) => {
         $(#[doc = $doc])*
@@ -47,7 +48,8 @@ macro_rules! library {
             safe static $operations: Operations;
         }
 
-        // SAFETY: the functions are those of a concurrent table, called by the file as its documentation asks.
+        // SAFETY: the functions are those of a concurrent table, called by the file as its
+        // documentation asks.
         unsafe impl Library for $library {
             const NAME: &'static str = $name;
 
@@ -106,7 +108,8 @@ impl<L: Library> Lookup for Foreign<L> {
     #[inline(always)]
     fn get(this: &mut Self::Session<'_>, key: &u64) -> Option<u64> {
         let mut value = 0;
-        // SAFETY: the table is alive; the value is written to where it points before the call returns.
+        // SAFETY: the table is alive; the value is written to where it points before the call
+        // returns.
         let found = unsafe { (L::operations().get)(this.table.as_ptr(), *key, &raw mut value) };
         found.then_some(value)
     }
@@ -145,21 +148,22 @@ impl<L: Library> Table for Foreign<L> {
     fn for_each(this: &mut Self::Session<'_>, mut visit: impl FnMut(u64)) {
         /// Calls the closure of type `F` that is at `context`.
         unsafe extern "C" fn call<F: FnMut(u64)>(context: *mut c_void, value: u64) {
-            // SAFETY: the pointer to `visit` below, which nobody else uses during the call.
+            // SAFETY: the pointer to `visit` below, which has no other user during the call.
             unsafe { (*context.cast::<F>())(value) }
         }
         fn caller<F: FnMut(u64)>(_: &F) -> Visit {
             call::<F>
         }
         let call = caller(&visit);
-        // SAFETY: the table is alive; `call` gets the closure that it was made for. A panic in it aborts.
+        // SAFETY: the table is alive; `call` gets the closure that it was made for. A panic in it
+        // aborts.
         unsafe { (L::operations().for_each)(this.table.as_ptr(), call, from_mut(&mut visit).cast()) }
     }
 }
 
 impl<L: Library> Drop for Foreign<L> {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it, and it is not used again.
+        // SAFETY: this is the only owner, and it is not used again.
         unsafe { (L::operations().destroy)(self.table.as_ptr()) }
     }
 }

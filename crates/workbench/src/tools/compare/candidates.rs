@@ -1,4 +1,4 @@
-//! Who takes part: relativist always, and the competitors that were asked for and are built in.
+//! The tables: relativist always, and the selected competitors.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// Whether it may be updated while others use it.
+    /// Whether it may be updated while other threads use it.
     pub fn is_synchronised(self) -> bool {
         self != Self::Hashbrown
     }
@@ -126,10 +126,11 @@ pub fn competitors(names: &[Name], kind: Kind, may_be_unsynchronised: bool) -> V
     Name::value_variants().iter().copied().filter(takes_part).collect()
 }
 
-/// Divides `competitors` into groups whose tables fit `memory` bytes, together with ours, which is in every group: ratios are only
-/// taken between tables that were measured in turns. A table that does not fit at all is alone with ours.
+/// Divides `competitors` into groups whose tables fit `memory` bytes together with ours. Ours is in
+/// every group, because ratios are only taken between tables that were measured in turns. A table
+/// that does not fit is alone with ours.
 pub fn groups(competitors: &[Name], kind: Kind, entries: u64, memory: u64) -> Vec<Vec<Name>> {
-    // What a table takes at most while it is filled: the hungriest hold everything twice.
+    // The most memory that a table takes while it is filled: some hold everything twice.
     let each = entries * if kind == Kind::U64 { 150 } else { 300 };
     let room = (memory / each.max(1)).saturating_sub(1).max(1) as usize;
     if competitors.is_empty() { vec![Vec::new()] } else { competitors.chunks(room).map(<[_]>::to_vec).collect() }
@@ -200,7 +201,7 @@ mod tests {
         table.settle();
     }
 
-    /// The ways to look up that candidates in lookups have are about the same table.
+    /// All ways to look up keys must see the same table.
     #[test]
     fn all_ways_to_look_up_find_what_is_there() {
         use crate::harness::keys::{ABSENT, Indices};

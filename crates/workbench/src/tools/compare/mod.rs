@@ -1,20 +1,19 @@
-//! `relativist-bench compare`: every table on the same work.
+//! `relativist-bench compare`: concurrent maps on the same workloads.
 //!
 //! | Module | Holds |
 //! |---|---|
 //! | [`setting`] | the workloads, and what else a comparison's candidates have in common |
-//! | [`candidates`] | who takes part |
-//! | [`loops`] | the measured loops, generic over tables |
-//! | [`draws`], [`mixes`] | what a thread does next |
-//! | [`steady_state`] | workloads that go on for as long as one likes: lookups, the matrix, iteration |
-//! | [`run_to_completion`] | workloads that come to an end: mixes, growing, removal; [`crate::harness::latency`] of single operations |
-//! | [`subprocess`] | workloads that want a process of their own: memory, churn |
-//! | [`targets`] | what relativist is meant to achieve |
+//! | [`candidates`] | the tables |
+//! | [`steady_state`] | workloads without a natural end: lookups, the matrix, iteration |
+//! | [`run_to_completion`] | workloads that run to completion: mixes, growing, removal; [`crate::harness::latency`] of single operations |
+//! | [`subprocess`] | workloads that need a process per table: memory, churn |
+//! | [`targets`] | performance targets of relativist |
 //! | [`screen`], [`plot`] | tables on stdout, pictures in SVG |
 //!
-//! A work plans [`Job`]s; each holds one or more [comparisons](crate::harness::comparison). What is compared is always measured in turns,
-//! round by round. Workloads that keep tables from round to round have all of them alive at once, as long as they fit
-//! `--memory`; otherwise as many as fit, always together with ours. Workloads that make a table anew each time have one alive.
+//! A workload plans [`Job`]s; each makes one or more [comparisons](crate::harness::comparison).
+//! Candidates are always measured in turns, round by round. Workloads that keep tables from round
+//! to round keep all of them at once, as long as they fit `--memory`; otherwise as many as fit,
+//! always together with ours. Workloads that make a new table each time keep one.
 
 pub mod candidates;
 pub mod plot;
@@ -45,40 +44,45 @@ use crate::tools::compare::candidates::Name;
 use crate::tools::compare::setting::{Setting, Workload};
 use crate::tools::compare::subprocess::Trace;
 
-/// Compare every table on the same work, in interleaved rounds
+/// Compare concurrent maps on the same workloads, in interleaved rounds
 ///
-/// All tables hash with foldhash (fixed seed) and allocate from mimalloc. Every operation has a guard or lock of its own; rows that
-/// say "handle" keep one for 1024 operations, and are compared with ours that does. hashbrown has no synchronisation at all:
-/// it is the floor, and takes part with one thread where anything but lookups is done. evmap's readers have a handle
-/// per thread; its writer is shared through a mutex and publishes every update. Background threads that a table has
-/// (relativist, cds_lfht) run beside the measured ones.
+/// All tables hash with foldhash (fixed seed) and allocate from mimalloc. Every operation takes a
+/// guard or lock of its own. Rows named "handle" keep one for 1024 operations, and are compared
+/// with relativist's handle. hashbrown is not synchronised: it marks the lower bound, and except
+/// for lookups it runs with one thread only. evmap's readers have a handle per thread; its writer
+/// is shared through a mutex and publishes every update. Background threads of a table (relativist,
+/// cds_lfht) run during the measurements.
 ///
-/// Keys look random, and are drawn in an order that no predictor can learn, independent of the operation before: this is
-/// throughput, not latency. "harness alone" is the loop without a table, contained in all rows. Every answer is checked.
+/// Keys look random. Their order cannot be learned by a predictor and does not depend on the
+/// previous operation, so this measures throughput, not latency. "harness alone" is the loop
+/// without a table; every row includes it. Every answer is checked.
 ///
-/// Figures are medians over rounds, with quartiles, and the ratio to relativist, taken round by round: above 1 the other table
-/// is slower or larger. Where relativist has a target, the cell says whether it was met.
+/// Figures are medians over rounds, with quartiles, and the ratio to relativist, taken round by
+/// round: above 1 the other table is slower or larger. Where relativist has a target, the cell says
+/// whether it was met.
 ///
-/// cds_lfht, oneTBB and libcuckoo (u64 only) take part in builds with --features liburcu,tbb,cuckoo, which need Debian's
-/// liburcu-dev, libtbb-dev and libcuckoo-dev; mimalloc then takes the place of malloc in the whole program. Calls of theirs are not
-/// inlined: one or two nanoseconds each.
+/// cds_lfht, oneTBB and libcuckoo (u64 only) take part in builds with --features
+/// liburcu,tbb,cuckoo, which need Debian's liburcu-dev, libtbb-dev and libcuckoo-dev. mimalloc then
+/// replaces malloc in the whole program. Calls into them are not inlined, which costs one or two
+/// nanoseconds each.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// What to do [default: everything but churn, which takes an hour]
+    /// Workloads to run [default: all except churn, which takes an hour]
     #[arg(long, alias = "work", value_enum, value_delimiter = ',')]
     #[serde(rename = "work")]
     workload: Vec<Workload>,
 
-    /// Tables that take part, beside relativist
+    /// Tables to compare with relativist
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::value_variants().to_vec(), hide_default_value = true)]
     tables: Vec<Name>,
 
-    /// Entries of the tables, each measured on its own: numbers such as 65536 or 2^16 [default: 2^16,2^20,2^23 for hit and
-    /// miss, 10000 and 10000000 for the matrix, 2^23 for grow and latency, otherwise 2^20]
+    /// Numbers of entries, such as 65536 or 2^16, each measured separately [default: 2^16,2^20,2^23
+    /// for hit and miss, 10000 and 10000000 for the matrix, 2^23 for grow and latency, otherwise
+    /// 2^20]
     #[arg(long, value_delimiter = ',', value_parser = parse_count)]
     entries: Vec<u64>,
 
-    /// What the tables hold [default: both in the matrix, otherwise u64]
+    /// Types of keys and values [default: both in the matrix, otherwise u64]
     #[arg(long, value_enum, value_delimiter = ',')]
     keys: Vec<Kind>,
 
@@ -90,33 +94,34 @@ pub struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Distribution::value_variants().to_vec())]
     distributions: Vec<Distribution>,
 
-    /// Numbers of threads, each measured on its own
+    /// Numbers of threads, each measured separately
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=1024))]
     threads: Vec<u16>,
 
-    /// Rounds; each measures every candidate once, in a changing order. Memory has 3 at most, churn 1
+    /// Rounds; each measures every candidate once, in a changing order. At most 3 for memory, 1 for
+    /// churn
     #[arg(long, default_value_t = 11, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Seconds per measurement, after a quarter of that to warm up, of workloads that go on for as long as one likes [default: 0.1,
-    /// for churn 60]
+    /// Seconds per measurement, after a warm-up of a quarter of that; for workloads without a
+    /// natural end [default: 0.1, for churn 60]
     #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
 
-    /// What time an operation is said to take
+    /// Clock that operations are timed with
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     clock: Clock,
 
-    /// Have tables grow from empty, too, where they could be constructed with room for their entries: hit, miss, matrix, remove,
-    /// clear, iterate
+    /// Start from an empty table instead of one with room for all entries, in: hit, miss, matrix,
+    /// remove, clear, iterate
     #[arg(long)]
     grow: bool,
 
-    /// Mebibytes that tables may take together [default: half of the machine's memory]
+    /// Memory limit of all tables together, in MiB [default: half of the memory of the machine]
     #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(1..=1 << 30))]
     memory: Option<u64>,
 
-    /// Draw the results as SVG into this folder, a file per work
+    /// Draw the results as SVG into this folder, a file per workload
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
     out: Option<PathBuf>,
@@ -126,7 +131,7 @@ pub struct Args {
     output: Output,
 }
 
-/// Comparisons that are held together, because they share tables.
+/// Comparisons that are made together because they share tables.
 pub struct Job<'a> {
     measurements: usize,
     measure: Box<dyn FnOnce(&ProgressBar) -> Outcome + 'a>,
@@ -147,7 +152,7 @@ pub struct Context<'a> {
     cpus: &'a Cpus,
     /// Bytes that tables may take.
     memory: u64,
-    /// What workloads find out on their way that is no comparison.
+    /// Further results of workloads, which are no comparisons.
     traces: &'a Mutex<Vec<Trace>>,
 }
 
@@ -156,12 +161,12 @@ impl<'a> Context<'a> {
         Window::new(Duration::from_secs_f64(self.args.seconds.unwrap_or(0.1)))
     }
 
-    /// The capacity to construct tables with that will have so many entries.
+    /// The capacity with which tables for this number of entries are constructed.
     fn capacity(&self, entries: u64) -> usize {
         if self.args.grow { 0 } else { entries as usize }
     }
 
-    /// Every kind and number of entries that `work` is to be measured with.
+    /// Every kind and number of entries that `workload` is measured with.
     fn sizes(&self, workload: Workload) -> Vec<(Kind, u64)> {
         let kinds: &[Kind] = match (self.args.keys.as_slice(), workload) {
             ([], Workload::Matrix) => &[Kind::U64, Kind::Strings],
@@ -206,7 +211,7 @@ struct Results {
     traces: Vec<Trace>,
 }
 
-/// What to do, each once, in a fixed order.
+/// The selected workloads, each once, in a fixed order.
 fn workloads(args: &Args) -> Vec<Workload> {
     let all = Workload::value_variants().iter().copied();
     match args.workload.as_slice() {

@@ -1,5 +1,5 @@
-//! Comparisons as pictures: an SVG for each work and kind of entries, with a panel for each table that is printed, and in it a
-//! bar for each candidate and number of threads.
+//! Comparisons as pictures: an SVG for each workload and kind of entries, with a panel for each
+//! printed table, and in it a bar for each candidate and number of threads.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ const BELOW_PANEL: u32 = 56;
 const KEY_WIDTH: u32 = 165;
 const LINE: u32 = 16;
 
-/// Bars that are so many times as long as our longest are cut, or nothing could be told of the others.
+/// Bars more than this many times as long as our longest are cut, so that the others stay readable.
 const CUT: f64 = 5.0;
 
 const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: quartiles; figures: median, and how many times \
@@ -55,7 +55,7 @@ pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -
     Ok(())
 }
 
-/// After the work and what the tables hold: `hit-u64.svg`.
+/// Named after the workload and the entries: `hit-u64.svg`.
 fn file_name(setting: &Setting) -> String {
     format!("{}-{}.svg", spell(&setting.workload), spell(&setting.kind))
 }

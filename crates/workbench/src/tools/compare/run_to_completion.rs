@@ -1,7 +1,8 @@
-//! Workloads that come to an end: a table is made for each measurement, and only one is alive at a time.
+//! Workloads that run to completion. A table is made for each measurement, and only one exists at a
+//! time.
 //!
-//! What is reported is the time of the slowest thread per operation of its own, that is, of the whole task. A table that
-//! goes on with it in the background afterwards is waited for before the next one is made.
+//! Reports the time of the slowest thread per operation of its own, that is, of the whole task.
+//! Background work of a table has to end before the next table is made.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -101,7 +102,7 @@ pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
                     })?,
                 };
                 let found = latencies.percentiles();
-                // Where the system does not tell, the whole is all there is to say.
+                // If the system does not report waiting times, only the whole is known.
                 let scheduled = found.longest_scheduled.unwrap_or(found.longest);
                 let values = [found.p50, found.p99, found.p999, found.longest / 1e3, scheduled / 1e3];
                 Ok(values.map(Measured::single))
@@ -119,7 +120,7 @@ fn insert_timed(context: Context<'_>, setting: &Setting, name: Name) -> Result<L
     Ok(latencies)
 }
 
-/// The latencies of all threads, each of which does its share.
+/// The latencies of all threads; each does its share.
 fn timed(
     context: Context<'_>,
     setting: &Setting,
@@ -186,7 +187,8 @@ fn job<'a>(
     })
 }
 
-/// Measures threads that each do their part, and say how many operations they did and how many gave a wrong answer.
+/// Measures threads that each do their share and return the numbers of operations and of wrong
+/// answers.
 fn measure(
     context: Context<'_>,
     setting: &Setting,
@@ -211,7 +213,7 @@ fn fill(table: &dyn Candidate, indices: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// What `thread` has to do of `0..entries`.
+/// The share of `thread` in `0..entries`.
 fn share(setting: &Setting, thread: usize) -> Range<u64> {
     let (threads, thread) = (u64::from(setting.threads), thread as u64);
     setting.entries * thread / threads..setting.entries * (thread + 1) / threads

@@ -53,7 +53,8 @@ impl<'c> Section<'c> {
         names
     }
 
-    /// What is in a cell. Candidates that take part in several groups are shown as they were in the first.
+    /// The text of a cell. Candidates that take part in several groups are shown with the results
+    /// of the first.
     pub fn result(&self, name: &str, label: &str) -> Option<&'c CandidateResult> {
         let labelled = self.comparisons.iter().filter(|comparison| comparison.setting.label() == label);
         labelled.flat_map(|comparison| &comparison.candidates).find(|result| result.name == name)
@@ -101,7 +102,7 @@ fn cell(result: &CandidateResult) -> String {
     cell
 }
 
-/// How many targets were met, and each that was not.
+/// The number of targets that were met, and each that was missed.
 fn summary(sections: &[Section<'_>]) -> Result<String> {
     let (mut met, mut missed) = (0, Vec::new());
     for section in sections {

@@ -14,15 +14,15 @@ pub enum Workload {
     Hit,
     /// Lookups of keys that are absent
     Miss,
-    /// ParlayHash's matrix: keys drawn from a range twice as large as the table, so that half of the lookups hit; updates
-    /// insert and remove by halves
+    /// ParlayHash's matrix: keys are drawn from a range twice as large as the table, so half of the
+    /// lookups hit; half of the updates insert, half remove
     Matrix,
-    /// conc-map-bench's mixes of read/insert/remove/update, without presizing: 98/1/1/0 and 10/40/40/10 on a table that is three
-    /// quarters full, 5/80/5/10 on an empty one
+    /// conc-map-bench's mixes of read/insert/remove/update, without presizing: 98/1/1/0 and
+    /// 10/40/40/10 on a table that is three quarters full, 5/80/5/10 on an empty one
     Mixes,
-    /// Growing from empty, without presizing
+    /// Inserting all entries into an empty table, without presizing
     Grow,
-    /// How long single insertions take while the table grows from empty
+    /// Latency of single insertions while the table grows from empty
     Latency,
     /// Removal of all keys, one by one
     Remove,
@@ -30,23 +30,25 @@ pub enum Workload {
     Clear,
     /// Iteration over all entries
     Iterate,
-    /// Resident bytes per entry, averaged while the number of entries doubles; a process for each table
+    /// Resident bytes per entry, averaged while the number of entries doubles; each table in a
+    /// process of its own
     Memory,
-    /// Resident bytes while entries are replaced and a reader stays for 100 ms at a time; a process for each table
+    /// Resident bytes while entries are replaced and a reader holds its guard for 100 ms at a time;
+    /// each table in a process of its own
     Churn,
 }
 
-/// What is told of a work that tells several things.
+/// One of several values that a workload reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
     P50,
-    /// 99 of 100 operations are as fast.
+    /// The 99th percentile.
     P99,
-    /// 999 of 1000 operations are as fast.
+    /// The 99.9th percentile.
     P999,
     Longest,
-    /// The longest operation, without the time that a thread could have run and had no CPU.
+    /// The longest operation, less the time that its thread was runnable without a CPU.
     LongestScheduled,
     Operations,
     /// The resident set at the end over that after a tenth of the time, entries alike.
@@ -85,7 +87,8 @@ pub struct Setting {
     pub mix: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
-    /// Comparisons that differ in this only had to be held one after the other, because all tables together take too much memory.
+    /// Comparisons that differ only in this were made one after the other, because all tables
+    /// together take too much memory.
     pub group: usize,
 }
 
@@ -105,7 +108,7 @@ impl Setting {
         }
     }
 
-    /// What is written above a table of comparisons that differ in threads.
+    /// The heading of a table of comparisons that differ in threads.
     pub fn title(&self) -> String {
         let Self { workload, kind, entries, mix, .. } = self;
         let (kind, entries) = (kind.name(), count(*entries));
@@ -130,7 +133,7 @@ impl Setting {
         format!("{what}, {kind}, {entries} entries{matrix}{metric}")
     }
 
-    /// What is written above the column of this comparison.
+    /// The heading of the column of this comparison.
     pub fn label(&self) -> String {
         threads(self.threads)
     }

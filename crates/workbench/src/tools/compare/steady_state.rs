@@ -1,4 +1,4 @@
-//! Workloads that go on for as long as one likes, on tables that stay from round to round.
+//! Workloads without a natural end, on tables that are kept from round to round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,8 +56,8 @@ pub fn lookups<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     jobs.collect()
 }
 
-/// ParlayHash's matrix. Indices are drawn from `0..2 * entries`; in the beginning the even ones are present, later whichever
-/// half the updates leave.
+/// ParlayHash's matrix. Indices are drawn from `0..2 * entries`; at first the even ones are
+/// present, later a random half.
 pub fn matrix<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let Setting { kind, entries, .. } = *setting;
     let args = context.args;
@@ -123,7 +123,7 @@ pub fn iterate<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     jobs.collect()
 }
 
-/// The places of those that may be used by so many threads.
+/// The positions of those that may be used by this number of threads.
 fn taking_part(names: &[Name], threads: u16) -> impl Iterator<Item = usize> {
     (0..names.len()).filter(move |&place| threads == 1 || names[place].is_synchronised())
 }
@@ -132,7 +132,8 @@ fn with_ours(competitors: Vec<Name>) -> Vec<Name> {
     [Name::Relativist].into_iter().chain(competitors).collect()
 }
 
-/// The tables, each with the entries whose indices are `index_of` 0, 1, and so on, inserted in that order by one thread.
+/// The tables, each with the entries whose indices are `index_of` 0, 1, and so on, inserted in that
+/// order by one thread.
 fn filled(
     context: Context<'_>,
     names: &[Name],
@@ -151,8 +152,8 @@ fn filled(
     names.iter().map(fill).collect()
 }
 
-/// Measures one candidate. `worker(thread)` returns a batch, which says how many operations it did, and how many gave a wrong
-/// answer.
+/// Measures one candidate. `worker(thread)` returns a batch, which returns the numbers of
+/// operations and of wrong answers.
 fn in_window<B: FnMut() -> (u64, u64)>(
     context: Context<'_>,
     threads: u16,

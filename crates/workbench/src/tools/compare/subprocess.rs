@@ -1,5 +1,6 @@
-//! Workloads that look at the resident set: each table has a process of its own, this program started again as
-//! `relativist-bench compare-child`, whose other memory is the same for all and is subtracted.
+//! Workloads that measure the resident set. Each table runs in a process of its own: this program,
+//! started again as `relativist-bench compare-child`. The other memory of that process is the same
+//! for all tables and is subtracted.
 
 use std::env::current_exe;
 use std::process::{Command, Stdio};
@@ -24,10 +25,10 @@ use crate::tools::compare::candidates::{Name, competitors};
 use crate::tools::compare::setting::{Metric, Setting, Workload};
 use crate::tools::compare::{Context, Job};
 
-/// How long the reader stays in churn.
+/// How long the reader holds its guard in churn.
 const STAY: Duration = Duration::from_millis(100);
 
-/// How often memory is looked at while the number of entries doubles.
+/// Number of memory samples while the number of entries doubles.
 const LOOKS: u64 = 64;
 
 /// The resident set over time or entries, as one process measured it.
@@ -44,9 +45,10 @@ pub struct Trace {
 /// What a child writes to its stdout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Findings {
-    /// Resident bytes above those before there was a table, at so many entries (memory) or seconds (churn).
+    /// Resident bytes, less those before the table was made, by number of entries (memory) or
+    /// seconds (churn).
     resident: Vec<(f64, u64)>,
-    /// Nanoseconds per operation of the one who updates.
+    /// Nanoseconds per operation of the updating thread.
     nanoseconds: Option<f64>,
 }
 
@@ -86,7 +88,7 @@ pub fn memory<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     })]
 }
 
-/// The resident set while entries are replaced and a reader stays.
+/// The resident set while entries are replaced and a reader holds its guard.
 pub fn churn<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let setting = Setting { threads: 2, ..setting.clone() };
     let names = candidates(context, &setting, false);
@@ -104,7 +106,8 @@ pub fn churn<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     })]
 }
 
-/// The median of the last fifth over that of the first, a tenth of the time for settling left out.
+/// The median of the last fifth over that of the first, after leaving out a tenth of the time for
+/// settling.
 fn growth(resident: &[(f64, u64)]) -> Result<f64> {
     let settled = &resident[resident.len() / 10..];
     let fifth = (settled.len() / 5).max(1);
@@ -151,7 +154,8 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Grows a table from empty to `entries` and on to twice as many, looking at memory on the second part of the way.
+/// Grows a table from empty to `entries` and then to twice as many, sampling memory in the second
+/// part.
 fn double(args: &Args, memory: &mut Memory) -> Result<Findings> {
     let table = args.table.make(args.kind, 0);
     let mut resident = Vec::new();
@@ -165,7 +169,8 @@ fn double(args: &Args, memory: &mut Memory) -> Result<Findings> {
     Ok(Findings { resident, nanoseconds: None })
 }
 
-/// One thread replaces entries; another looks up the half of them that stays, and holds a guard as long as it can be held.
+/// One thread replaces entries. Another looks up the half of them that stays, and holds a guard for
+/// as long as possible.
 fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
     let table = args.table.make(args.kind, 0);
     let staying = 0..args.entries / 2;
@@ -204,7 +209,7 @@ fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
     Ok(Findings { resident: resident?, nanoseconds: Some(results[0].nanoseconds(Clock::Wall)) })
 }
 
-/// Looks at memory until it has `ended`, and once more.
+/// Samples memory until it has `ended`, and once more.
 fn watch(memory: &mut Memory, ended: &AtomicBool, pause: Duration) -> Result<Vec<(f64, u64)>> {
     let began = Instant::now();
     let mut resident = Vec::new();
@@ -228,7 +233,7 @@ struct Memory {
 impl Memory {
     fn now() -> Result<Self> {
         let mut memory = Self { system: System::new()?, before: 0 };
-        // Twice, because the first look allocates.
+        // Twice, because the first measurement allocates.
         memory.before = memory.resident()?;
         memory.before = memory.resident()?;
         Ok(memory)

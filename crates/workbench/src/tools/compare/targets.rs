@@ -1,4 +1,4 @@
-//! What relativist is meant to achieve, cell by cell. Ratios are the competitor's time over ours.
+//! Performance targets of relativist, cell by cell. Ratios are the competitor's time over ours.
 
 use crate::harness::comparison::{Comparison, Verdict};
 use crate::harness::report::significant;
@@ -7,15 +7,15 @@ use crate::tools::compare::setting::{Metric, Setting, Workload};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Want {
     Ahead,
-    /// The competitor takes at least so many times as long.
+    /// The competitor takes at least this many times as long.
     Ratio(f64),
-    /// It takes at most so many times as long: one of our own that is meant to be faster.
+    /// A variant of our own takes at most this many times as long.
     Faster(f64),
     /// Our own value is at most this.
     AtMost(f64),
 }
 
-/// Compares every candidate with the one of ours that it has to be compared with, and says which targets were met.
+/// Compares every candidate with the corresponding one of ours, and decides which targets were met.
 pub fn judge(comparison: &mut Comparison<Setting>) {
     let names: Vec<_> = comparison.candidates.iter().map(|result| result.name).collect();
     for name in names.into_iter().filter(|name| name.ends_with(", handle") && *name != OUR_HANDLE) {

@@ -1,4 +1,5 @@
-//! Echoing by readiness: one `epoll_wait` per turn, and one `recv` and one `send` per client that has asked.
+//! Echoing by readiness: one `epoll_wait` per turn, and one `recv` and one `send` per client that
+//! has asked.
 
 use std::io::{Read, Write};
 use std::os::fd::RawFd;
@@ -39,7 +40,8 @@ pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
             newcomers.read_exact(&mut descriptor).context("nobody accepts any more")?;
             // SAFETY: that is who writes to it.
             for client in unsafe { super::newcomers(&descriptor) } {
-                // (A client that doesn't read its answers holds up all others; none does that here.)
+                // (A client that doesn't read its answers holds up all others; none does that
+                // here.)
                 let entry = clients.vacant_entry();
                 epoll::add(&epoll, &client, EventData::new_u64(entry.key() as u64), EventFlags::IN)?;
                 entry.insert(client);

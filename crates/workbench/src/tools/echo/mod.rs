@@ -1,4 +1,5 @@
-//! `relativist-bench echo`: a server without a store, which costs what any server on this machine costs.
+//! `relativist-bench echo`: a server without a store, which costs what any server on this machine
+//! costs.
 
 mod epoll;
 mod uring;
@@ -16,11 +17,12 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::memcached::workload::{DEFAULT, Protocol};
 
-/// Serve the same item to whoever asks: the floor under the cost of memcached servers
+/// Answer every request with the same item: the lower bound for the cost of a memcached server
 ///
-/// Answers every line that arrives with the reply to a GET that hits, of the given sizes, whatever was asked for. What such a server needs
-/// per request, receiving, waiting and sending the same bytes as a memcached server, no server can go below. To be measured by `relativist-bench
-/// load --exec "relativist-bench echo" --no-preload --unchecked`, with one request outstanding per client.
+/// Replies to every line as to a GET that hits, with a key and value of the given sizes. Any
+/// memcached server has to wait for, receive and send the same bytes, so none can be cheaper.
+/// Measure it with `relativist-bench load --exec "relativist-bench echo" --no-preload --unchecked`,
+/// with one request outstanding per client.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// TCP port
@@ -39,7 +41,7 @@ pub struct Args {
     #[arg(short, long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=1024))]
     threads: u16,
 
-    /// How to wait, receive and send
+    /// System calls for waiting, receiving and sending
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     io: Io,
 
@@ -51,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = value_parser!(u32).range(0..=1 << 20))]
     value_size: u32,
 
-    /// The syntax of the reply
+    /// Protocol of the reply
     #[arg(long, value_enum, default_value_t = DEFAULT.protocol)]
     protocol: Protocol,
 }
@@ -60,9 +62,9 @@ pub struct Args {
 enum Io {
     /// io_uring where the kernel allows it, epoll otherwise
     Auto,
-    /// Readiness, and a system call for each receiving and sending
+    /// epoll, with a system call for each receive and send
     Epoll,
-    /// Completions, and one system call for all that happened meanwhile
+    /// io_uring, with one system call for all completed operations
     Uring,
 }
 
@@ -122,8 +124,8 @@ pub fn run(args: &Args) -> Result<()> {
     threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
 }
 
-/// Gives clients to the threads in turn. (If each accepted by itself, the first who is awake would have all.) Ends when that fails, and by that
-/// has the threads end.
+/// Gives clients to the threads in turn. (If each accepted by itself, the first who is awake would
+/// have all.) Ends when that fails, and by that has the threads end.
 fn accept(listener: &Socket, threads: &mut [UnixStream]) -> std::io::Result<()> {
     for turn in (0..threads.len()).cycle() {
         let (client, _) = listener.accept()?;

@@ -1,5 +1,5 @@
-//! Echoing by completions: one `io_uring_enter` per turn. The kernel receives without being asked again (multishot), and
-//! takes the buffers that it receives into from a ring of them.
+//! Echoing by completions: one `io_uring_enter` per turn. The kernel receives without being asked
+//! again (multishot), and takes the buffers that it receives into from a ring of them.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,8 @@ use super::{Replies, requests};
 /// Clients that may complete something in one turn without the kernel having to keep it back.
 const ENTRIES: u32 = 1024;
 
-/// What user data says of a completion: of descriptors of new clients, a sending's, or otherwise the number of the client that received.
+/// What user data says of a completion: of descriptors of new clients, a sending's, or otherwise
+/// the number of the client that received.
 const NEWCOMERS: u64 = u64::MAX;
 const SEND: u64 = u64::MAX - 1;
 
@@ -44,7 +45,8 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
                     ensure!(result != 0, "nobody accepts any more");
                     if let Some(buffer) = cqueue::buffer_select(flags) {
                         let count = usize::try_from(result).unwrap_or(0);
-                        // SAFETY: whole descriptors, which the kernel has put there: the size of a buffer is a multiple of theirs.
+                        // SAFETY: whole descriptors, which the kernel has put there: the size of a
+                        // buffer is a multiple of theirs.
                         for client in unsafe { super::newcomers(&buffers.get(buffer)[..count]) } {
                             let descriptor = client.as_raw_fd();
                             entries.push(receive(clients.insert(client) as u64, descriptor));
@@ -98,8 +100,9 @@ fn send(descriptor: RawFd, bytes: &'static [u8]) -> squeue::Entry {
 
 /// Queues an entry, after having submitted those before it if there is no room.
 fn push(ring: &mut IoUring, entry: &squeue::Entry) -> Result<()> {
-    // SAFETY: what an entry points to lives until the process ends: `send` takes nothing else, and so do the buffers to receive into.
-    // Descriptors are plain numbers to the kernel, which checks them.
+    // SAFETY: what an entry points to lives until the process ends: `send` takes nothing else, and
+    // so do the buffers to receive into. Descriptors are plain numbers to the kernel, which checks
+    // them.
     while unsafe { ring.submission().push(entry) }.is_err() {
         ring.submit().context("cannot submit")?;
     }
@@ -117,8 +120,8 @@ const BUFFER: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([BufRingEntry; BUFFERS as usize]);
 
-/// Buffers that the kernel receives into, and the ring by which it is given them. They are never freed: the kernel may write into them
-/// for a while after the ring of requests is gone.
+/// Buffers that the kernel receives into, and the ring by which it is given them. They are never
+/// freed: the kernel may write into them for a while after the ring of requests is gone.
 struct Buffers {
     ring: &'static mut Page,
     memory: &'static mut [u8],
@@ -153,10 +156,11 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: this is the address of the first entry.
         let tail = unsafe { BufRingEntry::tail(self.ring.0.as_ptr()) };
-        // SAFETY: the tail lies in the first entry, where nothing but this looks at it on our side, and is aligned; an atomic has the layout
-        // of its number.
+        // SAFETY: the tail lies in the first entry, where nothing but this looks at it on our side,
+        // and is aligned; an atomic has the layout of its number.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        // Release: pairs with the kernel's load-acquire of the tail, which then finds the entry whole.
+        // Release: pairs with the kernel's load-acquire of the tail, which then finds the entry
+        // whole.
         tail.store(self.tail, Ordering::Release);
     }
 }

@@ -15,7 +15,8 @@ pub struct Advice {
     pub caution: Option<String>,
 }
 
-/// Lookups that differ by less than this are as good as each other: costs are measured, and no more exact.
+/// Lookups that differ by less than this are as good as each other: costs are measured, and no more
+/// exact.
 const ALIKE: f64 = 1.05;
 
 /// Takes what makes lookups fast; of what is alike the smaller table.

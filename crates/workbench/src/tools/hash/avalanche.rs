@@ -5,21 +5,24 @@ use serde::Serialize;
 use crate::hashing::functions::HashFunction;
 use crate::hashing::keys::{Key, Keys};
 
-/// What changing single bits of keys does. Only those bits are changed in which the keys differ from each other.
+/// What changing single bits of keys does. Only those bits are changed in which the keys differ
+/// from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Avalanche {
     /// Which part of the bucket's bits changes, on average. A random function changes half.
     pub mean: f64,
     /// Which part of the key's bits never changes the bucket.
     pub dead: f64,
-    /// How far from a half the chance is that a certain bit of the bucket changes with a certain bit of the key, at most.
+    /// How far from a half the chance is that a certain bit of the bucket changes with a certain
+    /// bit of the key, at most.
     pub bias: f64,
     /// How many keys the chances are taken from, at least.
     pub keys: usize,
 }
 
 impl Avalanche {
-    /// Whether no bit of the key has more to say about some bit of the bucket than chance explains, and a tenth on top.
+    /// Whether no bit of the key has more to say about some bit of the bucket than chance explains,
+    /// and a tenth on top.
     pub fn is_thorough(&self) -> bool {
         let deviation = 0.5 / (self.keys as f64).sqrt();
         self.bias < 0.1 + 5.0 * deviation
@@ -34,7 +37,8 @@ const BITS: usize = 256;
 pub fn measure(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Option<Avalanche> {
     let varying = varying_bits(keys);
     let step = keys.len().div_ceil(KEYS).max(1);
-    // Keys in which a bit was changed, and those of them in which each bit of the bucket has changed.
+    // Keys in which a bit was changed, and those of them in which each bit of the bucket has
+    // changed.
     let mut trials = vec![0u32; varying.len()];
     let mut flips = vec![[0u32; u32::BITS as usize]; varying.len()];
     let mut alive = vec![false; varying.len()];
@@ -81,7 +85,8 @@ fn varying_bits(keys: &Keys) -> Vec<usize> {
     (0..BITS).filter(|bit| differences[bit / 8] >> (bit % 8) & 1 == 1).collect()
 }
 
-/// Calls `f` with the key in which a bit (of its bytes, as [`Key::with_bytes`] gives them) is changed; `None` when it has no such bit.
+/// Calls `f` with the key in which a bit (of its bytes, as [`Key::with_bytes`] gives them) is
+/// changed; `None` when it has no such bit.
 fn with_flipped<R>(key: &Key<'_>, bit: usize, f: impl FnOnce(&Key<'_>) -> R) -> Option<R> {
     let changed = |bytes: &[u8], bit: usize| {
         let mut bytes = bytes.to_vec();

@@ -11,7 +11,8 @@ use crate::hashing::keys::{Key, Keys};
 
 /// Rounds; each times every function once.
 const ROUNDS: usize = 15;
-/// Keys that are hashed at a time, at least: some tenths of a millisecond's worth. (Debug builds measure nothing of interest.)
+/// Keys that are hashed at a time, at least: some tenths of a millisecond's worth. (Debug builds
+/// measure nothing of interest.)
 const KEYS: usize = if cfg!(debug_assertions) { 1 << 8 } else { 1 << 15 };
 
 /// The loop over keys that all functions have, without a function.
@@ -35,7 +36,8 @@ impl HashFunction for Harness {
     }
 }
 
-/// Nanoseconds that each function takes for one of `keys`, medians over interleaved rounds, without what the loop takes by itself.
+/// Nanoseconds that each function takes for one of `keys`, medians over interleaved rounds, without
+/// what the loop takes by itself.
 pub fn of_hashing(functions: &[Box<dyn HashFunction>], keys: &Keys, bits: u32) -> Vec<f64> {
     let candidates: Vec<&dyn HashFunction> =
         functions.iter().map(Box::as_ref).chain([&HARNESS as &dyn HashFunction]).collect();
@@ -64,8 +66,8 @@ struct Entry {
     next: u32,
 }
 
-/// Nanoseconds to get at the next entry of a chain in a table of so many, each in a place of its own: a walk through memory
-/// in random order.
+/// Nanoseconds to get at the next entry of a chain in a table of so many, each in a place of its
+/// own: a walk through memory in random order.
 pub fn of_probing(entries: u64) -> f64 {
     /// 256 MiB: beyond, caches don't matter any more.
     const MOST: u64 = 1 << 22;

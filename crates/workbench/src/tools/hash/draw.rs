@@ -44,8 +44,8 @@ enum Mark {
     Labelled,
 }
 
-/// The pictures of a section: bucket sizes against those of a random function, entries met by table size, and cost against
-/// quality.
+/// The pictures of a section: bucket sizes against those of a random function, entries met by table
+/// size, and cost against quality.
 pub fn pictures(section: &Section) -> Result<Vec<Picture>> {
     fonts::register();
     let charts = [sizes(section), probes(section), costs(section)];
@@ -231,7 +231,8 @@ impl Chart {
 struct Labels(Vec<(i32, i32, i32)>);
 
 impl Labels {
-    /// How far below a point its label of so many letters finds room; `None` when there is none nearby.
+    /// How far below a point its label of so many letters finds room; `None` when there is none
+    /// nearby.
     fn place(&mut self, (x, y): (i32, i32), letters: usize) -> Option<i32> {
         const HEIGHT: i32 = 11;
         const LETTER: i32 = 6;

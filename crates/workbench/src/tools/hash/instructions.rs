@@ -38,7 +38,8 @@ const COUNTED: &str = "relativist_counted_hashes";
 #[derive(Clone, Copy, Debug)]
 pub struct Executed {
     pub instructions: f64,
-    /// Bytes of code that these keys have executed, with what the function calls: what it wants of the instruction cache.
+    /// Bytes of code that these keys have executed, with what the function calls: what it wants of
+    /// the instruction cache.
     pub code_bytes: u64,
 }
 
@@ -66,8 +67,8 @@ pub fn count(functions: &[Box<dyn HashFunction>], folds: &[Fold], keys: &Keys, b
     counted
 }
 
-/// Bytes of the instructions in callgrind's file, each from its address to that of the next. Where none follows at once, it counts as of
-/// usual length.
+/// Bytes of the instructions in callgrind's file, each from its address to that of the next. Where
+/// none follows at once, it counts as of usual length.
 fn code_bytes(text: &str) -> u64 {
     const USUAL: u64 = 4;
     const LONGEST: u64 = 15;

@@ -1,7 +1,8 @@
 //! `relativist-bench hash`: which hash function and table size suit given keys.
 //!
-//! After Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS 2000): take real keys, look at the sizes of
-//! buckets and at how many entries a lookup meets, and mind what the function costs.
+//! After Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS 2000): take real
+//! keys, look at the sizes of buckets and at how many entries a lookup meets, and mind what the
+//! function costs.
 //!
 //! | Module | Holds |
 //! |---|---|

@@ -18,60 +18,64 @@ use crate::hashing::keys::{Keys, Source, server};
 /// Where keys come from and what is done with them.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Options {
-    /// Keys, one per line; - is stdin
+    /// File of keys, one per line; - reads stdin
     #[arg(value_name = "FILE", default_value = "-", conflicts_with_all = ["files", "pattern", "server"])]
     file: PathBuf,
 
-    /// Take the keys from a column of a CSV file: by its number, from 1, or by its name in the first row
+    /// Read keys from a column of a CSV file: its number, from 1, or its name in the first row
     #[arg(long, value_name = "COLUMN", conflicts_with = "record")]
     column: Option<String>,
 
-    /// Take the keys from records of this many bytes
+    /// Read keys from records of this many bytes
     #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(1..=1 << 20))]
     record: Option<u32>,
 
-    /// Keys are numbers, or pairs of them: decimal or 0x..., in records little-endian (two of 8 bytes in 16)
+    /// Keys are numbers or pairs of numbers: decimal or 0x...; in records little-endian (16 bytes
+    /// are a pair of 8-byte numbers)
     #[arg(long)]
     numbers: bool,
 
-    /// Keys as a kernel has them for the files below this directory, for each of the paper's caches
+    /// Use the keys that a kernel would have for the files below this directory, for each of the
+    /// paper's caches
     #[arg(long, value_name = "DIR", conflicts_with_all = ["pattern", "server"])]
     files: Option<PathBuf>,
 
-    /// Which caches, with --files
+    /// Caches to take the keys of, with --files
     #[arg(long = "cache", value_enum, value_delimiter = ',',
           default_values_t = [Cache::Dentry, Cache::Inode, Cache::Page, Cache::Buffer])]
     caches: Vec<Cache>,
 
-    /// Generated keys: sequential:N, stride:N:STEP, powers:N, pointers:N:ALIGNMENT, pages:N, blocks:N:SHORTEST, inodes:N or random:N
+    /// Generate keys: sequential:N, stride:N:STEP, powers:N, pointers:N:ALIGNMENT, pages:N,
+    /// blocks:N:SHORTEST, inodes:N or random:N
     #[arg(long, value_delimiter = ',', conflicts_with = "server")]
     pattern: Vec<Pattern>,
 
-    /// Keys of a memcached server that runs at this address
+    /// Read the keys of a running memcached server
     #[arg(long, value_name = "HOST:PORT")]
     server: Option<String>,
 
-    /// Take no more than so many keys
+    /// Maximum number of keys
     #[arg(long, value_name = "KEYS", value_parser = parse_count)]
     most: Option<u64>,
 
-    /// The functions; all, or with --files those of the cache and all but the paper's others
+    /// Functions to test [default: all; with --files, all but those of the paper for other caches]
     #[arg(long = "function", value_name = "FUNCTION", value_delimiter = ',', value_parser = PossibleValuesParser::new(names()))]
     chosen: Vec<String>,
 
-    /// How functions of 64 bits give the bucket
+    /// How the hash of a 64-bit function selects the bucket
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Fold::Low])]
     pub(super) fold: Vec<Fold>,
 
-    /// Table sizes, powers of two: 16384 or 2^14. By default about as many buckets as keys, half and twice that
+    /// Table sizes, powers of two such as 16384 or 2^14 [default: about as many buckets as keys,
+    /// half and twice that]
     #[arg(long, value_delimiter = ',', value_parser = parse_bits)]
     pub(super) sizes: Vec<u32>,
 
-    /// The share of lookups that hit
+    /// Share of lookups that hit
     #[arg(long, default_value_t = 0.9, value_parser = parse_share)]
     pub(super) hit_rate: f64,
 
-    /// Nanoseconds that it takes to get at an entry. Measured when not given, by a random walk through as much memory
+    /// Nanoseconds to access an entry [default: measured, by a random walk through as much memory]
     #[arg(long, value_name = "NS", value_parser = parse_nanoseconds)]
     pub(super) probe_ns: Option<f64>,
 
@@ -79,12 +83,12 @@ pub struct Options {
     #[arg(long)]
     pub(super) instructions: bool,
 
-    /// Print the histograms of all functions and sizes, not only of the recommended and of the worst
+    /// Print the histograms of all functions and sizes, not only of the best and the worst
     #[arg(long)]
     pub(super) histograms: bool,
 
-    /// Write everything with the command line, versions and machine to this file; - is stdout, and
-    /// tables go to stderr
+    /// Write all results, the command line, versions, machine and parameters to this file; - writes
+    /// to stdout, and moves the tables to stderr
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub(super) json: Option<PathBuf>,
@@ -94,7 +98,7 @@ pub struct Options {
     #[serde(skip)]
     pub(super) csv: Option<PathBuf>,
 
-    /// Write plots (SVG) and a report that needs nothing else (index.html) to this folder
+    /// Write plots (SVG) and a self-contained report (index.html) to this folder
     #[arg(long, value_name = "FOLDER")]
     #[serde(skip)]
     pub(super) out: Option<PathBuf>,
@@ -121,7 +125,8 @@ impl Options {
     pub(super) fn inputs(&self) -> Result<Vec<Input>> {
         if let Some(directory) = &self.files {
             let input = |cache: &Cache| -> Result<Input> {
-                // Twice: the number of keys decides on sizes, and names and sizes of files are soon read again.
+                // Twice: the number of keys decides on sizes, and names and sizes of files are soon
+                // read again.
                 let keys = count(&mut Files::below(directory, *cache)?)?;
                 let source = limited(Box::new(Files::below(directory, *cache)?), keys);
                 let title = format!("{} cache of {}", spell(cache), directory.display());

@@ -9,7 +9,8 @@ use crate::harness::chart::STYLE;
 use crate::harness::report::{Report, count};
 use crate::hashing::Claim;
 
-/// The page, with the pictures of each section, and what the paper found beside what its functions do here.
+/// The page, with the pictures of each section, and what the paper found beside what its functions
+/// do here.
 pub fn page(report: &Report, sections: &[(&Section, Vec<Picture>)], claims: &[Claim]) -> String {
     let title = "Hash functions and table sizes for given keys";
     let page = html! {

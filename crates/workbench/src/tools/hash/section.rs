@@ -61,13 +61,15 @@ pub struct Row {
     pub instructions: Option<f64>,
     /// Bytes of code that hashing executes, when they were counted.
     pub code_bytes: Option<u64>,
-    /// Nanoseconds that a lookup is expected to take: hashing, getting at the bucket, and meeting entries.
+    /// Nanoseconds that a lookup is expected to take: hashing, getting at the bucket, and meeting
+    /// entries.
     pub lookup_ns: f64,
 }
 
 impl Row {
-    /// Whether the function does as a random one would, for reasons that don't lie in these keys alone: its buckets are no
-    /// worse, and each bit of the key changes each bit of the bucket as often as not.
+    /// Whether the function does as a random one would, for reasons that don't lie in these keys
+    /// alone: its buckets are no worse, and each bit of the key changes each bit of the bucket as
+    /// often as not.
     pub fn is_robust(&self) -> bool {
         let deviation = (2.0 / self.histogram.buckets as f64).sqrt();
         self.dispersion < 1.1 + 5.0 * deviation && self.avalanche.is_some_and(|avalanche| avalanche.is_thorough())
@@ -75,7 +77,8 @@ impl Row {
 }
 
 impl Section {
-    /// Measures what counting has left open, and gives advice. `executed` is what each of `functions` does, if that was counted.
+    /// Measures what counting has left open, and gives advice. `executed` is what each of
+    /// `functions` does, if that was counted.
     pub fn new(
         title: String,
         studied: &Studied<'_>,

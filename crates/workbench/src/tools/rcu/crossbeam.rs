@@ -38,7 +38,8 @@ impl Scheme for CrossbeamEpoch {
             for content in 0..count {
                 let guard = pin();
                 let object = Owned::new(Object::new(content, freed)).into_shared(&guard);
-                // SAFETY: the object was never shared: no one else can hold it, and it is retired once.
+                // SAFETY: the object was never shared: no one else can hold it, and it is retired
+                // once.
                 unsafe { guard.defer_destroy(object) };
             }
         };
@@ -48,8 +49,8 @@ impl Scheme for CrossbeamEpoch {
 
 /// Waits until everything that this thread has retired has been freed.
 ///
-/// There is no such call. But a thread's garbage goes through one first-in, first-out queue, so that it has all been
-/// freed when a function that is deferred after it has been called.
+/// There is no such call. But a thread's garbage goes through one first-in, first-out queue, so
+/// that it has all been freed when a function that is deferred after it has been called.
 fn drain() {
     let last = Arc::new(AtomicBool::new(false));
     let reached = Arc::clone(&last);

@@ -12,7 +12,7 @@ type Release = unsafe extern "C" fn(object: *mut c_void);
 unsafe extern "C" {
     safe fn relativist_urcu_register();
     safe fn relativist_urcu_unregister();
-    // Those below want a thread that is registered.
+    // The functions below need a registered thread.
     fn relativist_urcu_sections(count: u64);
     fn relativist_urcu_nested_sections(count: u64);
     fn relativist_urcu_synchronize();
@@ -62,15 +62,17 @@ impl Scheme for Liburcu {
     }
 
     fn wait(&self) -> Option<fn()> {
-        // SAFETY: the thread is registered, and in no section: every function here leaves those that it enters.
+        // SAFETY: the thread is registered, and in no section: every function here leaves those
+        // that it enters.
         Some(|| registered(|| unsafe { relativist_urcu_synchronize() }))
     }
 
     fn reclaim(&self, count: u64, freed: Option<&'static AtomicU64>) -> ReclaimTimes {
         assert!(relativist_urcu_head_size() <= 16, "liburcu's header has outgrown the one of `Object`");
         let freed = freed.map_or(null(), |freed| from_ref(freed).cast());
-        // SAFETY: the thread is registered; `allocate` returns objects that begin with room for an rcu_head, which
-        // nobody else holds; `release` frees what it returns; `freed` is null or lives forever.
+        // SAFETY: the thread is registered; `allocate` returns objects that begin with room for an
+        // rcu_head, which nobody else holds; `release` frees what it returns; `freed` is null or
+        // lives forever.
         let retire = || registered(|| unsafe { relativist_urcu_retire(count, allocate, release, freed) });
         // SAFETY: the thread is registered, and in no section.
         time_reclaim(retire, || registered(|| unsafe { relativist_urcu_barrier() }))

@@ -1,4 +1,5 @@
-//! `relativist-bench rcu`: what read sections, waiting and reclamation cost, in relativist-rcu and in its competitors.
+//! `relativist-bench rcu`: what read sections, waiting and reclamation cost, in relativist-rcu and
+//! in its competitors.
 
 mod crossbeam;
 #[cfg(feature = "liburcu")]
@@ -21,30 +22,33 @@ use crate::harness::rounds::progress;
 use crate::harness::workers::{Clock, Cpus, Window, run as run_workers};
 use scheme::Scheme;
 
-/// Read sections between two looks at the clock's flag.
+/// Read sections between two checks of the phase.
 const BATCH: u64 = 1024;
 
-/// Measure what read sections, waiting and reclamation cost, against crossbeam-epoch, seize and liburcu
+/// Measure read sections, waiting for readers and reclamation, against crossbeam-epoch, seize and
+/// liburcu
 ///
-/// Read sections: entering and leaving, with nothing between but a compiler barrier; the outermost section, and one inside
-/// another. Waiting: wait_for_readers() and liburcu's synchronize_rcu(), with no thread inside a section, and with a
-/// thread on another CPU that enters and leaves without pause (crossbeam-epoch and seize have no such call). Reclamation:
-/// allocating an object of 32 bytes and retiring it (defer_drop, defer_destroy, retire, call_rcu), and the same with the
-/// time until all have been freed.
+/// Read sections: entering and leaving, with only a compiler barrier in between; the outermost
+/// section, and one inside another. Waiting: wait_for_readers() and liburcu's synchronize_rcu(),
+/// with no thread inside a section, and with a thread on another CPU that enters and leaves without
+/// pause (crossbeam-epoch and seize have no such call). Reclamation: allocating an object of 32
+/// bytes and retiring it (defer_drop, defer_destroy, retire, call_rcu), without and with the time
+/// until all objects have been freed.
 ///
-/// Waiting and reclamation are always timed by the wall clock: sleeping is part of them.
+/// Waiting and reclamation are always timed by elapsed time, because they include sleeping.
 ///
-/// Which read barrier relativist-rcu uses holds for a whole process: --barrier chooses it, one run for each.
+/// A process uses one read barrier of relativist-rcu, which --barrier chooses. To compare both, run
+/// the command twice.
 ///
-/// liburcu takes part when the workbench was built with --features liburcu (Debian: liburcu-dev): its "memb" flavour,
-/// inlined into loops in C.
+/// liburcu takes part if the workbench was built with --features liburcu (Debian: liburcu-dev). It
+/// is the "memb" flavour, inlined into loops in C.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// Barrier of relativist-rcu
+    /// Read barrier of relativist-rcu
     #[arg(long, value_enum, default_value_t = ReadBarrier::Membarrier)]
     barrier: ReadBarrier,
 
-    /// Objects to retire in each measurement of reclamation
+    /// Objects retired in each measurement of reclamation
     #[arg(long, default_value = "1_000_000", value_parser = parse_count)]
     objects: u64,
 
@@ -61,13 +65,13 @@ pub struct Args {
     output: Output,
 }
 
-/// Who pays for the ordering between readers and those who wait for them.
+/// Which side pays for the ordering between readers and the threads that wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ReadBarrier {
-    /// The waiting thread, by the membarrier system call
+    /// The waiting thread runs a barrier on all CPUs, by the membarrier system call
     Membarrier,
-    /// Every reader, by a fence when it enters
+    /// Every reader executes a fence when it enters a section
     Fence,
 }
 
@@ -203,7 +207,8 @@ fn wait_once(cpus: &Cpus, window: Window, scheme: &dyn Scheme, wait: fn(), busy_
     results[0].nanoseconds(Clock::Wall)
 }
 
-/// Runs on the main thread, which is not pinned: the threads that schemes start to reclaim would inherit its CPU.
+/// Runs on the main thread, which is not pinned: the threads that schemes start to reclaim would
+/// inherit its CPU.
 fn measure_reclamation(args: &Args, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Comparison<ReclaimSetting>>> {
     let bar = progress(2 * schemes.len() * args.reclaim_rounds as usize);
     let mut comparisons = Vec::new();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
-/// A way to let readers read while others unlink and free.
+/// A reclamation scheme: lets readers read while other threads unlink and free.
 pub(super) trait Scheme: Sync {
     fn name(&self) -> &'static str;
 
@@ -13,10 +13,11 @@ pub(super) trait Scheme: Sync {
     /// The same inside an outer section.
     fn nested_sections(&self, count: u64);
 
-    /// A function that waits until all sections that have begun are over, where the scheme has one.
+    /// A function that waits until all sections that have begun are over, if the scheme has one.
     fn wait(&self) -> Option<fn()>;
 
-    /// Allocates and retires `count` objects, then waits until all of them have been freed; `freed` counts them.
+    /// Allocates and retires `count` objects, then waits until all of them have been freed; `freed`
+    /// counts them.
     fn reclaim(&self, count: u64, freed: Option<&'static AtomicU64>) -> ReclaimTimes;
 }
 
@@ -38,7 +39,7 @@ pub(super) fn time_reclaim(retire: impl FnOnce(), drain: impl FnOnce()) -> Recla
     ReclaimTimes { retired, freed: began.elapsed() }
 }
 
-/// What is retired: 32 bytes, of which a scheme with a header in the object may use sixteen.
+/// The retired object: 32 bytes, of which a scheme with a header in the object may use sixteen.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Object {
@@ -58,7 +59,8 @@ impl Object {
 impl Drop for Object {
     fn drop(&mut self) {
         if let Some(freed) = self.freed {
-            // Release: pairs with the load of whoever counts, so that a drop that is counted has happened.
+            // Release: pairs with the load of the counting thread, so that a counted drop has
+            // happened.
             freed.fetch_add(1, Ordering::Release);
         }
     }
@@ -66,12 +68,14 @@ impl Drop for Object {
 
 /// Enters and leaves `count` times; `enter` returns what leaves when it is dropped.
 ///
-/// Inlined into a function of its own for each scheme. The fence keeps the compiler from merging a section with the next.
+/// Inlined into a function of its own for each scheme. The fence keeps the compiler from merging a
+/// section with the next.
 #[inline(always)]
 pub(super) fn enter_and_leave<G>(count: u64, mut enter: impl FnMut() -> G) {
     for _ in 0..count {
         let guard = enter();
-        // SeqCst: stands for the accesses of a section, none of which may leave it. It is no instruction.
+        // SeqCst: stands for the accesses of a section, none of which may leave it. It is no
+        // instruction.
         compiler_fence(Ordering::SeqCst);
         drop(guard);
     }

@@ -22,25 +22,28 @@ use ours::{Policy, Whole};
 use reference::{Cache, Gdsf, Lru, S3Fifo, SegmentedLru, Sieve};
 use trace::Trace;
 
-/// Replay a trace of requests against eviction policies, and tell which part of requests and bytes misses
+/// Replay a trace of requests against eviction policies, and report the shares of requests and
+/// bytes that miss
 ///
-/// The trace is a CSV file of time, key and size, and possibly more, in the order of time, plain or compressed by zstd: one request per line.
-/// What misses is stored. An object keeps the size of its first request, and what is larger than the cache is not stored.
+/// The trace is a CSV file with one request per line: time, key, size, and possibly more columns,
+/// ordered by time, plain or compressed with zstd. An object that misses is stored. It keeps the
+/// size of its first request; objects larger than the cache are not stored.
 ///
-/// "relativistd" is the server's whole engine, whose limit is the size of the cache: headers, table and reserves have to fit, too. Above
-/// it stands its policy alone, over the objects' sizes as they are, as all others are: what they would do in a server that needs some
-/// bytes for each object, as all do, shows --overhead.
+/// "relativistd" is the whole engine of the server. Its limit is the size of the cache, which
+/// includes headers, table and reserves. "policy" is its policy alone. Like all other policies here
+/// it counts only the sizes of the objects. --overhead shows what these policies would do in a
+/// server that needs some bytes more for each object, as every server does.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// The trace; - reads it from stdin
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 
-    /// Sizes of the cache: bytes, or per cent of the bytes of all objects
+    /// Sizes of the cache, in bytes or per cent of the bytes of all objects
     #[arg(long, value_delimiter = ',', default_values = ["1%", "10%", "30%"])]
     sizes: Vec<Size>,
 
-    /// Bytes that an object takes in the cache beside its own; relativistd has headers of its own
+    /// Bytes added to the size of each object; relativistd has headers of its own instead
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = value_parser!(u64).range(..=1 << 20))]
     overhead: u64,
 
@@ -250,7 +253,8 @@ mod tests {
         }
     }
 
-    /// Which of three objects is gone after the first was used again and a fourth came, is what tells policies apart.
+    /// Which of three objects is gone after the first was used again and a fourth came, is what
+    /// tells policies apart.
     #[test]
     fn policies_evict_whom_they_should() {
         let start = [(0, 10), (1, 10), (2, 10), (0, 10), (3, 10)];
@@ -265,7 +269,8 @@ mod tests {
         }
     }
 
-    /// A large object that is never asked for again costs small ones their place, but not where sizes count.
+    /// A large object that is never asked for again costs small ones their place, but not where
+    /// sizes count.
     #[test]
     fn size_aware_policies_let_the_large_go_first() {
         let small = || (0..16).map(|object| (object, 64));

@@ -1,4 +1,5 @@
-//! The policy of `relativistd`: alone, over the objects' sizes as they are, and as the whole engine.
+//! The policy of `relativistd`: alone, over the objects' sizes as they are, and as the whole
+//! engine.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ pub(super) struct Policy<'t> {
     bytes: u64,
     level: u64,
     queues: [VecDeque<Block>; CLASSES],
-    /// Visits to the credit of each object in the cache, and whether it was visited since the last look.
+    /// Visits to the credit of each object in the cache, and whether it was visited since the last
+    /// look.
     cached: Vec<Option<(u8, bool)>>,
 }
 
@@ -87,8 +89,8 @@ impl Cache for Policy<'_> {
     }
 }
 
-/// The engine as it serves clients: the capacity is its limit, for everything. An object has a key of 8 bytes, and a value of what is
-/// left of its size.
+/// The engine as it serves clients: the capacity is its limit, for everything. An object has a key
+/// of 8 bytes, and a value of what is left of its size.
 pub(super) struct Whole<'t> {
     sizes: &'t [u64],
     engine: engine::Cache,

@@ -1,4 +1,5 @@
-//! The policies that ours is compared with, exactly as published, over bytes and without any overhead.
+//! The policies that ours is compared with, exactly as published, over bytes and without any
+//! overhead.
 //!
 //! An object that does not fit into the whole cache is not stored.
 
@@ -12,7 +13,8 @@ pub trait Cache {
     fn request(&mut self, object: u32) -> bool;
 }
 
-/// Least recently used first, as in the memcached of the ATC 2011 paper; and without the use, first in first out.
+/// Least recently used first, as in the memcached of the ATC 2011 paper; and without the use, first
+/// in first out.
 pub(super) struct Lru<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -54,8 +56,9 @@ impl Cache for Lru<'_> {
     }
 }
 
-/// Segmented LRU (Karedla, Love and Wherry, IEEE Computer 1994): objects that were hit are protected in a segment of four fifths, from
-/// which the least recently used falls back to the probationary one.
+/// Segmented LRU (Karedla, Love and Wherry, IEEE Computer 1994): objects that were hit are
+/// protected in a segment of four fifths, from which the least recently used falls back to the
+/// probationary one.
 pub(super) struct SegmentedLru<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -109,7 +112,8 @@ impl Cache for SegmentedLru<'_> {
     }
 }
 
-/// SIEVE (Zhang et al., NSDI 2024): a hand goes from the oldest to the newest, spares once what was visited, and evicts the first that wasn't.
+/// SIEVE (Zhang et al., NSDI 2024): a hand goes from the oldest to the newest, spares once what was
+/// visited, and evicts the first that wasn't.
 pub(super) struct Sieve<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -159,7 +163,8 @@ impl Cache for Sieve<'_> {
     }
 }
 
-/// S3-FIFO (Yang et al., SOSP 2023): a small queue of a tenth, a main queue, and one of ghosts as large as the main one.
+/// S3-FIFO (Yang et al., SOSP 2023): a small queue of a tenth, a main queue, and one of ghosts as
+/// large as the main one.
 pub(super) struct S3Fifo<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -271,8 +276,8 @@ impl Cache for S3Fifo<'_> {
     }
 }
 
-/// GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998): the lowest priority first, which is that of the last one evicted plus requests per
-/// byte.
+/// GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998): the lowest priority first, which is that
+/// of the last one evicted plus requests per byte.
 pub(super) struct Gdsf<'t> {
     sizes: &'t [u64],
     capacity: u64,

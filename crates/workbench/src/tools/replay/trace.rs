@@ -19,8 +19,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads `time,key,size` and whatever follows, line by line, compressed by zstd if the first bytes say so. `-` is stdin. Lines
-    /// that begin with `#` are comments. The time is not used: requests count in their order.
+    /// Reads `time,key,size` and whatever follows, line by line, compressed by zstd if the first
+    /// bytes say so. `-` is stdin. Lines that begin with `#` are comments. The time is not used:
+    /// requests count in their order.
     pub fn read(path: &Path) -> Result<Self> {
         let source: Box<dyn Read> = if path == Path::new("-") {
             Box::new(io::stdin().lock())
@@ -84,7 +85,8 @@ impl Trace {
     }
 }
 
-/// Whether it has the columns of the traces that Twitter has published, which begin like time,key,size.
+/// Whether it has the columns of the traces that Twitter has published, which begin like
+/// time,key,size.
 fn is_of_twitter(record: &ByteRecord) -> bool {
     const OPERATIONS: [&[u8]; 11] =
         [b"get", b"gets", b"set", b"add", b"replace", b"cas", b"append", b"prepend", b"delete", b"incr", b"decr"];

@@ -1,4 +1,5 @@
-//! `relativist-bench serving`: relativistd against memcached, and against what it is meant to achieve.
+//! `relativist-bench serving`: relativistd against memcached, and against what it is meant to
+//! achieve.
 
 pub mod targets;
 
@@ -27,32 +28,33 @@ use crate::tools::serving::targets::Row;
 /// Seconds for which the echo server is measured beside tables that grow.
 const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
 
-/// Measure relativistd against memcached, on the workloads that it has targets for
+/// Compare relativistd with memcached on the workloads that have performance targets
 ///
-/// Each workload runs on both servers in turns, in a changing order, as with `relativist-bench load`:
-/// with one server thread on the first CPU that may be used and one client thread on the second,
-/// then with two of each, which share both CPUs. --server-cores and --client-cores name other CPUs.
-/// The exit status is 1 if a target was missed. If a server did not do all that it was asked for,
-/// the verdict is void, and counts as missed. Where each client has one request outstanding, and
-/// where latencies are compared, the bare echo server runs, too: it shows what the machine itself
-/// costs. Ratios are of the server's CPU time per request, pair by pair (in the last workload: of
-/// the latency of GETs). -t, -m and the address to listen on are added to the commands.
+/// Each workload runs on both servers in turns, in a changing order, as with `relativist-bench
+/// load`: first with one server thread on the first allowed CPU and one client thread on the
+/// second, then with two threads each that share both CPUs. --server-cores and --client-cores
+/// choose other CPUs. The exit status is 1 if a target was missed. If a server failed to do what
+/// the workload asks for, the verdict is void and counts as missed. Where each client has one
+/// request outstanding, and where latencies are compared, the echo server also runs and shows what
+/// the machine itself costs. Ratios are of the server's CPU time per request, pair by pair (in the
+/// last workload: of the latency of GETs). The options -t, -m and the address to listen on are
+/// appended to the commands.
 ///
-/// memcached 1.6.18 answers each of several GETs that arrive together by a write of its own, which later versions (such as 1.6.45) do not: to
-/// see what that work is worth, look at the version.
+/// memcached 1.6.18 answers each of several GETs that arrive together by a separate write. Later
+/// versions (such as 1.6.45) combine them. Mind the version when you judge the pipelined workload.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// The server that has the targets
+    /// The server with the targets
     #[arg(long, value_name = "COMMAND", default_value = "relativistd")]
     #[serde(skip)]
     exec: ServerCommand,
 
-    /// The server that it is compared with
+    /// The server to compare it with
     #[arg(long, value_name = "COMMAND", default_value = "memcached -u root")]
     #[serde(skip)]
     vs: ServerCommand,
 
-    /// The bare echo server
+    /// The echo server
     #[arg(long, value_name = "COMMAND", default_value = "relativist-bench echo")]
     #[serde(skip)]
     floor: ServerCommand,
@@ -73,15 +75,15 @@ pub struct Args {
     #[arg(long)]
     unix: bool,
 
-    /// Measurements of each server; growth has five at most
+    /// Measurements of each server; at most five for growth
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Seconds per measurement; growth takes as long as it takes
+    /// Seconds per measurement; ignored for growth, which ends when the items are stored
     #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
     seconds: f64,
 
-    /// A tenth of the items, and two rounds of a fifth of a second: a first impression
+    /// Use a tenth of the items, and two rounds of 0.2 seconds, for a first impression
     #[arg(long)]
     quick: bool,
 
@@ -129,7 +131,8 @@ impl Args {
         all.filter(|row| self.workload.is_empty() || self.workload.contains(row)).collect()
     }
 
-    /// With one thread, servers and clients have a CPU each; otherwise they share as many as there are threads.
+    /// With one thread, servers and clients have a CPU each; otherwise they share as many as there
+    /// are threads.
     fn plan(&self, row: Row, threads: u16) -> Result<Plan> {
         // The echo server's latencies are compared with those of a growth, which takes much longer.
         let least = if row == Row::Growth { SECONDS_OF_GROWTH_FLOOR } else { 0.0 };

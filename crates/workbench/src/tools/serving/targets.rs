@@ -33,7 +33,8 @@ impl Row {
             Self::Get50 => (Figure::Cpu, 0.78),
             // The 46 % more requests of the paper would be 0.685.
             Self::Get200 => (Figure::Cpu, 0.65),
-            // Half of what versions take that answer pipelines by one write, which is 0.22 of what 1.6.18 takes.
+            // Half of what versions take that answer pipelines by one write, which is 0.22 of what
+            // 1.6.18 takes.
             Self::Pipelined => (Figure::Cpu, 0.11),
             Self::Multiget => (Figure::Cpu, 0.45),
             Self::Set => (Figure::Cpu, 0.75),

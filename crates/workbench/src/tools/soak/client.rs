@@ -1,8 +1,10 @@
-//! One client: batches of requests, now in text, now in the binary protocol, and a judgement of every answer.
+//! One client: batches of requests, now in text, now in the binary protocol, and a judgement of
+//! every answer.
 //!
-//! All answers to a batch are heard before the next one is sent, so that it is known what each request met. Only where a client goes away
-//! in the middle of a batch nobody knows what the server has done of it, or does later: keys of that batch are never used again. But for the one
-//! request that was sent in part: that must have no effect.
+//! All answers to a batch are heard before the next one is sent, so that it is known what each
+//! request met. Only where a client goes away in the middle of a batch nobody knows what the server
+//! has done of it, or does later: keys of that batch are never used again. But for the one request
+//! that was sent in part: that must have no effect.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -24,12 +26,14 @@ use super::{binary, text};
 use crate::harness::keys::scramble;
 use crate::memcached::server::Address;
 
-/// Requests and answers that are remembered; and of these, how many are shown when one is wrong: the last ones, and those about the same key.
+/// Requests and answers that are remembered; and of these, how many are shown when one is wrong:
+/// the last ones, and those about the same key.
 const REMEMBERED: usize = 1_000;
 const SHOWN: usize = 5;
 const SHOWN_OF_KEY: usize = 25;
 
-/// Batches of the first client until it flushes everything: at first, and in the end. Each time it is twice as many.
+/// Batches of the first client until it flushes everything: at first, and in the end. Each time it
+/// is twice as many.
 const BATCHES_PER_FLUSH: (u64, u64) = (40, 5_000);
 
 #[derive(Debug)]
@@ -40,7 +44,8 @@ pub(super) struct Client<'a> {
     names: Names,
     slots: Vec<Slot>,
     draw: Draw,
-    /// How batches are cut and when connections are: apart from what is asked, which then doesn't depend on it.
+    /// How batches are cut and when connections are: apart from what is asked, which then doesn't
+    /// depend on it.
     chance: SmallRng,
     text: Option<Connection>,
     binary: Option<Connection>,
@@ -235,7 +240,8 @@ impl<'a> Client<'a> {
             } else {
                 self.common.give_up(request);
             }
-            // Of what has begun to arrive and is too large, servers remove at once what it would have replaced.
+            // Of what has begun to arrive and is too large, servers remove at once what it would
+            // have replaced.
             let is_begun = begin < sent;
             begin = end;
             for (key, _) in request.keys.iter().filter(|_| is_begun) {

@@ -1,4 +1,5 @@
-//! Tests: relativistd in this process soaks without a fault, whatever it is told to be; and servers that do wrong are found out.
+//! Tests: relativistd in this process soaks without a fault, whatever it is told to be; and servers
+//! that do wrong are found out.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

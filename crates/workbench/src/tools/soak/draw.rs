@@ -1,6 +1,7 @@
 //! What clients ask for next, drawn at random.
 //!
-//! What is drawn depends on the seed alone, but for the uniques to compare with: those are the last that were told.
+//! What is drawn depends on the seed alone, but for the uniques to compare with: those are the last
+//! that were told.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -10,11 +11,13 @@ use super::request::{Ask, Dialect, Exptime, Key, LARGEST, Mark, Mode, Request, T
 use super::shared::{Common, Floor};
 use crate::harness::keys::scramble;
 
-/// Smallest and largest values, one after the other. Memory that was made for one of them has to serve the next.
+/// Smallest and largest values, one after the other. Memory that was made for one of them has to
+/// serve the next.
 const MIXES: [(u32, u32); 8] =
     [(0, 60), (10_000, 200_000), (50, 1_000), (300_000, 1_000_000), (0, 200), (1_000, 9_000), (0, 40), (0, 5_000)];
 
-/// Batches of a client until sizes change: at first, and in the end. Each time that all have had their turn it is twice as many.
+/// Batches of a client until sizes change: at first, and in the end. Each time that all have had
+/// their turn it is twice as many.
 const BATCHES_PER_MIX: (u64, u64) = (10, 2_560);
 
 /// Numbers that items are created with to be counted: such as nothing else would count to.
@@ -113,7 +116,8 @@ impl Draw {
         request
     }
 
-    /// So few keys have large values that all take as much memory as is asked for; and some keys are asked for more often.
+    /// So few keys have large values that all take as much memory as is asked for; and some keys
+    /// are asked for more often.
     fn slot(&mut self, slots: usize, common: &Common) -> usize {
         let [least, most] = [self.mix.0, self.mix.1].map(|size| size.min(common.largest_piece()) as usize);
         let average = (least + most) / 2 + 100;

@@ -1,4 +1,5 @@
-//! Which items the server says that it has evicted, against those that were missing: an eviction excuses that one item of its name is.
+//! Which items the server says that it has evicted, against those that were missing: an eviction
+//! excuses that one item of its name is.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -65,7 +66,8 @@ impl Ledger {
         self.missing
     }
 
-    /// Of the first so many items that were missing, those whose eviction was not told; of all, if these are not more than `excused`.
+    /// Of the first so many items that were missing, those whose eviction was not told; of all, if
+    /// these are not more than `excused`.
     pub(super) fn unexcused(&self, missing: u64, excused: u64) -> u64 {
         if self.unexcused <= excused {
             return self.unexcused;

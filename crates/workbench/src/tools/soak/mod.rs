@@ -1,4 +1,5 @@
-//! `relativist-bench soak`: random requests from many connections, every answer compared with a model.
+//! `relativist-bench soak`: random requests from many connections, every answer compared with a
+//! model.
 //!
 //! | Module | Holds |
 //! |---|---|
@@ -52,23 +53,27 @@ const TIMES_LIMIT: u64 = 2;
 /// but not more than this, which a server with ample memory keeps.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Let random clients loose on a memcached server, and compare every answer with what it must be
+/// Send random requests to a memcached server, and compare every answer with a model
 ///
-/// Clients speak the classic, the meta and the binary protocol on the same keys: all ways to store, count, touch, delete, lease and
-/// invalidate, with and without uniques and expiry; in batches that are cut anywhere, on connections that read slowly or break in the
-/// middle of a value. Each has keys of its own, about which a model knows everything; and all share some, of which what must hold is checked:
-/// values are such as were written, uniques rise, nothing counted is lost. From time to time all wait while everything is flushed.
+/// Clients speak the classic, the meta and the binary protocol on the same keys. They store, count,
+/// touch, delete, lease and invalidate in all ways, with and without CAS numbers and expiry.
+/// Batches are cut at arbitrary points; connections read slowly or break in the middle of a value.
+/// Each client has keys of its own, whose exact state a model knows. All clients also share some
+/// keys. For those the model checks that a value was once written, that CAS numbers rise and that
+/// no count is lost. From time to time all clients wait while one flushes everything.
 ///
-/// An item may be missing only if the server says that it has evicted it, by `watch evictions`; where it loses lines of that or refuses it, only as
-/// many may be as it has evicted. A server that is started by this must keep to its limit, too: 1.15 times
-/// that and 32 MiB, and its connections' buffers. Another process of clients is stopped and continued meanwhile.
+/// An item may be missing only if the server reports its eviction to `watch evictions`. If the
+/// server drops lines of that log or refuses it, no more items may be missing than it has evicted.
+/// A server started by --exec must also keep its memory below 1.15 times its limit plus 32 MiB plus
+/// the buffers of its connections. Meanwhile a further process of clients is stopped and continued.
 ///
-/// Everything on the server is lost. It has to speak all three protocols without logins, to have uniques, and room for some fifty
-/// connections: options such as -B, -C, -S, -Y and a small -c look like faults.
+/// All data on the server is lost. The server has to speak all three protocols without logins, to
+/// support CAS, and to accept some fifty connections: options such as -B, -C, -S, -Y and a small -c
+/// are reported as faults.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("who").required(true).args(["server", "exec"])))]
 pub struct Args {
-    /// A server that is running: HOST:PORT or unix:PATH
+    /// Address of a running server: HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDR")]
     server: Option<Place>,
 
@@ -80,11 +85,12 @@ pub struct Args {
     #[arg(long, requires = "exec")]
     unix: bool,
 
-    /// How long
+    /// Seconds to run
     #[arg(long, default_value_t = 3600.0, value_parser = parse_seconds)]
     seconds: f64,
 
-    /// What is asked follows from this, but for uniques; when it is asked does not
+    /// Seed of the random requests. It determines what is sent, except for CAS numbers, but not
+    /// when
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
@@ -92,7 +98,7 @@ pub struct Args {
     #[arg(long, default_value_t = 16, value_parser = value_parser!(u16).range(1..=1024))]
     clients: u16,
 
-    /// Keys of each client's own
+    /// Keys that each client has to itself
     #[arg(long, default_value_t = 4000, value_parser = value_parser!(u32).range(8..=1_000_000))]
     keys: u32,
 

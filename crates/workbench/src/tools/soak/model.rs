@@ -1,8 +1,8 @@
-//! What must be under a key that only one client touches: exactly what that client has left there, or nothing if it has ended or was
-//! evicted.
+//! What must be under a key that only one client touches: exactly what that client has left there,
+//! or nothing if it has ended or was evicted.
 //!
-//! An answer often tells whether there was an item. So it is judged in two steps: may there have been one, or none? And given that, is the
-//! answer right, and what is there now?
+//! An answer often tells whether there was an item. So it is judged in two steps: may there have
+//! been one, or none? And given that, is the answer right, and what is there now?
 
 use std::fmt;
 
@@ -62,8 +62,8 @@ impl Life {
 
 #[derive(Clone)]
 struct Item {
-    /// The value; or several, of which it is one: a number that has become shorter is padded, but memcached does so only if nobody else, such as
-    /// its crawler, looks at the item.
+    /// The value; or several, of which it is one: a number that has become shorter is padded, but
+    /// memcached does so only if nobody else, such as its crawler, looks at the item.
     values: Vec<Vec<u8>>,
     flags: u32,
     life: Life,
@@ -114,7 +114,8 @@ impl Slot {
         self.item = None;
     }
 
-    /// Judges the answer to a question that was asked then. True if an item is missing, which is right only if it was evicted.
+    /// Judges the answer to a question that was asked then. True if an item is missing, which is
+    /// right only if it was evicted.
     pub(super) fn judge(&mut self, question: Question<'_>, reply: &Reply, when: When) -> Result<bool> {
         let mut is_missing = false;
         if self.item.as_ref().is_some_and(|item| item.life.is_over(when)) {
@@ -143,7 +144,8 @@ fn presence(ask: &Ask, reply: &Reply) -> Option<bool> {
     match (ask, reply) {
         (_, Reply::Unspoken | Reply::Refused(_)) | (Ask::Store { mode: Mode::Set, compare: None, .. }, _) => None,
         (Ask::Store { mode: Mode::Add, .. }, _) => Some(matches!(reply, Reply::NotStored)),
-        // An item that was there is won only if it is stale, or was to be recached, which nobody asks for together with this.
+        // An item that was there is won only if it is stale, or was to be recached, which nobody
+        // asks for together with this.
         (Ask::Get { vivify: Some(_), .. }, Reply::Done(told)) => {
             Some(told.facts.is_none_or(|facts| !facts.is_won || facts.is_stale))
         }
@@ -153,7 +155,8 @@ fn presence(ask: &Ask, reply: &Reply) -> Option<bool> {
     }
 }
 
-/// What is there after an answer, given what was there before. Uniques are larger than `known` if they are new.
+/// What is there after an answer, given what was there before. Uniques are larger than `known` if
+/// they are new.
 fn answered(
     question: Question<'_>,
     present: Option<Item>,
@@ -232,7 +235,8 @@ fn stored(
             Some(item.stored(told, known)?)
         }
         (Mode::Set | Mode::Replace, Some(item), Reply::Done(told)) if !is_right(&item) && invalidates => {
-            // What is compared with has been seen, and the present one is later: it stays as old as it was.
+            // What is compared with has been seen, and the present one is later: it stays as old as
+            // it was.
             let Item { life, is_claimed, .. } = item;
             let stale = Item { life, is_claimed, is_stale: true, was_fetched: None, ..new(value) };
             Some(stale.stored(told, known)?)

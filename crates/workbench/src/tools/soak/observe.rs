@@ -1,4 +1,5 @@
-//! Beside the clients: the server's clock, how much it says to have evicted, and what memory it takes.
+//! Beside the clients: the server's clock, how much it says to have evicted, and what memory it
+//! takes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,8 +13,9 @@ use crate::memcached::server::{Address, Server};
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks, with a fifth of that in between, until an eviction that has happened must have been told: some seconds, because on a machine that is
-/// busy neither who evicts nor who listens may have his turn. (Some tests wait that long for what is not told.)
+/// Looks, with a fifth of that in between, until an eviction that has happened must have been told:
+/// some seconds, because on a machine that is busy neither who evicts nor who listens may have his
+/// turn. (Some tests wait that long for what is not told.)
 const LOOKS: u32 = if cfg!(test) { 250 } else { 1000 };
 
 /// What servers call items that they removed before their time, and of which they tell watchers;
@@ -41,8 +43,9 @@ pub(super) fn number(statistics: &BTreeMap<String, String>, name: &str) -> u64 {
     statistics.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
-/// What the threads of a server have in hands is not among what connections hold: a request each and an answer, of this times the largest item,
-/// since buffers that grow have up to twice the bytes that they need.
+/// What the threads of a server have in hands is not among what connections hold: a request each
+/// and an answer, of this times the largest item, since buffers that grow have up to twice the
+/// bytes that they need.
 const IN_HANDS: u64 = 4;
 
 /// What a server may take for so many bytes of items and of buffers.
@@ -70,7 +73,8 @@ impl<'a> Observer<'a> {
         Ok(held + number(&statistics, "threads") * IN_HANDS * self.common.largest as u64)
     }
 
-    /// Looks again and again until all is over, at a server of which the process is known if it is given.
+    /// Looks again and again until all is over, at a server of which the process is known if it is
+    /// given.
     pub(super) fn run(&self, mut server: Option<&mut Server>) -> Result<()> {
         let outcome = loop {
             let is_last = self.common.is_over.load(Relaxed);

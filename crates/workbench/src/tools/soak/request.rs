@@ -24,7 +24,8 @@ pub(super) enum Dialect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// One client's: nobody else touches it. A key of which the client doesn't know what became gives way to one of the next generation.
+    /// One client's: nobody else touches it. A key of which the client doesn't know what became
+    /// gives way to one of the next generation.
     Own { slot: u32, generation: u32 },
     /// A value that all clients store and read.
     Value(u16),

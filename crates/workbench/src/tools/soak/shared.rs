@@ -1,8 +1,10 @@
-//! What all clients have in common: items that all of them touch, the server's clock, and what they have seen together.
+//! What all clients have in common: items that all of them touch, the server's clock, and what they
+//! have seen together.
 //!
-//! Of a shared item nobody can say what it must be, but some things must hold: a value is one that was written, and whole; uniques only
-//! rise, from what anybody was told before a request was sent to what is told in its answer; a counter never goes back, and in the end it
-//! has been counted up by the sum of what was acknowledged.
+//! Of a shared item nobody can say what it must be, but some things must hold: a value is one that
+//! was written, and whole; uniques only rise, from what anybody was told before a request was sent
+//! to what is told in its answer; a counter never goes back, and in the end it has been counted up
+//! by the sum of what was acknowledged.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -86,8 +88,9 @@ impl Clock {
         self.seen.load(Relaxed)
     }
 
-    /// The server's clock shows this second or an earlier one: it may lag behind by what it was busy, but does not hurry. The second that is
-    /// added is for one that lagged whenever it was asked.
+    /// The server's clock shows this second or an earlier one: it may lag behind by what it was
+    /// busy, but does not hurry. The second that is added is for one that lagged whenever it was
+    /// asked.
     pub(super) fn latest(&self) -> u32 {
         ((self.elapsed().as_millis() as i64 + self.ahead.load(Relaxed)) / 1000 + 1) as u32
     }
@@ -272,8 +275,8 @@ impl<'a> Common<'a> {
         Ok(())
     }
 
-    /// Looks at a counter while nobody counts: nothing that was acknowledged may be lost, and nothing done twice. The answer is whether the
-    /// counter is missing.
+    /// Looks at a counter while nobody counts: nothing that was acknowledged may be lost, and
+    /// nothing done twice. The answer is whether the counter is missing.
     pub(super) fn balance(&self, index: u16, number: Option<u64>) -> Result<bool> {
         let counter = lock(&self.counters[usize::from(index)]);
         let Counter { sent, acknowledged, births, beginning, is_unsure, .. } = *counter;
@@ -288,7 +291,8 @@ impl<'a> Common<'a> {
         Ok(false)
     }
 
-    /// Everything was flushed, and nobody has requests under way but those whose connections were given up.
+    /// Everything was flushed, and nobody has requests under way but those whose connections were
+    /// given up.
     pub(super) fn flushed(&self) {
         for counter in &self.counters {
             let mut counter = lock(counter);
@@ -303,7 +307,8 @@ impl<'a> Common<'a> {
         0..COUNTERS
     }
 
-    /// Notes that an item is missing. Returns its name if more are than the server is known to have evicted: what led to it is to be noted.
+    /// Notes that an item is missing. Returns its name if more are than the server is known to have
+    /// evicted: what led to it is to be noted.
     pub(super) fn miss(&self, name: Vec<u8>) -> Option<Vec<u8>> {
         self.counts.missing.fetch_add(1, Relaxed);
         let is_suspect = !self.plan.others_flush && lock(&self.ledger).miss(&name) > self.counts.excused.load(Relaxed);

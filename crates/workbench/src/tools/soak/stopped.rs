@@ -1,4 +1,5 @@
-//! A process of clients that is stopped again and again, as by `kill -STOP`: the server has to wait for it, and nobody else.
+//! A process of clients that is stopped again and again, as by `kill -STOP`: the server has to wait
+//! for it, and nobody else.
 
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;

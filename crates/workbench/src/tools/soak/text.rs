@@ -224,7 +224,8 @@ fn decimal<T: std::str::FromStr>(digits: &[u8]) -> Result<T> {
     number.with_context(|| format!("not a number: {}", shown(digits)))
 }
 
-/// The value of so many bytes in `input`, and the bytes that it takes; how many there must be if it is not whole.
+/// The value of so many bytes in `input`, and the bytes that it takes; how many there must be if it
+/// is not whole.
 fn value(input: &[u8], length: usize) -> Result<std::result::Result<(Vec<u8>, usize), usize>> {
     let whole = length + 2;
     let Some(bytes) = input.get(..whole) else { return Ok(Err(whole)) };

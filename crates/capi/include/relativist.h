@@ -36,33 +36,33 @@ struct relativist_call_head;
 struct relativist_table;
 
 /**
- * Is called with what was handed to relativist_call.
+ * The function that relativist_call will call, with the object.
  */
 typedef void (*relativist_call_function)(struct relativist_call_head *head);
 
 /**
- * To be embedded in objects that are handed to relativist_call.
+ * Embed this in objects that are passed to relativist_call.
  */
 struct relativist_call_head {
     relativist_call_function function;
 };
 
 /**
- * To be embedded in objects that are in a table: one for each table that they are in. Objects must
- * be aligned to 8 bytes and lie below address 2^48, as malloc's do.
+ * Embed this in objects that are in a table: one for each table that they are in. Objects must be
+ * aligned to 8 bytes and lie below address 2^48, as malloc's do.
  */
 struct relativist_link {
     uint64_t reserved[2];
 };
 
 /**
- * Whether the object with this link has this key. It may run under the lock of a bucket: it must
- * not update the table. It leaves as many read sections as it enters.
+ * Returns whether the object with this link has this key. It may run under the lock of a bucket,
+ * so it must not update the table. It must leave all read sections that it enters.
  */
 typedef bool (*relativist_match)(struct relativist_link *link, const void *key);
 
 /**
- * Is shown a link. False: it wants to see no more. It leaves as many read sections as it enters.
+ * Called with each link. Returns false to stop. It must leave all read sections that it enters.
  */
 typedef bool (*relativist_visit)(struct relativist_link *link, void *argument);
 
@@ -73,25 +73,25 @@ extern "C" {
 /**
  * Enters a read section. Wait-free. Sections nest: the outermost counts.
  *
- * A thread's first call registers it, until it exits. Whoever stays inside for long holds up
- * reclamation in the whole process.
+ * A thread's first call registers it, until it exits. A thread that stays in a read section for
+ * long delays reclamation in the whole process.
  */
 void relativist_read_lock(void);
 
 /**
- * Leaves it. What was found inside may be gone. The outermost end may run functions given to
- * relativist_call, by any thread, and waits for readers if this thread has given too many: so no
- * lock may be held that one of them takes, or that a reader waits for.
+ * Leaves a read section. Objects that were found inside may be freed afterwards. The end of the
+ * outermost section may run functions that any thread passed to relativist_call, and waits for
+ * readers if this thread has passed too many. So the caller must not hold a lock that such a
+ * function takes, or for which a reader waits.
  *
- * To be called by who has entered the section: a function that is called by this library leaves no
- * section that it has not entered.
+ * A function that this library calls must leave only sections that it has entered itself.
  *
  * Aborts outside of read sections.
  */
 void relativist_read_unlock(void);
 
 /**
- * Whether the calling thread is inside a read section.
+ * Returns whether the calling thread is inside a read section.
  */
 bool relativist_read_ongoing(void);
 
@@ -103,64 +103,63 @@ bool relativist_read_ongoing(void);
 void relativist_synchronize(void);
 
 /**
- * Calls `function(head)` when all read sections that had begun before have ended: on this thread
- * or another one, outside of read sections. Does not wait, unless this thread has too much
- * pending: then it waits for readers, at once or at the end of the outermost read section that it
- * is in. So a reader must not wait for a thread that calls this. Allocates a chunk of a queue now
- * and then, and aborts when memory is out.
+ * Calls `function(head)` after all read sections that had begun before have ended: on this thread
+ * or another one, outside of read sections. Does not wait, unless too many calls of this thread
+ * are pending: then it waits for readers, at once or at the end of the outermost read section. So
+ * a reader must not wait for a thread that calls this. Occasionally allocates a chunk of a queue,
+ * and aborts if there is no memory.
  *
- * `bytes` is what keeping the object costs: it counts towards the bound on what is pending. The
- * function may call this one, but must neither block for long nor wait for readers. Outside of
- * read sections every call that hands on a function or ends a section may run it: this one,
- * relativist_read_unlock, relativist_barrier, and all updates of tables, which have a section of
- * their own. So it must not take a lock that some thread holds during such a call. It may run on
- * that very thread, which would wait for itself.
+ * `bytes` is the memory that the object occupies until then: it counts towards the bound on
+ * pending calls. The function may call relativist_call, but must neither block for long nor wait
+ * for readers. Outside of read sections, the function may run in relativist_call,
+ * relativist_read_unlock, relativist_barrier, and in all updates of tables. So it must not take a
+ * lock that a thread holds during such a call: it may run on that thread, which would wait for
+ * itself.
  *
- * Requires: `head` is valid, and stays so and is left alone until then; and `function` may be
- * called with it, on any thread.
+ * Requires: `head` stays valid and is not used until then, and `function` may be called with it,
+ * on any thread.
  */
 void relativist_call(struct relativist_call_head *head, relativist_call_function function, size_t bytes);
 
 /**
- * Waits until all functions that any thread has handed to relativist_call before have run. To be
- * called before a library that they are part of is unloaded, and at the end if they must run: what
- * is pending at exit doesn't.
+ * Waits until all functions that any thread has passed to relativist_call before have run. Call
+ * this before unloading a library that contains them, and at the end of the program if they must
+ * run: functions that are pending at exit do not run.
  *
- * Aborts inside a read section and inside such a function: it would wait for itself.
+ * Aborts inside a read section and inside such a function, because it would wait for itself.
  */
 void relativist_barrier(void);
 
 /**
- * Makes a table of at least so many buckets, rounded up to a power of two. NULL when there is no
+ * Creates a table of `buckets` buckets, rounded up to a power of two. Returns NULL if there is no
  * memory for them.
  *
- * If it is automatic, a background thread grows and shrinks it, so that there are 1/8 to 3/4
- * objects per bucket, but never below the size it was made with. Otherwise only relativist_resize
- * does.
+ * If it is automatic, a background thread grows it above one object per bucket and shrinks it
+ * below 1/8, but never below its initial size. Otherwise only relativist_resize changes its size.
  */
 struct relativist_table *relativist_table_new(size_t buckets, bool automatic);
 
 /**
  * Frees an empty table. NULL is allowed.
  *
- * Aborts when there is something in it: the background thread may be at work on it even now. See
+ * Aborts if the table is not empty, because the background thread may be resizing it. See
  * relativist_clear.
  *
- * Requires: nobody uses it any more.
+ * Requires: no thread uses the table any more.
  */
 void relativist_table_free(struct relativist_table *table);
 
 /**
- * Prepares a link for an object with this hash. Not while it is in a table, or readers may still
- * find it.
+ * Initialises the link of an object with this hash. The link must not be in a table, and readers
+ * must not be able to find it.
  *
  * Requires: `link` may be written to.
  */
 void relativist_link_init(struct relativist_link *link, uint64_t hash);
 
 /**
- * The link of an object with this key, or NULL. To be called inside a read section; the link is
- * valid until its end. Wait-free.
+ * Returns the link of an object with this key, or NULL. Call this inside a read section; the link
+ * is valid until its end. Wait-free.
  *
  * Requires: the table is valid, `matches` can be called with all links in it, and links in it are
  * valid.
@@ -171,30 +170,31 @@ struct relativist_link *relativist_lookup(const struct relativist_table *table,
                                           const void *key);
 
 /**
- * Shows all links with this hash, in the order in which they were added: for tables with several
- * objects of the same key. Which of them have the key, `visit` has to see. Otherwise as
- * relativist_lookup.
+ * Calls `visit` with all links with this hash, in the order in which they were added: for tables
+ * with several objects with the same key. `visit` has to check which of them have the key.
+ * Otherwise as relativist_lookup.
  *
  * Requires: as for relativist_lookup.
  */
 void relativist_lookup_all(const struct relativist_table *table, uint64_t hash, relativist_visit visit, void *argument);
 
 /**
- * Adds a link that was initialised, whatever else there is. From here on lookups find it.
+ * Adds an initialised link, even if there are objects with the same key. Lookups that begin
+ * afterwards find it.
  *
- * Blocks while another update of the same bucket is under way, as all updates do. Outside of read
- * sections all of them may run functions given to relativist_call when they are done, as
+ * Blocks while another update of the same bucket is in progress, as all updates do. Outside of
+ * read sections, all updates may run functions that were passed to relativist_call, as
  * relativist_read_unlock does.
  *
  * Requires: the table is valid. The link is in no table, and was in none within the last grace
- * period. It stays valid and in place while it is in the table, and when it has been removed or
+ * period. It stays valid and in place while it is in the table and, after it was removed or
  * replaced, until a grace period has passed.
  */
 void relativist_add(const struct relativist_table *table, struct relativist_link *link);
 
 /**
- * Adds a link unless an object with this key is there. The link that is in the table now: this
- * one, or that of the other object. That one is valid only inside a read section that the caller
+ * Adds a link unless there is an object with this key. Returns the link that is in the table: the
+ * new one, or that of the other object. The latter is valid only in a read section that the caller
  * has entered before.
  *
  * Requires: as for relativist_add and relativist_lookup.
@@ -205,8 +205,9 @@ struct relativist_link *relativist_add_unique(const struct relativist_table *tab
                                               const void *key);
 
 /**
- * Adds a link, in place of an object with this key if there is one, in one step as lookups see it.
- * The link of that object, which is the caller's now, to be freed after a grace period; or NULL.
+ * Adds a link, and replaces an object with this key if there is one, in one step as lookups see
+ * it. Returns the link of the replaced object, or NULL. The caller owns the object now, and may
+ * free it after a grace period.
  *
  * Requires: as for relativist_add and relativist_lookup.
  */
@@ -216,31 +217,32 @@ struct relativist_link *relativist_add_replace(const struct relativist_table *ta
                                                const void *key);
 
 /**
- * Puts `link` in the place of `old`, in one step as lookups see it. False, and nothing has
- * changed, when `old` is not in the table (any more). If it is true, `old` is the caller's, to be
- * freed after a grace period.
+ * Replaces `old` by `link`, in one step as lookups see it. Returns false, and changes nothing, if
+ * `old` is not in the table (any more). If it returns true, the caller owns the object of `old`
+ * now, and may free it after a grace period.
  *
- * Aborts when their hashes differ.
+ * Aborts if their hashes differ.
  *
- * Requires: as for relativist_add. `old` is valid: the caller has found it in the read section
- * that it is in, or nobody else frees it.
+ * Requires: as for relativist_add. `old` is valid: the caller has found it in its current read
+ * section, or no other thread frees it.
  */
 bool relativist_replace(const struct relativist_table *table,
                         struct relativist_link *old,
                         struct relativist_link *link);
 
 /**
- * Removes a link. False when it is not in the table (any more): of several who remove it, one gets
- * true. The object is that one's now, to be freed after a grace period.
+ * Removes a link. Returns false if it is not in the table (any more): if several threads remove
+ * it, one of them gets true. That thread owns the object now, and may free it after a grace
+ * period.
  *
- * Requires: the table is valid, and so is the link: the caller has found it in the read section
- * that it is in, or nobody else frees it.
+ * Requires: the table is valid, and so is the link: the caller has found it in its current read
+ * section, or no other thread frees it.
  */
 bool relativist_del(const struct relativist_table *table, struct relativist_link *link);
 
 /**
- * Removes an object with this key. Its link, which is the caller's now, to be freed after a grace
- * period; or NULL if there is none.
+ * Removes an object with this key. Returns its link, or NULL if there is none. The caller owns the
+ * object now, and may free it after a grace period.
  *
  * Requires: as for relativist_lookup.
  */
@@ -250,17 +252,17 @@ struct relativist_link *relativist_remove(const struct relativist_table *table,
                                           const void *key);
 
 /**
- * Shows all links. To be called inside a read section. What is in the table throughout is shown
- * exactly once, whatever updates and resizes go on.
+ * Calls `visit` with all links. Call this inside a read section. A link that is in the table
+ * throughout is visited exactly once, whatever updates and resizes happen meanwhile.
  *
  * Requires: as for relativist_lookup. `visit` may update the table.
  */
 void relativist_for_each(const struct relativist_table *table, relativist_visit visit, void *argument);
 
 /**
- * The same in pieces, with a read section for each: shows `count` links from `*cursor` on, and a
- * few more perhaps, whatever `visit` returns. Begins with a cursor of 0. True: it goes on where
- * the cursor is now. False: that was all.
+ * As relativist_for_each, but in pieces, each in its own read section: visits `count` links from
+ * `*cursor` on, or a few more, and ignores the result of `visit`. The first call takes a cursor of
+ * 0. Returns true, and sets the cursor for the next call, if there is more to visit.
  *
  * Requires: as for relativist_for_each, and `cursor` is valid.
  */
@@ -271,30 +273,31 @@ bool relativist_scan(const struct relativist_table *table,
                      void *argument);
 
 /**
- * Removes all objects that are in the table when it gets to them, and shows each to `removed`,
- * whose they are now, to be freed after a grace period. It wants all, whatever it returns.
+ * Removes all objects, bucket by bucket, and calls `removed` with each; its result is ignored. The
+ * caller owns the objects now, and may free them after a grace period. Objects that are added
+ * meanwhile may stay.
  *
  * Requires: as for relativist_for_each.
  */
 void relativist_clear(const struct relativist_table *table, relativist_visit removed, void *argument);
 
 /**
- * How many objects there are: exact when nobody updates meanwhile.
+ * Returns the number of objects. It is exact if no thread updates the table meanwhile.
  *
  * Requires: the table is valid.
  */
 size_t relativist_count(const struct relativist_table *table);
 
 /**
- * How many buckets there are.
+ * Returns the number of buckets.
  *
  * Requires: the table is valid.
  */
 size_t relativist_buckets(const struct relativist_table *table);
 
 /**
- * Resizes to so many buckets, rounded up to a power of two, and returns when that is done: 0, or
- * ENOMEM. Lookups and updates go on meanwhile.
+ * Resizes the table to `buckets` buckets, rounded up to a power of two. Returns 0, or ENOMEM.
+ * Lookups and updates can go on meanwhile.
  *
  * Aborts inside a read section: it waits for readers.
  *

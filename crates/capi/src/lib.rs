@@ -1,7 +1,7 @@
-//! The C interface: `include/relativist.h` is made from these files, comments included, and tells
-//! how to use it.
+//! The C interface. `include/relativist.h` is generated from these files, with the comments, which
+//! explain how to use it.
 //!
-//! All functions are `extern "C"`, so that a panic which gets there ends the process with its
+//! All functions are `extern "C"`: a panic that reaches one of them aborts the process with its
 //! message, and never crosses the boundary.
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use relativist::Resizing;
 use relativist::raw::{self, Entry, Hash};
 use relativist_rcu::{Guard, read};
 
-/// To be embedded in objects that are in a table: one for each table that they are in. Objects must
-/// be aligned to 8 bytes and lie below address 2^48, as malloc's do.
+/// Embed this in objects that are in a table: one for each table that they are in. Objects must be
+/// aligned to 8 bytes and lie below address 2^48, as malloc's do.
 #[repr(C)]
 pub struct Link {
     reserved: [u64; 2],
@@ -18,11 +18,11 @@ const _: () = assert!(size_of::<Link>() == size_of::<raw::Link>() && align_of::<
 /// A table. Any number of threads may use it at a time.
 pub struct Table(raw::Table);
 
-/// Whether the object with this link has this key. It may run under the lock of a bucket: it must
-/// not update the table. It leaves as many read sections as it enters.
+/// Returns whether the object with this link has this key. It may run under the lock of a bucket,
+/// so it must not update the table. It must leave all read sections that it enters.
 pub type Match = Option<unsafe extern "C" fn(link: *mut Link, key: *const c_void) -> bool>;
 
-/// Is shown a link. False: it wants to see no more. It leaves as many read sections as it enters.
+/// Called with each link. Returns false to stop. It must leave all read sections that it enters.
 pub type Visit = Option<unsafe extern "C" fn(link: *mut Link, argument: *mut c_void) -> bool>;
 
 fn from_raw(link: NonNull<raw::Link>) -> *mut Link {
@@ -35,7 +35,7 @@ fn into_raw(link: *mut Link) -> NonNull<raw::Link> {
 
 /// # Safety
 ///
-/// The table is one of ours, and is not freed meanwhile.
+/// The table came from `relativist_table_new`, and is not freed meanwhile.
 unsafe fn raw_of<'t>(table: *const Table) -> &'t raw::Table {
     // SAFETY: the caller's promise.
     &unsafe { table.as_ref() }.expect("a table that is NULL").0
@@ -43,52 +43,51 @@ unsafe fn raw_of<'t>(table: *const Table) -> &'t raw::Table {
 
 /// The guard of the read section that the caller has entered by `relativist_read_lock`.
 fn callers_guard() -> ManuallyDrop<Guard> {
-    // SAFETY: forgotten in `relativist_read_lock`; and it stays so.
+    // SAFETY: forgotten in `relativist_read_lock`, and not dropped here.
     let guard = unsafe { Guard::of_forgotten() };
     ManuallyDrop::new(guard.expect("a lookup outside of read sections: call relativist_read_lock first"))
 }
 
-/// What asks the caller about each link.
+/// Returns a closure that calls the caller's function for each link.
 ///
-/// Requires: The function may be called with all links of the table and the key, as long as what is
-/// returned is used.
+/// Requires: the function may be called with all links of the table and the key, as long as the
+/// closure is used.
 unsafe fn matching(matches: Match, key: *const c_void) -> impl FnMut(NonNull<raw::Link>) -> bool {
     let matches = matches.expect("a match function that is NULL");
     // SAFETY: the caller's promise.
     move |link| unsafe { matches(from_raw(link), key) }
 }
 
-/// Makes a table of at least so many buckets, rounded up to a power of two. NULL when there is no
+/// Creates a table of `buckets` buckets, rounded up to a power of two. Returns NULL if there is no
 /// memory for them.
 ///
-/// If it is automatic, a background thread grows and shrinks it, so that there are 1/8 to 3/4
-/// objects per bucket, but never below the size it was made with. Otherwise only relativist_resize
-/// does.
+/// If it is automatic, a background thread grows it above one object per bucket and shrinks it
+/// below 1/8, but never below its initial size. Otherwise only relativist_resize changes its size.
 #[unsafe(no_mangle)]
 pub extern "C" fn relativist_table_new(buckets: usize, automatic: bool) -> *mut Table {
     let resizing = if automatic { Resizing::Automatic } else { Resizing::Manual };
-    // None is left when it is freed.
+    // The table is empty when it is freed.
     let table = raw::Table::new(buckets, resizing, |_| {});
     table.map_or(null_mut(), |table| Box::into_raw(Box::new(Table(table))))
 }
 
 /// Frees an empty table. NULL is allowed.
 ///
-/// Aborts when there is something in it: the background thread may be at work on it even now. See
+/// Aborts if the table is not empty, because the background thread may be resizing it. See
 /// relativist_clear.
 ///
-/// Requires: nobody uses it any more.
+/// Requires: no thread uses the table any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_table_free(table: *mut Table) {
     if !table.is_null() {
-        // SAFETY: from `relativist_table_new`, and nobody uses it, says the caller.
+        // SAFETY: from `relativist_table_new`, and no thread uses it, says the caller.
         let table = unsafe { Box::from_raw(table) };
         assert!(table.0.is_empty(), "relativist_table_free of a table that is not empty");
     }
 }
 
-/// Prepares a link for an object with this hash. Not while it is in a table, or readers may still
-/// find it.
+/// Initialises the link of an object with this hash. The link must not be in a table, and readers
+/// must not be able to find it.
 ///
 /// Requires: `link` may be written to.
 #[unsafe(no_mangle)]
@@ -97,8 +96,8 @@ pub unsafe extern "C" fn relativist_link_init(link: *mut Link, hash: u64) {
     unsafe { into_raw(link).write(raw::Link::new(Hash::new(hash))) };
 }
 
-/// The link of an object with this key, or NULL. To be called inside a read section; the link is
-/// valid until its end. Wait-free.
+/// Returns the link of an object with this key, or NULL. Call this inside a read section; the link
+/// is valid until its end. Wait-free.
 ///
 /// Requires: the table is valid, `matches` can be called with all links in it, and links in it are
 /// valid.
@@ -114,9 +113,9 @@ pub unsafe extern "C" fn relativist_lookup(
     table.find(Hash::new(hash), matches, &callers_guard()).map_or(null_mut(), from_raw)
 }
 
-/// Shows all links with this hash, in the order in which they were added: for tables with several
-/// objects of the same key. Which of them have the key, `visit` has to see. Otherwise as
-/// relativist_lookup.
+/// Calls `visit` with all links with this hash, in the order in which they were added: for tables
+/// with several objects with the same key. `visit` has to check which of them have the key.
+/// Otherwise as relativist_lookup.
 ///
 /// Requires: as for relativist_lookup.
 #[unsafe(no_mangle)]
@@ -127,14 +126,15 @@ pub unsafe extern "C" fn relativist_lookup_all(table: *const Table, hash: u64, v
     unsafe { show(table.find_all(Hash::new(hash), &callers_guard()), visit, argument) };
 }
 
-/// Adds a link that was initialised, whatever else there is. From here on lookups find it.
+/// Adds an initialised link, even if there are objects with the same key. Lookups that begin
+/// afterwards find it.
 ///
-/// Blocks while another update of the same bucket is under way, as all updates do. Outside of read
-/// sections all of them may run functions given to relativist_call when they are done, as
+/// Blocks while another update of the same bucket is in progress, as all updates do. Outside of
+/// read sections, all updates may run functions that were passed to relativist_call, as
 /// relativist_read_unlock does.
 ///
 /// Requires: the table is valid. The link is in no table, and was in none within the last grace
-/// period. It stays valid and in place while it is in the table, and when it has been removed or
+/// period. It stays valid and in place while it is in the table and, after it was removed or
 /// replaced, until a grace period has passed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_add(table: *const Table, link: *mut Link) {
@@ -142,8 +142,8 @@ pub unsafe extern "C" fn relativist_add(table: *const Table, link: *mut Link) {
     unsafe { raw_of(table).insert(into_raw(link), &read()) };
 }
 
-/// Adds a link unless an object with this key is there. The link that is in the table now: this
-/// one, or that of the other object. That one is valid only inside a read section that the caller
+/// Adds a link unless there is an object with this key. Returns the link that is in the table: the
+/// new one, or that of the other object. The latter is valid only in a read section that the caller
 /// has entered before.
 ///
 /// Requires: as for relativist_add and relativist_lookup.
@@ -166,8 +166,9 @@ pub unsafe extern "C" fn relativist_add_unique(
     }
 }
 
-/// Adds a link, in place of an object with this key if there is one, in one step as lookups see it.
-/// The link of that object, which is the caller's now, to be freed after a grace period; or NULL.
+/// Adds a link, and replaces an object with this key if there is one, in one step as lookups see
+/// it. Returns the link of the replaced object, or NULL. The caller owns the object now, and may
+/// free it after a grace period.
 ///
 /// Requires: as for relativist_add and relativist_lookup.
 #[unsafe(no_mangle)]
@@ -190,21 +191,21 @@ pub unsafe extern "C" fn relativist_add_replace(
     }
 }
 
-/// Puts `link` in the place of `old`, in one step as lookups see it. False, and nothing has
-/// changed, when `old` is not in the table (any more). If it is true, `old` is the caller's, to be
-/// freed after a grace period.
+/// Replaces `old` by `link`, in one step as lookups see it. Returns false, and changes nothing, if
+/// `old` is not in the table (any more). If it returns true, the caller owns the object of `old`
+/// now, and may free it after a grace period.
 ///
-/// Aborts when their hashes differ.
+/// Aborts if their hashes differ.
 ///
-/// Requires: as for relativist_add. `old` is valid: the caller has found it in the read section
-/// that it is in, or nobody else frees it.
+/// Requires: as for relativist_add. `old` is valid: the caller has found it in its current read
+/// section, or no other thread frees it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_replace(table: *const Table, old: *mut Link, link: *mut Link) -> bool {
     // SAFETY: the caller's promise, both.
     let (table, hash) = unsafe { (raw_of(table), hash_of(old)) };
     match table.entry(hash, |found| found == into_raw(old), &read()) {
         Entry::Occupied(entry) => {
-            // SAFETY: the caller's promise. A hash that differs is a panic.
+            // SAFETY: the caller's promise. Different hashes panic.
             unsafe { entry.replace(into_raw(link)) };
             true
         }
@@ -212,11 +213,12 @@ pub unsafe extern "C" fn relativist_replace(table: *const Table, old: *mut Link,
     }
 }
 
-/// Removes a link. False when it is not in the table (any more): of several who remove it, one gets
-/// true. The object is that one's now, to be freed after a grace period.
+/// Removes a link. Returns false if it is not in the table (any more): if several threads remove
+/// it, one of them gets true. That thread owns the object now, and may free it after a grace
+/// period.
 ///
-/// Requires: the table is valid, and so is the link: the caller has found it in the read section
-/// that it is in, or nobody else frees it.
+/// Requires: the table is valid, and so is the link: the caller has found it in its current read
+/// section, or no other thread frees it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_del(table: *const Table, link: *mut Link) -> bool {
     // SAFETY: the caller's promise, both.
@@ -224,8 +226,8 @@ pub unsafe extern "C" fn relativist_del(table: *const Table, link: *mut Link) ->
     table.remove(hash, |found| found == into_raw(link), &read()).is_some()
 }
 
-/// Removes an object with this key. Its link, which is the caller's now, to be freed after a grace
-/// period; or NULL if there is none.
+/// Removes an object with this key. Returns its link, or NULL if there is none. The caller owns the
+/// object now, and may free it after a grace period.
 ///
 /// Requires: as for relativist_lookup.
 #[unsafe(no_mangle)]
@@ -240,8 +242,8 @@ pub unsafe extern "C" fn relativist_remove(
     table.remove(Hash::new(hash), matches, &read()).map_or(null_mut(), from_raw)
 }
 
-/// Shows all links. To be called inside a read section. What is in the table throughout is shown
-/// exactly once, whatever updates and resizes go on.
+/// Calls `visit` with all links. Call this inside a read section. A link that is in the table
+/// throughout is visited exactly once, whatever updates and resizes happen meanwhile.
 ///
 /// Requires: as for relativist_lookup. `visit` may update the table.
 #[unsafe(no_mangle)]
@@ -252,9 +254,9 @@ pub unsafe extern "C" fn relativist_for_each(table: *const Table, visit: Visit, 
     unsafe { show(table.iter(&callers_guard()), visit, argument) };
 }
 
-/// The same in pieces, with a read section for each: shows `count` links from `*cursor` on, and a
-/// few more perhaps, whatever `visit` returns. Begins with a cursor of 0. True: it goes on where
-/// the cursor is now. False: that was all.
+/// As relativist_for_each, but in pieces, each in its own read section: visits `count` links from
+/// `*cursor` on, or a few more, and ignores the result of `visit`. The first call takes a cursor of
+/// 0. Returns true, and sets the cursor for the next call, if there is more to visit.
 ///
 /// Requires: as for relativist_for_each, and `cursor` is valid.
 #[unsafe(no_mangle)]
@@ -272,13 +274,14 @@ pub unsafe extern "C" fn relativist_scan(
     // SAFETY: as above.
     let show = |link| _ = unsafe { visit(from_raw(link), argument) };
     let next = table.scan(from, count, &callers_guard(), show);
-    // SAFETY: as above. There is no reference to it: `visit` may have looked at it.
+    // SAFETY: as above. Written through the pointer, because `visit` may have read it.
     unsafe { cursor.write(next.unwrap_or(0)) };
     next.is_some()
 }
 
-/// Removes all objects that are in the table when it gets to them, and shows each to `removed`,
-/// whose they are now, to be freed after a grace period. It wants all, whatever it returns.
+/// Removes all objects, bucket by bucket, and calls `removed` with each; its result is ignored. The
+/// caller owns the objects now, and may free them after a grace period. Objects that are added
+/// meanwhile may stay.
 ///
 /// Requires: as for relativist_for_each.
 #[unsafe(no_mangle)]
@@ -290,7 +293,7 @@ pub unsafe extern "C" fn relativist_clear(table: *const Table, removed: Visit, a
     table.clear(&read(), |link| _ = unsafe { removed(from_raw(link), argument) });
 }
 
-/// How many objects there are: exact when nobody updates meanwhile.
+/// Returns the number of objects. It is exact if no thread updates the table meanwhile.
 ///
 /// Requires: the table is valid.
 #[unsafe(no_mangle)]
@@ -299,7 +302,7 @@ pub unsafe extern "C" fn relativist_count(table: *const Table) -> usize {
     unsafe { raw_of(table) }.len()
 }
 
-/// How many buckets there are.
+/// Returns the number of buckets.
 ///
 /// Requires: the table is valid.
 #[unsafe(no_mangle)]
@@ -308,8 +311,8 @@ pub unsafe extern "C" fn relativist_buckets(table: *const Table) -> usize {
     unsafe { raw_of(table) }.buckets()
 }
 
-/// Resizes to so many buckets, rounded up to a power of two, and returns when that is done: 0, or
-/// ENOMEM. Lookups and updates go on meanwhile.
+/// Resizes the table to `buckets` buckets, rounded up to a power of two. Returns 0, or ENOMEM.
+/// Lookups and updates can go on meanwhile.
 ///
 /// Aborts inside a read section: it waits for readers.
 ///

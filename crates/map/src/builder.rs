@@ -98,8 +98,8 @@ impl<S> Builder<S> {
         Self { resizing, ..self }
     }
 
-    /// Sets the hasher. The default is [`RandomState`], which is slow, but protects against keys that
-    /// are chosen to collide.
+    /// Sets the hasher. The default is [`RandomState`], which is slow, but protects against keys
+    /// that are chosen to collide.
     pub fn hasher<T>(self, hasher: T) -> Builder<T> {
         let Self { room, floor, ceiling, load_factor, resizing, .. } = self;
         Builder { room, floor, ceiling, load_factor, resizing, hasher }

@@ -11,8 +11,9 @@
 //!
 //! # Usage
 //!
-//! Operations on entries happen in a read section. [`HashMap::pin`] enters one and returns a handle,
-//! [`Pinned`], that has all operations. References to keys and values live as long as the handle:
+//! Operations on entries happen in a read section. [`HashMap::pin`] enters one and returns a
+//! handle, [`Pinned`], that has all operations. References to keys and values live as long as the
+//! handle:
 //!
 //! ```
 //! use relativist::HashMap;
@@ -88,8 +89,8 @@
 //!
 //! * Each operation on a key is one atomic step, and linearizable. A lookup finds every key that is
 //!   in the map throughout the call, also during resizes.
-//! * Operations on all entries are not one step, but many. An iteration sees an entry that is in the
-//!   map throughout exactly once; one that is inserted or removed meanwhile may be seen or not.
+//! * Operations on all entries are not one step, but many. An iteration sees an entry that is in
+//!   the map throughout exactly once; one that is inserted or removed meanwhile may be seen or not.
 //! * A reference stays valid and its target unchanged as long as the handle or guard. Values are
 //!   replaced, never changed in place.
 //! * Closures run without locks and may use the map. But a closure that changes its own key each

@@ -78,8 +78,8 @@
 //! * [`wait_for_readers`] blocks as long as the longest read section that was running when it was
 //!   called. Waiters share grace periods.
 //! * [`defer()`] and [`defer_drop`] do not block, unless the thread has deferred more than
-//!   [`MAX_DEFERRED`] functions or [`MAX_DEFERRED_BYTES`]: then it waits for readers, when it leaves
-//!   its outermost read section.
+//!   [`MAX_DEFERRED`] functions or [`MAX_DEFERRED_BYTES`]: then it waits for readers, when it
+//!   leaves its outermost read section.
 //! * Waiting inside a read section panics.
 //!
 //! # Performance

@@ -160,7 +160,7 @@ impl<'a> Array<'a> {
 
     /// # Safety
     ///
-    /// Nobody may use the array any more, and it is freed once.
+    /// No thread may use the array any more, and it is freed once.
     pub(super) unsafe fn free(self) {
         let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
         // SAFETY: as the caller vouches.

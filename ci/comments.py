@@ -1,0 +1,88 @@
+"""Checks comments in Rust sources: no line is wider than 100 columns, and no word of ci/forbidden-words.txt is used. Add a folder or a file
+to a list as soon as it passes."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Comments are at most WIDTH columns wide in these folders.
+WIDTH = 100
+NARROW = ["crates/rcu", "crates/map", "crates/baselines", "crates/capi"]
+# Comments have no forbidden words in these folders.
+PLAIN = ["crates/rcu/src", "crates/map/src", "crates/capi"]
+
+COMMENT = re.compile(r"^\s*//[/!]? ?(.*)$")
+# Lines that cannot be broken: code, tables, links, and pictures are indented code.
+UNBREAKABLE = re.compile(r"\s*(\||```|\[[^\]]+\]: |\S+$)")
+
+
+def main():
+    rules = [rule(line) for line in (ROOT / "ci/forbidden-words.txt").read_text().splitlines() if line and not line.startswith("# ")]
+    problems = [problem for path in sources(NARROW) for problem in wide(path)]
+    problems += [problem for path in sources(PLAIN) for problem in forbidden(path, rules)]
+    for problem in problems:
+        print(f"comments: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def rule(line):
+    pattern, instead = line.split("\t")
+    return re.compile(pattern, re.I), instead
+
+
+def sources(places):
+    for place in places:
+        found = [ROOT / place] if place.endswith(".rs") else sorted((ROOT / place).rglob("*.rs"))
+        if not found:
+            sys.exit(f"comments: {place} has no sources")
+        yield from found
+
+
+def comments(path):
+    """The paragraphs of all comments, as lists of (line number, line, text); lines in code blocks apart, with no text."""
+    paragraph, is_code = [], False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = COMMENT.match(line)
+        text = match[1] if match else ""
+        if not text.strip():
+            is_code = is_code and bool(match)
+            if paragraph:
+                yield paragraph
+            paragraph = []
+            continue
+        is_fence = text.lstrip().startswith("```")
+        if is_code or is_fence:
+            yield [(number, line, "")]
+            is_code = is_code != is_fence
+        else:
+            paragraph.append((number, line, text))
+    if paragraph:
+        yield paragraph
+
+
+def wide(path):
+    for paragraph in comments(path):
+        for number, line, text in paragraph:
+            if len(line) > WIDTH and text and not UNBREAKABLE.match(text):
+                yield f"{path.relative_to(ROOT)}:{number}: {len(line)} columns, {WIDTH} are allowed"
+
+
+def forbidden(path, rules):
+    for paragraph in comments(path):
+        # Of the same length, so that places in it are places in the lines.
+        whole = re.sub("`[^`]*`", lambda code: "`" * len(code[0]), " ".join(text for _, _, text in paragraph))
+        for pattern, instead in rules:
+            for match in pattern.finditer(whole):
+                yield f"{path.relative_to(ROOT)}:{line_of(paragraph, match.start())}: \"{match[0]}\": write {instead}"
+
+
+def line_of(paragraph, place):
+    for number, _, text in paragraph:
+        if place <= len(text):
+            return number
+        place -= len(text) + 1
+    return paragraph[-1][0]
+
+
+sys.exit(main())

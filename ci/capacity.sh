@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# How many items of 10-byte keys and 100-byte values `-m 64` holds before the first is evicted, in relativistd and in memcached. Fails
-# below 1.15 times memcached's, and above 40 bytes of overhead an item, with all of `-m` divided among the items.
+# Counts the items with 10-byte keys and 100-byte values that `-m 64` holds before the first eviction, in
+# relativistd and in memcached. Fails below 1.15 times memcached's number, and above 40 bytes of overhead
+# per item. All of `-m` counts, divided by the number of items.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# librelativist as C programs see it: installed, found by pkg-config, its tests as they are, under valgrind and with sanitizers, its
-# examples, the page of the book, and a smoke of the benchmark against liburcu. (That the header is the source's is a test of the crate.)
-# Installs what it needs from Debian's packages if it is not there.
+# Tests librelativist from C: installs it, finds it by pkg-config, and runs its tests natively, under valgrind
+# and with sanitizers. Runs its examples, the commands of the book's page, and a short benchmark against
+# liburcu. (A test of the crate checks that the header matches the source.) Installs missing tools from
+# Debian's packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +33,8 @@ g++ -fsyntax-only -Wall -Wextra -Werror -x c++ "$directory/include/relativist.h"
 
 compile tests/table.c shared
 "$directory/table"
-# Threads take turns under valgrind, so few rounds take long. What is mapped by other means than malloc is out of its sight.
+# Under valgrind only one thread runs at a time, so even few rounds take long. Valgrind does not see memory
+# that is mapped by other means than malloc.
 valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
   "$directory/table" 100 without-misuse
 compile tests/table.c static -fsanitize=address,undefined -fno-sanitize-recover=all

@@ -1,5 +1,5 @@
-# Sourced by the scripts that need clients of other people: sets $clients, the folder in which they are, and $python. What is not there
-# is installed: tools from Debian's packages, libraries below the target folder.
+# Sourced by the scripts that need clients of other projects. Sets $clients, their folder, and $python.
+# Installs what is missing: tools from Debian's packages, libraries below the target folder.
 clients=$(realpath -m "${CARGO_TARGET_DIR:-target}")/interop
 python=$clients/python/bin/python
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Clients that spread their keys over three servers, by themselves and through twemproxy, while one server is killed and brought back.
+# Clients distribute keys over three servers, by themselves and through twemproxy, while one server is
+# killed and restarted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

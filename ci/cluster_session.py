@@ -1,7 +1,7 @@
-"""Three servers, and clients that spread keys over them by ketama hashing. One server is killed and brought back under load.
+"""Three servers, and clients that distribute keys over them by ketama hashing. One server is killed and restarted under load.
 
 No client may ever see a wrong value, and only the keys of the killed server may fail or be missing. That holds where keys stay with
-their server while it is away: clients and proxy are told to eject nobody (see docs/src/scale-out.md).
+their server while it is away: clients and proxy are configured not to eject servers (see docs/src/scale-out.md).
 """
 
 import os
@@ -41,7 +41,7 @@ def wait_for_port(port):
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.01)
-    raise SystemExit(f"nobody listens on port {port}")
+    raise SystemExit(f"no server listens on port {port}")
 
 
 class Server:
@@ -86,7 +86,7 @@ def proxied(proxy):
 
 
 def by_pymemcache(ports):
-    # It would take a server that fails off the ring after so many attempts.
+    # After this number of attempts it would remove a failing server from the ring.
     never = 10**9
     return HashClient(
         [f"127.0.0.1:{port}" for port in ports],
@@ -104,7 +104,7 @@ def by_pylibmc(ports):
 
 
 class Load:
-    """What one client stores and expects. Nobody else stores under its keys."""
+    """What one client stores and expects. No other client stores under its keys."""
 
     def __init__(self, name, client, servers):
         self.name, self.client = name, client

@@ -1,5 +1,5 @@
-"""Checks the dependencies that Cargo.lock names against deny.toml, as far as they tell about themselves: licences, where they come from, and whether
-what is published has one in two versions. cargo-deny knows the advisories, too, but needs the network."""
+"""Checks the dependencies in Cargo.lock against deny.toml, by the data of their packages: licences, sources, and whether
+published crates have a dependency in two versions. cargo-deny also checks advisories, but needs the network."""
 
 import json
 import re

@@ -1,5 +1,5 @@
-"""Checks the book: commands, links, statistics. See docs.sh, which runs it: docs.py FOLDER_OF_PROGRAMS [--write]. With --only PAGE it runs
-the commands of that page, for which others may lack something: see capi.sh."""
+"""Checks the book: commands, links, statistics. docs.sh runs it: docs.py FOLDER_OF_PROGRAMS [--write]. With --only PAGE it runs only
+the commands of that page, which may need more than those of the others: see capi.sh."""
 
 import os
 import re
@@ -14,16 +14,16 @@ PAGES = sorted((ROOT / "docs/src").glob("*.md"))
 OTHERS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")]
 PORT = "11211"
 
-# Needs the library for C, and what C programs are built with.
+# These pages need the C library and a C compiler; capi.sh runs them.
 RUN_ELSEWHERE = ["tutorial-c.md"]
 
-# What a server says only to root.
+# A message that a server prints only if it runs as root.
 WARNING = re.compile(r"^ WARN relativistd: running as root;.*\n", re.M)
-# A block of commands, and what they print if a block of text follows at once.
+# A block of commands, and their output, if a block of text follows at once.
 BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.M | re.S)
 
-# Optimizing takes minutes, so programs are those that `cargo test` has built: an installation only has to be possible.
-# What is run from the checkout is run there, or all of it would be built again.
+# An optimized build takes minutes, so the commands run the programs that `cargo test` has built, and an installation
+# is only checked for its folder. `cargo run` runs in the checkout, or it would build everything again.
 PRELUDE = """\
 set -euo pipefail
 cargo() {
@@ -33,7 +33,7 @@ cargo() {
     *) CARGO_TARGET_DIR=$PWD/../target command cargo "$@" ;;
   esac
 }
-# Servers are stopped by the pages that start them; this is for pages that fail.
+# A page stops the servers that it starts. This is for pages that fail.
 trap 'for file in *.pid; do [ ! -e "$file" ] || kill "$(cat "$file" 2>/dev/null)" 2>/dev/null || true; done' EXIT
 """
 
@@ -50,7 +50,7 @@ def main(programs, write, only):
 
 
 def run(page, programs, write):
-    """Runs the commands of a page, one block after the other in one shell, at a root of links to the checkout's."""
+    """Runs the commands of a page, one block after the other in one shell, in a folder of links to the checkout's files."""
     text = page.read_text()
     blocks = list(BLOCK.finditer(text))
     if not blocks:
@@ -82,7 +82,7 @@ def run(page, programs, write):
 
 
 def cleaned(output, port, folder):
-    """What is the same every time: pages write dots for the folder that they are run in."""
+    """The output without parts that vary. Pages write dots for the folder in which they run."""
     return WARNING.sub("", output.replace("\r\n", "\n").replace(port, PORT).replace(f"{folder}/", ".../"))
 
 
@@ -92,7 +92,7 @@ def free_port():
 
 
 def dead_links(page):
-    """Relative links to files or headings that are not there."""
+    """Relative links to files or headings that do not exist."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         path, _, anchor = target.partition("#")
@@ -100,7 +100,7 @@ def dead_links(page):
             continue
         file = (page.parent / path).resolve() if path else page
         if not file.exists():
-            yield f"{page.name}: {target} is not there"
+            yield f"{page.name}: {target} does not exist"
         elif anchor and anchor not in headings(file):
             yield f"{page.name}: no heading for {target}"
 
@@ -117,7 +117,7 @@ def missing_pages():
 
 
 def undescribed_statistics(programs):
-    """What a server tells that the page on statistics doesn't describe, or the other way round."""
+    """Statistics that the server reports and the page does not describe, and the other way round."""
     described = set(re.findall(r"^\| `([^`]+)`", (ROOT / "docs/src/stats.md").read_text(), re.M))
     with tempfile.TemporaryDirectory() as folder:
         path, pid, key, certificate = f"{folder}/socket", Path(folder) / "pid", f"{folder}/key", f"{folder}/certificate"
@@ -137,9 +137,9 @@ def undescribed_statistics(programs):
         finally:
             os.kill(int(pid.read_text()), 15)
     names = re.findall(r"^STAT (\S+)", answer, re.M)
-    told = {re.sub(r"(^|:)\d+:", r"\1N:", re.sub(r"^chains_of_\d+", "chains_of_N", name)) for name in names}
-    return [f"stats.md lacks {name}" for name in sorted(told - described)] + [
-        f"stats.md describes {name}, which the server doesn't tell" for name in sorted(described - told)
+    reported = {re.sub(r"(^|:)\d+:", r"\1N:", re.sub(r"^chains_of_\d+", "chains_of_N", name)) for name in names}
+    return [f"stats.md lacks {name}" for name in sorted(reported - described)] + [
+        f"stats.md describes {name}, which the server does not report" for name in sorted(described - reported)
     ]
 
 

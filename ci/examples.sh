@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the examples of the libraries: each checks what it shows. Built as `cargo test --workspace` builds them, so there is nothing to build after it.
+# Runs the examples of the libraries. Each checks its own results. `cargo test --workspace` builds them in the
+# same way, so after it there is nothing to build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

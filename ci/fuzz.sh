@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Every fuzz target, or those named, all at the same time: ci/fuzz.sh [SECONDS [TARGET...]], 60 without.
-# They are built by stable Rust, with the coverage that libFuzzer wants and without a sanitizer: `cargo +nightly fuzz run TARGET` (cargo-fuzz) adds
-# AddressSanitizer. What fails is put into fuzz/artifacts, and what was of interest into fuzz/corpus, where the next run begins.
+# Runs all fuzz targets, or the given ones, in parallel: ci/fuzz.sh [SECONDS [TARGET...]], by default for 60
+# seconds. The build uses stable Rust, with libFuzzer's coverage and without a sanitizer; `cargo +nightly fuzz
+# run TARGET` (cargo-fuzz) adds AddressSanitizer. Inputs that fail are written to fuzz/artifacts, interesting
+# ones to fuzz/corpus, with which the next run begins.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +17,7 @@ for option in level=4 inline-8bit-counters pc-table trace-compares; do
   RUSTFLAGS+=" -Cllvm-args=-sanitizer-coverage-$option"
 done
 export RUSTFLAGS
-# With a target, what runs while building is not instrumented.
+# With --target, programs that run during the build are not instrumented.
 cargo build --release --locked --manifest-path fuzz/Cargo.toml --target "$host" "${targets[@]/#/--bin=}"
 
 fuzz() {

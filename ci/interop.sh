@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Unmodified clients against relativistd, in all protocols: five libraries for Python, two for Node, one each for Go and Java, and
-# libmemcached's conformance tool; and by TLS those that can, OpenSSL's tool, and Python's standard library.
+# Runs unmodified clients against relativistd, in all protocols: five libraries for Python, two for Node, one
+# each for Go and Java, and libmemcached's conformance tool. Repeats this by TLS with the clients that support
+# it, with OpenSSL's tool, and with Python's standard library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/clients.sh
@@ -20,7 +21,8 @@ node ci/interop/session.mjs "$port" "$clients/node"
 (cd ci/interop/go && go run . "$port")
 timeout 120 java -cp "$spymemcached" ci/interop/java/Session.java "$port"
 
-# 1.6.45 takes any word after `delete KEY`, for which the tool still wants an error: it fails those two checks on 1.6.45 itself.
+# memcached 1.6.45 accepts any word after `delete KEY`, but the tool expects an error. So these two checks also
+# fail on memcached itself.
 expected=$'ascii delete\nascii delete noreply'
 checks=$({ memccapable -h 127.0.0.1 -p "$port" 2>/dev/null || true; } | grep -oE '(ascii|binary) [a-z]+( [a-z]+)* +(\[pass\])?')
 failed=$(sed -nE '/\[pass\]/! s/ +$//p' <<<"$checks")
@@ -48,7 +50,7 @@ certify client extendedKeyUsage=clientAuth
 export MEMCACHED_CA=$files/authority.crt
 encrypted=ssl_chain_cert=$files/server.crt,ssl_key=$files/server.key,ssl_ca_cert=$MEMCACHED_CA
 
-# s_client FLAGS...: what the server answers by way of OpenSSL, which checks its certificate.
+# s_client FLAGS...: the server's replies through OpenSSL, which checks its certificate.
 s_client() {
   openssl s_client -connect "127.0.0.1:$port" -CAfile "$MEMCACHED_CA" -verify_ip 127.0.0.1 -verify_return_error -ign_eof "$@" \
     <<<$'version\r\nquit\r' 2>&1

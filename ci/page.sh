@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The status page in headless Chromium: its numbers under load, on a desktop and on a phone, in light and dark, by keyboard, and by the rules
-# of axe for people who can't see it. Takes screenshots: ci/page.sh [FOLDER].
-# Installs Chromium from Debian's packages, and what drives it from npm, if they are not there.
+# Tests the status page in headless Chromium: its numbers under load, on a desktop and on a phone, in light and
+# dark mode, by keyboard, and by axe's rules for accessibility. Takes screenshots: ci/page.sh [FOLDER]. Installs
+# Chromium from Debian's packages, and its driver from npm, if they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the Promela models in proofs/ exhaustively, as proofs/runs.txt lists them; and each again with one of its waits or steps left
-# out, for which there must be a counterexample. Installs spin from Debian's packages if it is not there.
+# Checks the Promela models in proofs/ exhaustively, in the runs of proofs/runs.txt. Repeats runs without one
+# of the model's waits or steps; then there must be a counterexample. Installs spin from Debian's packages if
+# it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,16 +20,16 @@ run() {
   here=$(mktemp -d -p "$directory")
   cd "$here"
   spin -a "$@" "$proofs/$model.pml" >spin.log || { cat spin.log >&2; return 1; }
-  # Counterexamples are found at once, so it is the compiler that takes the time.
+  # A counterexample is found quickly, so an optimized build would take longer than the search.
   [ "$expected" = fails ] || level=2
   gcc "-O$level" -w -DSAFETY -DCOLLAPSE -DVECTORSZ=1024 -o pan pan.c
   report=$(./pan -m10000 -w22)
-  # A search that was cut short has shown nothing.
+  # An incomplete search shows nothing.
   ! grep -qE 'max search depth too small|out of memory' <<<"$report" || { echo "$report" >&2; return 1; }
   errors=$(sed -nE 's/.*errors: ([0-9]+).*/\1/p' <<<"$report")
   [ "$errors" -ne 0 ] || found=holds
   echo "$found: $model $* ($(sed -nE 's/^ *([0-9]+) states, stored.*/\1/p' <<<"$report") states)"
-  [ "$found" = "$expected" ] || { echo "proofs: $model $* was to be found otherwise" >&2; return 1; }
+  [ "$found" = "$expected" ] || { echo "proofs: $model $* has the wrong result" >&2; return 1; }
 }
 export -f run
 
@@ -41,7 +42,7 @@ runs=$(grep -vE '^ *(#|$)' "$proofs/runs.txt" | awk '{
 }')
 xargs -P "$(nproc)" -I{} bash -c 'run {}' <<<"$runs"
 
-# Whatever a model can leave out is left out by some run.
+# Each switch of a model is used by some run.
 for model in transition rename; do
   for switch in $(sed -nE 's/^#ifn?def ([A-Z_0-9]+)$/\1/p' "$proofs/$model.pml" | sort -u); do
     grep -qE " $model .*-D$switch( |=|$)" <<<"$runs" || { echo "proofs: no run of $model uses $switch" >&2; exit 1; }

@@ -38,15 +38,16 @@ check() {
   esac
 }
 
-# What no sanitizer sees: what the kernel does with memory by itself (io_uring), and C and assembler (of TLS). What has to be different for them asks for
-# cfg(relativist_sanitizer): the program's allocator, of which they know nothing, what a test demands of the resident set, and the search for leaks in
-# programs that are confined by seccomp (servers in the tests' own process are searched). Of the engine's blocks,
-# which are mappings, AddressSanitizer knows nothing, either, and is told (crates/server/src/engine/poison.rs). Nothing is suppressed: ThreadSanitizer
-# knows neither fences nor membarrier, but wherever memory changes hands there is a store and a load that it sees.
+# Sanitizers do not see accesses by the kernel (io_uring), and by C and assembler (TLS). Under cfg(relativist_sanitizer)
+# three things differ: the program's allocator, which sanitizers do not know; limits of the resident set in tests;
+# and the search for leaks in programs confined by seccomp (servers in the tests' own process are searched). The
+# engine's blocks are mappings, which AddressSanitizer does not know either, so the engine poisons freed memory
+# (crates/server/src/engine/poison.rs). Nothing is suppressed: ThreadSanitizer knows neither fences nor membarrier,
+# but wherever a thread passes memory to another, there is a store and a load that it sees.
 
-# What their manuals advise. Without optimisation all takes several times as long.
+# As their manuals recommend. Without optimisation everything takes several times as long.
 export CARGO_PROFILE_DEV_OPT_LEVEL=1
-# Nothing here is slower than writing the traces of panics, which some tests provoke.
+# Printing backtraces of panics, which some tests cause, would take most of the time.
 export RUST_BACKTRACE=0
 # Everything takes longer than the watchdog of crates/testing expects.
 export RELATIVIST_TEST_SECONDS=1800

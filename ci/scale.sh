@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Two million items through relativistd by an unmodified client, pymemcache: the table grows from its smallest size to millions of
-# buckets while they are stored and read back, and shrinks back while they are deleted. Nothing may be lost or stale. Then ten thousand slow
-# clients, of which all together may hold a bounded amount of memory.
+# Stores two million items in relativistd by an unmodified client, pymemcache. The table grows from its
+# smallest size to millions of buckets while items are stored and read back, and shrinks while they are
+# deleted. No item may be lost or stale. Then ten thousand slow clients connect; their memory must stay
+# bounded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -73,7 +73,7 @@ def wait_for(what, condition):
         if condition():
             return
         time.sleep(0.1)
-    raise SystemExit(f"waited for {what} in vain: now {table()}")
+    raise SystemExit(f"waited too long for {what}: now {table()}")
 
 
 smallest, at_start = table()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Scenes that are too large for exhaustive search, under many random schedules with fixed seeds.
+# Runs scenarios that are too large for exhaustive search, under many random schedules with fixed seeds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

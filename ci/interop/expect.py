@@ -1,4 +1,4 @@
-"""What the sessions have in common."""
+"""Functions that all sessions use."""
 
 import os
 import ssl

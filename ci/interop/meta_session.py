@@ -26,12 +26,12 @@ check(client.delta_initialize(key=Key("counter"), delta=1, initial_value=10, ini
 check(client.delta_and_get(key=Key("counter"), delta=5), 15)
 check(client.delta_and_get(key=Key("counter"), delta=-20), 0)
 
-# The first of those who ask for a stale value is to renew it.
+# The first client that asks for a stale value has to renew it.
 check(client.invalidate(key=Key("key"), stale_policy=StalePolicy(mark_stale_on_deletion_ttl=30)), True)
 check(client.get(key=Key("key"), recache_policy=RecachePolicy(ttl=30)), None)
 check(client.get(key=Key("key"), recache_policy=RecachePolicy(ttl=30)), "swapped")
 
-# The first of those who miss is to store the value.
+# The first client that misses has to store the value.
 lease = LeasePolicy(ttl=30, miss_retries=1)
 check(client.get_or_lease(key=Key("leased"), lease_policy=lease), None)
 check(client.set(key=Key("leased"), value="now", ttl=100), True)

@@ -60,7 +60,7 @@ def problems(target):
     for name, several in versions.items():
         if len(several) > 1 and name not in MAY_BE_TWICE:
             yield f"{name} is there in {len(several)} versions: {', '.join(sorted(several))}"
-    print(f"dependencies: {len(packages)} for {target}, of which {len(reached)} are in what is published")
+    print(f"dependencies: {len(packages)} for {target}, of which {len(reached)} are in published crates")
 
 
 assert is_allowed("(MIT OR GPL-3.0) AND Zlib/GPL-3.0", {"MIT", "Zlib"}) and not is_allowed("MIT AND GPL-3.0", {"MIT"})

@@ -1,4 +1,4 @@
-"""Checks the book: commands, links, statistics. docs.sh runs it: docs.py FOLDER_OF_PROGRAMS [--write]. With --only PAGE it runs only
+"""Checks the book: commands, links, words, statistics. docs.sh runs it: docs.py FOLDER_OF_PROGRAMS [--write]. With --only PAGE it runs only
 the commands of that page, which may need more than those of the others: see capi.sh."""
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs/src").glob("*.md"))
-OTHERS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")]
+OTHERS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 PORT = "11211"
 
 # These pages need the C library and a C compiler; capi.sh runs them.
@@ -43,6 +43,7 @@ def main(programs, write, only):
     problems = [problem for page in pages for problem in run(page, programs, write)]
     if not only:
         problems += [problem for page in PAGES + OTHERS for problem in dead_links(page)]
+        problems += [problem for page in PAGES + OTHERS for problem in forbidden_words(page)]
         problems += missing_pages() + undescribed_statistics(programs)
     for problem in problems:
         print(f"docs: {problem}", file=sys.stderr)
@@ -108,6 +109,16 @@ def dead_links(page):
 def headings(file):
     titles = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def forbidden_words(page):
+    """Words of ci/forbidden-words.txt, except in code."""
+    text = re.sub(r"^```.*?^```$|`[^`]*`", lambda code: "\n" * code[0].count("\n"), page.read_text(), flags=re.M | re.S)
+    for line in (ROOT / "ci/forbidden-words.txt").read_text().splitlines():
+        pattern, _, instead = line.partition("\t")
+        for match in re.finditer(pattern, text, re.I) if instead else ():
+            number = text.count("\n", 0, match.start()) + 1
+            yield f'{page.name}:{number}: "{match[0]}": write {instead}'
 
 
 def missing_pages():

@@ -108,3 +108,7 @@ impl Protocol {
         }
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -7,17 +7,17 @@ use crate::chain::{self, Link};
 pub(crate) struct Array(Box<[Link]>);
 
 impl Array {
-    /// Empty buckets.
+    /// Creates empty buckets.
     ///
-    /// Large allocations come as zeroed pages, so it is not filled link by link.
+    /// Large allocations are zeroed pages, so the links need not be written one by one.
     pub(crate) fn new(buckets: usize) -> Self {
         assert!(buckets.is_power_of_two(), "{buckets} is not a power of two");
         // SAFETY: a link of zeros is null.
         Self(unsafe { Box::new_zeroed_slice(buckets).assume_init() })
     }
 
-    /// The head of the bucket of `hash`. Takes a bucket's number as well: it is the low bits of a
-    /// hash.
+    /// Returns the head of the bucket of `hash`. Takes the number of a bucket as well, because that
+    /// is the low bits of a hash.
     #[inline(always)]
     pub(crate) fn head(&self, hash: u64) -> &Link {
         // SAFETY: there is at least one bucket, so this is below their number.
@@ -40,7 +40,7 @@ impl Array {
     ///
     /// # Safety
     ///
-    /// Nobody uses the chains any more, and no two of them share nodes.
+    /// No thread uses the chains any more, and no two of them share nodes.
     pub(crate) unsafe fn free_nodes(&mut self) {
         for head in &self.0 {
             // SAFETY: as the caller vouches.

@@ -1,4 +1,4 @@
-//! Chains of nodes, which readers walk while an updater who holds the chain's lock changes them.
+//! Chains of nodes. Readers walk them while an update that holds the chain's lock changes them.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{
@@ -10,7 +10,7 @@ use relativist_rcu::Guard;
 
 use crate::rcu::Rcu;
 
-/// What leads to a node: a bucket's head, or the link of the node before.
+/// A pointer to a node: a bucket's head, or the link of the previous node.
 pub(crate) type Link = AtomicPtr<Node>;
 
 /// An entry. 32 bytes, laid out like the node of `relativist::HashMap` with such keys and values.
@@ -24,20 +24,20 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node in no chain.
+    /// Creates a node that is in no chain.
     pub(crate) fn new(hash: u64, key: u64, value: u64) -> *mut Self {
         Box::into_raw(Box::new(Self { next: Link::default(), hash, key, value }))
     }
 
-    /// Frees a node that no reader can find any more, after a grace period; its value.
+    /// Frees a node after a grace period, and returns its value. New readers can no longer find it.
     ///
-    /// May wait for readers if much has piled up, and is therefore called without any lock.
+    /// Call this without holding locks: it waits for readers if the backlog is full.
     ///
     /// # Safety
     ///
     /// `node` came from [`Node::new`], has been unlinked by the caller, and is retired once.
     pub(crate) unsafe fn retire(node: NonNull<Self>) -> u64 {
-        // SAFETY: nobody but us will free it.
+        // SAFETY: no other thread will free it.
         let value = unsafe { node.as_ref() }.value;
         // SAFETY: as the caller vouches.
         unsafe { Rcu::retire(node.as_ptr()) };
@@ -45,17 +45,18 @@ impl Node {
     }
 }
 
-/// The value of `key` in the chain that begins with `head`.
+/// Returns the value of `key` in the chain that begins with `head`.
 ///
 /// # Safety
 ///
 /// Nodes of the chain are freed only a grace period after they were unlinked.
 #[inline(always)]
 pub(crate) unsafe fn get(head: &Link, key: u64, _guard: &Guard) -> Option<u64> {
-    // Acquire, here and below: pairs with the Release of who linked the node, so that we see its
-    // content.
+    // Acquire, here and below: pairs with the Release of the thread that linked the node, so that
+    // this one sees its content.
     let mut next = head.load(Acquire);
-    // SAFETY: linked at some time in our read section, so not freed before it ends.
+    // SAFETY: it was in the chain at some time in this read section, so it is not freed before the
+    // section ends.
     while let Some(node) = unsafe { next.as_ref() } {
         if node.key == key {
             return Some(node.value);
@@ -65,7 +66,7 @@ pub(crate) unsafe fn get(head: &Link, key: u64, _guard: &Guard) -> Option<u64> {
     None
 }
 
-/// The links of a chain from `head` on, each with the node to which it leads.
+/// Returns the links of a chain from `head` on, each with the node to which it leads.
 ///
 /// # Safety
 ///
@@ -74,45 +75,45 @@ pub(crate) unsafe fn get(head: &Link, key: u64, _guard: &Guard) -> Option<u64> {
 pub(crate) unsafe fn links(head: &Link) -> impl Iterator<Item = (&Link, &Node)> {
     let mut link = head;
     std::iter::from_fn(move || {
-        // Acquire: as in `get`, for those who don't hold the lock.
+        // Acquire: as in `get`, for callers that do not hold the lock.
         // SAFETY: as the caller vouches.
         let node = unsafe { link.load(Acquire).as_ref() }?;
         Some((std::mem::replace(&mut link, &node.next), node))
     })
 }
 
-/// Inserts at the beginning, if `key` is absent; false when it was present.
+/// Inserts a node at the beginning if `key` is absent. Returns false if it is present.
 ///
 /// # Safety
 ///
 /// The caller holds the chain's lock.
 pub(crate) unsafe fn insert(head: &Link, hash: u64, key: u64, value: u64) -> bool {
-    // SAFETY: under the lock nobody unlinks nodes.
+    // SAFETY: no other thread unlinks nodes while this one holds the lock.
     let absent = unsafe { links(head) }.all(|(_, node)| node.key != key);
     if absent {
         let node = Node::new(hash, key, value);
-        // SAFETY: just made.
+        // SAFETY: the node was just created.
         unsafe { push(head, node) };
     }
     absent
 }
 
-/// Puts a node at the beginning.
+/// Inserts a node at the beginning.
 ///
 /// # Safety
 ///
 /// The caller holds the chain's lock, and the node is in no chain that others change.
 pub(crate) unsafe fn push(head: &Link, node: *mut Node) {
-    // Release: pairs with `get`, where a reader is led from the chain that the node was in to this
+    // Release: pairs with `get`, where a reader may continue from the node's old chain into this
     // one.
     // Relaxed: heads are changed under the lock only.
     // SAFETY: as the caller vouches.
     unsafe { &*node }.next.store(head.load(Relaxed), Release);
-    // Release: pairs with `get`. Whoever finds the node sees its content.
+    // Release: pairs with `get`. A thread that finds the node sees its content.
     head.store(node, Release);
 }
 
-/// Unlinks the node to which `link` leads; it is to be retired after unlocking.
+/// Unlinks the node to which `link` leads. The caller must retire it after unlocking.
 ///
 /// # Safety
 ///
@@ -120,16 +121,16 @@ pub(crate) unsafe fn push(head: &Link, node: *mut Node) {
 pub(crate) unsafe fn unlink(link: &Link, node: &Node) -> NonNull<Node> {
     let unlinked = target(link);
     // Relaxed: links are changed under the lock only.
-    // Release: pairs with `get`. The next node was published to us, not to those who come by this
-    // link.
+    // Release: pairs with `get`. The next node was published to this thread, but not to readers
+    // that follow this link.
     link.store(node.next.load(Relaxed), Release);
     unlinked
 }
 
-/// The node to which `link` leads, as the pointer that its box gave: what comes from a reference
-/// must not free it.
+/// Returns the node to which `link` leads, as the pointer that came from its box: a pointer from a
+/// reference must not free it.
 pub(crate) fn target(link: &Link) -> NonNull<Node> {
-    // Relaxed: asked under the lock that guards the link.
+    // Relaxed: called under the lock that guards the link.
     NonNull::new(link.load(Relaxed)).expect("it leads to a node")
 }
 
@@ -137,12 +138,12 @@ pub(crate) fn target(link: &Link) -> NonNull<Node> {
 ///
 /// # Safety
 ///
-/// Nobody uses the chain any more, nor any other that shares nodes with it.
+/// No thread uses the chain any more, or another one that shares nodes with it.
 pub(crate) unsafe fn free(head: &Link) {
     // Relaxed: the only user.
     let mut next = head.load(Relaxed);
     while !next.is_null() {
-        // SAFETY: nodes come from boxes, and nobody else uses them.
+        // SAFETY: nodes come from boxes, and no other thread uses them.
         let mut node = unsafe { Box::from_raw(next) };
         next = *node.next.get_mut();
     }

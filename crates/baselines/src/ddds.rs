@@ -2,25 +2,26 @@
 //! one is resized, and a sequence counter.
 //!
 //! A resizer announces the old table, waits for readers, makes an empty one the current table, and
-//! moves the nodes over one by one: out of the one chain, into the other. It counts before and
-//! after each, so the counter is odd meanwhile. When all are moved, the old table is withdrawn, and
-//! freed after another wait.
+//! moves the nodes over one by one: out of the one chain, into the other. It increments a counter
+//! before and after each move, so the counter is odd meanwhile. When all are moved, the old table
+//! is withdrawn, and freed after another wait.
 //!
-//! A lookup that sees no old table has one table to look at. Else it looks at the current one, then
-//! at the old one. If both miss it, the node may have been between the two, or have taken the
-//! lookup along into another chain: this is so only if the counter was odd before or has changed
-//! since, and then all begins anew.
+//! A lookup that sees no old table looks at one table. Otherwise it looks at the current one, then
+//! at the old one. If it misses in both, the node may have been in neither, or a moved node may
+//! have led the lookup into another chain. This is possible only if the counter was odd before or
+//! has changed since; then the lookup starts again.
 //!
-//! Why those who see no old table need not look at the counter: nothing is moved before the first
-//! wait is over, so everybody who has not seen the old table has left. And who sees that it has
-//! been withdrawn sees the current one as well.
+//! A lookup that sees no old table need not look at the counter: no node is moved before the first
+//! wait is over, so all lookups that have not seen the old table have left by then. And a lookup
+//! that sees that the old table was withdrawn also sees the current one.
 //!
-//! *Progress*: lookups are not wait-free; beside a resize they may retry without bound. Updates
-//! wait for updates of their bucket, and for its move. Resizers wait for readers twice.
+//! *Progress*: lookups are not wait-free: during a resize they may retry without bound. Updates
+//! wait for updates of their bucket, and for the move of the bucket. Resizers wait for readers
+//! twice.
 //!
-//! *A lookup costs* what it costs in a table that is never resized but for one more load and
-//! branch, as long as nobody resizes. Beside a resizer: two loads of the counter, which is written
-//! twice per entry moved, and chains of two tables.
+//! *A lookup costs*, when there is no resize, one load and branch more than in a table that is
+//! never resized. During a resize: two loads of the counter, which is written twice per entry
+//! moved, and chains of two tables.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{
@@ -46,7 +47,7 @@ pub struct Ddds<H> {
     old: Rcu<Array>,
     hasher: H,
     locks: Locks,
-    /// Odd while a node is being moved. On a line of its own: without a resizer nobody looks at it.
+    /// Odd while a node is being moved. In its own cache line: it is used during resizes only.
     moves: CachePadded<AtomicUsize>,
     resizer: CachePadded<Resizer>,
 }
@@ -110,24 +111,24 @@ impl<H: TableHasher> Table for Ddds<H> {
 }
 
 impl<H> Ddds<H> {
-    /// A lookup that has seen an old table. Apart, cold, and with the guard handed over, so that it
-    /// costs other lookups nothing.
+    /// Finishes a lookup that has seen an old table. A separate cold function that takes the guard,
+    /// so that it costs other lookups nothing.
     #[cold]
     #[inline(never)]
     fn get_beside_resizer(&self, hash: u64, key: u64, guard: Guard) -> Option<u64> {
-        // None, if it has been withdrawn meanwhile: then all nodes are in the current one, and stay
-        // there as long as this section.
+        // `None` if it was withdrawn meanwhile: then all nodes are in the current one, and stay
+        // there during this section.
         let old = self.old.try_get(&guard);
         loop {
-            // Acquire: pairs with the Release after each move. We see all that was moved before.
+            // Acquire: pairs with the Release after each move. This thread sees all earlier moves.
             let moves = self.moves.load(Acquire);
             // SAFETY: there always is a current table. Nodes are retired by RCU.
             let found = unsafe { chain::get(self.current.get(&guard).head(hash), key, &guard) };
             // SAFETY: nodes are retired by RCU.
             let found = found.or_else(|| unsafe { chain::get(old?.head(hash), key, &guard) });
             // Relaxed: if a load above has seen a store of a move, they pair (Acquire, Release),
-            // and this one sees that the move began. It is not done before them, since they are
-            // Acquire.
+            // and this one sees that the move began. It is not executed before them, because they
+            // are Acquire.
             let moved = moves % 2 == 1 || self.moves.load(Relaxed) != moves;
             if found.is_some() || !moved {
                 return found;
@@ -142,7 +143,7 @@ impl<H> Ddds<H> {
         // belong.
         while let Some(node) = unsafe { head.load(Relaxed).as_ref() } {
             let moves = self.moves.load(Relaxed);
-            // Relaxed: whoever sees the stores that follow, which are Release, sees this one.
+            // Relaxed: a thread that sees the stores that follow, which are Release, sees this one.
             self.moves.store(moves + 1, Relaxed);
             // SAFETY: as above.
             let moved = unsafe { chain::unlink(head, node) };
@@ -159,7 +160,7 @@ impl<H: TableHasher> Resize for Ddds<H> {
         self.locks.assert_enough(buckets);
         let _resizing = self.resizer.lock();
         let before = self.current.pointer();
-        // SAFETY: there always is a table, and we are the one who frees it.
+        // SAFETY: there always is a table, and only this thread frees it.
         let old = unsafe { &*before };
         if old.buckets() == buckets {
             return;
@@ -168,11 +169,11 @@ impl<H: TableHasher> Resize for Ddds<H> {
         self.resizer.add_bytes(table.bytes());
         // SAFETY: it is freed below, after a wait.
         unsafe { self.old.set(before) };
-        // Those who have seen no old table take the current one for all there is.
+        // Lookups that have seen no old table look at the current one only.
         self.resizer.wait_for_readers();
         // SAFETY: as above.
         unsafe { self.current.set(Box::into_raw(Box::new(table))) };
-        // SAFETY: there is a table; nobody else replaces it.
+        // SAFETY: there is a table; no other thread replaces it.
         let table = unsafe { &*self.current.pointer() };
         for (bucket, head) in old.heads().iter().enumerate() {
             let _lock = self.locks.lock(bucket as u64);
@@ -182,7 +183,7 @@ impl<H: TableHasher> Resize for Ddds<H> {
         unsafe { self.old.set(null_mut()) };
         self.resizer.wait_for_readers();
         self.resizer.subtract_bytes(old.bytes());
-        // SAFETY: it came from a box, and readers, updates among them, have left it.
+        // SAFETY: it came from a box, and all readers, including updates, have left it.
         drop(unsafe { Box::from_raw(before) });
     }
 
@@ -200,7 +201,7 @@ impl<H: TableHasher> Resize for Ddds<H> {
 impl<H> Drop for Ddds<H> {
     fn drop(&mut self) {
         let array = self.current.get_mut().expect("there always is a table");
-        // SAFETY: nobody else is left.
+        // SAFETY: no other thread uses the table.
         unsafe { array.free_nodes() };
     }
 }

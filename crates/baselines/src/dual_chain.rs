@@ -2,20 +2,19 @@
 //! USENIX ATC 2011, section 2): two sets of links per node, so that each node is in the old and in
 //! the new table at the same time.
 //!
-//! A table has a *version*, which says what set of links its chains are made of. A resizer links
-//! all nodes into the chains of a new table with the other set, publishes that, and waits for
-//! readers: then the first set is free for the next resize. Any number of buckets can follow any
-//! other.
+//! A table has a *version*, which says which set of links its chains use. A resizer links all nodes
+//! into the chains of a new table with the other set, publishes that, and waits for readers: then
+//! the first set is free for the next resize. The number of buckets can change arbitrarily.
 //!
-//! Updates take the lock of their bucket. Where the resizer has been already, they change both
-//! tables.
+//! Updates take the lock of their bucket. If the resizer has already linked the bucket, they change
+//! both tables.
 //!
 //! *Progress*: lookups are wait-free. Updates wait for updates of their bucket and for the
 //! resizer's work on it. Resizers wait for readers once.
 //!
-//! *A lookup costs* what it costs in a table with one set of links, plus a load for the version
-//! (from a line that it reads anyway), and the cache misses of larger nodes: 40 bytes here instead
-//! of 32, which is what the paper has against it.
+//! *A lookup costs* what it costs in a table with one set of links, plus a load of the version
+//! (from a cache line that it reads anyway), and the cache misses of larger nodes: 40 bytes here
+//! instead of 32. The paper criticises this.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{
@@ -43,7 +42,7 @@ struct Node {
     value: u64,
 }
 
-/// A table of chains made of one set of links.
+/// A table whose chains use one set of links.
 #[derive(Debug)]
 struct Version {
     heads: Box<[Link]>,
@@ -63,13 +62,13 @@ impl Version {
         unsafe { self.heads.get_unchecked(hash as usize & (self.heads.len() - 1)) }
     }
 
-    /// Which of the links its chains are made of.
+    /// The index of the set of links that its chains use.
     #[inline(always)]
     fn set(&self) -> usize {
         self.number as usize % 2
     }
 
-    /// The node with this key, and the link that leads to it.
+    /// Returns the node with this key, and the link that leads to it.
     ///
     /// # Safety
     ///
@@ -79,7 +78,8 @@ impl Version {
     unsafe fn find(&self, hash: u64, key: u64) -> Option<(&Link, &Node)> {
         let mut link = self.head(hash);
         loop {
-            // Acquire: pairs with the Release of who linked the node, so that we see its content.
+            // Acquire: pairs with the Release of the thread that linked the node, so that this one
+            // sees its content.
             // SAFETY: as the caller vouches.
             let node = unsafe { link.load(Acquire).as_ref() }?;
             if node.key == key {
@@ -89,16 +89,16 @@ impl Version {
         }
     }
 
-    /// Puts a node at the beginning of its chain. The caller holds the bucket's lock.
+    /// Inserts a node at the beginning of its chain. The caller holds the bucket's lock.
     ///
     /// # Safety
     ///
-    /// The node was made by a box and is not freed.
+    /// The node came from a box and is not freed.
     unsafe fn push(&self, pointer: *mut Node) {
         // SAFETY: as the caller vouches.
         let node = unsafe { &*pointer };
         let head = self.head(node.hash);
-        // Relaxed: heads are changed under the lock only, and nobody reads this link of the node
+        // Relaxed: heads are changed under the lock only, and no thread reads this link of the node
         // yet.
         node.next[self.set()].store(head.load(Relaxed), Relaxed);
         // Release: pairs with `find`.
@@ -107,13 +107,13 @@ impl Version {
 
     /// Takes the node with this key out of its chain. The caller holds the bucket's lock.
     fn unlink(&self, hash: u64, key: u64) -> Option<NonNull<Node>> {
-        // SAFETY: under the lock nobody else unlinks nodes.
+        // SAFETY: no other thread unlinks nodes while this one holds the lock.
         let (link, node) = unsafe { self.find(hash, key) }?;
-        // As the pointer that its box gave: what comes from a reference must not free it.
+        // The pointer that came from its box: a pointer from a reference must not free it.
         let unlinked = NonNull::new(link.load(Relaxed));
         // Relaxed: links are changed under the lock only.
-        // Release: pairs with `find`. The next node was published to us, not to those who come by
-        // this link.
+        // Release: pairs with `find`. The next node was published to this thread, but not to
+        // readers that follow this link.
         link.store(node.next[self.set()].load(Relaxed), Release);
         unlinked
     }
@@ -132,10 +132,10 @@ pub struct DualChain<H> {
 }
 
 impl<H> DualChain<H> {
-    /// The tables that an update has to change. The caller holds a lock with this content.
+    /// Returns the tables that an update has to change. The caller holds a lock with this content.
     fn versions<'g>(&'g self, linked: u64, guard: &'g Guard) -> (&'g Version, Option<&'g Version>) {
-        // First, because it goes last: who sees that there is none, after there was one, sees that
-        // one as the current.
+        // First, because the resizer clears it last: a thread that no longer sees it sees it as the
+        // current table.
         let coming = self.coming.try_get(guard);
         // SAFETY: there always is a version.
         let current = unsafe { self.current.get(guard) };
@@ -179,7 +179,8 @@ impl<H: TableHasher> Table for DualChain<H> {
         }
         let node = Box::into_raw(Box::new(Node { next: Default::default(), hash, key, value }));
         for version in [Some(current), coming].into_iter().flatten() {
-            // SAFETY: just made, and nobody else can remove it as long as we hold the lock.
+            // SAFETY: it was just created, and no other thread can remove it while this one holds
+            // the lock.
             unsafe { version.push(node) };
         }
         true
@@ -197,9 +198,9 @@ impl<H: TableHasher> Table for DualChain<H> {
             }
             node
         };
-        // SAFETY: unlinked by us, and not freed yet.
+        // SAFETY: unlinked by this thread, and not freed yet.
         let value = unsafe { node.as_ref() }.value;
-        // SAFETY: from a box; out of all chains by which new readers come; retired once.
+        // SAFETY: from a box; no longer in a chain that new readers walk; retired once.
         unsafe { Rcu::retire(node.as_ptr()) };
         Some(value)
     }
@@ -210,7 +211,7 @@ impl<H: TableHasher> Resize for DualChain<H> {
         self.locks.assert_enough(buckets);
         let _resizing = self.resizer.lock();
         let before = self.current.pointer();
-        // SAFETY: there always is a version, and we are the one who frees it.
+        // SAFETY: there always is a version, and only this thread frees it.
         let old = unsafe { &*before };
         if old.heads.len() == buckets {
             return;
@@ -226,10 +227,10 @@ impl<H: TableHasher> Resize for DualChain<H> {
         unsafe { self.current.set(coming) };
         // SAFETY: it is the current one now.
         unsafe { self.coming.set(null_mut()) };
-        // They are to leave the old set of links, too, before the next resize changes them.
+        // Readers must leave the old set of links, too, before the next resize changes them.
         self.resizer.wait_for_readers();
         self.resizer.subtract_bytes(size_of_val(&*old.heads));
-        // SAFETY: from a box, replaced, and readers, updates among them, have left it.
+        // SAFETY: from a box, replaced, and all readers, including updates, have left it.
         drop(unsafe { Box::from_raw(before) });
     }
 
@@ -269,7 +270,7 @@ impl<H> Drop for DualChain<H> {
         for head in &version.heads {
             let mut next = head.load(Relaxed);
             while !next.is_null() {
-                // SAFETY: nodes come from boxes, and nobody else is left.
+                // SAFETY: nodes come from boxes, and no other thread uses the table.
                 let node = unsafe { Box::from_raw(next) };
                 next = node.next[version.set()].load(Relaxed);
             }

@@ -1,5 +1,5 @@
-//! A hash table of RCU chains that can't be resized: what the Linux kernel had before, and what its
-//! resizable successors are to be compared with.
+//! A hash table of RCU chains that cannot be resized, as the Linux kernel used before it had
+//! resizable ones: the baseline for comparisons.
 //!
 //! *Progress*: lookups are wait-free; updates wait for updates of their bucket.
 //!
@@ -57,7 +57,7 @@ impl<H: TableHasher> Table for Fixed<H> {
 
 impl<H> Drop for Fixed<H> {
     fn drop(&mut self) {
-        // SAFETY: nobody else is left.
+        // SAFETY: no other thread uses the table.
         unsafe { self.array.free_nodes() };
     }
 }

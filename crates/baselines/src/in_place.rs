@@ -1,31 +1,33 @@
 //! The paper's table, resized in place (USENIX ATC 2011, section 4.2).
 //!
 //! The bucket array grows and shrinks without moving: its address range is reserved once, for as
-//! many buckets as there can ever be, and pages are committed and released. What readers take a
-//! snapshot of is the number of buckets. The array is not private to the resizer until it is
-//! published, and the buckets that the smaller table and the larger have in common (a prefix) are
-//! the same words, so there are more waits:
+//! many buckets as there can ever be, and pages are committed and released. Readers take a snapshot
+//! of the number of buckets. The new array is never private to the resizer: the buckets that the
+//! smaller and the larger table have in common (a prefix) are the same words. So there are more
+//! waits:
 //!
 //! * *Shrink*: link the ends of the chains that become one to the beginning of the next; wait for
 //!   readers; set the smaller size; wait for readers; release the rest. One wait more than out of
 //!   place.
 //! * *Expand*: commit; lead each new bucket to the first of its entries; wait for readers; set the
-//!   larger size; wait for readers; then unzip as `zip.rs` explains. One wait more, and one pass at
-//!   most: the buckets of the prefix still lead to what was the first entry of all, of whatever
-//!   bucket. They are set right before the passes, and that is a step.
+//!   larger size; wait for readers; then unzip as `zip.rs` explains. One more wait, and at most one
+//!   more pass: a bucket of the prefix still leads to the first entry of the old chain, of whatever
+//!   bucket. Its head is corrected before the passes, which counts as a step.
 //!
-//! (The first wait of each is the paper's. Here it orders nothing, since the number of buckets is
-//! read with an acquiring load: who sees the new one sees the chains that were made for it.)
+//! (The first wait of each is the paper's. It orders nothing here, because the number of buckets is
+//! read with an acquiring load: a thread that sees the new number sees the chains that were made
+//! for it.)
 //!
-//! Where the zipped parts begin can't be told from the old heads here, so that takes auxiliary
-//! storage as large as the smaller table.
+//! The old heads do not show where the zipped parts begin, so this takes auxiliary storage as large
+//! as the smaller table.
 //!
-//! *Progress*: lookups are wait-free. Updates take the lock of their bucket. A resizer takes all
-//! locks until the new size is in force, and waits for readers meanwhile (with out-of-place resizes
-//! it doesn't). So updates wait for readers, and can't be done in a read section.
+//! *Progress*: lookups are wait-free. Updates take the lock of their bucket. A resizer holds all
+//! locks until the new size is published, and waits for readers meanwhile (out-of-place resizes do
+//! not). So updates wait for readers, and are not possible in a read section.
 //!
 //! *A lookup costs* a read section, a load for the number of buckets, one for the head, and one per
-//! entry: one fewer in a row than out of place, since the array is always at the same address.
+//! entry: one dependent load fewer than out of place, because the array is always at the same
+//! address.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -64,15 +66,16 @@ impl<H> InPlace<H> {
     /// The head of the bucket of `hash`.
     #[inline(always)]
     fn head(&self, hash: u64) -> &Link {
-        // Acquire: pairs with the Release in `set_buckets`, so that we see what the buckets were
-        // set to.
+        // Acquire: pairs with the Release in `set_buckets`, so that this thread sees the contents
+        // of the buckets.
         let buckets = self.buckets.load(Acquire);
-        // SAFETY: pages below the size are committed before it is set, and released only when those
-        // who saw a larger size have left their read section, or can't hold the lock.
+        // SAFETY: pages below the size are committed before it is set, and released only after
+        // threads that saw a larger size have left their read section, or while they cannot hold
+        // the lock.
         unsafe { self.region.link(hash as usize & (buckets - 1)) }
     }
 
-    /// The buckets' memory as it is now.
+    /// Returns the current memory of the buckets.
     pub fn memory(&self) -> *const [u8] {
         let bytes = self.buckets.load(Acquire) * size_of::<Link>();
         std::ptr::slice_from_raw_parts(self.region.links.as_ptr().cast(), bytes)
@@ -131,7 +134,7 @@ impl<H: TableHasher> Table for InPlace<H> {
                     let beginning = &zipped[hash as usize & (zipped.len() - 1)];
                     // Relaxed: set while all locks are held.
                     let buckets = self.buckets.load(Relaxed);
-                    // SAFETY: the lock is that of the chain, and Z1 holds since it could be had.
+                    // SAFETY: the lock is that of the chain, and Z1 holds whenever it is free.
                     unsafe { Zipped::new(beginning, buckets).unlink(link, node, &mut disturbed) }
                 }
                 // SAFETY: the lock is that of the chain. Chains share nothing.
@@ -173,22 +176,22 @@ impl<H> InPlace<H> {
             for joined in (bucket..now).step_by(buckets) {
                 // SAFETY: as above.
                 let joined = unsafe { self.region.link(joined) };
-                // SAFETY: we hold all locks.
+                // SAFETY: this thread holds all locks.
                 for (link, node) in unsafe { links(joined) } {
                     if std::ptr::eq(link, joined) && !std::ptr::eq(joined, tail) {
-                        // Release: pairs with `chain::get`, where readers of the chain before run
-                        // on into this one.
+                        // Release: pairs with `chain::get`, where readers of the previous chain
+                        // continue into this one.
                         tail.store(target(joined).as_ptr(), Release);
                     }
                     tail = &node.next;
                 }
             }
         }
-        // All readers are to see joined chains.
+        // After this all readers see joined chains.
         self.resizer.wait_for_readers();
         self.set_buckets(buckets);
         drop(all);
-        // Nobody is to look at the buckets that go.
+        // After this no reader uses the buckets that are released.
         self.resizer.wait_for_readers();
         self.resizer.subtract_bytes(self.region.resize(now, buckets));
     }
@@ -202,25 +205,26 @@ impl<H> InPlace<H> {
         for bucket in now..buckets {
             // SAFETY: committed above, or before.
             let (old, new) = unsafe { (self.region.link(bucket & (now - 1)), self.region.link(bucket)) };
-            // SAFETY: we hold all locks.
+            // SAFETY: this thread holds all locks.
             let first = unsafe { Zipped::new(old, buckets).next_of(bucket as u64, old) };
-            // Release: pairs with `chain::get`; though setting the size would do.
+            // Release: pairs with `chain::get`. (The Release that sets the size would suffice.)
             new.store(first, Release);
         }
         self.resizer.wait_for_readers();
         self.set_buckets(buckets);
-        // Nobody comes by a bucket of the prefix any more who looks for an entry of another.
+        // After this no reader enters by a bucket of the prefix to look for an entry of another
+        // one.
         self.resizer.wait_for_readers();
         for (bucket, beginning) in zipped.iter().enumerate() {
             // SAFETY: committed.
             let head = unsafe { self.region.link(bucket) };
             let first = head.load(Relaxed);
             beginning.store(first, Relaxed);
-            // SAFETY: we hold all locks.
+            // SAFETY: this thread holds all locks.
             let own = unsafe { Zipped::new(head, buckets).next_of(bucket as u64, head) };
             if own != first {
-                // Establishes Z1. Release: as in `Zipped`. The bucket's readers are still to leave
-                // the run that is not theirs (Z2).
+                // Establishes Z1. Release: as in `Zipped`. Readers of the bucket may still be on a
+                // run of another one (Z2).
                 head.store(own, Release);
                 let stripe = bucket & (all.len() - 1);
                 *all[stripe] = true;
@@ -230,10 +234,10 @@ impl<H> InPlace<H> {
         // SAFETY: retired below.
         unsafe { self.zipped.set(zipped) };
         drop(all);
-        // SAFETY: we are the one who frees it. The heads satisfy Z1, Z2 holds except where marked
-        // as disturbed, and we wait.
+        // SAFETY: only this thread frees it. The heads satisfy Z1, Z2 holds except where marked as
+        // disturbed, and this thread waits between passes.
         while unsafe { pass(&self.locks, &*zipped, buckets) } {
-            // Those who stood on a run when it was the second are to leave it before its end is
+            // Readers that were on a run when it was the second must leave before its end is
             // changed (Z2).
             self.resizer.wait_for_readers();
         }
@@ -249,7 +253,8 @@ impl<H> InPlace<H> {
 impl<H> Drop for InPlace<H> {
     fn drop(&mut self) {
         for bucket in 0..*self.buckets.get_mut() {
-            // SAFETY: committed, nobody else is left, and outside of resizes chains share nothing.
+            // SAFETY: committed, no other thread uses the table, and outside of resizes chains
+            // share nothing.
             unsafe { chain::free(self.region.link(bucket)) };
         }
     }
@@ -270,7 +275,7 @@ unsafe impl Sync for Region {}
 impl Region {
     fn reserve(capacity: usize) -> Self {
         let size = capacity * size_of::<Link>();
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses does not affect other memory.
         let range =
             unsafe { mmap_anonymous(null_mut(), size, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) };
         let range = range.expect("a range of addresses could not be reserved");
@@ -279,7 +284,7 @@ impl Region {
 
     /// # Safety
     ///
-    /// It is committed, and stays so as long as the reference.
+    /// The link is committed, and stays so as long as the reference lives.
     #[inline(always)]
     unsafe fn link(&self, index: usize) -> &Link {
         // SAFETY: as the caller vouches. Committed memory was zero at first, and a link of zeros is
@@ -287,8 +292,8 @@ impl Region {
         unsafe { self.links.add(index).as_ref() }
     }
 
-    /// Commits or releases what `from` and `to` links differ by, page by page; by how many bytes
-    /// that is. New links are null.
+    /// Commits or releases the pages between `from` and `to` links, and returns their size in
+    /// bytes. New links are null.
     fn resize(&self, from: usize, to: usize) -> usize {
         let page = rustix::param::page_size();
         let [from, to] = [from, to].map(|links| (links * size_of::<Link>()).next_multiple_of(page));
@@ -296,10 +301,10 @@ impl Region {
         // SAFETY: within the range.
         let part: *mut c_void = unsafe { self.links.byte_add(start) }.as_ptr().cast();
         if to > from {
-            // SAFETY: a part of our own mapping, of which nothing was in use.
+            // SAFETY: a part of this mapping that was not in use.
             unsafe { mprotect(part, length, MprotectFlags::READ | MprotectFlags::WRITE) }.expect("no memory");
         } else if to < from {
-            // SAFETY: a part of our own mapping that nobody uses any more. It is private and
+            // SAFETY: a part of this mapping that no thread uses any more. It is private and
             // anonymous, so it will be zero when it is committed again.
             unsafe { madvise(part, length, Advice::LinuxDontNeed) }.expect("a valid range");
             // SAFETY: likewise.
@@ -311,7 +316,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `reserve`; nobody uses it any more.
+        // SAFETY: the mapping made in `reserve`; no thread uses it any more.
         let unmapped = unsafe { munmap(self.links.as_ptr().cast(), self.capacity * size_of::<Link>()) };
         debug_assert!(unmapped.is_ok());
     }
@@ -360,7 +365,7 @@ mod tests {
     where
         R: Send,
     {
-        // After this the worker is idle, and only the resizer begins grace periods.
+        // From here on the worker is idle, and only the resizer begins grace periods.
         barrier();
         let resized = &AtomicBool::new(false);
         let earlier = read();
@@ -405,7 +410,7 @@ mod tests {
     fn buckets_lead_to_all_entries_until_their_readers_have_left() {
         alone(|| {
             let table = Tested::with_buckets(FEW);
-            // The second is before the first in the chain of bucket 0, but will be of another
+            // The second is before the first in the chain of bucket 0, but will belong to another
             // bucket.
             let keys = [0, FEW as u64].map(|bucket| key_of(&table, bucket));
             keys.iter().for_each(|&key| assert!(table.insert(key, !key)));

@@ -1,8 +1,8 @@
-//! The hash tables that the papers describe or compare with, as real code, to be measured under one
-//! harness.
+//! The hash tables that the papers describe or compare with, implemented so that one harness can
+//! measure them.
 //!
 //! The paper is Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash Tables via
-//! Relativistic Programming", USENIX ATC 2011; sections are its.
+//! Relativistic Programming", USENIX ATC 2011; section numbers refer to it.
 //!
 //! | Module | Table | Lookups | Resizes |
 //! |---|---|---|---|
@@ -11,7 +11,7 @@
 //! | [`sorted`] | this project's own (4.3) | wait-free | one wait |
 //! | [`split_ordered`] | Shalev and Shavit's list under RCU | wait-free | no wait, and one for shrinking |
 //! | [`dual_chain`] | Xu's two sets of links | wait-free | one wait |
-//! | [`ddds`] | Piggin's (section 5) | retry beside a resize | node by node; two waits |
+//! | [`ddds`] | Piggin's (section 5) | retry during a resize | node by node; two waits |
 //! | [`rwlock`], [`mutex`] | chains behind one lock (section 5) | blocking | under the lock |
 //! | [`striped`] | a lock per stripe | blocking | stripe by stripe |
 //! | [`fixed`] | RCU chains | wait-free | none |
@@ -19,14 +19,14 @@
 //! | [`tree`] | no hash table: a B-tree behind a lock, a skip list | blocking; lock-free | none |
 //!
 //! To be comparable, all tables map `u64` to `u64`, hash with the same function, and have chains of
-//! nodes of the same layout: link, hash, key, value ([`dual_chain`] has a link more, which is its
-//! point). Bucket arrays are dense, a word per bucket; bucket locks lie beside them, each on a line
-//! of its own. Chains are unsorted, with the youngest first, and the bucket is the hash modulo the
-//! number of buckets, but where an algorithm says otherwise. Lookups are inlined, and have a read
-//! section (or lock) of their own. [`xkernel`] stands apart: it is of another paper, for one thread
-//! and for keys of many sizes, and is no [`Table`].
+//! nodes of the same layout: link, hash, key, value ([`dual_chain`] has a second link). Bucket
+//! arrays are dense, a word per bucket; bucket locks are in a separate array, each in its own cache
+//! line. Unless an algorithm requires otherwise, chains are unsorted, with the newest node first,
+//! and the bucket is the hash modulo the number of buckets. Lookups are inlined, and each has its
+//! own read section (or lock). [`xkernel`] is different: it comes from another paper, is for one
+//! thread and for keys of many sizes, and is not a [`Table`].
 //!
-//! What users want of a table is left out: no table here resizes itself, and entries can't be
+//! Features that users need are left out: no table here resizes itself, and entries cannot be
 //! replaced or iterated over.
 //!
 //! ```
@@ -75,42 +75,43 @@ pub trait TableHasher: BuildHasher + Clone + Default + Send + Sync + 'static {}
 
 impl<H: BuildHasher + Clone + Default + Send + Sync + 'static> TableHasher for H {}
 
-/// A table that any number of threads use.
+/// A table that any number of threads may use.
 pub trait Table: Send + Sync + 'static {
-    /// How reports call it.
+    /// The name of the table in reports.
     const NAME: &'static str;
 
-    /// Bytes that an entry takes, without its share of the buckets and what the allocator adds.
+    /// The size of an entry in bytes, without its share of the buckets and the overhead of the
+    /// allocator.
     const ENTRY_BYTES: usize = size_of::<chain::Node>();
 
-    /// An empty table of `buckets` buckets, if it has such.
+    /// Creates an empty table of `buckets` buckets. Tables without buckets ignore the number.
     ///
     /// # Panics
-    /// When `buckets` is not a power of two.
+    /// Panics if `buckets` is not a power of two.
     fn with_buckets(buckets: usize) -> Self;
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     fn get(&self, key: u64) -> Option<u64>;
 
-    /// Inserts a key if it is absent; false, and nothing is changed, when it was present.
+    /// Inserts a key if it is absent. Returns false, and changes nothing, if it is present.
     fn insert(&self, key: u64, value: u64) -> bool;
 
-    /// Removes a key; its value.
+    /// Removes a key and returns its value.
     fn remove(&self, key: u64) -> Option<u64>;
 }
 
-/// A table whose number of buckets can be changed while others use it.
+/// A table whose number of buckets can be changed while other threads use it.
 pub trait Resize: Table {
-    /// Resizes to `buckets` buckets, and returns when that is done. Others that resize wait.
+    /// Resizes to `buckets` buckets. Other threads that resize the table wait.
     ///
     /// # Panics
-    /// When `buckets` is not a power of two, or less than what the table was made with: there are
-    /// locks for each of these. Inside a read section.
+    /// Panics if `buckets` is not a power of two, or less than the initial number, for which there
+    /// are locks. Panics inside a read section.
     fn resize_to(&self, buckets: usize);
 
-    /// Buckets now.
+    /// Returns the current number of buckets.
     fn buckets(&self) -> usize;
 
-    /// What resizes have cost so far.
+    /// Returns the costs of all resizes so far.
     fn costs(&self) -> Costs;
 }

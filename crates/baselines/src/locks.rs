@@ -4,19 +4,19 @@ use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use relativist_rcu::contention::Site;
 
-/// The locks of a table's buckets: as many as the table had buckets when it was made (and not more
-/// than that are of use), each on a line of its own.
+/// The locks of a table's buckets: one for each initial bucket, up to a maximum, each in its own
+/// cache line.
 ///
 /// Lock `i` is that of all buckets `i` modulo the number of locks, as in the striped hash set of
-/// Herlihy and Shavit ("The Art of Multiprocessor Programming", section 13.2.2). Since tables never
-/// get smaller than that, a hash has the same lock whatever their size, and so have all buckets
-/// that a resize joins or parts: nobody has to find out which of two arrays' locks counts.
+/// Herlihy and Shavit ("The Art of Multiprocessor Programming", section 13.2.2). Tables never get
+/// smaller than their initial size. So a hash has the same lock at any size, and all buckets that a
+/// resize joins or splits have the same lock: there are no locks of two arrays to choose from.
 #[derive(Debug)]
 pub(crate) struct Locks<T = ()>(Box<[CachePadded<Mutex<T>>]>);
 
 static LOCKS: Site = Site::new("table_bucket");
 
-/// With more locks than this, threads of any machine rarely meet.
+/// With this number of locks, threads on any machine rarely collide.
 const MAX_LOCKS: usize = 1024;
 
 impl<T: Default> Locks<T> {
@@ -27,14 +27,14 @@ impl<T: Default> Locks<T> {
 }
 
 impl<T> Locks<T> {
-    /// Locks the bucket of `hash` in every array. Takes a bucket's number as well: it is the low
-    /// bits of a hash.
+    /// Locks the bucket of `hash` in every array. Takes the number of a bucket as well, because
+    /// that is the low bits of a hash.
     #[inline]
     pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
         lock(&LOCKS, &self.0[hash as usize & (self.0.len() - 1)])
     }
 
-    /// Locks all buckets, in the order of their numbers; others hold one lock at a time.
+    /// Locks all buckets, in the order of their numbers. Other threads hold one lock at a time.
     pub(crate) fn lock_all(&self) -> Vec<MutexGuard<'_, T>> {
         self.0.iter().map(|mutex| lock(&LOCKS, mutex)).collect()
     }
@@ -50,7 +50,7 @@ impl<T> Locks<T> {
     }
 }
 
-/// Locks a mutex, and counts that.
+/// Locks a mutex, and counts the attempt.
 #[inline(always)]
 pub(crate) fn lock<'m, T>(site: &'static Site, mutex: &'m Mutex<T>) -> MutexGuard<'m, T> {
     site.acquire(|| mutex.try_lock(), || mutex.lock())
@@ -66,7 +66,7 @@ mod tests {
 
     type Hasher = BuildHasherDefault<DefaultHasher>;
 
-    /// Does everything once, and checks that the locks of these sites were taken.
+    /// Performs every operation once, and checks that the locks of these sites were taken.
     fn use_table<T: Resize>(sites: [&str; 2]) {
         let before = counts();
         let table = T::with_buckets(4);

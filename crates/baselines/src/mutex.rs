@@ -1,5 +1,5 @@
-//! Chains behind one mutex: [`rwlock`](super::rwlock) without sharing. What memcached's default
-//! engine did when the paper was written.
+//! Chains behind one mutex: like [`rwlock`](super::rwlock), but readers exclude each other.
+//! memcached's default engine did this when the paper was written.
 //!
 //! *Progress*: blocking; lookups wait for lookups, too.
 //!

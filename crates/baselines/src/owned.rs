@@ -1,4 +1,4 @@
-//! Chains that belong to whoever holds a lock: no RCU, and no unsafe code.
+//! Chains for tables behind a lock: no RCU, and no unsafe code.
 
 use std::mem::take;
 
@@ -89,7 +89,7 @@ impl Chains {
     }
 }
 
-/// Not by recursion: chains may be long.
+/// Without recursion, because chains may be long.
 impl Drop for Chains {
     fn drop(&mut self) {
         self.drain(drop);

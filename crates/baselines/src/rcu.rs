@@ -1,7 +1,7 @@
 //! Pointers that readers follow while a resizer replaces them.
 //!
-//! Unlike `relativist_rcu::Published` they leave it to the resizer when the old value goes: it has
-//! other uses for it.
+//! Unlike with `relativist_rcu::Published`, the resizer decides when the old value is freed,
+//! because it still uses it.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{
@@ -11,7 +11,7 @@ use std::sync::atomic::{
 
 use relativist_rcu::{Guard, defer_raw};
 
-/// A value, or none, that is read under a guard.
+/// A pointer to a value, or null, that is read under a guard.
 #[derive(Debug)]
 pub(crate) struct Rcu<T>(AtomicPtr<T>);
 
@@ -28,7 +28,7 @@ impl<T> Rcu<T> {
     ///
     /// # Safety
     ///
-    /// There always is one.
+    /// The pointer is never null.
     #[inline(always)]
     pub(crate) unsafe fn get<'g>(&'g self, _guard: &'g Guard) -> &'g T {
         // SAFETY: not null, as the caller vouches; else as below.
@@ -38,19 +38,18 @@ impl<T> Rcu<T> {
     /// The value, if there is one.
     #[inline(always)]
     pub(crate) fn try_get<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
-        // Acquire: pairs with the Release in `set`: what the pointer leads to is seen as it was
-        // published.
-        // SAFETY: a value is freed only a grace period after it was replaced, as who called `set`
-        // vouched.
+        // Acquire: pairs with the Release in `set`: the reader sees the value as it was published.
+        // SAFETY: a value is freed only a grace period after it was replaced, as the caller of
+        // `set` promised.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
-    /// The pointer itself, for who excludes others that set it.
+    /// Returns the pointer itself. The caller excludes other threads that set it.
     pub(crate) fn pointer(&self) -> *mut T {
         self.0.load(Acquire)
     }
 
-    /// Publishes another value, or none, and leaves the old one as it is.
+    /// Publishes another value, or null, and leaves the old one as it is.
     ///
     /// # Safety
     ///
@@ -71,7 +70,7 @@ impl<T> Rcu<T> {
         T: Send + 'static,
     {
         unsafe fn free<T>(value: NonNull<()>) {
-            // SAFETY: from a box, as `retire` was promised, and readers have left it.
+            // SAFETY: from a box, as the caller of `retire` promised, and all readers have left.
             drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
         }
         let value = NonNull::new(value).expect("a value");
@@ -79,9 +78,9 @@ impl<T> Rcu<T> {
         unsafe { defer_raw(value.cast(), size_of::<T>(), free::<T>) };
     }
 
-    /// The value, if there is one, for its only user.
+    /// Returns the value, if there is one, to its only user.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: a box's, and nobody else uses it.
+        // SAFETY: from a box, and no other thread uses it.
         unsafe { self.0.get_mut().as_mut() }
     }
 }

@@ -1,4 +1,4 @@
-//! What all resizers share: one at a time, and an account of what they cost.
+//! Code that all resizers share: mutual exclusion, and statistics about their costs.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -7,21 +7,22 @@ use relativist_rcu::contention::Site;
 
 use crate::locks::lock;
 
-/// What resizes have cost since the table was made.
+/// The costs of all resizes since the table was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Times that a resize has waited for readers.
+    /// The number of times that a resize has waited for readers.
     pub waits: u64,
-    /// Bytes of bucket arrays, auxiliary ones and those that are yet to be freed included.
+    /// The size of all bucket arrays in bytes, including auxiliary ones and those that wait to be
+    /// freed.
     pub bytes: usize,
-    /// The most that this has been.
+    /// The maximum of `bytes` so far.
     pub peak_bytes: usize,
 }
 
 static RESIZER: Site = Site::new("table_resizer");
 
-/// Excludes resizers from each other. On a line of its own in each table: lookups don't feel its
-/// changes.
+/// Ensures mutual exclusion of resizers. In its own cache line in each table, so that changes do
+/// not slow down lookups.
 #[derive(Debug, Default)]
 pub(crate) struct Resizer {
     mutex: Mutex<()>,
@@ -31,7 +32,7 @@ pub(crate) struct Resizer {
 }
 
 impl Resizer {
-    /// An account that begins with `bytes` bytes.
+    /// Creates the state of a table with `bytes` bytes of buckets.
     pub(crate) fn with_bytes(bytes: usize) -> Self {
         let resizer = Self::default();
         resizer.add_bytes(bytes);

@@ -2,7 +2,7 @@
 //! on mutual exclusion").
 //!
 //! Lookups hold the lock for reading, updates and resizes for writing. A resizer allocates the new
-//! array, moves all nodes, and frees the old array, all of it under the lock.
+//! array, moves all nodes, and frees the old array, all under the lock.
 //!
 //! *Progress*: blocking. Lookups wait for updates and for whole resizes.
 //!
@@ -24,12 +24,12 @@ static WRITE: Site = Site::new("rwlock_write");
 static STD_READ: Site = Site::new("std_rwlock_read");
 static STD_WRITE: Site = Site::new("std_rwlock_write");
 
-/// A lock that may let readers share what it protects.
+/// A lock that may admit several readers at a time.
 pub trait Lock<T>: Send + Sync + 'static {
-    /// How reports call what is behind it.
+    /// The name of the table behind it in reports.
     const NAME: &'static str;
 
-    /// A lock on `content`.
+    /// Creates a lock around `content`.
     fn new(content: T) -> Self;
 
     /// Locks it for reading.
@@ -86,7 +86,7 @@ pub struct Locked<L, H> {
 /// The paper's baseline, with the faster of the two locks.
 pub type RwLocked<H> = Locked<parking_lot::RwLock<Chains>, H>;
 
-/// The same with the standard library's lock.
+/// The baseline with the standard library's lock.
 pub type StdRwLocked<H> = Locked<std::sync::RwLock<Chains>, H>;
 
 impl<L: Lock<Chains>, H: TableHasher> Table for Locked<L, H> {

@@ -1,9 +1,9 @@
-//! Sorted chains (USENIX ATC 2011, section 4.3): this project's own table, [`relativist::HashMap`],
-//! of which this is an adapter.
+//! Sorted chains (USENIX ATC 2011, section 4.3): an adapter for this project's own table,
+//! [`relativist::HashMap`].
 //!
 //! The bucket is taken from the high bits of the hash and chains are sorted by it, so that a resize
 //! only joins or cuts neighbouring chains, with one wait for readers, whatever the factor;
-//! [`relativist::design`] has the argument.
+//! [`relativist::design`] explains why.
 //!
 //! *Progress*: lookups are wait-free; updates wait for updates of their bucket and the resizer's
 //! work on it; resizers wait for readers.
@@ -75,7 +75,7 @@ impl<H: TableHasher> Resize for Sorted<H> {
     }
 }
 
-/// Of so many heads, a word each.
+/// Returns the size of this number of heads, a word each.
 fn bytes(buckets: usize) -> usize {
     buckets * size_of::<u64>()
 }

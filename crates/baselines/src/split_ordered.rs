@@ -1,5 +1,5 @@
 //! Split-ordered lists (Shalev and Shavit, "Split-Ordered Lists: Lock-Free Extensible Hash Tables",
-//! JACM 53(3), 2006) under RCU: what the paper (USENIX ATC 2011, section 2) planned to do next.
+//! JACM 53(3), 2006) under RCU. The paper (USENIX ATC 2011, section 2) names this as future work.
 //!
 //! All entries are in one list, ordered by their hashes read backwards. So the entries of a bucket,
 //! the low bits of the hash, are next to one another, whatever the number of buckets, and so are
@@ -8,18 +8,18 @@
 //! that leads to them.
 //!
 //! The list is Michael's ("High Performance Dynamic Lock-Free Hash Tables and List-Based Sets",
-//! SPAA 2002): to remove a node is to mark its link, and whoever comes across a marked node in an
-//! update takes it out. RCU takes the place of his hazard pointers, and so lookups neither write
-//! nor retry: they walk over marked nodes.
+//! SPAA 2002): a removal marks the link of the node, and an update that finds a marked node takes
+//! it out. RCU replaces its hazard pointers, so lookups neither write nor retry: they walk over
+//! marked nodes.
 //!
-//! * *Expand*: insert the dummies that are missing; publish the larger array. (The original does so
-//!   as buckets are first used. That would have lookups write; here the resizer does.) No wait for
-//!   readers.
+//! * *Expand*: insert the dummies that are missing; publish the larger array. (The original inserts
+//!   a dummy at the first use of its bucket. Then lookups would have to write, so the resizer does
+//!   it here.) No wait for readers.
 //! * *Shrink*, which the original does not have: publish the smaller array; wait for readers, and
-//!   for updates that begin at dummies that go; remove these.
+//!   for updates that began at the dummies of removed buckets; remove these dummies.
 //!
-//! *Progress*: lookups are wait-free but for insertions just ahead of them; insertions and removals
-//! are lock-free. Resizers exclude each other.
+//! *Progress*: lookups are wait-free, except for insertions just ahead of them; insertions and
+//! removals are lock-free. Resizers exclude each other.
 //!
 //! *A lookup costs* a read section, three loads that depend on one another for the dummy, the dummy
 //! itself (a cache miss that other tables don't have), and one per entry of the bucket whose hash
@@ -40,8 +40,8 @@ use crate::{Costs, Resize, Table, TableHasher};
 /// Set in the link of a node that has been removed. Nodes are aligned to words.
 const MARK: usize = 1;
 
-/// Leads to the next node. Marked when the node that it is part of has been removed: then it does
-/// not change any more.
+/// Leads to the next node. Marked when the node that contains it has been removed: after that it
+/// does not change.
 type Link = AtomicPtr<Node>;
 
 /// An entry, or a dummy.
@@ -61,18 +61,19 @@ impl Node {
     }
 }
 
-/// The place of a key with this hash. The bit that is lost makes no difference: keys tell the rest
-/// apart.
+/// Returns the place of a key with this hash. One bit of the hash is lost, which does not matter
+/// because keys are compared.
 fn place(hash: u64, key: u64) -> (u64, u64) {
     (hash.reverse_bits() | 1, key)
 }
 
-/// The place of a bucket's dummy.
+/// Returns the place of a bucket's dummy.
 fn place_of_dummy(bucket: usize) -> (u64, u64) {
     ((bucket as u64).reverse_bits(), 0)
 }
 
-/// The bucket from which this one, not the first, is split. Its number is smaller.
+/// Returns the bucket from which this one is split. Its number is smaller. The first bucket has
+/// none.
 fn parent(bucket: usize) -> usize {
     bucket & !(1 << bucket.ilog2())
 }
@@ -88,11 +89,11 @@ fn unmarked(next: *mut Node) -> *mut Node {
 /// The dummies of all buckets.
 type Dummies = Box<[*const Node]>;
 
-/// Dummies may be used by any thread.
+/// The pointers to the dummies. Any thread may use them.
 #[derive(Debug)]
 struct Array(Dummies);
 
-// SAFETY: what it leads to may be used by any thread.
+// SAFETY: the nodes to which it leads may be used by any thread.
 unsafe impl Send for Array {}
 // SAFETY: as above.
 unsafe impl Sync for Array {}
@@ -104,7 +105,7 @@ impl Array {
         unsafe { *self.0.get_unchecked(hash as usize & (self.0.len() - 1)) }
     }
 
-    /// Bytes of a bucket: what leads to the dummy, and the dummy.
+    /// The size of a bucket in bytes: the pointer to the dummy, and the dummy.
     const BUCKET: usize = size_of::<*const Node>() + size_of::<Node>();
 }
 
@@ -116,31 +117,31 @@ pub struct SplitOrdered<H> {
     resizer: CachePadded<Resizer>,
 }
 
-/// Finds where a place is, or would be, in the list from `head` on, and takes out marked nodes on
-/// the way: the link, and the first node that is not before the place.
+/// Finds a place in the list from `head` on, and takes out marked nodes on the way. Returns the
+/// link, and the first node that is not before the place.
 ///
 /// # Safety
 ///
-/// The caller is in a read section in which it has come to `head`, which is part of a node that has
-/// not been removed before.
+/// The caller is in the read section in which it found `head`. The node of `head` was not removed
+/// before that section.
 unsafe fn find(head: &Link, place: (u64, u64)) -> (&Link, *mut Node) {
     'again: loop {
         let mut link = head;
-        // Acquire, here and below: pairs with the Release of who linked the node, so that we see
-        // its content.
+        // Acquire, here and below: pairs with the Release of the thread that linked the node, so
+        // that this one sees its content.
         let mut current = link.load(Acquire);
         loop {
-            // SAFETY: it was in the list, or removed, in our read section.
+            // SAFETY: it was in the list at some time in this read section.
             let Some(node) = (unsafe { current.as_ref() }) else { return (link, current) };
             let next = node.next.load(Acquire);
             if is_marked(next) {
-                // AcqRel: Release passes the next node on to those who come by this link; Acquire
-                // as above. It fails if the link has been marked or something has been inserted.
-                // Only one succeeds, because nodes are taken out of nodes that are in the list.
+                // AcqRel: Release publishes the next node to threads that follow this link; Acquire
+                // as above. It fails if the link was marked or a node was inserted. Only one thread
+                // succeeds, because nodes are unlinked from nodes that are in the list.
                 if link.compare_exchange(current, unmarked(next), AcqRel, Relaxed).is_err() {
                     continue 'again;
                 }
-                // SAFETY: from a box, and we took it out.
+                // SAFETY: from a box, and this thread took it out.
                 unsafe { Rcu::retire(current) };
                 current = unmarked(next);
             } else if node.place() >= place {
@@ -159,29 +160,29 @@ unsafe fn find(head: &Link, place: (u64, u64)) -> (&Link, *mut Node) {
 /// As for [`find`].
 unsafe fn insert(head: &Link, node: Node) -> Option<*mut Node> {
     let new = Box::into_raw(Box::new(node));
-    // SAFETY: just made; others see it only when it is in the list, and then it is not freed in our
-    // read section.
+    // SAFETY: it was just created; other threads see it only when it is in the list, and then it is
+    // not freed in this read section.
     let node = unsafe { &*new };
     loop {
         // SAFETY: as the caller vouches.
         let (link, next) = unsafe { find(head, node.place()) };
-        // SAFETY: found in our read section.
+        // SAFETY: found in this read section.
         if unsafe { next.as_ref() }.is_some_and(|next| next.place() == node.place()) {
-            // SAFETY: as it was made, and nobody else has seen it.
+            // SAFETY: from a box, and no other thread has seen it.
             drop(unsafe { Box::from_raw(new) });
             return None;
         }
-        // Relaxed: nobody else has it.
+        // Relaxed: no other thread has it.
         node.next.store(next, Relaxed);
-        // Release: pairs with the Acquire of those who come by the link. It fails if that has been
-        // marked or something has been inserted.
+        // Release: pairs with the Acquire of threads that follow the link. It fails if the link was
+        // marked or a node was inserted.
         if link.compare_exchange(next, new, Release, Relaxed).is_ok() {
             return Some(new);
         }
     }
 }
 
-/// Removes the node at a place; its value.
+/// Removes the node at a place, and returns its value.
 ///
 /// # Safety
 ///
@@ -190,15 +191,15 @@ unsafe fn remove(head: &Link, place: (u64, u64)) -> Option<u64> {
     loop {
         // SAFETY: as the caller vouches.
         let (_, found) = unsafe { find(head, place) };
-        // SAFETY: found in our read section.
+        // SAFETY: found in this read section.
         let node = unsafe { found.as_ref() }.filter(|node| node.place() == place)?;
         let next = node.next.load(Acquire);
         let marked = next.map_addr(|address| address | MARK);
-        // AcqRel: who sees the mark sees what was done before, and we see the same of who has
-        // linked the next node. It fails if somebody else has marked it, or something has been
-        // inserted behind it.
+        // AcqRel: a thread that sees the mark sees what this one did before; this one sees what the
+        // thread did that linked the next node. It fails if another thread has marked the link, or
+        // inserted a node behind it.
         if !is_marked(next) && node.next.compare_exchange(next, marked, AcqRel, Relaxed).is_ok() {
-            // SAFETY: as the caller vouches. This takes the node out, if nobody else does.
+            // SAFETY: as the caller vouches. This takes the node out, unless another thread does.
             unsafe { find(head, place) };
             return Some(node.value);
         }
@@ -227,12 +228,12 @@ impl<H: TableHasher> Table for SplitOrdered<H> {
         let place = place(hash, key);
         // SAFETY: there always is an array.
         let dummy = unsafe { self.current.get(&guard) }.dummy(hash);
-        // Acquire, here and below: pairs with the Release of who linked the node, so that we see
-        // its content.
-        // SAFETY: dummies are retired by RCU, after a wait for those who came by the array.
+        // Acquire, here and below: pairs with the Release of the thread that linked the node, so
+        // that this one sees its content.
+        // SAFETY: dummies are retired by RCU, after a wait for readers of the array.
         let mut next = unsafe { &*dummy }.next.load(Acquire);
         loop {
-            // SAFETY: it was in the list, or removed, in our read section.
+            // SAFETY: it was in the list at some time in this read section.
             let node = unsafe { unmarked(next).as_ref() }?;
             next = node.next.load(Acquire);
             if node.place() >= place {
@@ -245,8 +246,8 @@ impl<H: TableHasher> Table for SplitOrdered<H> {
         let guard = read();
         let hash = self.hasher.hash_one(key);
         let (order, key) = place(hash, key);
-        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for those who
-        // came by the array.
+        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for readers of
+        // the array.
         let head = unsafe { &(*self.current.get(&guard).dummy(hash)).next };
         // SAFETY: in a read section.
         unsafe { insert(head, Node { next: Link::default(), order, key, value }) }.is_some()
@@ -255,8 +256,8 @@ impl<H: TableHasher> Table for SplitOrdered<H> {
     fn remove(&self, key: u64) -> Option<u64> {
         let guard = read();
         let hash = self.hasher.hash_one(key);
-        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for those who
-        // came by the array.
+        // SAFETY: there always is an array; dummies are retired by RCU, after a wait for readers of
+        // the array.
         let head = unsafe { &(*self.current.get(&guard).dummy(hash)).next };
         // SAFETY: in a read section.
         unsafe { remove(head, place(hash, key)) }
@@ -294,7 +295,7 @@ impl<H> SplitOrdered<H> {
     fn expand(&self, now: usize, buckets: usize) {
         self.resizer.add_bytes(buckets * Array::BUCKET);
         let before = self.current.pointer();
-        // SAFETY: there always is an array, and we are the one who frees it.
+        // SAFETY: there always is an array, and only this thread frees it.
         let old = unsafe { &*before };
         let mut dummies = Vec::with_capacity(buckets);
         dummies.extend_from_slice(&old.0);
@@ -314,13 +315,14 @@ impl<H> SplitOrdered<H> {
 
     fn shrink(&self, now: usize, buckets: usize) {
         let before = self.current.pointer();
-        // SAFETY: there always is an array, and we are the one who frees it.
+        // SAFETY: there always is an array, and only this thread frees it.
         let old = unsafe { &*before };
         let smaller = Array(old.0[..buckets].into());
         self.resizer.add_bytes(buckets * Array::BUCKET);
         // SAFETY: the old array is freed below, after the wait.
         unsafe { self.current.set(Box::into_raw(Box::new(smaller))) };
-        // Nobody is to begin at a dummy that is removed: what is inserted behind it would be lost.
+        // After this no update begins at a dummy that is removed: a node inserted behind it would
+        // be lost.
         self.resizer.wait_for_readers();
         for bucket in (buckets..now).rev() {
             let _guard = read();
@@ -339,7 +341,7 @@ impl<H> Drop for SplitOrdered<H> {
         let array = self.current.get_mut().expect("there always is an array");
         let mut next = array.0[0].cast_mut();
         while !next.is_null() {
-            // SAFETY: nodes come from boxes, and nobody else is left.
+            // SAFETY: nodes come from boxes, and no other thread uses the table.
             let node = unsafe { Box::from_raw(next) };
             // Relaxed: the only user.
             next = unmarked(node.next.load(Relaxed));

@@ -1,4 +1,4 @@
-//! A lock per stripe: 64 tables, each behind a mutex of its own (Herlihy and Shavit, "The Art of
+//! A lock per stripe: 64 tables, each behind its own mutex (Herlihy and Shavit, "The Art of
 //! Multiprocessor Programming", section 13.2.2; as a table per lock, like `dashmap`).
 //!
 //! The low bits of the hash say in which stripe an entry is, the next ones the bucket. A resizer
@@ -6,8 +6,8 @@
 //!
 //! *Progress*: blocking, per stripe.
 //!
-//! *A lookup costs* an atomic read-modify-write to lock and one to unlock, of a word shared by
-//! those who use the stripe, and a walk of a chain.
+//! *A lookup costs* an atomic read-modify-write to lock and one to unlock, of a word that all users
+//! of the stripe share, and a walk of a chain.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -22,10 +22,10 @@ use crate::{Costs, Resize, Table, TableHasher};
 
 static STRIPE: Site = Site::new("stripe");
 
-/// The most stripes.
+/// The maximum number of stripes.
 const STRIPES: usize = 64;
 
-/// As many tables as there are stripes.
+/// One table for each stripe.
 #[derive(Debug)]
 pub struct Striped<H> {
     stripes: Box<[CachePadded<Mutex<Chains>>]>,
@@ -35,7 +35,7 @@ pub struct Striped<H> {
 }
 
 impl<H: TableHasher> Striped<H> {
-    /// The stripe, and the hash within it.
+    /// Returns the stripe, and the hash within it.
     #[inline(always)]
     fn stripe(&self, key: u64) -> (&Mutex<Chains>, u64) {
         let hash = self.hasher.hash_one(key);

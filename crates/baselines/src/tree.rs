@@ -1,10 +1,9 @@
 //! Ordered maps in place of hash tables: the standard library's B-tree behind a reader-writer lock,
 //! and a skip list without locks.
 //!
-//! Lever measures a kernel whose page cache is kept in red-black trees, against those that keep it
+//! Lever compares a kernel that keeps its page cache in red-black trees with kernels that keep it
 //! in a hash table ("Linux Kernel Hash Table Behavior", ALS 2000). Trees need no hash function and
-//! no resizing, and pay with comparisons: log2 n of them, and about as many cache misses where
-//! entries are nodes of their own.
+//! no resizing, but log2 n comparisons, and about as many cache misses if each entry is a node.
 //!
 //! *Progress*: [`Tree`] blocks like any map behind a lock. Lookups in [`SkipList`] are lock-free.
 //!
@@ -55,8 +54,8 @@ impl Table for Tree {
 
 /// crossbeam's skip list.
 ///
-/// Its insertion doesn't tell whether the key was present, as ours have to: so updates take turns,
-/// per key.
+/// Its insertion does not return whether the key was present, as [`Table::insert`] must. So a lock
+/// per key serializes updates.
 pub struct SkipList {
     map: SkipMap<u64, u64>,
     updates: Locks,
@@ -64,7 +63,7 @@ pub struct SkipList {
 
 impl Table for SkipList {
     const NAME: &'static str = "skip list";
-    /// Key, value, reference count with height, and two links on the average.
+    /// Key, value, reference count with height, and two links on average.
     const ENTRY_BYTES: usize = 5 * size_of::<u64>();
 
     fn with_buckets(_: usize) -> Self {

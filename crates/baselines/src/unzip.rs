@@ -2,26 +2,25 @@
 //! printed.
 //!
 //! A lookup takes a snapshot of the array's address, and walks the chain of its bucket. Chains may
-//! be *imprecise*: contain entries of other buckets as well. It is up to resizers that no chain
-//! ever lacks an entry of its own bucket.
+//! be *imprecise*: contain entries of other buckets as well. Resizers ensure that no chain ever
+//! lacks an entry of its own bucket.
 //!
 //! * *Shrink*: link the ends of the chains that become one to the beginning of the next; publish
 //!   the smaller array; wait for readers; free the larger array.
 //! * *Expand*: lead each new bucket to the first of its entries in the old bucket's chain; publish
-//!   the larger array; wait for readers; then part the chains, step by step, with a wait for
-//!   readers after each pass over all buckets: see `zip.rs`. The old array's heads say where the
-//!   zipped part of each chain begins. (Of step 7, the wait after a pass that has changed nothing
-//!   is left out: nothing would be ordered by it.) Any factor that is a power of two is done at
-//!   once.
+//!   the larger array; wait for readers; then split the chains, step by step, with a wait for
+//!   readers after each pass over all buckets: see `zip.rs`. The old array's heads hold the
+//!   beginning of the zipped part of each chain. (The wait of step 7 after a pass that has changed
+//!   nothing is left out, because it would order nothing.) A resize may have any factor that is a
+//!   power of two.
 //!
-//! Updates (section 4.1) take the lock of their bucket. A resizer takes all of them from the
-//! beginning until it has published the new array, and while it expands, those of the buckets at
-//! which it works.
+//! Updates (section 4.1) take the lock of their bucket. A resizer holds all of them until it has
+//! published the new array, and then, while it expands, those of the buckets that it changes.
 //!
 //! *Progress*: lookups are wait-free. Updates wait for updates of their bucket and for the
-//! resizer's work, but never for readers (except for the bound on what waits to be freed). Resizers
-//! wait for readers: once to shrink; to expand, once and once for each pass, of which there are as
-//! many as there are runs in the most mixed chain.
+//! resizer's work, but never for readers (except by the bound on the backlog of deferred work).
+//! Resizers wait for readers: once to shrink; to expand, once, and once for each pass; there are as
+//! many passes as runs in the most mixed chain.
 //!
 //! *A lookup costs* a read section, and three loads that depend on one another (array, its mask and
 //! base, head), then one per entry. A miss walks the whole chain. No shared line is written.
@@ -44,7 +43,7 @@ use crate::{Costs, Resize, Table, TableHasher};
 #[derive(Debug)]
 pub struct Unzip<H> {
     current: Rcu<Array>,
-    /// While the table is expanded: the array before, with the beginnings of zipped parts. Not
+    /// While the table is expanded: the previous array, with the beginnings of zipped parts. Not
     /// owned.
     before: Rcu<Array>,
     hasher: H,
@@ -76,11 +75,10 @@ impl<H: TableHasher> Table for Unzip<H> {
     fn insert(&self, key: u64, value: u64) -> bool {
         let hash = self.hasher.hash_one(key);
         let _lock = self.locks.lock(hash);
-        // Not before the lock is held: a resizer who holds it may be about to publish another
-        // array.
+        // Only after locking: a resizer that holds the lock may be about to publish another array.
         let guard = read();
-        // SAFETY: there always is an array. The lock is that of the chain: of all of it, where it
-        // is zipped.
+        // SAFETY: there always is an array. The lock is that of the whole chain, also where it is
+        // zipped.
         unsafe { chain::insert(self.current.get(&guard).head(hash), hash, key, value) }
     }
 
@@ -123,18 +121,17 @@ impl<H: TableHasher> Resize for Unzip<H> {
     }
 }
 
-/// A resizer's wait for readers, to who watches it.
+/// The phases of a resizer's wait for readers, for an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It is about to begin.
+    /// The wait is about to begin.
     Begins,
-    /// Those who were reading then have left.
+    /// All threads that were reading then have left.
     Ended,
 }
 
 impl<H: TableHasher> Unzip<H> {
-    /// [`Resize::resize_to`], stopping at each wait for readers to let the caller look at the
-    /// table.
+    /// As [`Resize::resize_to`], but calls the observer at each wait for readers.
     ///
     /// # Panics
     /// As [`Resize::resize_to`].
@@ -148,8 +145,8 @@ impl<H: TableHasher> Unzip<H> {
         }
     }
 
-    /// The keys to which each bucket's head leads, in the order of the chains: those of other
-    /// buckets, too, where a chain is imprecise.
+    /// Returns the keys to which each bucket's head leads, in the order of the chains: also those
+    /// of other buckets, if a chain is imprecise.
     pub fn chains(&self) -> Vec<Vec<u64>> {
         let guard = read();
         // SAFETY: nodes are retired by RCU.
@@ -176,11 +173,11 @@ impl<H> Unzip<H> {
         for (bucket, head) in smaller.heads().iter().enumerate() {
             let mut tail = head;
             for joined in larger.heads()[bucket..].iter().step_by(buckets) {
-                // SAFETY: we hold the lock of all these.
+                // SAFETY: this thread holds the lock of all these.
                 for (link, node) in unsafe { links(joined) } {
                     if std::ptr::eq(link, joined) {
-                        // Release: pairs with `chain::get`, where readers of the chain before run
-                        // on into this one.
+                        // Release: pairs with `chain::get`, where readers of the previous chain
+                        // continue into this one.
                         tail.store(target(joined).as_ptr(), Release);
                     }
                     tail = &node.next;
@@ -190,10 +187,10 @@ impl<H> Unzip<H> {
         // SAFETY: the old array is freed below, when all readers have left it.
         unsafe { self.current.set(Box::into_raw(smaller)) };
         drop(all);
-        // Nobody is led to the larger array any more.
+        // New readers no longer find the larger array.
         self.wait_for_readers(watch);
         self.resizer.subtract_bytes(larger.bytes());
-        // SAFETY: it came from a box, has been replaced, and readers, updates among them, have left
+        // SAFETY: it came from a box, was replaced, and all readers, including updates, have left
         // it.
         drop(unsafe { Box::from_raw(before) });
     }
@@ -206,9 +203,10 @@ impl<H> Unzip<H> {
         let smaller = unsafe { &*before };
         for (bucket, head) in larger.heads().iter().enumerate() {
             let old = smaller.head(bucket as u64);
-            // SAFETY: we hold the lock.
+            // SAFETY: this thread holds the lock.
             let first = unsafe { Zipped::new(old, buckets).next_of(bucket as u64, old) };
-            // Release: pairs with `chain::get`; though publishing the array would do.
+            // Release: pairs with `chain::get`. (The Release that publishes the array would
+            // suffice.)
             head.store(first, Release);
         }
         // SAFETY: the old array is retired below.
@@ -216,11 +214,12 @@ impl<H> Unzip<H> {
         // SAFETY: likewise.
         unsafe { self.current.set(Box::into_raw(larger)) };
         drop(all);
-        // Readers who came by the smaller array are to find all of the chain (Z2).
+        // Readers that entered by the smaller array must find the whole chain (Z2).
         self.wait_for_readers(watch);
-        // SAFETY: the heads lead to the first nodes of each child (Z1), and we wait.
+        // SAFETY: the heads lead to the first nodes of each child (Z1), and this thread waits
+        // between passes.
         while unsafe { pass(&self.locks, smaller.heads(), buckets) } {
-            // Those who stood on a run when it was the second are to leave it before its end is
+            // Readers that were on a run when it was the second must leave before its end is
             // changed (Z2).
             self.wait_for_readers(watch);
         }
@@ -241,11 +240,11 @@ impl<H> Unzip<H> {
 
 impl<H> Drop for Unzip<H> {
     fn drop(&mut self) {
-        // It is not ours.
-        // SAFETY: nobody else is left.
+        // `before` does not own its array.
+        // SAFETY: no other thread uses the table.
         unsafe { self.before.set(null_mut()) };
         let array = self.current.get_mut().expect("there always is an array");
-        // SAFETY: nobody else is left, and outside of resizes chains share nothing.
+        // SAFETY: no other thread uses the table, and outside of resizes chains share nothing.
         unsafe { array.free_nodes() };
     }
 }

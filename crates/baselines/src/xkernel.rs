@@ -3,27 +3,27 @@
 //!
 //! Four structures work together (section 2): an array of buckets, whose number is a power of two
 //! and at most [`MAX_BUCKETS`]; a chain of elements per bucket; a cache of one entry, the last that
-//! was found; and a list of the buckets that may hold something. The last is for iterating over a
-//! sparse table, and kept lazily: a bucket gets on it when it is filled, and off it when an
-//! iteration finds it empty. So it is linked in one direction only, and updates hardly notice it.
+//! was found; and a list of the buckets that may have elements. The list is for iterating over a
+//! sparse table, and is updated lazily: a bucket is added when it is filled, and removed when an
+//! iteration finds it empty. So it is linked in one direction only, and costs updates little.
 //!
-//! Section 3 is about keys, which are strings of bytes of one size per map. How the size is known
-//! is the type parameter of [`Map`], after the three builds that section 4 measures:
+//! Section 3 is about keys, which are byte strings of one size per map. The type parameter of
+//! [`Map`] determines how the size is known, after the three builds that section 4 measures:
 //!
 //! | Build | Size of keys | Iteration |
 //! |---|---|---|
-//! | [`Old`] | a number that one generic routine is given | over all buckets |
+//! | [`Old`] | an argument of one generic routine | over all buckets |
 //! | [`New`] | picks routines made for 2, 4, 6, 8, 10, 12 or 16 bytes, or the generic ones, when the map is made | over the list |
 //! | [`Const`] | part of the type: a look at the cached entry is inlined, as a few loads and comparisons | over the list |
 //!
-//! All three are compiled from one source. What the authors did by a macro around a compiler's
-//! built-in, and wished for a cleaner way to do, is a const generic parameter here. Alignment,
-//! their other condition, is none any more: processors load words from anywhere.
+//! All three are compiled from one source. The author used a macro around a compiler built-in, and
+//! wished for a cleaner way; here it is a const generic parameter. Alignment, the other condition,
+//! no longer matters: processors load words from any address.
 //!
-//! The paper prints no hash function, so this one is ours: a rotation and a multiplication per
-//! word, and the top ten bits. Elements live in a vector and are linked by their numbers, in which
-//! an index that is out of bounds is the end of a chain. Therefore this needs no unsafe code, and a
-//! bound that is checked is just the comparison with null that the original makes.
+//! The paper prints no hash function, so this one is new: a rotation and a multiplication per word,
+//! and the top ten bits. Elements are stored in a vector and linked by their numbers; a number that
+//! is out of bounds ends a chain. So there is no unsafe code, and the bounds check takes the place
+//! of the original's comparison with null.
 //!
 //! *Progress*: one thread at a time; the cache makes lookups writes ([`Map`] is not `Sync`).
 //!
@@ -40,10 +40,10 @@ use std::ops::ControlFlow;
 use builds::KeySize;
 pub use builds::{Build, Const, New, Old};
 
-/// The most buckets that a map may have: the hash has ten bits (section 2.1).
+/// The maximum number of buckets: the hash has ten bits (section 2.1).
 pub const MAX_BUCKETS: usize = 1 << HASH_BITS;
 
-/// The longest key, in bytes.
+/// The maximum length of a key, in bytes.
 pub const MAX_KEY: usize = 32;
 
 const HASH_BITS: u32 = 10;
@@ -57,7 +57,7 @@ const END: u32 = u32::MAX;
 /// The link of a bucket that is not on the list.
 const UNLISTED: u32 = u32::MAX - 1;
 
-/// Two links of half a word: what the list costs is one of them.
+/// Two links of half a word each. One of them is for the list.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     first: u32,
@@ -93,20 +93,20 @@ struct Element {
 pub struct Map<B> {
     build: B,
     buckets: Box<[Bucket]>,
-    /// Bound ones, and unbound ones that wait to be used again.
+    /// Bound elements, and unbound ones that can be reused.
     elements: Vec<Element>,
     unbound: u32,
     /// The element that was found last, unless it is unbound: the lookup cache (section 2.3).
     found: Cell<u32>,
-    /// The first bucket that may hold something (section 2.4).
+    /// The first bucket that may have elements (section 2.4).
     listed: u32,
 }
 
 impl<B: Build> Map<B> {
-    /// An empty map of at least so many buckets: the next power of two, at least one.
+    /// Creates an empty map. The number of buckets is rounded up to a power of two.
     ///
     /// # Panics
-    /// When that is more than [`MAX_BUCKETS`], or keys are longer than [`MAX_KEY`].
+    /// Panics if that is more than [`MAX_BUCKETS`], or if keys are longer than [`MAX_KEY`].
     #[must_use]
     pub fn new(buckets: usize, build: B) -> Self {
         let buckets = buckets.next_power_of_two();
@@ -117,19 +117,19 @@ impl<B: Build> Map<B> {
         Self { build, buckets, elements: Vec::new(), unbound: END, found: Cell::new(END), listed: END }
     }
 
-    /// Binds `key` to `value` if it is not bound (`mapBind`); false, and nothing is changed, when
-    /// it was.
+    /// Binds `key` to `value` if it is not bound (`mapBind`). Returns false, and changes nothing,
+    /// if it is.
     ///
     /// Costs a hash and a walk of the bucket's chain.
     ///
     /// # Panics
-    /// When the key has another size than the map's.
+    /// Panics if the key does not have the size of the map's keys.
     #[inline(always)]
     pub fn bind(&mut self, key: &B::Key, value: u64) -> bool {
         B::bind(self, key.as_ref(), value)
     }
 
-    /// What `key` is bound to (`mapResolve`).
+    /// Returns the value to which `key` is bound (`mapResolve`).
     ///
     /// Costs a comparison for the key that was found last, otherwise a hash and a walk of the
     /// bucket's chain.
@@ -141,7 +141,7 @@ impl<B: Build> Map<B> {
         B::resolve(self, key.as_ref())
     }
 
-    /// Unbinds `key`; what it was bound to (`mapRemoveBinding`).
+    /// Unbinds `key`, and returns the value to which it was bound (`mapRemoveBinding`).
     ///
     /// Costs a hash and a walk of the bucket's chain.
     ///
@@ -152,11 +152,12 @@ impl<B: Build> Map<B> {
         B::unbind(self, key.as_ref())
     }
 
-    /// Visits all bindings, in no particular order, until `visit` breaks off (`mapForEach`); with
-    /// what it broke off.
+    /// Visits all bindings, in no particular order, until `visit` breaks (`mapForEach`). Returns
+    /// the value of the break.
     ///
-    /// Costs by the number of bindings and of buckets that became empty since the last iteration,
-    /// which it takes off the list; by the number of all buckets in the [`Old`] build.
+    /// Takes time proportional to the number of bindings, and of the buckets that became empty
+    /// since the last iteration, which it takes off the list. In the [`Old`] build, takes time
+    /// proportional to the number of all buckets.
     pub fn for_each<R>(&mut self, visit: impl FnMut(&[u8], u64) -> ControlFlow<R>) -> ControlFlow<R> {
         if B::LISTED { self.for_each_listed(visit) } else { self.for_each_bucket(visit) }
     }
@@ -194,13 +195,13 @@ impl<B: Build> Map<B> {
         ControlFlow::Continue(())
     }
 
-    /// Buckets.
+    /// Returns the number of buckets.
     #[must_use]
     pub fn buckets(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Buckets that the next iteration will visit.
+    /// Returns the number of buckets that the next iteration will visit.
     #[must_use]
     pub fn listed_buckets(&self) -> usize {
         if !B::LISTED {
@@ -210,7 +211,7 @@ impl<B: Build> Map<B> {
         std::iter::successors(bucket(self.listed), |listed| bucket(listed.next_listed)).count()
     }
 
-    /// The number of the bucket of `key`, for those who want collisions.
+    /// Returns the number of the bucket of `key`, for measurements with collisions.
     ///
     /// # Panics
     /// As [`Map::bind`].
@@ -219,8 +220,8 @@ impl<B: Build> Map<B> {
         self.index::<builds::Any>(key.as_ref())
     }
 
-    /// The bucket of a key. What the size of keys is known to be decides what the compiler makes of
-    /// it.
+    /// Returns the bucket of a key. The generated code depends on what `S` says about the size of
+    /// keys.
     #[inline(always)]
     fn index<S: KeySize>(&self, key: &[u8]) -> usize {
         let (words, mut rest) = exactly::<S, B>(&self.build, key).as_chunks();
@@ -237,7 +238,7 @@ impl<B: Build> Map<B> {
         (hash >> (u64::BITS - HASH_BITS)) as usize & (self.buckets.len() - 1)
     }
 
-    /// The value of the element that was found last, if it has this key.
+    /// Returns the value of the element that was found last, if it has this key.
     #[inline(always)]
     fn found_last<S: KeySize>(&self, key: &[u8]) -> Option<u64> {
         let element = self.elements.get(self.found.get() as usize)?;
@@ -290,7 +291,7 @@ impl<B: Build> Map<B> {
         }
     }
 
-    /// The element with this key in a bucket's chain.
+    /// Returns the element with this key in a bucket's chain.
     #[inline(always)]
     fn find<S: KeySize>(&self, index: usize, key: &[u8]) -> Option<u32> {
         let mut at = self.buckets[index].first;
@@ -328,7 +329,7 @@ impl<B: Build> fmt::Debug for Map<B> {
     }
 }
 
-/// `key`, of a size that the compiler knows where `S` does.
+/// Returns `key`, with a size that the compiler knows if `S` does.
 #[inline(always)]
 fn exactly<'k, S: KeySize, B: Build>(build: &B, key: &'k [u8]) -> &'k [u8] {
     let size = S::of(build);

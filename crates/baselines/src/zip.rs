@@ -1,13 +1,13 @@
-//! Unzipping: how the paper's resizers part a bucket's entries (section 4, steps 6 to 8), and how
-//! updates keep out of their way (4.1).
+//! Unzipping: how the paper's resizers split a bucket's chain (section 4, steps 6 to 8), and how
+//! updates avoid conflicts with them (4.1).
 //!
 //! # Zipped chains
 //!
 //! A bucket of the smaller table becomes several of the larger one, its *children*. First the
-//! children's heads lead into the one chain that there is, each to the first node of its own: the
-//! chain is *zipped*. Then it is parted from the front. The zipped part begins with a *run*, nodes
-//! of one child. Its last node is linked to the next node of the same child, past the nodes of
-//! others, and then the zipped part begins after the run.
+//! children's heads lead into the one existing chain, each to the first node of its child: the
+//! chain is *zipped*. Then it is split, beginning at the front. The zipped part begins with a
+//! *run*, nodes of one child. A step links its last node to the next node of the same child, past
+//! the nodes of others. After that the zipped part begins after the run.
 //!
 //! ```text
 //!   zipped part:      A1  A2  B1  B2  A3  B3          begins with A1; run: A1 A2
@@ -15,33 +15,32 @@
 //!                             B1  B2  A3  B3          begins with B1; run: B1 B2
 //! ```
 //!
-//! The step takes from readers of B who stand on A2 the way to B1. So there must be none:
+//! This step cuts off readers of B that are on A2 from B1. So there must be none:
 //!
-//! * **Z1** Every child's way into the zipped part leads to the child's first node there (or
+//! * **Z1** Every child's path into the zipped part leads to the child's first node there (or
 //!   nowhere, if it has none).
-//! * **Z2** When a step is done, no reader of another child stands on the run.
+//! * **Z2** At the time of a step, no reader of another child is on the run.
 //!
-//! Z1 is established by the heads, and kept by every step. It implies that readers of others don't
-//! *come* to the run, once it is the first, except from a run before it. They have left it when a
-//! grace period has passed since the step before. Hence the wait after each pass over all buckets
+//! The heads establish Z1, and every step preserves it. It implies that readers of other children
+//! do not *enter* the run once it is the first, except from a run before it. They have left when a
+//! grace period has passed since the previous step. Hence the wait after each pass over all buckets
 //! (step 7).
 //!
 //! # Updates
 //!
-//! Insertions put the node before all others of its child, where the chain is parted already.
-//! Removals are more delicate than section 4.1 says, which has them look after the place where the
-//! zipped part begins:
+//! Insertions put the node before all others of its child, where the chain is already split.
+//! Removals are more delicate than section 4.1 says, which only lets them update the beginning of
+//! the zipped part:
 //!
 //! * Two links may lead to a node in the zipped part: that of the node before it there, or the
-//!   beginning itself; and, if the node is the first of its child, the one by which the child's way
-//!   leads there. The second has to be set to the *child's* next node for the sake of Z1, not to
-//!   the next.
-//! * If B1 and B2 were removed above, A1 A2 A3 would be a run, and a reader of B could have come to
-//!   A3 by way of B2. That would break Z2 without any step in between. So a removal from the zipped
-//!   part *disturbs* it: the next pass leaves it alone, and the wait after that pass lets those
-//!   readers go.
+//!   beginning itself; and, if the node is the first of its child, the link on the child's path.
+//!   The second must be set to the *child's* next node to preserve Z1, not to the next node.
+//! * If B1 and B2 were removed above, A1 A2 A3 would be a run, and a reader of B could have reached
+//!   A3 through B2. That would break Z2 without any step in between. So a removal from the zipped
+//!   part *disturbs* it: the next pass skips it, and those readers leave during the wait after that
+//!   pass.
 //!
-//! Each removal shortens the zipped part and nothing lengthens it, so all this comes to an end.
+//! Each removal shortens the zipped part and nothing lengthens it, so this terminates.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -49,22 +48,23 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use crate::chain::{Link, Node, links, target};
 use crate::locks::Locks;
 
-/// What the lock of a bucket guards besides the chain: whether a removal has disturbed the zipped
-/// part since the last pass.
+/// The data that a bucket's lock guards in addition to the chain: whether a removal has disturbed
+/// the zipped part since the last pass.
 pub(crate) type Disturbed = bool;
 
-/// The children of a bucket that is being parted, and where its zipped part begins: the paper's
-/// *aux* pointer. Used under the bucket's lock.
+/// The children of a bucket whose chain is being split, and the beginning of its zipped part: the
+/// paper's *aux* pointer. Used under the bucket's lock.
 pub(crate) struct Zipped<'z> {
-    /// No reader uses it any more, or those who do are led to the nodes by the way that they know.
+    /// The link to the beginning of the zipped part. Readers no longer use it, or it leads them to
+    /// the nodes as before.
     beginning: &'z Link,
-    /// Buckets of the larger table, less one.
+    /// The number of buckets of the larger table, minus one.
     mask: u64,
 }
 
 /// A pass over all buckets of the smaller table, whose zipped parts begin at `beginnings`: a step
-/// for each, except where there was a disturbance. False when nothing has changed, because nothing
-/// is zipped any more.
+/// for each, except where there was a disturbance. Returns false if nothing has changed, because
+/// nothing is zipped any more.
 ///
 /// # Safety
 ///
@@ -80,7 +80,7 @@ pub(crate) unsafe fn pass(locks: &Locks<Disturbed>, beginnings: &[Link], buckets
             continue;
         }
         for beginning in beginnings[stripe..].iter().step_by(locks.count()) {
-            // SAFETY: under the lock, and else as the caller vouches.
+            // SAFETY: under the lock, and otherwise as the caller vouches.
             changed |= unsafe { Zipped::new(beginning, buckets).unzip() };
         }
     }
@@ -102,12 +102,12 @@ impl<'z> Zipped<'z> {
     }
 
     fn begin_with(&self, node: *mut Node) {
-        // Release: readers of the smaller table may still come this way, and pair with it in
-        // `chain::get`.
+        // Release: pairs with `chain::get`, because readers of the smaller table may still follow
+        // this link.
         self.beginning.store(node, Release);
     }
 
-    /// One step. False when there was nothing to part.
+    /// Performs one step. Returns false if there was nothing to split.
     ///
     /// # Safety
     ///
@@ -132,13 +132,13 @@ impl<'z> Zipped<'z> {
         self.begin_with(target(rest).as_ptr());
         // SAFETY: as above.
         let next = unsafe { self.next_of(child, &last.next) };
-        // Release: pairs with `chain::get`. The next node was published to us, not to those who
-        // come by this link.
+        // Release: pairs with `chain::get`. The next node was published to this thread, but not to
+        // readers that follow this link.
         last.next.store(next, Release);
         true
     }
 
-    /// Unlinks the node to which `link`, on its child's way, leads.
+    /// Unlinks the node to which `link`, on its child's path, leads.
     ///
     /// # Safety
     ///
@@ -159,14 +159,14 @@ impl<'z> Zipped<'z> {
                 let childs_next = unsafe { self.next_of(self.child(node), &node.next) };
                 link.store(childs_next, Release);
             }
-            // The child comes by the node before it; or all is parted up to here, and no other link
-            // leads there.
+            // The child's path leads through the previous node; or the chain is split up to here,
+            // and no other link leads to the node.
             _ => link.store(next, Release),
         }
         unlinked
     }
 
-    /// The first node of a child from `link` on.
+    /// Returns the first node of a child from `link` on.
     ///
     /// # Safety
     ///
@@ -182,16 +182,15 @@ impl<'z> Zipped<'z> {
 mod tests {
     use super::*;
 
-    /// A chain that is being parted, with a reader on every node that one could have come to since
-    /// all were last waited for. The key of a node is its place in the chain, its hash is its
-    /// child.
+    /// A chain that is being split, with a reader on every node that one could have reached since
+    /// the last wait. The key of a node is its place in the chain, its hash is its child.
     struct Scene {
         locks: Locks<Disturbed>,
         beginning: Link,
         heads: Vec<Link>,
         nodes: Vec<*mut Node>,
         removed: Vec<bool>,
-        /// Child, and the node on which its reader stands.
+        /// The child, and the node on which its reader is.
         readers: Vec<(u64, *mut Node)>,
     }
 
@@ -201,14 +200,14 @@ mod tests {
             let beginning = Link::default();
             nodes.iter().rev().for_each(|&node| push(&beginning, node));
             let zipped = Zipped::new(&beginning, buckets);
-            // SAFETY: nobody else is there.
+            // SAFETY: there is no other thread.
             let heads =
                 (0..buckets as u64).map(|child| Link::new(unsafe { zipped.next_of(child, &beginning) })).collect();
             let removed = vec![false; nodes.len()];
             Self { locks: Locks::new(1), beginning, heads, nodes, removed, readers: Vec::new() }
         }
 
-        /// Lets all readers leave, and new ones come to wherever they can.
+        /// Lets all readers leave, and puts new ones wherever they can go.
         fn wait(&mut self) {
             self.readers.clear();
             self.enter();
@@ -222,7 +221,7 @@ mod tests {
         }
 
         fn pass(&mut self) -> bool {
-            // SAFETY: nobody else is there.
+            // SAFETY: there is no other thread.
             let changed = unsafe { pass(&self.locks, std::slice::from_ref(&self.beginning), self.heads.len()) };
             self.check();
             changed
@@ -235,14 +234,15 @@ mod tests {
             // SAFETY: as above.
             let (link, node) =
                 unsafe { links(&self.heads[node.hash as usize]) }.find(|(_, its)| its.key == node.key).expect("Z1");
-            // SAFETY: we hold the lock.
+            // SAFETY: this thread holds the lock.
             unsafe { Zipped::new(&self.beginning, self.heads.len()).unlink(link, node, &mut disturbed) };
             drop(disturbed);
             self.removed[place] = true;
             self.check();
         }
 
-        /// Every reader finds what is before it, and those who come now find everything.
+        /// Checks that every reader finds the nodes ahead of it, and that new readers find
+        /// everything.
         fn check(&mut self) {
             for (child, head) in (0..).zip(&self.heads) {
                 assert_eq!(self.found(child, head, None), self.present(child, None));
@@ -271,17 +271,17 @@ mod tests {
 
     impl Drop for Scene {
         fn drop(&mut self) {
-            // SAFETY: from boxes, and nobody looks at them any more.
+            // SAFETY: from boxes, and no longer used.
             self.nodes.iter().for_each(|&node| drop(unsafe { Box::from_raw(node) }));
         }
     }
 
     fn push(head: &Link, node: *mut Node) {
-        // SAFETY: nobody else is there.
+        // SAFETY: there is no other thread.
         unsafe { crate::chain::push(head, node) };
     }
 
-    /// Parts a chain, with a removal before the passes that `removals` names.
+    /// Splits a chain, with a removal before each of the passes in `removals`.
     fn part(children: &[u64], buckets: usize, mut removals: impl FnMut(&Scene) -> Option<usize>) -> usize {
         let mut scene = Scene::new(children, buckets);
         let mut passes = 0;
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(part(&[], 2, |_| None), 0);
     }
 
-    /// B1 and B2 of the module's example go, while a reader stands on B2.
+    /// B1 and B2 of the module's example are removed while a reader is on B2.
     #[test]
     fn readers_on_removed_nodes_are_waited_for() {
         let mut goes = vec![3, 2];

@@ -1,21 +1,21 @@
-//! How the size of keys gets into the routines.
+//! The builds: how the routines know the size of keys.
 
 use std::fmt::Debug;
 
 use super::Map;
 
-/// One of the three builds. Its functions are called by [`Map`]'s, with keys of the right type.
+/// One of the three builds. [`Map`] calls its functions, with keys of the right type.
 pub trait Build: Debug + Sized {
-    /// How reports call it: as the paper does.
+    /// The name of the build in reports, which is that of the paper.
     const NAME: &'static str;
 
-    /// What a key is given as.
+    /// The type of keys.
     type Key: AsRef<[u8]> + ?Sized;
 
     /// Whether non-empty buckets are kept on a list.
     const LISTED: bool;
 
-    /// Bytes of each key.
+    /// Returns the size of a key in bytes.
     fn key_size(&self) -> usize;
 
     /// See [`Map::bind`].
@@ -28,12 +28,12 @@ pub trait Build: Debug + Sized {
     fn unbind(map: &mut Map<Self>, key: &[u8]) -> Option<u64>;
 }
 
-/// How much a routine knows of the size of keys.
+/// What a routine knows about the size of keys.
 pub(super) trait KeySize {
     fn of(build: &impl Build) -> usize;
 }
 
-/// Whatever the map says.
+/// The size is a number in the map.
 pub(super) struct Any;
 
 impl KeySize for Any {
@@ -43,7 +43,7 @@ impl KeySize for Any {
     }
 }
 
-/// All of it.
+/// The size is a constant.
 struct Known<const SIZE: usize>;
 
 impl<const SIZE: usize> KeySize for Known<SIZE> {
@@ -53,8 +53,8 @@ impl<const SIZE: usize> KeySize for Known<SIZE> {
     }
 }
 
-/// Routines on their own, for keys of size `S`: not inlined, so that what they know of the size is
-/// what `S` says.
+/// Separate routines for keys of size `S`. Not inlined, so that they know about the size only what
+/// `S` says.
 #[inline(never)]
 fn bind<S: KeySize, B: Build>(map: &mut Map<B>, key: &[u8], value: u64) -> bool {
     map.bind_as::<S>(key, value)
@@ -75,15 +75,15 @@ fn unbind<S: KeySize, B: Build>(map: &mut Map<B>, key: &[u8]) -> Option<u64> {
     map.unbind_as::<S>(key)
 }
 
-/// The build without routines for certain sizes, and without a list of buckets that may hold
-/// something.
+/// The build without routines for certain sizes, and without a list of buckets that may have
+/// elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Old {
     key_size: usize,
 }
 
 impl Old {
-    /// For keys of so many bytes.
+    /// Creates the build for keys of `size` bytes.
     #[must_use]
     pub fn with_key_size(key_size: usize) -> Self {
         Self { key_size }
@@ -125,14 +125,14 @@ pub struct New {
     unbind: fn(&mut Map<Self>, &[u8]) -> Option<u64>,
 }
 
-/// Which sizes have routines, and the choice of them.
+/// Defines the sizes that have routines, and the choice among them.
 macro_rules! specialise {
     ($($size:literal)*) => {
         impl New {
             /// The sizes of keys that have routines of their own (section 3).
             pub const SIZES: &'static [usize] = &[$($size),*];
 
-            /// For keys of so many bytes.
+            /// Creates the build for keys of `size` bytes.
             #[must_use]
             pub fn with_key_size(key_size: usize) -> Self {
                 match key_size {
@@ -180,7 +180,7 @@ impl Build for New {
 
 /// The build whose keys have `SIZE` bytes, whatever size that is: 1 to [`MAX_KEY`](super::MAX_KEY).
 ///
-/// Keys of another size don't compile:
+/// Keys of another size do not compile:
 ///
 /// ```compile_fail,E0308
 /// use relativist_baselines::xkernel::{Const, Map};
@@ -204,7 +204,8 @@ impl<const SIZE: usize> Build for Const<SIZE> {
         bind::<Known<SIZE>, Self>(map, key, value)
     }
 
-    /// Only the look at the cached entry is inlined, as in the paper: the rest is a call away.
+    /// Only the comparison with the cached entry is inlined, as in the paper; the rest is a
+    /// function call.
     #[inline(always)]
     fn resolve(map: &Map<Self>, key: &[u8]) -> Option<u64> {
         map.found_last::<Known<SIZE>>(key).or_else(|| look_up::<Known<SIZE>, Self>(map, key))

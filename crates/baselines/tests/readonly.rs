@@ -82,7 +82,7 @@ fn look_up<T: Table>() {
 fn look_up_in<T: Table>(protect: impl Fn(&T)) {
     // This thread's place in the registry is to be elsewhere.
     drop(relativist_rcu::read());
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    // SAFETY: a new mapping at an address that the kernel chooses does not affect other memory.
     let pages =
         unsafe { mmap_anonymous(null_mut(), ARENA, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }.unwrap();
     BASE.set(pages.addr()).unwrap();
@@ -92,7 +92,7 @@ fn look_up_in<T: Table>(protect: impl Fn(&T)) {
     IN_ARENA.set(false);
     // What the table has replaced on its way is freed.
     relativist_rcu::barrier();
-    // SAFETY: our own mapping. Who writes there now is found out.
+    // SAFETY: this program's mapping. From here on a write to it ends the process.
     unsafe { mprotect(pages, ARENA, MprotectFlags::READ) }.unwrap();
     protect(table);
     let found = (0..2 * KEYS).filter(|&key| table.get(key) == Some(!key)).count() as u64;
@@ -102,7 +102,7 @@ fn look_up_in<T: Table>(protect: impl Fn(&T)) {
 
 fn protect_buckets(table: &InPlace<FixedState>) {
     let memory = table.memory();
-    // SAFETY: a mapping of the table's. Who writes there now is found out.
+    // SAFETY: a mapping of the table. From here on a write to it ends the process.
     unsafe { mprotect(memory.cast_mut().cast(), memory.len(), MprotectFlags::READ) }.unwrap();
 }
 
@@ -114,8 +114,8 @@ fn child() {
         Ok("in-place") => look_up_in::<InPlace<FixedState>>(protect_buckets),
         Ok("in-place, written to") => look_up_in::<InPlace<FixedState>>(|table| {
             protect_buckets(table);
-            // SAFETY: memory of the table's that is a bucket, and nobody comes to look at it:
-            // writing is the end.
+            // SAFETY: memory of the table that is a bucket, and no thread reads it afterwards: the
+            // write ends the process.
             unsafe { table.memory().cast::<u8>().cast_mut().write_volatile(0) };
         }),
         Ok("sorted") => look_up::<Sorted<FixedState>>(),

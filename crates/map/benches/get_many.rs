@@ -12,7 +12,7 @@ use rustc_hash::FxHasher;
 
 type Map = HashMap<u64, u64, BuildHasherDefault<FxHasher>>;
 
-/// How many keys are looked up between two readings of the clock.
+/// The number of keys that are looked up between two readings of the clock.
 const KEYS: usize = 1 << 12;
 
 fn entries() -> u64 {

@@ -1,4 +1,4 @@
-//! Choosing size, bounds, load factor, hasher, and who resizes.
+//! Setting the size, bounds, load factor, hasher, and the resizing policy.
 //!
 //! `cargo run -p relativist --example builder`
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), BuildError> {
     println!("room for 1,000 entries, at a load of up to 2: {} buckets", bounded.buckets());
     assert_eq!(bounded.buckets(), 1024);
 
-    // Resized when it suits us: the same in every run, and no background thread.
+    // Resized by hand: the same in every run, without a background thread.
     let manual = HashMap::<u64, u64>::builder()
         .resizing(Resizing::Manual)
         .hasher(BuildHasherDefault::<DefaultHasher>::new())
@@ -25,7 +25,7 @@ fn main() -> Result<(), BuildError> {
     println!("{:?}", manual.stats());
     assert!(manual.stats().longest_chain < 20);
 
-    // What makes no sense is an error.
+    // Contradictory bounds are an error.
     let wrong = HashMap::<u64, u64>::builder().load_factor(0.5..=0.75).build::<u64, u64>();
     println!("refused: {}", wrong.unwrap_err());
     Ok(())

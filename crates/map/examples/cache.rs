@@ -1,5 +1,4 @@
-//! A cache of what is costly to compute: `get_or_insert_with`, and `remove_if` to let go of what is
-//! out of date.
+//! A cache of expensive results: `get_or_insert_with`, and `remove_if` for outdated entries.
 //!
 //! Values are handed out as `Arc`s here, so that they can be used without holding a handle.
 //!
@@ -20,7 +19,7 @@ impl Factors {
         Arc::clone(self.cache.pin().get_or_insert_with(n, || Arc::new(factorize(n))))
     }
 
-    /// Forgets them, unless there are many: those were hard to find.
+    /// Removes them, unless there are many, which took long to compute.
     fn forget_if_easy(&self, n: u64) -> bool {
         self.cache.pin().remove_if(&n, |_, factors| factors.len() < 4).is_some()
     }

@@ -1,5 +1,4 @@
-//! Optimistic changes of one's own making: read, think, and put in the result if nothing has
-//! changed.
+//! Custom optimistic changes: read, compute, and store the result if nothing has changed.
 //!
 //! `cargo run -p relativist --example compare_exchange`
 
@@ -7,7 +6,7 @@ use std::thread;
 
 use relativist::HashMap;
 
-/// A document, and how often it was changed.
+/// A document, and the number of changes.
 #[derive(Clone, PartialEq)]
 struct Document {
     version: u64,
@@ -16,7 +15,7 @@ struct Document {
 
 type Documents = HashMap<u64, Document>;
 
-/// Appends a word. Whoever is late begins anew with what the other has made of it.
+/// Appends a word. A thread that is late starts again with the other's result.
 fn append(documents: &Documents, id: u64, word: &str) -> u64 {
     let pinned = documents.pin();
     let mut current = pinned.get(&id).expect("the document exists");

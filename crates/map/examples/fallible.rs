@@ -1,4 +1,4 @@
-//! Where memory may run out: operations that report it, and give back what they were given.
+//! Operations that return an error if memory is exhausted, with their arguments.
 //!
 //! `cargo run -p relativist --example fallible`
 
@@ -20,7 +20,7 @@ fn main() {
     let rest = store(&map, (0..100).map(|n| (n, n.to_string())).collect());
     assert!(rest.is_empty());
 
-    // No machine has that much: the map goes on with the buckets that it has.
+    // No machine has that much memory: the map keeps its buckets.
     let error = map.try_reserve(1 << 50).unwrap_err();
     println!("{error}");
     assert_eq!((map.len(), map.buckets()), (100, 256));

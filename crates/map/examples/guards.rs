@@ -30,11 +30,10 @@ fn main() {
     assert_eq!(offer, Some(("bolt", &2)));
     println!("offered: {offer:?}");
 
-    // Done with those references: let go, so that memory can be reclaimed, before going on for
-    // long.
+    // Drop the guard when the references are no longer needed, so that memory can be reclaimed.
     drop(guard);
     assert_eq!(shop.cheapest(5, &read()).map(|(name, _)| name), Some("nut"));
 
-    // Resizing by hand waits for readers, so it takes none on this thread.
+    // Resizing by hand waits for readers, so this thread must not hold a guard.
     shop.stock.try_reserve(1000).expect("memory for 4096 buckets");
 }

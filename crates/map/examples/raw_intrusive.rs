@@ -39,8 +39,8 @@ impl User {
     ///
     /// The link is in the table by name, and alive during `'g`.
     unsafe fn by_name<'g>(link: NonNull<Link>) -> &'g Self {
-        // SAFETY: so far behind the beginning of a user is this link, in the same allocation; the
-        // caller's promise.
+        // SAFETY: the link is at this offset from the beginning of a user, in the same allocation;
+        // the caller's promise.
         unsafe { link.byte_sub(offset_of!(Self, by_name)).cast().as_ref() }
     }
 
@@ -90,21 +90,21 @@ impl Users {
         // SAFETY: as above.
         let is_it = |link| unsafe { User::by_name(link) }.name == name;
         let Entry::Occupied(entry) = self.by_name.entry(hash_of(name), is_it, &guard) else { return false };
-        // SAFETY: as above; our guard keeps it alive.
+        // SAFETY: as above; the guard keeps it alive.
         let user = unsafe { User::by_name(entry.remove()) };
         // SAFETY: as above.
         let is_it = |link| std::ptr::eq(unsafe { User::by_number(link) }, user);
         let Entry::Occupied(entry) = self.by_number.entry(Hash::new(user.number), is_it, &guard) else {
             unreachable!("who is in the one table is in the other");
         };
-        // SAFETY: in neither table any more, and those who have found it are given a grace period.
+        // SAFETY: in neither table any more, and a grace period passes for readers that have found
+        // it.
         unsafe { defer_raw(entry.remove().cast(), size_of::<User>(), |user| User::dispose(user.cast())) };
         true
     }
 }
 
-/// FNV-1a. The table mixes what it is given, but a server that strangers can talk to wants a keyed
-/// hash.
+/// FNV-1a. The table mixes hashes, but a server with unauthenticated clients needs a keyed hash.
 fn hash_of(name: &str) -> Hash {
     Hash::new(
         name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)),

@@ -49,10 +49,10 @@ impl Orders {
             Entry::Vacant(_) => None,
             Entry::Occupied(entry) => {
                 let order = entry.remove().cast::<Order>();
-                // SAFETY: no reader who begins now finds it, and those who have found it are given
-                // a grace period.
+                // SAFETY: no reader that begins now finds it, and a grace period passes for those
+                // that have found it.
                 unsafe { defer_raw(order.cast(), size_of::<Order>(), |order| dispose(order.cast())) };
-                // SAFETY: our guard was there before it was unlinked.
+                // SAFETY: the guard was taken before it was unlinked.
                 Some(unsafe { order.as_ref() }.cents)
             }
         }

@@ -16,7 +16,7 @@ fn main() {
         sessions.pin().insert(id, Session { user, idle_minutes });
     }
 
-    // Log out who has been idle for an hour.
+    // Log out users that have been idle for an hour.
     sessions.pin().retain(|_, session| session.idle_minutes < 60);
     assert_eq!(sessions.len(), 4);
 
@@ -27,7 +27,7 @@ fn main() {
     }
     assert_eq!(sessions.len(), 2);
 
-    // Shut down: each session is handed to one thread, even if several drain the map.
+    // Shut down: each session is returned to one thread, even if several drain the map.
     let mut left: Vec<u32> = pinned.drain().map(|(&id, _)| id).collect();
     left.sort();
     assert_eq!(left, [1, 4]);

@@ -21,12 +21,12 @@ fn main() -> Result<(), AllocError> {
     })
 }
 
-/// Sees each resident once; a guest only if it is there at the right moment.
+/// Sees each resident once, and a guest only if it is in the map when the scan passes.
 fn scan(map: &HashMap<u32, &str>) {
     let (mut steps, mut residents, mut guests) = (0, 0, 0);
     let mut next = Some(0);
     while let Some(cursor) = next {
-        // The guard is let go of after each step, so nobody waits for long for this reader.
+        // The guard is dropped after each step, so no thread waits long for this reader.
         next = map.pin().scan(cursor, 100, |_, &who| match who {
             "resident" => residents += 1,
             _ => guests += 1,

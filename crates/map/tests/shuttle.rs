@@ -1,6 +1,6 @@
 //! Models that are too large for loom, run by shuttle under many schedules, random ones and ones
 //! with few preemptions (PCT). Seeds are fixed, so each run is the same. Memory is sequentially
-//! consistent here; what weaker orders do is loom's business.
+//! consistent here; loom checks weaker orders.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg relativist_loom --cfg relativist_shuttle" cargo test --release -p relativist --test shuttle
@@ -43,7 +43,7 @@ fn config() -> Config {
     config
 }
 
-/// Runs a model under so many schedules of either kind.
+/// Runs a model under this number of schedules of either kind.
 fn explore(schedules: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
     const PREEMPTIONS: usize = 3;
     Runner::new(RandomScheduler::new_from_seed(SEED, schedules), config()).run(model);
@@ -85,7 +85,7 @@ fn resize_at_random<V>(map: &Map<V>) {
     }
 }
 
-/// What the map holds, by each way of looking.
+/// The contents of the map, according to each kind of lookup.
 fn keys(map: &Map<Tracked>) -> Vec<u64> {
     let pinned = map.pin();
     let keys: Vec<u64> = pinned.iter().inspect(|&(&key, value)| value.assert_of(key)).map(|(&key, _)| key).collect();
@@ -161,7 +161,7 @@ fn histories_of_keys_in_one_bucket() {
     assert_linearizable(UNMIXED);
 }
 
-/// Clearing beside a transition removes all that was there before, and nothing that came after.
+/// Clearing during a resize removes all entries from before, and none from after.
 #[test]
 fn clear_during_a_resize() {
     static TALLY: Tally = Tally::new();
@@ -194,8 +194,8 @@ fn clear_during_a_resize() {
     });
 }
 
-/// T10, T1: in one section, of three lookups, of the one key, the other, and the one again, one at
-/// least finds the entry, and one at least doesn't; and neighbours are always found. (Resizes and
+/// T10, T1: of three lookups in one section, of one key, the other, and the first again, at least
+/// one finds the entry, and at least one does not. Neighbours are always found. (Resizes and
 /// renames take turns.)
 #[test]
 fn rename_during_a_resize() {
@@ -224,7 +224,7 @@ fn rename_during_a_resize() {
     });
 }
 
-/// T4, T5: resizers take turns, and updates of one bucket do, whoever comes first.
+/// T4, T5: resizers exclude each other, and so do updates of one bucket, in any order.
 #[test]
 fn resizers_and_updaters_take_turns() {
     static TALLY: Tally = Tally::new();
@@ -244,13 +244,13 @@ fn resizers_and_updaters_take_turns() {
     });
 }
 
-/// Runs all threads in turns, at random, and from some moment on one of them alone, which has to
-/// come to its end in a bounded number of steps: the others stop wherever they are, in the midst of
-/// an update or a transition, with whatever locks they hold.
+/// Runs all threads in random order, and from some step on only one of them, which has to end
+/// within a bounded number of steps. The others stop wherever they are, in the middle of an update
+/// or a resize, with the locks that they hold.
 struct Solo {
     turns: RandomScheduler,
     moments: Random,
-    /// Steps that are left before the reader is alone, and then for it.
+    /// The number of steps left before the reader runs alone, and then for the reader.
     together: u64,
     alone: u64,
 }
@@ -260,7 +260,7 @@ impl Solo {
     const READER: usize = 1;
     const MAX_TOGETHER: u64 = 400;
 
-    /// For so many schedules.
+    /// For this number of schedules.
     fn new(schedules: usize) -> Self {
         let turns = RandomScheduler::new_from_seed(SEED, schedules);
         Self { turns, moments: Random::new(SEED), together: 0, alone: 0 }
@@ -294,9 +294,9 @@ impl Scheduler for Solo {
     }
 }
 
-/// How many lookups the reader makes, and how many accesses to what is shared each may take: to
-/// enter and to leave a section (the first of which registers the thread), to load array and head,
-/// and to walk a chain, in which there are never more than six links.
+/// The number of lookups of the reader, and the number of shared accesses that each may take: to
+/// enter and to leave a section (the first registers the thread), to load array and head, and to
+/// walk a chain, which never has more than six links.
 const LOOKUPS: u64 = 12;
 const STEPS: u64 = 12;
 

@@ -1,5 +1,5 @@
-//! Threads that do everything at once, under continuous resizing. To be run under the sanitizers,
-//! too; for how long each test runs is set by `RELATIVIST_STRESS_SECONDS`.
+//! Threads that do everything at once, under continuous resizing. Also run under the sanitizers.
+//! `RELATIVIST_STRESS_SECONDS` sets the duration of each test.
 //!
 //! T1 to T10 are the guarantees of `relativist::design`.
 
@@ -248,7 +248,7 @@ fn look_up_all(map: &Map, residents: u64) {
     }
 }
 
-/// Waits, in vain for a minute at most.
+/// Waits, for at most a minute.
 #[track_caller]
 fn eventually(condition: impl Fn() -> bool, what: &str) {
     let end = Instant::now() + Duration::from_secs(60);
@@ -258,8 +258,8 @@ fn eventually(condition: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// A key whose comparison takes its time and notices company. Insertions compare under the lock of
-/// the bucket.
+/// A key whose comparison takes long and notices concurrent ones. Insertions compare under the lock
+/// of the bucket.
 struct Slow(u64);
 
 thread_local! {
@@ -289,8 +289,8 @@ impl Hash for Slow {
     }
 }
 
-/// T3, T4: updates of a bucket exclude each other, those who wait sleep and are woken, and none is
-/// lost, whatever size the table has and is given meanwhile.
+/// T3, T4: updates of a bucket exclude each other, waiting threads sleep and are woken, and no
+/// update is lost, also during resizes.
 #[test]
 fn updates_of_one_bucket_take_turns() {
     let map: HashMap<Slow, u64, _> =
@@ -327,8 +327,8 @@ fn updates_of_one_bucket_take_turns() {
 /// T1, T10: keys that two threads rename to and fro, while the table is resized, and others are
 /// inserted, replaced and removed.
 ///
-/// Within one read section at most one rename takes effect. So of three lookups, of the one name,
-/// the other, and the one again, one at least finds the entry, and one at least doesn't.
+/// Within one read section at most one rename takes effect. So of three lookups, of one key, the
+/// other, and the first again, at least one finds the entry, and at least one does not.
 #[test]
 fn renamed_entries_have_one_name() {
     const RENAMED: u64 = 64;

@@ -73,7 +73,7 @@ fn comes_true_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bo
 }
 
 /// Drops maps while they shrink, until the resizer was the last owner of one and `happened`. The
-/// maps have so many buckets that the test notices a resize before its end.
+/// maps have enough buckets that the test notices a resize before its end.
 fn drop_during_a_resize<V: Send + Sync + 'static>(value: fn() -> V, happened: impl Fn() -> bool) {
     let happens = comes_true(|| {
         let map: HashMap<u64, V> = HashMap::new();
@@ -99,7 +99,7 @@ fn assert_resizes() {
         map.buckets() > 1000
     });
     assert!(grows, "the resizer is dead: {n} entries in {} buckets", map.buckets());
-    // The resize ends. A section left open on the resizer's thread would delay that for ever.
+    // The resize ends. A section left open on the resizer's thread would delay it for ever.
     assert!(comes_true(|| !map.is_resizing()), "chains are never cut");
     (0..n).for_each(|n| assert_eq!(map.pin().get(&n), Some(&n)));
 }

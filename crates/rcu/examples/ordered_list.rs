@@ -3,15 +3,15 @@
 //!
 //! Think of the rules of a firewall, walked from the first to the last. To give a rule another
 //! place takes two writes, one that links a copy where it belongs, and one that unlinks the
-//! original. No walk may miss the rule meanwhile. (One that is under way may see it twice.) What
-//! has to lie between the two writes depends on where they are, seen by a reader on its way
-//! (Triplett, McKenney and Walpole, USENIX ATC 2011, section 8):
+//! original. No walk may miss the rule meanwhile. (A walk in progress may see it twice.) The step
+//! that is needed between the two writes depends on their order along a reader's path (Triplett,
+//! McKenney and Walpole, USENIX ATC 2011, section 8):
 //!
-//! * *The second write comes earlier* on the way: the item moves towards the tail. Who sees the
-//!   original gone has yet to come to the copy, which was linked before. To publish it, by a
-//!   Release store, is enough.
+//! * *The second write comes earlier* on the way: the item moves towards the tail. A reader that
+//!   does not see the original has not reached the copy yet, which was linked before. Publishing it
+//!   by a Release store is enough.
 //! * *The second write comes later:* the item moves towards the head. A reader between the two has
-//!   passed the place of the copy before it was there, and would find the original gone. So the
+//!   passed the place of the copy before it was there, and would not find the original. So the
 //!   writer waits for readers first.
 //!
 //! The program tries all ways in which a reader can pass the two writes, and then lets threads walk
@@ -65,7 +65,7 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
         self.link(&writer, place, item);
     }
 
-    /// Removes the first item that is it; false if there is none.
+    /// Removes the first equal item. Returns false if there is none.
     fn remove(&self, is_it: impl Fn(&T) -> bool) -> bool {
         let writer = self.lock();
         let found = self.link_to(&writer, |node| is_it(&node.item)).load(Relaxed);
@@ -74,12 +74,12 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
         true
     }
 
-    /// Gives the first item that is it another place; false if there is none.
+    /// Moves the first equal item to another place. Returns false if there is none.
     fn move_to(&self, is_it: impl Fn(&T) -> bool, place: u64) -> bool {
         self.move_in_two_writes(&self.lock(), is_it, place, wait_for_readers)
     }
 
-    /// The same, where `wait` lets readers pass.
+    /// As `move_to`, but `wait` waits for readers.
     fn move_in_two_writes(
         &self,
         writer: &MutexGuard<'_, ()>,
@@ -89,7 +89,7 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
     ) -> bool {
         let found = self.link_to(writer, |node| is_it(&node.item)).load(Relaxed);
         let Some(original) = NonNull::new(found) else { return false };
-        // SAFETY: in the list, and we hold the mutex.
+        // SAFETY: in the list, and this thread holds the mutex.
         let Node { place: before, item, .. } = unsafe { original.as_ref() };
         self.link(writer, place, item.clone());
         if place < *before {
@@ -127,14 +127,14 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
         link.store(Box::into_raw(Box::new(node)), Release);
     }
 
-    /// Takes a node out of the list, in which it is, and frees it after a grace period. It goes on
-    /// leading readers that stand on it.
+    /// Takes a node out of the list and frees it after a grace period. Readers that have reached it
+    /// can go on from it.
     fn unlink(&self, writer: &MutexGuard<'_, ()>, node: NonNull<Node<T>>) {
         let link = self.link_to(writer, |other| std::ptr::eq(other, node.as_ptr()));
-        // SAFETY: in the list, and we hold the mutex.
+        // SAFETY: in the list, and this thread holds the mutex.
         let next = unsafe { node.as_ref() }.next.load(Relaxed);
-        // Release: pairs with the Acquire in `Walk::next`: who finds the original gone will find
-        // the copy further on.
+        // Release: pairs with the Acquire in `Walk::next`: a reader that does not find the original
+        // will find the copy further on.
         link.store(next, Release);
         // SAFETY: no link leads to it any more; it came from a box, and `T: Send + 'static` may be
         // dropped on any thread.
@@ -144,7 +144,7 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
 
 /// # Safety
 ///
-/// It is a node from a box, nobody uses it, and nobody else frees it.
+/// It is a node from a box, no thread uses it, and no other code frees it.
 unsafe fn free<T>(node: NonNull<()>) {
     // SAFETY: as the caller vouches.
     drop(unsafe { Box::from_raw(node.cast::<Node<T>>().as_ptr()) });
@@ -154,13 +154,13 @@ impl<T> Drop for OrderedList<T> {
     fn drop(&mut self) {
         let mut next = std::mem::replace(self.head.get_mut(), null_mut());
         while !next.is_null() {
-            // SAFETY: nodes come from boxes, and walks borrow the list: nobody is left.
+            // SAFETY: nodes come from boxes, and walks borrow the list, so none is left.
             next = *unsafe { Box::from_raw(next) }.next.get_mut();
         }
     }
 }
 
-/// A reader on its way.
+/// A walk of a reader.
 struct Walk<'g, T> {
     link: &'g Link<T>,
 }
@@ -178,10 +178,10 @@ impl<'g, T> Iterator for Walk<'g, T> {
     }
 }
 
-/// How many ways there are for a reader to pass the two writes by which the item at `from` moves to
-/// `to`, and in how many of them it misses the item: it takes so many steps before the first write,
-/// so many between the two, and the rest after the second. With `waits`, the writer does not write
-/// again before the reader has come to the end.
+/// Tries all ways in which a reader can interleave with the two writes that move the item at `from`
+/// to `to`: some of its steps come before the first write, some between the two, and the rest after
+/// the second. Returns the number of ways, and the number of those in which the reader misses the
+/// item. With `waits`, the writer waits for the end of the reader before the second write.
 fn ways(from: u64, to: u64, waits: bool) -> (usize, usize) {
     const LENGTH: usize = 8;
     let (mut all, mut missed) = (0, 0);

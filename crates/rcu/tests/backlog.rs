@@ -1,4 +1,4 @@
-//! What piles up behind a stalled reader: guarantee R5 of `relativist_rcu::design`.
+//! The backlog behind a stalled reader: guarantee R5 of `relativist_rcu::design`.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
@@ -12,15 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use relativist_rcu::{MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_raw, read, without_waiting};
 use support::{Reader, must_end, wait_until};
 
-/// One stalls at a time: these tests count what runs and what doesn't.
+/// One test stalls at a time, because these tests count the functions that run.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A thread that is about to reach its bound gets the time to go past it, should nothing hold it.
+/// Gives a thread that is about to reach its bound the time to exceed it, if nothing stops it.
 fn let_it_overstep() {
     std::thread::sleep(std::time::Duration::from_millis(50));
 }
 
-/// What one retiring thread has deferred, and what of it has run.
+/// The number of functions that a retiring thread has deferred, and the number of those that have
+/// run.
 #[derive(Default)]
 struct Tally {
     deferred: AtomicUsize,
@@ -128,7 +129,7 @@ fn a_section_defers_freely_and_pays_at_its_end() {
     });
 }
 
-/// R5: who works for a reader that waits for him doesn't wait for readers, and makes up for it
+/// R5: a thread that works for a reader which waits for it does not wait for readers, and reclaims
 /// afterwards.
 #[test]
 fn work_for_a_reader_is_not_held_up() {

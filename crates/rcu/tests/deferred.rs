@@ -21,7 +21,7 @@ fn runs_after_the_readers() {
     let flag = Arc::clone(&ran);
     defer(move || flag.store(true, SeqCst));
     let waiting = thread::spawn(barrier);
-    // The worker and the barrier try all the while.
+    // The worker and the barrier try to run it meanwhile.
     thread::sleep(std::time::Duration::from_millis(50));
     assert!(!ran.load(SeqCst) && !waiting.is_finished());
     reader.leave();
@@ -49,7 +49,7 @@ fn published_values_are_dropped_once() {
     assert_eq!(Arc::strong_count(&alive), 1);
 }
 
-/// R10: each runs once, also many, also those that functions defer in turn.
+/// R10: each function runs once, also if there are many, also those that functions defer in turn.
 #[test]
 fn each_runs_once() {
     let (ran, seen) = mpsc::channel();
@@ -71,7 +71,7 @@ fn each_runs_once() {
     assert_eq!(all, expected);
 }
 
-/// R10: what an exited thread deferred runs, though nobody calls RCU again.
+/// R10: functions that an exited thread deferred run, even if no thread calls RCU again.
 #[test]
 fn runs_though_its_thread_has_exited() {
     let ran = Arc::new(AtomicBool::new(false));
@@ -100,7 +100,7 @@ fn a_barrier_covers_all_threads() {
     assert_eq!(count.load(SeqCst), 12_000);
 }
 
-/// R10: a barrier waits for a function that somebody else is running, to its end.
+/// R10: a barrier waits for the end of a function that another thread is running.
 #[test]
 fn a_barrier_waits_for_what_runs() {
     let (begun, running) = mpsc::channel();

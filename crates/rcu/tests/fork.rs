@@ -78,7 +78,8 @@ fn everything_works() -> bool {
     waits && ran.load(SeqCst) && elsewhere.join().is_ok() && !is_reading()
 }
 
-/// R8: the sections of threads that the child doesn't have are over, and what waited for them runs.
+/// R8: the sections of threads that the child does not have are over, and functions that waited for
+/// them run.
 #[test]
 fn other_threads_sections_are_over() {
     let _alone = alone();
@@ -156,7 +157,7 @@ fn a_drain_was_cut_off() {
 #[test]
 fn a_deferred_function_forks() {
     let _alone = alone();
-    // The worker may be first to run it. Then it doesn't fork, and we try again.
+    // The worker may be the first to run it. Then it does not fork, and the test tries again.
     let forked = (0..100).find_map(|_| {
         let (tell, told) = mpsc::channel();
         let this = thread::current().id();
@@ -193,7 +194,7 @@ fn in_plain_thread() {
     assert_eq!(unsafe { libc::pthread_join(thread, std::ptr::null_mut()) }, 0);
 }
 
-/// R8: forks at any moment of what other threads do.
+/// R8: forks at arbitrary instants while other threads use RCU.
 #[test]
 fn forks_into_the_turmoil() {
     let _alone = alone();

@@ -21,7 +21,7 @@ static LEAKED: AtomicPtr<Guard> = AtomicPtr::new(null_mut());
 
 fn leak_guard() -> &'static Guard {
     let guard = Box::leak(Box::new(read()));
-    // A store that nobody reads is not left out here.
+    // The compiler does not leave this store out.
     black_box(&LEAKED).store(from_mut(guard), Relaxed);
     guard
 }
@@ -39,7 +39,7 @@ fn a_leaked_guard_keeps_its_section_open() {
 
     let grace = GracePeriod::start();
     for _ in 0..100 {
-        // New threads take slots, but not that one, and leave their own sections open to nobody.
+        // New threads take slots, but not that one, and their sections end.
         let other = thread::spawn(move || {
             assert!(!is_reading());
             drop(read());

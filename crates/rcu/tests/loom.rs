@@ -27,7 +27,7 @@ const RECLAIMED: u32 = 2;
 /// What RCU protects.
 struct Object(UnsafeCell<u32>);
 
-// SAFETY: that nobody accesses the cell while somebody else writes to it is what the models check.
+// SAFETY: the models check that no thread accesses the cell while another one writes to it.
 unsafe impl Sync for Object {}
 // SAFETY: a number may go anywhere.
 unsafe impl Send for Object {}
@@ -61,7 +61,7 @@ impl Drop for Object {
     }
 }
 
-/// Two objects, of which the one that `current` names can be found.
+/// Two objects. Readers can find the one that `current` names.
 struct Pair {
     current: AtomicUsize,
     objects: [Object; 2],
@@ -87,7 +87,7 @@ impl Pair {
     }
 }
 
-/// Explores `model` with up to so many preemptions.
+/// Explores `model` with up to this number of preemptions.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(preemptions);
@@ -116,7 +116,7 @@ fn publish_and_read() {
     });
 }
 
-/// R1: a grace period against a reader who leaves and enters again, nested sections among them.
+/// R1: a grace period and a reader that leaves and enters again, also with nested sections.
 #[test]
 fn leave_and_enter_again() {
     explore(6, || {
@@ -137,8 +137,8 @@ fn leave_and_enter_again() {
     });
 }
 
-/// R1, R4: two writers unlink an object each; whoever drives, both grace periods hold, and two are
-/// enough.
+/// R1, R4: two writers unlink an object each; whichever drives, both grace periods hold, and two
+/// are enough.
 #[test]
 fn waiters_share() {
     explore(2, || {
@@ -185,7 +185,7 @@ fn poll_for_another() {
     });
 }
 
-/// R7: a slot that goes from one thread to the next is as good as new.
+/// R7: a slot that another thread has used works like a new one.
 #[test]
 fn slot_changes_hands() {
     explore(8, || {
@@ -275,7 +275,7 @@ fn push_against_drain() {
     });
 }
 
-/// R10: `barrier` waits for a function that another thread is just running.
+/// R10: `barrier` waits for a function that another thread is running.
 #[test]
 fn barrier_waits_for_the_last_instruction() {
     explore(8, || {

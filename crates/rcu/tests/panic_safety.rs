@@ -24,7 +24,7 @@ use relativist_rcu::{
 };
 use support::must_end;
 
-/// How many calls are left until one panics; 0 if none will.
+/// The number of calls left until one panics; 0 if none will.
 static FUSE: AtomicU64 = AtomicU64::new(0);
 /// The number of live objects, and of runs of the function that `assert_usable` defers.
 static LIVE: AtomicI64 = AtomicI64::new(0);
@@ -98,7 +98,7 @@ const OPERATIONS: [(&str, fn()); 12] = [
     }),
     ("defer", || (0..3).for_each(|_| defer_twice())),
     ("defer, many", || {
-        // So many that the thread runs deferred functions itself.
+        // Enough that the thread runs deferred functions itself.
         (0..2000).for_each(|n| {
             defer(move || {
                 if n % 900 == 0 {

@@ -24,7 +24,7 @@ fn message_of(panic: Box<dyn std::any::Any + Send>) -> String {
     panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).expect("a panic with a constant message")
 }
 
-/// R2: neither a stalled reader nor a waiting writer keeps others from reading.
+/// R2: neither a stalled reader nor a waiting writer blocks other readers.
 #[test]
 fn readers_pass_while_a_writer_waits() {
     let _alone = alone();
@@ -38,7 +38,7 @@ fn readers_pass_while_a_writer_waits() {
     must_end(|| writer.join().unwrap());
 }
 
-/// R3: a grace period that has begun ends without those who came after.
+/// R3: a grace period that has begun ends without waiting for later readers.
 #[test]
 fn later_sections_are_not_waited_for() {
     relativist_testing::alone(|| {
@@ -82,7 +82,7 @@ fn renewing_begins_a_new_section() {
     assert!(is_reading());
 }
 
-/// R4: all who come while a grace period runs are answered by the next.
+/// R4: all threads that begin to wait while a grace period runs share the next.
 #[test]
 fn waiters_share_a_grace_period() {
     relativist_testing::alone(|| {
@@ -99,7 +99,7 @@ fn waiters_share_a_grace_period() {
     });
 }
 
-/// R6: what would wait for itself panics and says why.
+/// R6: a call that would wait for itself panics and says why.
 #[test]
 fn waiting_inside_a_section_panics() {
     let _alone = alone();
@@ -115,7 +115,7 @@ fn waiting_inside_a_section_panics() {
     });
 }
 
-/// R6: only waiting is refused, not asking, and not what has passed already.
+/// R6: only waiting panics. Polling does not, nor does waiting for a grace period that has passed.
 #[test]
 fn asking_inside_a_section_is_fine() {
     let _alone = alone();

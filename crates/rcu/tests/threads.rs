@@ -1,5 +1,5 @@
 //! Threads that come and go, and what their thread-local destructors may do: guarantees R7 and R10
-//! of `relativist_rcu::design`. (That slots are reused is tested beside the registry.)
+//! of `relativist_rcu::design`. (A test next to the registry checks that slots are reused.)
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
@@ -32,9 +32,9 @@ thread_local! {
 }
 
 /// Runs `at_exit` in the destructors of thread-local variables that were first used before and
-/// after this crate was: so whatever order the platform has, one call comes before this crate's own
-/// destructor and one after. What a call returns is checked on this side, for a panic in a
-/// destructor takes the process down.
+/// after this crate was: so in any order that the platform has, one call comes before this crate's
+/// own destructor and one after. The results of the calls are checked on this thread, because a
+/// panic in a destructor aborts the process.
 fn in_destructors(at_exit: fn() -> Result<(), &'static str>) {
     let (told, results) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -91,8 +91,8 @@ fn deferring_in_destructors() {
     });
 }
 
-/// R7, R10: so does what they defer and nobody waits for. (Many of them, because a thread that
-/// registers for one section reclaims at its end, too.)
+/// R7, R10: functions that destructors defer run, even if no thread waits for them. (Many, because
+/// a thread that registers for one section also reclaims at its end.)
 #[test]
 fn destructors_leave_work_behind() {
     static LEFT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -131,7 +131,7 @@ fn a_guard_kept_until_exit() {
             }
             HELD.set(None);
             FIRST.set(Some(OnDrop(Some(Box::new(move || {
-                // Either the guard was dropped before us, or the section is open.
+                // Either the guard was dropped before this, or the section is open.
                 let held = HELD.try_with(|held| held.borrow().is_some()).unwrap_or(false);
                 let open = !GracePeriod::start().has_passed();
                 told.send((held, is_reading(), open || !held)).unwrap();

@@ -6,14 +6,14 @@ use std::iter::successors;
 /// The keys to which each bucket's head leads, in the order of the chains.
 pub type Chains = Vec<Vec<u64>>;
 
-/// How a table takes buckets from keys. Readers are told apart by the bucket of the larger array
-/// that they look for.
+/// How a table takes buckets from keys. The bucket of the larger array for which a reader looks
+/// identifies it.
 pub struct Plan {
     /// Buckets of the larger array.
     pub buckets: usize,
     /// The bucket of a key, there.
     pub bucket: fn(u64) -> usize,
-    /// The bucket of an array of so many by which a reader comes.
+    /// The bucket by which a reader enters an array of this size.
     pub entrance: fn(reader: usize, buckets: usize) -> usize,
     /// Whether a reader goes on when it meets an entry of this bucket.
     pub passes: fn(reader: usize, bucket: usize) -> bool,
@@ -23,9 +23,10 @@ pub struct Plan {
 /// One moment of a resize.
 pub struct Moment {
     pub caption: &'static str,
-    /// What readers find who come now.
+    /// What new readers find.
     pub chains: Chains,
-    /// The other array, while readers who came by it may be inside: the first entry of each bucket.
+    /// The other array, while readers that entered by it may be inside: the first entry of each
+    /// bucket.
     pub left_behind: Option<Vec<Option<u64>>>,
     /// By reader: the entries on which one may stand.
     pub readers: Vec<BTreeSet<u64>>,
@@ -45,11 +46,11 @@ impl Film {
         Self { title, plan, moments: Vec::new(), captions: captions.iter() }
     }
 
-    /// The table as it is now, while readers may be inside who came before.
+    /// Records the table as it is now, while earlier readers may be inside.
     ///
     /// # Panics
     ///
-    /// If one of them, or one who comes now, could miss an entry.
+    /// Panics if one of them, or a new one, could miss an entry.
     pub fn show(&mut self, chains: Chains) {
         let last = self.moments.last();
         let left_behind = last.and_then(|last| {
@@ -60,7 +61,7 @@ impl Film {
         self.push(chains, left_behind, readers);
     }
 
-    /// The table as it is now, when all readers who came before have left.
+    /// Records the table as it is now, when all earlier readers have left.
     ///
     /// # Panics
     ///

@@ -1,5 +1,4 @@
-//! The library's table. It needs no help to be looked at while it is resized: a reader that stays
-//! inside holds the resizer up where that waits for readers.
+//! The library's table. A reader that stays inside stops the resizer where that waits for readers.
 
 use std::ptr::NonNull;
 use std::thread;
@@ -16,7 +15,7 @@ const PLAN: Plan = Plan {
     buckets: 4,
     bucket: |key| (key >> 1) as usize,
     entrance: |reader, buckets| reader * buckets / 4,
-    // Sorted: who meets an entry that belongs behind its own has come to the end.
+    // Sorted: a reader that reaches an entry of a later bucket has come to the end.
     passes: |reader, bucket| bucket <= reader,
     label: |key| format!("{key:03b}"),
 };

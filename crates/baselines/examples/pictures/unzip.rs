@@ -1,4 +1,4 @@
-//! The paper's table: the resizer stops at each of its waits for readers and lets us look.
+//! The paper's table: the resizer stops at each of its waits for readers.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -60,7 +60,7 @@ pub fn grow() -> Film {
 fn film(title: &'static str, captions: &'static [&'static str], from: usize, to: usize) -> Film {
     let table = Unzip::<BuildHasherDefault<Identity>>::with_buckets(1);
     table.resize_to_watched(from, |_| ());
-    // The youngest comes first.
+    // The newest comes first.
     for key in [3, 4, 2, 1] {
         assert!(table.insert(key, key));
     }

@@ -43,7 +43,7 @@ fn run<T: Table>(table: &T, mut interfere: impl FnMut(&mut Random)) {
     }
 }
 
-/// Each resize is on the account, and what it allocates is given back.
+/// Each resize is counted, and its allocations are freed.
 pub fn costs<T: Resize>() {
     let table = T::with_buckets(8);
     (0..200).for_each(|key| assert!(table.insert(key, key)));

@@ -14,7 +14,7 @@ enum Step {
     Bind(u8),
     Resolve(u8),
     Unbind(u8),
-    /// Visits so many bindings at most.
+    /// Visits at most this many bindings.
     Visit(usize),
 }
 
@@ -27,7 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Up to so many bindings.
+/// Up to this many bindings.
 fn visited<B: Build>(map: &mut Map<B>, most: usize) -> (ControlFlow<&'static str>, Vec<(Vec<u8>, u64)>) {
     let mut seen = Vec::new();
     let flow = map.for_each(|key, value| {

@@ -219,7 +219,7 @@ fn assert_usable<S: Subject>(subject: &Arc<S>) {
     use_it(&**subject);
 }
 
-/// Whether a resize is under way, and to what.
+/// Whether a resize is in progress, and to what size.
 #[derive(Debug, Clone, Copy)]
 enum Setting {
     AtRest,

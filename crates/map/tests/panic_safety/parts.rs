@@ -16,7 +16,7 @@ use crate::tracked::{Tally, Tracked};
 
 /// The fuse and the counters of a test. Each test leaks one.
 pub struct Bench {
-    /// How many calls are left until one panics; 0 if none will.
+    /// The number of calls left until one panics; 0 if none will.
     fuse: AtomicU64,
     pub tally: Tally,
 }

@@ -143,7 +143,7 @@ fn keeps_one_new_value_at_a_time() {
     let mut calls = 0;
     let pinned = map.pin();
     let updated = pinned.update(1, |_| {
-        // Those that were in the map wait for our guard; there is one for each call.
+        // Values that were in the map wait for the guard; there is one for each call.
         assert_eq!(TALLY.live(), 1 + calls);
         calls += u64::from(calls < 5);
         if calls < 5 {
@@ -180,7 +180,7 @@ fn bulk_removal_leaves_what_was_replaced_meanwhile() {
 
 thread_local!(static DURING_EQ: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) });
 
-/// Compares by number; somebody may do something meanwhile.
+/// Compares by number. The test may change the map meanwhile.
 #[derive(Debug)]
 struct Value(u64);
 

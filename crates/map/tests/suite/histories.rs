@@ -34,8 +34,8 @@ fn looks_at_keys_one_by_one() {
     assert_eq!(part.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 2], "the history of key 1 alone");
 }
 
-/// Who has missed the old key finds the new one. The other way round, the rename may have come in
-/// between.
+/// A thread that has missed the old key finds the new one. In the other order, the rename may have
+/// come in between.
 #[test]
 fn looks_at_renamed_keys_together() {
     let insert = event(0, 1, Insert(0, 1), None);

@@ -11,7 +11,7 @@ use relativist::{Change, CompareExchangeError, HashMap, Resizing};
 
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 
-/// Equal keys can be told apart by their tags.
+/// Tags distinguish equal keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     pub id: u64,
@@ -82,7 +82,7 @@ pub fn keys() -> impl Strategy<Value = Key> {
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
     use Operation::*;
-    // Few, so that what is compared is equal now and then.
+    // Few, so that compared values are sometimes equal.
     let value = || 0..8u32;
     let id = || 0..48u64;
     let entry = || (keys(), value());

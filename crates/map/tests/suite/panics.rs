@@ -142,7 +142,7 @@ fn in_a_bulk_removal_end_it() {
     assert!(map.is_empty(), "a drain that is dropped removes the rest");
 }
 
-/// Panics when it is compared, cloned or dropped, if it is told to.
+/// Panics when it is compared, cloned or dropped, depending on its setting.
 #[derive(Debug)]
 struct Bomb(u64);
 
@@ -200,7 +200,7 @@ fn in_values_change_nothing() {
     }
 }
 
-/// A value that is dropped later panics where nobody is hurt.
+/// A value that is dropped later panics where no operation is affected.
 #[test]
 fn in_deferred_destructors_go_no_further() {
     struct Armed(bool);

@@ -33,7 +33,7 @@ fn iteration_sees_every_entry_once() {
     }
 }
 
-/// The work is really split: two threads meet in the midst of it.
+/// The work is really split: two threads meet in the middle of it.
 #[test]
 fn iteration_runs_on_several_threads() {
     let map: HashMap<u64, u64> = (0..ENTRIES).map(|n| (n, n)).collect();

@@ -128,7 +128,7 @@ fn moves_the_link_itself() {
     assert_eq!(rename(&table, 1001, 1001, |_| ()), Err(RawError::SameHash));
 }
 
-/// T9: when a key is taken, while the link is on the move, too, or something panics, the link is
+/// T9: if the new key is taken, also while the link is in flight, or something panics, the link is
 /// where it was.
 #[test]
 fn what_fails_changes_nothing() {
@@ -141,7 +141,7 @@ fn what_fails_changes_nothing() {
     assert_eq!(rename(&table, 8, 9, |_| panic!("not called")), Err(RawError::NotFound));
     intact();
     for when in 0..3 {
-        // The new key is looked for before the link is taken in hand, and again afterwards.
+        // The new key is looked up before the link is in flight, and again afterwards.
         let mut asked = 0;
         let is_new = |_| {
             asked += 1;

@@ -9,7 +9,7 @@ use serde_test::{Token, assert_tokens};
 
 use crate::alongside::alongside;
 
-/// The number of entries is told beforehand, which formats that are not self-describing need.
+/// The number of entries is known beforehand, which formats that are not self-describing need.
 #[test]
 fn keep_their_form() {
     assert_tokens(

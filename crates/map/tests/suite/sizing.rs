@@ -8,7 +8,7 @@ use relativist::{BuildError, HashMap, HashSet, PolicyError, Resizing};
 
 use crate::hashing::MIXED;
 
-/// Waits for the background thread to bring a map to so many buckets.
+/// Waits until the background thread has resized a map to this number of buckets.
 #[track_caller]
 fn wait_for_buckets<V>(map: &HashMap<u64, V>, expected: RangeInclusive<usize>) {
     let end = Instant::now() + Duration::from_secs(60);

@@ -18,7 +18,7 @@ enum Operation {
     Insert(u64),
     Remove(u64),
     Rename(u64, u64),
-    /// So many at once.
+    /// This many at once.
     InsertFrom(u64, u64),
     RemoveFrom(u64, u64),
     ResizeTo(u32),

@@ -58,9 +58,9 @@ fn of_strides_of_powers_of_two() {
     }
 }
 
-/// Who knows the hasher of one map can fill a bucket of it, but not of a map with a hasher of its
-/// own: each has by default. (Of 64 keys in 64 buckets, 16 are in one with a probability below
-/// 10^-11.)
+/// An attacker that knows the hasher of one map can fill a bucket of it, but not of a map with
+/// another hasher: by default each map has its own. (Of 64 keys in 64 buckets, 16 are in one with a
+/// probability below 10^-11.)
 #[test]
 fn of_keys_chosen_against_another_map() {
     let map = || HashMap::<u64, ()>::builder().resizing(Resizing::Manual).build::<u64, ()>().unwrap();

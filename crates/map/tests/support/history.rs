@@ -1,5 +1,6 @@
-//! What threads did to a map and what came of it, and whether that can be explained by the calls
-//! having taken effect one after the other, each at some moment between its beginning and its end.
+//! Histories of calls of several threads on a map, and a checker of linearizability: whether the
+//! results can be explained by calls that take effect one after the other, each at some instant
+//! between its beginning and its end.
 //!
 //! The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", JPDC 1993),
 //! which remembers the states that led nowhere (Lowe, "Testing for Linearizability", 2017). Keys
@@ -22,7 +23,7 @@ pub const KEYS: usize = 3;
 /// What a key may have.
 pub type Value = Option<u64>;
 
-/// What is done to a map. Values are written once, so they tell who wrote them.
+/// A call on a map. Each value is written once, so it identifies its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     Get(u64),
@@ -41,7 +42,7 @@ pub enum Call {
 
 use Call::{CompareExchange, Get, GetOrInsert, Insert, Remove, RemoveIfEven, Rename, Toggle, TryInsert, Update};
 
-/// What comes of a rename.
+/// The result of a rename.
 const DONE: Value = None;
 const NOT_FOUND: Value = Some(0);
 const TAKEN: Value = Some(1);
@@ -73,7 +74,7 @@ impl Call {
         }
     }
 
-    /// What the call does and returns when nobody else is there.
+    /// What the call does and returns if there is no other thread.
     fn apply(self, map: &mut [Value; KEYS]) -> Value {
         let slot = &mut map[self.keys()[0] as usize];
         match self {
@@ -162,7 +163,7 @@ impl Recorder {
         self.clock.fetch_add(1, SeqCst)
     }
 
-    /// Makes so many calls at random, and returns the history of the calling thread.
+    /// Makes this number of calls at random, and returns the history of the calling thread.
     pub fn record(&self, table: &impl Table, calls: usize, seed: u64) -> Vec<Event> {
         let mut random = Random::new(seed);
         let mut record = || {
@@ -186,7 +187,7 @@ impl State {
     /// The states that one more call may lead to.
     fn successors(&self, threads: &[Vec<Event>]) -> Vec<State> {
         let next = || self.done.iter().zip(threads).map(|(&done, events)| events.get(done));
-        // Nobody takes effect after another one has ended that has not yet taken effect.
+        // A call cannot take effect after the end of another one that has not taken effect yet.
         let first_end = next().flatten().map(|event| event.end).min().unwrap_or(0);
         let mut successors = Vec::new();
         for (thread, event) in next().enumerate() {

@@ -22,14 +22,14 @@ impl Tally {
         Self { made: AtomicU64::new(0), dropped: AtomicU64::new(0), faults: AtomicU64::new(0) }
     }
 
-    /// How many values are alive, those that wait for their grace period included.
+    /// The number of values that are alive, including those that wait for their grace period.
     pub fn live(&self) -> u64 {
         self.made.load(Relaxed) - self.dropped.load(Relaxed)
     }
 
-    /// So many values are alive when all has been reclaimed, and nothing was wrong with any. That
-    /// may take a moment: a map that is dropped while the background thread resizes it goes when
-    /// that is done.
+    /// Checks that this many values are alive when everything was reclaimed, and that none was
+    /// faulty. That may take a moment: if a map is dropped while the background thread resizes it,
+    /// its values are dropped when that is done.
     #[track_caller]
     pub fn assert_live(&self, expected: u64) {
         let end = Instant::now() + Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What the tests of this folder share: none of them may hang, whatever is broken.
+//! Code that the tests of this folder share: no test may hang, whatever is broken.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// limit.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Runs `body` on a thread of its own; panics if it does, or if it doesn't end.
+/// Runs `body` on its own thread. Panics if it panics, or does not end.
 #[allow(dead_code)] // not every test binary needs each of these
 #[track_caller]
 pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
@@ -34,7 +34,7 @@ pub fn wait_until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A reader on a thread of its own, which stays in its section until told to leave.
+/// A reader on its own thread, which stays in its section until `leave` is called.
 #[allow(dead_code)]
 pub struct Reader {
     thread: std::thread::JoinHandle<()>,

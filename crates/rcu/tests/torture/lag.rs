@@ -1,10 +1,10 @@
-//! The one race that the asymmetric barrier is for (R1): a reader whose store on entry comes late.
+//! The race that the asymmetric barrier prevents (R1): a reader whose store on entry comes late.
 //!
-//! Before each section the reader writes to more lines of memory than its processor can have at
-//! hand, so that its store buffer is full when it enters. It may then find an object long before
-//! others see that it is inside. A writer who doesn't make that processor catch up overlooks it,
-//! and the object ages under its eyes. Without the barrier this happens about a thousand times a
-//! second, in a build with optimization; without optimization the stores come too slowly.
+//! Before each section the reader writes to more cache lines than its processor can buffer, so that
+//! its store buffer is full when it enters. It may then find an object long before other threads
+//! see that it is inside. A writer that does not make that processor catch up misses the reader,
+//! and the object ages while the reader uses it. Without the barrier this happens about a thousand
+//! times a second, in a build with optimization; without optimization the stores come too slowly.
 
 use std::ptr::{from_ref, null_mut, write_volatile};
 use std::sync::atomic::{
@@ -18,15 +18,15 @@ use relativist_rcu::{Barrier, read, set_barrier, wait_for_readers};
 
 use super::{ALONE, Random, duration};
 
-/// A cache line that nobody reads.
+/// A cache line that no thread reads.
 type Line = [u64; 8];
 
 /// 64 MiB.
 const LINES: usize = 1 << 20;
 /// More stores than processors of today buffer, or many of them.
 const STORES: usize = 80;
-/// Objects are used again after so many grace periods, rather than freed: the reader may look at
-/// them however it fails.
+/// Objects are reused after this number of grace periods, rather than freed: so the reader may look
+/// at them even if the test fails.
 const OBJECTS: usize = 4096;
 
 /// What readers find: its age, as in the other torture test.
@@ -38,7 +38,8 @@ static STOP: AtomicBool = AtomicBool::new(false);
 fn look(lines: &mut [Line], random: &mut Random) -> usize {
     for _ in 0..STORES {
         let line = &mut lines[random.next() as usize % LINES];
-        // SAFETY: a reference. Volatile, lest the compiler leave out what nobody reads.
+        // SAFETY: a reference. Volatile, so that the compiler does not leave out a store that no
+        // thread reads.
         unsafe { write_volatile(&mut line[0], 1) };
     }
     let _guard = read();

@@ -3,9 +3,9 @@
 //!
 //! Writers replace an object over and over. A removed object is 1 old, and one older with each
 //! grace period from then on. Readers of all kinds look, at the end of their sections, how old the
-//! object became that they found at the beginning. 0 and 1 are fine: nobody removed it, or it was
-//! removed and no grace period has passed. A reader that sees 2 has had a grace period pass over
-//! its section. Old objects are poisoned and freed.
+//! object became that they found at the beginning. 0 and 1 are correct: it was not removed, or it
+//! was removed and no grace period has passed. A reader that sees 2 has had a grace period pass
+//! over its section. Old objects are poisoned and freed.
 //!
 //! Runs for `RELATIVIST_TORTURE_SECONDS`, or 3 (the lagging reader for a third of that); run it for
 //! hours after changes to the algorithm, and with `--release`.
@@ -86,7 +86,7 @@ impl Object {
     /// Publishes a new object and returns the old one, at age 1.
     fn replace() -> NonNull<Self> {
         let old = NonNull::new(TORTURE.current.swap(Self::allocate(), AcqRel)).expect("there is always one");
-        // SAFETY: only whoever removed it frees it.
+        // SAFETY: only the thread that removed it frees it.
         unsafe { old.as_ref() }.age.store(1, Relaxed);
         old
     }
@@ -197,7 +197,7 @@ fn poll_until_passed() {
 fn keep_deferring() {
     while !TORTURE.stop.load(Relaxed) {
         let old = Object::replace().cast();
-        // SAFETY: we removed it, and leave it to the deferred function.
+        // SAFETY: this thread removed it, and leaves it to the deferred function.
         unsafe { defer_raw(old, size_of::<Object>(), Object::grow_older_and_defer) };
     }
 }

@@ -1,4 +1,4 @@
-//! One client: a connection, what it has asked for, and what of the answers has arrived.
+//! One client: a connection, its requests, and the replies received so far.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +15,7 @@ use super::workload::{LONGEST_KEY, Protocol, Workload};
 
 pub const READ: usize = 256 << 10;
 
-/// So much of what has been sent may be kept beside what has not.
+/// The maximum of sent bytes that are kept in the output buffer.
 const KEPT: usize = 256 << 10;
 
 /// What all clients have in common.
@@ -26,7 +26,7 @@ pub struct Setting<'a> {
     pub window: Window,
 }
 
-/// A request that is not answered.
+/// An unanswered request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// When it was sent, or due.
@@ -37,7 +37,7 @@ pub struct Request {
     keys: u16,
 }
 
-/// What came of an attempt to send or to receive.
+/// The result of a send or receive.
 #[derive(Debug)]
 pub enum Attempt<T> {
     Done(T),
@@ -49,10 +49,10 @@ pub enum Attempt<T> {
 pub struct Client {
     socket: Socket,
     is_broken: bool,
-    /// What is still to be sent; what comes before `written` has been.
+    /// Bytes to send; those before `written` have been sent.
     output: Vec<u8>,
     written: usize,
-    /// The beginning of a piece of a reply.
+    /// The beginning of an incomplete reply.
     rest: Vec<u8>,
     requests: VecDeque<Request>,
     /// Keys of all requests, in order.
@@ -64,7 +64,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of a server that it is connected with, or will be. The socket doesn't block.
+    /// A client with a non-blocking socket, which is connected or connecting.
     pub fn new(socket: Socket) -> Self {
         Self {
             socket,
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Its connection broke: hands what will have no answer to `lost`.
+    /// Handles a broken connection: passes its unanswered requests to `lost`.
     pub fn abandon(&mut self, lost: impl FnMut(Request)) {
         self.is_broken = true;
         self.output.clear();
@@ -94,12 +94,12 @@ impl Client {
         self.is_broken
     }
 
-    /// It will have this connection, which doesn't block, and may not be there yet.
+    /// Starts using this non-blocking connection, which may not be established yet.
     pub fn begin_to_connect(&mut self, socket: Socket) {
         self.socket = socket;
     }
 
-    /// Its connection is there, or will not be, for this reason.
+    /// Finishes connecting: reports success or the reason for failure.
     pub fn end_connecting(&mut self) -> Attempt<()> {
         match self.socket.take_error() {
             Ok(None) => {
@@ -119,7 +119,7 @@ impl Client {
         &self.requests
     }
 
-    /// Puts a request to store an item; it is sent by [`Client::send`].
+    /// Queues a request to store an item; [`Client::send`] sends it.
     #[inline]
     pub fn put_set(&mut self, setting: Setting<'_>, index: u64, at: Instant) {
         setting.workload.protocol.push_set(setting.items, index, &mut self.output);
@@ -128,7 +128,7 @@ impl Client {
         self.put += 1;
     }
 
-    /// Puts a request for some items.
+    /// Queues a request for some items.
     #[inline]
     pub fn put_get(&mut self, setting: Setting<'_>, indices: impl Iterator<Item = u64>, at: Instant) {
         let before = self.keys.len();
@@ -139,7 +139,7 @@ impl Client {
         self.put += 1;
     }
 
-    /// Sends what has been put, by one write. Returns whether all of it went.
+    /// Sends the queued requests by one write. Returns whether all bytes were sent.
     #[inline]
     pub fn send(&mut self) -> Attempt<bool> {
         if self.written < self.output.len() {
@@ -150,8 +150,8 @@ impl Client {
             }
         }
         let all = self.written == self.output.len();
-        // What has been sent is not kept until all has, which may be never in an open loop. Nor is
-        // the rest moved more than once for each byte that was sent.
+        // Sent bytes are dropped before everything is sent, which may never happen in an open loop.
+        // But the rest is not moved more than once per sent byte.
         if all || self.written >= KEPT.max(self.output.len() / 2) {
             self.output.drain(..self.written);
             self.written = 0;
@@ -159,8 +159,8 @@ impl Client {
         Attempt::Done(all)
     }
 
-    /// Reads once and takes the replies apart. Returns how many requests were answered. `buffer` is
-    /// the same for all clients of a thread.
+    /// Reads once and parses the replies. Returns the number of answered requests. All clients of a
+    /// thread share `buffer`.
     #[inline]
     pub fn receive(
         &mut self,
@@ -169,8 +169,8 @@ impl Client {
         tally: &mut Tally,
     ) -> Result<Attempt<usize>> {
         let before = self.rest.len();
-        // The rest of a large value is read behind its beginning; small beginnings are copied, so
-        // that clients need no memory of their own for them.
+        // The rest of a large value is read directly after its beginning. Small beginnings are
+        // copied, so that clients need no buffer of their own.
         let is_large = before > READ;
         let read = if is_large {
             self.rest.reserve(READ);
@@ -214,7 +214,7 @@ impl Client {
         Ok(Attempt::Done(answered))
     }
 
-    /// Takes what is whole. Returns how many requests were answered, and how many bytes that took.
+    /// Parses complete replies. Returns the number of answered requests, and of parsed bytes.
     #[inline]
     fn take_apart(&mut self, setting: Setting<'_>, bytes: &[u8], tally: &mut Tally) -> Result<Attempt<(usize, usize)>> {
         let now = Instant::now();

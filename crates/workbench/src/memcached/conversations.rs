@@ -1,4 +1,4 @@
-//! Tests: whole runs against servers in this process, relativistd and such as misbehave.
+//! Tests: whole runs against servers in this process: relativistd, and servers that misbehave.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -79,7 +79,7 @@ fn every_kind_of_work_is_done_and_checked() {
             assert_eq!(server.items(), 500);
             assert!(tally.asked >= u64::from(workload.keys_per_get), "{workload}");
             assert_eq!((tally.found, tally.refused, tally.late), (tally.asked, 0, 0), "{workload}");
-            // How many are sent in time is known of an open loop only.
+            // Only an open loop has a known number of requests.
             if workload.rate.is_some() {
                 let (gets, sets) = (tally.gets().unwrap().count, tally.sets().unwrap().count);
                 assert!((149..=151).contains(&(gets + sets)), "{gets} + {sets} instead of 5000 a second for 30 ms");
@@ -119,7 +119,7 @@ fn what_a_server_is_unwilling_to_do_is_counted() {
     assert!(tally.refused > 0 && tally.refusal.unwrap().contains("SERVER_ERROR"));
 }
 
-/// A server that does something with its first client.
+/// A server with special behaviour towards its first client.
 fn misbehaving(does: impl FnOnce(TcpStream) + Send + 'static) -> (Address, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
@@ -147,7 +147,7 @@ fn hostile_answers_are_errors() {
         let answer = answer.to_vec();
         let (address, server) = misbehaving(move |mut client| {
             client.read_exact(&mut [0; 5]).unwrap();
-            // The client may go before it has read all.
+            // The client may close the connection before it has read everything.
             let _ = client.write_all(&answer);
             let _ = client.shutdown(Shutdown::Write);
             let _ = client.read_to_end(&mut Vec::new());
@@ -176,7 +176,7 @@ fn connections_that_break_are_made_anew_and_counted() {
                 }
                 client.write_all(b"END\r\n").unwrap();
                 if client.read_exact(&mut request[..if resets { 8 } else { 16 }]).is_ok() {
-                    // What has not been read makes the kernel send a reset.
+                    // Unread data makes the kernel send a reset.
                     client.write_all(if resets { b"" } else { b"VALUE kkkkkkkkk0 0 100\r\nx" }).unwrap();
                     broken += 1;
                 }
@@ -191,7 +191,7 @@ fn connections_that_break_are_made_anew_and_counted() {
         let counted: u64 = server.join().unwrap();
         let Tally { broken, lost, found, breakage, .. } = tally;
         assert_eq!((broken, lost, found), (counted, counted, 0));
-        // An open loop waits until all that was due has been sent. What was lost counts, too.
+        // An open loop waits until all due requests have been sent. Lost requests count, too.
         if rate.is_some() {
             assert_eq!((broken, gets), (3, 6));
         }
@@ -201,7 +201,7 @@ fn connections_that_break_are_made_anew_and_counted() {
     }
 }
 
-/// Those that find no place try again, and the others are measured.
+/// Refused clients try again, and the others are measured.
 #[test]
 fn a_server_turns_connections_away_and_is_measured() {
     let server = Running::start("-c 5");
@@ -225,7 +225,8 @@ fn a_server_that_is_gone_fails_the_preload_and_not_the_load() {
     server.join().unwrap();
 }
 
-/// The server lets the first answer wait: all that were due meanwhile are late, not one.
+/// The server delays the first answer. All requests that were due meanwhile count as slow, not only
+/// one.
 #[test]
 fn a_stall_is_in_the_latencies_of_an_open_loop() {
     const STALL: Duration = Duration::from_millis(100);

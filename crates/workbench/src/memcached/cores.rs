@@ -7,19 +7,18 @@ use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Serialize, Serializer};
 
-/// A list of CPUs; an empty one says that nothing is pinned.
+/// A list of CPUs; if it is empty, nothing is pinned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cores(Vec<usize>);
 
 impl Cores {
-    /// The first so many CPUs that this process may use; fewer if there are fewer.
+    /// The first `count` CPUs that this process may use, or all if there are fewer.
     pub fn allowed(count: usize) -> Result<Self> {
         let set = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
         Ok(Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).take(count).collect()))
     }
 
-    /// One CPU for servers and another for clients, if there are two; otherwise both share what
-    /// there is.
+    /// One CPU for servers and another for clients, if there are two; otherwise both share one.
     pub fn apart(self) -> [Self; 2] {
         match self.0[..] {
             [first, second, ..] => [first, second].map(|cpu| Self(vec![cpu])),

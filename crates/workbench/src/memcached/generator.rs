@@ -24,7 +24,7 @@ use crate::harness::keys::seed;
 use crate::harness::sampling::{Distribution, Draws, Operation, Ranks};
 use crate::harness::workers::thread_time;
 
-/// A server that says nothing for so long is given up.
+/// A server that is silent for this long is considered dead.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Requests that are sent together to store the items beforehand, and what they may take unless one
@@ -35,7 +35,7 @@ const PRELOAD_BYTES: usize = 16 << 20;
 /// How long a client whose connection broke waits before it makes another.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// A source of load: a work, and all that can be prepared of it.
+/// A source of load: a workload, and everything that can be prepared for it.
 #[derive(Debug)]
 pub struct Generator<'a> {
     workload: &'a Workload,
@@ -44,7 +44,7 @@ pub struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// Prepares a work, whose threads run on these cores.
+    /// Prepares a workload whose threads run on these cores.
     pub fn new(workload: &'a Workload, cores: &'a Cores) -> Self {
         Self { workload, cores, items: Items::new(workload) }
     }
@@ -108,8 +108,8 @@ pub struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Does the work, from now until the window closes and all is answered. Each client of a closed
-    /// loop sends once at least. Connections that break are made anew.
+    /// Runs the workload until the window closes and all requests are answered. Each client of a
+    /// closed loop sends at least once. Broken connections are opened again.
     pub fn run(self, window: Window) -> Result<Tally> {
         let Self { generator, workload, drivers, mut sum } = self;
         let setting = Setting { workload: &workload, items: &generator.items, window };
@@ -131,8 +131,8 @@ impl Load<'_> {
 
 /// What a thread's clients do, one after the other.
 enum Script {
-    /// The mix of the work: operations and items, which are those of `ranks` if there are some.
-    /// Where the table is to grow, SETs store new items: their number so far, and its limit.
+    /// The mix of operations and items; the items are drawn from `ranks`, if given. For growth: the
+    /// number of new items that SETs have stored so far, and its limit.
     Mix { draws: Draws<'static>, ranks: Option<Box<Ranks>>, growth: Option<(Arc<AtomicU64>, u64)> },
     /// A SET of each item; the number of the next one.
     Each(Arc<AtomicU64>),
@@ -154,8 +154,7 @@ impl Script {
                         client.put_get(setting, std::iter::once(index).chain(others), at);
                     }
                     (_, index) => {
-                        // Relaxed, here and below: a number that is handed out once, and publishes
-                        // nothing.
+                        // Relaxed, here and below: a unique number, which publishes nothing.
                         let new = growth.as_ref().map(|(stored, limit)| (stored.fetch_add(1, Relaxed), *limit));
                         let index = new.filter(|(new, limit)| new < limit).map_or(index, |(new, _)| new);
                         client.put_set(setting, index, at);
@@ -221,7 +220,7 @@ impl Driver {
     /// Sends and receives until the window closes and all is answered.
     fn run(mut self, setting: Setting<'_>, thread: usize) -> Result<Tally> {
         let Workload { rate, threads, .. } = *setting.workload;
-        // Without slack the kernel wakes a thread when it asked to be.
+        // Without timer slack the kernel wakes a thread at the requested time.
         rustix::thread::set_current_timer_slack(std::num::NonZero::new(1))?;
         let Window { begin, from, until } = setting.window;
         let schedule = rate.map(|rate| Schedule::new(begin, rate, thread, threads.into()));
@@ -281,7 +280,7 @@ impl Driver {
                     self.outstanding,
                     PATIENCE.as_secs()
                 );
-                // Nobody is there. What becomes due meanwhile is late.
+                // No client is connected. Requests that become due meanwhile are late.
                 if now >= until {
                     self.count_late(setting, schedule.as_ref(), due, now);
                     break;
@@ -293,7 +292,7 @@ impl Driver {
         Ok(self.tally)
     }
 
-    /// A client's turn. Returns whether its connection stands.
+    /// Handles one client. Returns whether its connection still works.
     #[inline]
     fn serve(
         &mut self,
@@ -327,7 +326,8 @@ impl Driver {
         }
     }
 
-    /// A connection broke: what it owed is lost, and its client makes another after a while.
+    /// A connection broke: its unanswered requests are lost, and its client connects again after a
+    /// while.
     #[cold]
     fn give_up_connection(&mut self, setting: Setting<'_>, number: usize, reason: String) -> Result<()> {
         ensure!(matches!(self.script, Script::Mix { .. }), reason);
@@ -399,7 +399,7 @@ impl Driver {
     }
 
     /// The closed loop: a client sends so many requests as are sent together. Returns whether its
-    /// connection stands.
+    /// connection still works.
     #[inline]
     fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<bool> {
         for _ in 0..setting.workload.depth {
@@ -421,7 +421,7 @@ impl Driver {
         Ok(due)
     }
 
-    /// Sends what is due of a client, as far as it may. Returns whether its connection stands.
+    /// Sends what is due of a client, as far as it may. Returns whether its connection still works.
     #[inline]
     fn send_due_of(&mut self, setting: Setting<'_>, number: usize, schedule: &Schedule, due: u64) -> Result<bool> {
         let clients = self.clients.len();
@@ -439,7 +439,7 @@ impl Driver {
     }
 
     /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it
-    /// takes more. Returns whether the connection stands.
+    /// takes more. Returns whether the connection still works.
     #[inline]
     fn flush(&mut self, setting: Setting<'_>, number: usize, was_waiting: bool) -> Result<bool> {
         let client = &mut self.clients[number];

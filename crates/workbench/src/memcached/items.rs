@@ -1,5 +1,5 @@
-//! Keys and values by number. Nothing is stored of them, so that every reply can be checked without
-//! a memory of what was sent: the same number always has the same key and the same value.
+//! Keys and values by number. They are computed from the number, so every reply can be checked
+//! without storing what was sent.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 use super::workload::{Sizes, Workload, digits};
 use crate::harness::keys::scramble;
 
-/// Values begin at so many places of the pool: another item's value has a chance of one in so many
-/// to pass for the right one.
+/// The number of positions in the pool at which values begin. The value of another item is mistaken
+/// for the right one with a probability of one over this.
 const PLACES: usize = 1 << 16;
 
 #[derive(Debug)]

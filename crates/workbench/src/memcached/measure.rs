@@ -1,4 +1,4 @@
-//! Candidates measured in turns, A B A B, on the same work.
+//! Measures servers in turns, A B A B, with the same workload.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,13 +22,14 @@ use crate::harness::stats::{Summary, ratios};
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub rounds: u32,
-    /// The number of the first one, for who measures them one by one: others ask for other keys.
+    /// The number of the first round, for callers that measure rounds one by one. Each round
+    /// requests other keys.
     pub first_round: usize,
-    /// Time that is measured. Growth takes as long as it takes.
+    /// The measured time. Ignored for growth, which ends when the items are stored.
     pub measured: Duration,
     /// Time to warm up before each.
     pub warm_up: Duration,
-    /// Keep latencies of GETs for each part of the time that is so long.
+    /// The length of intervals for which latencies of GETs are kept.
     pub slot: Option<Duration>,
     pub unix: bool,
     /// CPUs of servers that are started.
@@ -39,10 +40,10 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 pub enum Source {
     Running(Address),
-    /// One that is started for it.
+    /// A server that is started for the measurement.
     Command(ServerCommand),
-    /// The bare echo server, started likewise. It stores nothing, and what it answers is not what
-    /// was asked for.
+    /// The echo server, also started for the measurement. It stores nothing, and its answers are
+    /// not what was asked for.
     Echo(ServerCommand),
 }
 
@@ -92,7 +93,7 @@ pub struct Sample {
     pub missed: u64,
     /// Requests that the server was unable or unwilling to do.
     pub refused: u64,
-    /// What it said of the first one.
+    /// The reply to the first one.
     pub refusal: Option<String>,
     /// Requests of an open loop that were not answered in time.
     pub late: u64,
@@ -106,7 +107,7 @@ pub struct Sample {
     pub breakage: Option<String>,
     /// CPU seconds of the clients.
     pub client_seconds: f64,
-    /// What the server took of the machine, if that can be told.
+    /// CPU time and memory of the server, if known.
     pub server: Option<Cost>,
     /// How contended the server's locks were meanwhile, if it counts that: the growth of each of
     /// its statistics.
@@ -133,8 +134,8 @@ impl Sample {
     }
 }
 
-/// What a server did not do of what it was asked for, in sentences. It is cheaper than doing it, so
-/// that figures are not those of the work.
+/// What a server failed to do, in sentences. Failing is cheaper than succeeding, so the figures
+/// would be too good.
 pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Clone) -> Vec<String> {
     let sum = |count: fn(&Sample) -> u64| samples.clone().map(count).sum::<u64>();
     let mut failures = Vec::new();
@@ -156,11 +157,11 @@ pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Cl
     failures
 }
 
-/// What was measured of a server.
+/// The measurements of a server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     pub name: String,
-    /// What it says of its version.
+    /// Its version.
     pub version: Option<String>,
     pub samples: Vec<Sample>,
 }
@@ -187,9 +188,9 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    /// Those that servers can be compared by on a work. In a closed loop a client that waits for a
-    /// stalled server sends nothing meanwhile ("coordinated omission"): high percentiles hardly see
-    /// the stall.
+    /// The figures by which servers are compared under a workload. In a closed loop a client that
+    /// waits for a stalled server sends nothing meanwhile ("coordinated omission"): high
+    /// percentiles hardly show the stall.
     pub fn of_workload(workload: &Workload) -> &'static [Self] {
         if workload.rate.is_some() { &[Self::Cpu, Self::Rate, Self::GetP999] } else { &[Self::Cpu, Self::Rate] }
     }
@@ -204,7 +205,7 @@ impl Figure {
 }
 
 impl Measured {
-    /// What the server did not do; see [`failures`].
+    /// What the server failed to do; see [`failures`].
     pub fn failures(&self) -> Vec<String> {
         failures(&self.name, self.samples.iter())
     }
@@ -231,10 +232,9 @@ pub struct Ratio {
     pub summary: Summary,
 }
 
-/// Measures all servers in turns, in an order that changes from round to round. Those that are
-/// started stay from the first round to the last, except where tables grow, which they can do only
-/// once. Ends after a round if the user has [interrupted](interruption) it: samples say how many
-/// there were.
+/// Measures all servers in turns, in an order that changes from round to round. Started servers run
+/// from the first round to the last, except for growth, which needs a new server each time. Ends
+/// after a round if the user has [interrupted](interruption) it: samples say how many there were.
 pub fn in_turns(workload: &Workload, plan: &Plan, sources: &[Source], bar: &ProgressBar) -> Result<Vec<Measured>> {
     workload.check()?;
     let workloads: Vec<Workload> = sources.iter().map(|source| source.workload(workload)).collect();
@@ -246,7 +246,8 @@ pub fn in_turns(workload: &Workload, plan: &Plan, sources: &[Source], bar: &Prog
     };
     let mut candidates: Vec<Candidate<'_>> = sources.iter().zip(&workloads).map(candidate).collect();
     for round in (plan.first_round..).take(plan.rounds as usize) {
-        // Not within a round, nor without any: there would be nothing to compare.
+        // Never in the middle of a round or before the first one ends: there would be nothing to
+        // compare.
         if round > plan.first_round && interruption::is_wanted() {
             break;
         }
@@ -291,7 +292,7 @@ impl Candidate<'_> {
 fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: usize) -> Result<Sample> {
     let workload = generator.workload();
     let measured = workload.seconds_of_growth().map_or(plan.measured, Duration::from_secs_f64);
-    // Growth happens once: nothing of it may be lost to the warm-up.
+    // Growth happens once, so the warm-up must not use any of it.
     let warm_up = if workload.grow.is_some() { Duration::ZERO } else { plan.warm_up };
     let address = server.address.clone();
     let contention_before = contention(&address);
@@ -305,7 +306,7 @@ fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: u
         let after = server.usage();
         let tally = clients.join().expect("no thread panics");
         let cost = || Ok::<_, anyhow::Error>(after?.zip(before?).map(|(after, before)| after.since(&before)));
-        // A server that ended says more than connections that broke.
+        // The end of a server is a better explanation than broken connections.
         cost().and_then(|cost| Ok((tally?, cost)))
     })?;
     ensure!(tally.answered > 0, "no request was answered in {} s", window.length().as_secs_f64());
@@ -329,7 +330,7 @@ fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: u
     })
 }
 
-/// What the server says about its locks; nothing if it doesn't count that.
+/// The server's counts of lock contention; empty if it does not count them.
 fn contention(address: &Address) -> BTreeMap<String, f64> {
     let statistics = address.statistics("stats contention").unwrap_or_default();
     statistics.into_iter().filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()

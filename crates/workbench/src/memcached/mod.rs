@@ -6,9 +6,9 @@
 //! | [`items`], [`protocol`] | keys and values by number, requests and replies as bytes |
 //! | [`client`], [`generator`] | connections, and the threads that drive them |
 //! | [`schedule`] | when requests of an open loop are due |
-//! | [`tally`], [`recurring`] | what is counted, latencies, and which of them come again |
-//! | [`server`], [`cores`] | processes: what they use of the machine, how they end, and where they run |
-//! | [`measure`], [`screen`] | servers in turns, and what is printed of them |
+//! | [`tally`], [`recurring`] | counters and latencies, and latencies that recur in every round |
+//! | [`server`], [`cores`] | server processes, their CPU time and memory, and the CPUs that they run on |
+//! | [`measure`], [`screen`] | measuring servers in turns, and printing the results |
 
 pub mod client;
 #[cfg(test)]
@@ -64,7 +64,7 @@ pub fn warm_up(measured: Duration) -> Duration {
     (measured / 4).min(Duration::from_millis(500))
 }
 
-/// Warns of what makes figures doubtful.
+/// Warns of conditions that make the figures doubtful.
 pub fn warn(report: &mut Report, workload: &Workload, servers: &[Measured]) {
     for server in servers {
         if let Some((rate, median)) =

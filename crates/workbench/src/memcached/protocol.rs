@@ -1,5 +1,5 @@
-//! Requests as bytes, and bytes as replies. Nothing that a server sends is believed: lines and
-//! values are bounded, and what is not understood is shown to the user.
+//! Requests as bytes, and bytes as replies. Servers are not trusted: lines and values are bounded,
+//! and unknown replies are shown to the user.
 
 use anyhow::{Result, bail, ensure};
 
@@ -9,7 +9,7 @@ use super::workload::Protocol;
 /// No line of a reply is longer.
 const LONGEST_LINE: usize = 2048;
 
-/// What a server says who closes a connection beyond its limit.
+/// The reply of a server that closes a connection beyond its limit.
 const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections";
 
 #[derive(Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub enum Piece<'b> {
         key: &'b [u8],
         data: &'b [u8],
     },
-    /// The end of what was found.
+    /// The end of the found items.
     End,
     Stored,
     /// The server is unable or unwilling.
@@ -45,7 +45,7 @@ impl Protocol {
                 for index in indices {
                     out.extend_from_slice(b"mg ");
                     items.push_key(index, out);
-                    // Of several, those that are missing say nothing.
+                    // With several keys, missing ones have no reply.
                     out.extend_from_slice(if several { b" k v q\r\n" } else { b" k v\r\n" });
                 }
                 if several {
@@ -71,7 +71,7 @@ impl Protocol {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The first piece of `bytes` and its length; `None` if it is not whole yet.
+    /// The first piece of `bytes` and its length; `None` if it is incomplete.
     #[inline]
     pub fn parse(self, bytes: &[u8], largest: usize) -> Result<Option<(Piece<'_>, usize)>> {
         let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(LONGEST_LINE)]) else {
@@ -84,7 +84,7 @@ impl Protocol {
         let after = end + 1;
         let piece = match (self, line) {
             (Self::Classic, b"END") | (Self::Meta, b"EN" | b"MN") => Piece::End,
-            // memcached 1.6.45 repeats the key of what it misses, 1.6.18 does not.
+            // memcached 1.6.45 repeats the key of a miss, 1.6.18 does not.
             (Self::Meta, _) if line.starts_with(b"EN ") => Piece::End,
             (Self::Classic, b"STORED") | (Self::Meta, b"HD") => Piece::Stored,
             (Self::Classic, b"NOT_STORED") | (Self::Meta, b"NS") => Piece::Refused(line),

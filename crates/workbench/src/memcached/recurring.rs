@@ -1,9 +1,9 @@
-//! Latencies that come again in every round.
+//! Latencies that recur in every round.
 //!
-//! A machine that others use as well stalls at any time, for milliseconds, and a server that grows
-//! its table can't be told from that by a percentile of one round. But growth comes at the same
-//! time in each round of the same work, and what the machine does doesn't. So of each part of the
-//! time the best round shows what the server itself is answerable for.
+//! A shared machine stalls for milliseconds at any time. In percentiles of one round such stalls
+//! look like those of a server that grows its table. But growth happens at the same time in each
+//! round of a workload, and stalls of the machine do not. So the best round of each interval shows
+//! the latency that the server itself causes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::measure::Sample;
 use super::tally::Percentiles;
 use crate::harness::stats::quantile;
 
-/// A part of the time: short, so that it is free of the machine's stalls in one of few rounds.
+/// An interval: short, so that one of a few rounds is free of the machine's stalls.
 pub const PART: Duration = Duration::from_millis(100);
 
-/// How this is called in reports.
+/// The name in reports.
 pub const NAME: &str = "the slowest GET of each tenth of a second in the best round";
 
-/// The slowest GET of each part of the time, in the round in which that was fastest: when the part
-/// began, in seconds, and nanoseconds. Parts that are not in all rounds are left out.
+/// The slowest GET of each interval, in the round in which it was fastest: the start of the
+/// interval in seconds, and nanoseconds. Intervals that are missing in some round are left out.
 pub fn best_of_rounds<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Vec<(f64, f64)> {
-    // Times may have been in a file, and are not what they were to the last digit.
+    // Times may have been read from a file, with the last digit rounded.
     let number = |at: f64| (at / PART.as_secs_f64()).round() as u64;
     let part = move |&(at, part): &(f64, Percentiles)| (number(at), (at, part.max));
     let mut rounds = samples.into_iter().map(|sample| sample.timeline.iter().map(part).collect());
@@ -48,7 +48,7 @@ pub struct Recurring {
 }
 
 impl Recurring {
-    /// Of some rounds of the same work; `None` if they have no latencies over time.
+    /// From several rounds of a workload; `None` if they have no latencies over time.
     pub fn of<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Option<Self> {
         let mut longest: Vec<f64> = best_of_rounds(samples).into_iter().map(|(_, longest)| longest).collect();
         longest.sort_by(f64::total_cmp);

@@ -1,9 +1,9 @@
-//! When requests are due in an open loop, and what that makes of latencies.
+//! When requests are due in an open loop, and from when latencies count.
 //!
-//! A closed loop waits for a slow reply before it asks again, so that a stall of the server is
-//! counted once, however many requests real clients would have sent meanwhile (*coordinated
-//! omission*). Here each request has a time at which it is due, fixed before the first is sent, and
-//! its latency counts from then on, even if it could be sent only after the stall.
+//! A closed loop waits for a slow reply before it asks again, so a stall of the server is counted
+//! once, however many requests real clients would have sent in the meantime (*coordinated
+//! omission*). In an open loop each request has a due time, fixed before the first one is sent. Its
+//! latency counts from then on, even if it could be sent only after the stall.
 
 use std::time::{Duration, Instant};
 

@@ -71,8 +71,8 @@ pub fn latencies(workload: &Workload, measured: &[Measured]) -> String {
     text + &table(&header, rows)
 }
 
-/// What was counted of the locks of servers that were built for that (feature `contention`), as far
-/// as any were taken.
+/// Contention of the locks of servers built with the feature `contention`, as far as any were
+/// taken.
 fn locks(measured: &[Measured]) -> String {
     let of = |measured: &'_ Measured| {
         let names = measured.samples.first().map(|sample| sample.contention.keys().cloned().collect::<Vec<_>>());
@@ -95,7 +95,7 @@ fn cell(summary: Option<Summary>) -> String {
     summary.map_or("-".into(), |summary| significant(summary.median))
 }
 
-/// The median, and from where to where it goes.
+/// The median and the range.
 pub fn range(summary: Option<Summary>) -> String {
     summary.map_or("-".into(), |Summary { median, min, max, .. }| format!("{median:.3} ({min:.3} to {max:.3})"))
 }

@@ -1,4 +1,4 @@
-//! Servers: where they are, starting them, and what they take of the machine.
+//! Servers: addresses, starting them, and their use of CPU and memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,7 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// How long a server may take to accept a connection at one of the several addresses of its name.
 const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 
-/// Answers to `stats` are not longer.
+/// The maximum size of a reply to `stats`.
 const LONGEST_STATS: usize = 1 << 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +56,8 @@ impl Address {
         connect().with_context(|| format!("cannot connect with {self}"))
     }
 
-    /// A new connection that doesn't block, and may not be there yet: it is when the socket can be
-    /// written to, unless that has an error.
+    /// A new non-blocking connection, which may not be established yet. It is when the socket is
+    /// writable, unless it has an error.
     pub fn begin_to_connect(&self) -> std::io::Result<Socket> {
         let (socket, address) = self.socket()?;
         socket.set_nonblocking(true)?;
@@ -79,8 +79,7 @@ impl Address {
         Ok((socket, address))
     }
 
-    /// What the server says of itself, names and values: all that `request` asks for, such as
-    /// `stats`.
+    /// The server's statistics, by name, in reply to `request`, such as `stats`.
     pub fn statistics(&self, request: &str) -> Result<BTreeMap<String, String>> {
         let mut socket = self.connect()?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -89,7 +88,7 @@ impl Address {
         let mut buffer = [0; 4096];
         while !answer.ends_with(b"END\r\n") {
             let count = match socket.read(&mut buffer) {
-                // This process was stopped meanwhile.
+                // This process was stopped in the meantime.
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 other => other.with_context(|| format!("no answer to {request}"))?,
             };
@@ -113,12 +112,12 @@ impl Address {
     }
 }
 
-/// Where a server is to be found, as the user has said it.
+/// The location of a server, as given by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place(String);
 
 impl Place {
-    /// The server's address. Of several that a name has, the first at which somebody listens.
+    /// The server's address. If the name has several, the first at which a server listens.
     pub fn find(&self) -> Result<Address> {
         let Self(text) = self;
         if let Some(path) = text.strip_prefix("unix:") {
@@ -155,26 +154,26 @@ impl fmt::Display for Address {
     }
 }
 
-/// What a process has taken of the machine so far.
+/// CPU time and memory of a process so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// CPU time of all threads, to the nanosecond.
     cpu: Duration,
-    /// Its parts in the kernel's ticks, which are only good for their ratio.
+    /// Its parts in kernel ticks, which are used for their ratio only.
     user_ticks: u64,
     system_ticks: u64,
     /// Bytes of its resident set.
     resident: u64,
 }
 
-/// What a process took of the machine in a window.
+/// CPU time and memory of a process in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// CPU seconds in its own code, by the share that the kernel's ticks give it.
     pub user_seconds: f64,
     /// CPU seconds in the kernel.
     pub system_seconds: f64,
-    /// Bytes of its resident set in the end.
+    /// Bytes of its resident set at the end.
     pub resident_bytes: u64,
 }
 
@@ -203,7 +202,7 @@ impl Usage {
         self.resident
     }
 
-    /// What was taken since an earlier time.
+    /// The difference to an earlier time.
     pub fn since(&self, before: &Self) -> Cost {
         let seconds = self.cpu.saturating_sub(before.cpu).as_secs_f64();
         let [user, system] = [self.user_ticks - before.user_ticks, self.system_ticks - before.system_ticks];
@@ -233,7 +232,7 @@ pub struct Server {
     started: Option<Started>,
 }
 
-/// A process that ends with this.
+/// Ended when this is dropped.
 #[derive(Debug)]
 struct Started {
     supervised: Supervised,
@@ -244,17 +243,18 @@ impl Server {
     /// A server that is running already.
     pub fn running(address: Address) -> Result<Self> {
         drop(address.connect()?);
-        // Who answers no statistics may have a load, too.
+        // A server without statistics can still be measured.
         let statistics =
             if address.is_local() { address.statistics("stats").unwrap_or_default() } else { BTreeMap::new() };
-        // In another namespace, or behind a forwarder, the number is that of somebody else here.
+        // In another namespace, or behind a forwarder, the number belongs to a different process
+        // here.
         let listens = |&pid: &u32| is_listening(pid, &address).unwrap_or(false);
         let process = statistics.get("pid").and_then(|pid| pid.parse().ok()).filter(listens);
         Ok(Self { address, process, started: None })
     }
 
-    /// Starts a server with a command to which it adds where to listen, as memcached's options say
-    /// it: `-l` and `-p`, or `-s`. Returns when it accepts connections.
+    /// Starts a server. Appends the address to the command, by memcached's options `-l` and `-p`,
+    /// or `-s`. Returns when the server accepts connections.
     pub fn start(command: &ServerCommand, unix: bool, cores: &Cores) -> Result<Self> {
         let (address, folder) = if unix {
             let folder = TempDir::new().context("cannot make a folder for a socket")?;
@@ -283,13 +283,13 @@ impl Server {
         Ok(Self { address, process, started: Some(started) })
     }
 
-    /// What it has taken of the machine, if that can be told.
+    /// CPU time and memory so far, if known.
     pub fn usage(&mut self) -> Result<Option<Usage>> {
-        // One that was running before may be started anew by whoever started it.
+        // A server that was found running may have been restarted.
         let usage = self.process.and_then(|process| Usage::of(process).ok());
         if let Some(started) = &mut self.started {
-            // A server that has just ended has no usage any more, and its supervisor needs a moment
-            // to report the end.
+            // A server that has just ended reports no usage, and its supervisor needs a moment to
+            // report the end.
             let patience = if usage.is_some() { Duration::ZERO } else { NOTICE };
             if let Some(status) = started.supervised.ended(patience)? {
                 bail!("the server ended: {status}");
@@ -334,7 +334,7 @@ impl ServerCommand {
         command
     }
 
-    /// What the program says of its version: the first line after `-V`.
+    /// The version of the program: the first line that it prints with `-V`.
     pub fn version(&self) -> Option<String> {
         let mut command = Command::new(&self.program);
         // A command that serves instead of printing its version must not keep running.
@@ -348,8 +348,8 @@ impl ServerCommand {
 impl FromStr for ServerCommand {
     type Err = anyhow::Error;
 
-    /// The words of a command, with a shell's quotes. A program without a folder is looked for
-    /// beside this one first.
+    /// The words of a command, with a shell's quotes. A program without a path is first searched in
+    /// the folder of this one.
     fn from_str(text: &str) -> Result<Self> {
         let words = shlex::split(text).ok_or_else(|| anyhow!("a quote is not closed"))?;
         let Some((name, arguments)) = words.split_first() else { bail!("expected a command") };

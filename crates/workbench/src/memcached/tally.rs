@@ -1,11 +1,11 @@
-//! What is counted while requests are answered, and what is reported of it.
+//! Counters and latencies of a measurement.
 
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// A latency that is longer counts as so long.
+/// Longer latencies are recorded as this.
 const LONGEST: u64 = 600_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -13,12 +13,12 @@ pub struct Window {
     /// When the first requests are due. Servers and caches warm up.
     pub begin: Instant,
     pub from: Instant,
-    /// When it closes. Nothing is sent after it that was not due before.
+    /// When it closes. Requests that are due later are not sent.
     pub until: Instant,
 }
 
 impl Window {
-    /// A window after some time to warm up.
+    /// A window after a warm-up.
     pub fn after(warm_up: Duration, measured: Duration) -> Self {
         let begin = Instant::now();
         let from = begin + warm_up;
@@ -43,10 +43,10 @@ impl Window {
     }
 }
 
-/// What a thread, or all of them, counted.
+/// The counts of a thread, or of all of them.
 ///
-/// Rates go by replies that came while the window was open, latencies by requests that were sent,
-/// or due, in it; everything else is counted all the time.
+/// Rates count replies that arrived while the window was open. Latencies count requests that were
+/// sent or due in it. Everything else is always counted.
 #[derive(Debug)]
 pub struct Tally {
     /// Requests that were answered in the window.
@@ -56,13 +56,13 @@ pub struct Tally {
     pub found: u64,
     /// Requests that the server was unable or unwilling to do.
     pub refused: u64,
-    /// What it said of the first one.
+    /// The reply to the first one.
     pub refusal: Option<String>,
-    /// Requests that were due, and had no answer when patience ended.
+    /// Due requests that were not answered in time.
     pub late: u64,
     pub broken: u64,
-    /// Requests that had no answer when their connection broke. In an open loop their latencies are
-    /// those that they had so far.
+    /// Requests that had no answer when their connection broke. In an open loop their latency is
+    /// the time that they had waited.
     pub lost: u64,
     /// Why the first one broke.
     pub breakage: Option<String>,
@@ -74,8 +74,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet. With a timeline, latencies of GETs are also kept for each part of the window
-    /// that is so long.
+    /// Empty counts. With a timeline, latencies of GETs are also kept for each interval of the
+    /// window that is so long.
     pub fn new(slot: Option<Duration>) -> Self {
         Self {
             answered: 0,

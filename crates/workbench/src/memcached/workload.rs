@@ -1,4 +1,4 @@
-//! What clients do: how many there are, what they ask for and how fast.
+//! Workloads: the number of clients, their requests and their rate.
 
 use std::fmt;
 use std::num::NonZero;
@@ -13,10 +13,10 @@ use crate::harness::sampling::Distribution;
 
 pub const LONGEST_KEY: usize = 250;
 
-/// memcached can't be told to store larger ones.
+/// memcached does not support larger values.
 const LARGEST_VALUE: usize = 1 << 30;
 
-/// What all clients together may hold of values that are on their way.
+/// The maximum of value bytes in flight, of all clients together.
 const LARGEST_BUFFERS: u64 = 4 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -28,7 +28,7 @@ pub enum Protocol {
     Meta,
 }
 
-/// What all clients together do to a server.
+/// The workload of all clients together.
 #[derive(Clone, Debug, PartialEq, clap::Args, Serialize)]
 pub struct Workload {
     /// Clients, each with a connection, divided among the threads
@@ -94,7 +94,7 @@ pub struct Workload {
     pub unchecked: bool,
 }
 
-/// What is done if nothing else is asked for.
+/// The default workload.
 pub const DEFAULT: Workload = Workload {
     clients: 50,
     threads: 1,
@@ -130,7 +130,7 @@ impl Workload {
         }
     }
 
-    /// Checks what the command line's syntax can't.
+    /// Checks combinations that the command line parser cannot.
     pub fn check(&self) -> Result<()> {
         let digits = digits(self.all_items());
         ensure!(
@@ -169,7 +169,7 @@ impl Workload {
         u64::from(self.clients) * u64::from(values) * self.value_size.most() as u64
     }
 
-    /// How many items there may be in the end.
+    /// The maximum number of items at the end.
     pub fn all_items(&self) -> u64 {
         self.grow.unwrap_or(self.items)
     }
@@ -206,7 +206,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// Hexadecimal digits that tell so many items apart.
+/// The number of hexadecimal digits that numbers this many items.
 pub fn digits(items: u64) -> usize {
     (items - 1).max(1).ilog(16) as usize + 1
 }
@@ -218,10 +218,10 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How large keys or values are.
+/// Sizes of keys or values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// All of a range are as frequent.
+    /// All sizes of a range are equally frequent.
     Even(Range),
     /// Several ranges, each as frequent as its weight says.
     Weighted(Vec<(Range, NonZero<u16>)>),
@@ -235,7 +235,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// The size that goes with some random bits.
+    /// The size for these random bits.
     #[inline]
     fn pick(self, random: u32) -> usize {
         self.least + ((random as usize * (self.most - self.least + 1)) >> 32)
@@ -247,7 +247,7 @@ impl Sizes {
         Self::range(size, size)
     }
 
-    /// From `least` to `most`, all as frequent.
+    /// From `least` to `most`, with equal frequency.
     pub const fn range(least: usize, most: usize) -> Self {
         Self::Even(Range { least, most })
     }
@@ -268,7 +268,7 @@ impl Sizes {
         self.ranges().map(|range| range.most).max().unwrap_or(0)
     }
 
-    /// The size that goes with some random bits.
+    /// The size for these random bits.
     #[inline]
     pub fn pick(&self, random: u32) -> usize {
         match self {

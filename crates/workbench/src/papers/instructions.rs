@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<()> {
     report.finish(args, &counts, &text)
 }
 
-/// Where counting begins and ends: callgrind is given this name.
+/// The function in which callgrind counts.
 const COUNTED: &str = "relativist_counted_lookups";
 
 fn count(name: Option<Name>, counted: &Counted) -> Result<Counts> {
@@ -184,7 +184,7 @@ pub fn run_child(args: &ChildArgs) -> Result<()> {
     Ok(())
 }
 
-/// What is counted. Has a name that callgrind can be told.
+/// The counted function. Its name is not mangled, so that callgrind can find it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn relativist_counted_lookups(table: &dyn Subject, keys: &mut Indices, batches: u32) -> u64 {

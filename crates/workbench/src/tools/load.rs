@@ -112,7 +112,7 @@ struct Results {
     comparisons: Vec<Comparison>,
 }
 
-/// The first server beside another one.
+/// The first server compared with another one.
 #[derive(Debug, Serialize)]
 struct Comparison {
     over: String,

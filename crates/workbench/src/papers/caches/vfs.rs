@@ -2,15 +2,15 @@
 //! comes and goes.
 //!
 //! * A path is walked name by name in the dentry cache, which holds names that don't exist, too.
-//!   What it doesn't have is looked for in the directory's blocks, and its inode in the inode
-//!   cache.
+//! What it doesn't have is looked for in the directory's blocks, and its inode in the inode
+//! cache.
 //! * A read looks up pages; for one that it has to fetch, the blocks on the disk that may hold
-//!   newer data, and the block that says where it lies when the file is longer than twelve blocks.
+//! newer data, and the block that says where it lies when the file is longer than twelve blocks.
 //! * A write looks up blocks, which stay in the buffer cache, and the page of each, which may have
-//!   to be brought up to date.
+//! to be brought up to date.
 //! * When memory is short, the pages and blocks that were not used for longest go. Only when none
-//!   are left, or each time with `shrink`, the dentry cache is pruned: of the dentries that nobody
-//!   uses, one part in priority + 1, with a priority that falls from 6 to 0 (section 3.3).
+//! are left, or each time with `shrink`, the dentry cache is pruned: of the dentries that nobody
+//! uses, one part in priority + 1, with a priority that falls from 6 to 0 (section 3.3).
 //!
 //! What is left out: memory of processes, and with it the swap cache; read-ahead; more than one
 //! disk.

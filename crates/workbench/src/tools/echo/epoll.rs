@@ -30,7 +30,7 @@ pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
         for event in events.drain(..) {
             let number = event.data.u64();
             if number != NEWCOMERS {
-                // Who breaks a connection has had enough.
+                // A client that breaks its connection is done.
                 if !answer(&clients[number as usize], replies, &mut buffer).unwrap_or(false) {
                     clients.remove(number as usize);
                 }
@@ -38,10 +38,10 @@ pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
             }
             let mut descriptor = [0; size_of::<RawFd>()];
             newcomers.read_exact(&mut descriptor).context("nobody accepts any more")?;
-            // SAFETY: that is who writes to it.
+            // SAFETY: the writing end is its only user.
             for client in unsafe { super::newcomers(&descriptor) } {
-                // (A client that doesn't read its answers holds up all others; none does that
-                // here.)
+                // (A client that does not read its replies would delay all others; the clients here
+                // always read.)
                 let entry = clients.vacant_entry();
                 epoll::add(&epoll, &client, EventData::new_u64(entry.key() as u64), EventFlags::IN)?;
                 entry.insert(client);

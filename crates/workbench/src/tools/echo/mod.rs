@@ -1,5 +1,5 @@
-//! `relativist-bench echo`: a server without a store, which costs what any server on this machine
-//! costs.
+//! `relativist-bench echo`: a server without a store: the lower bound for any server on this
+//! machine.
 
 mod epoll;
 mod uring;
@@ -68,10 +68,10 @@ enum Io {
     Uring,
 }
 
-/// Requests that arrived together are answered by one write if they are not more.
+/// The maximum number of requests answered by one write.
 const TOGETHER: usize = 64;
 
-/// The reply, so many times that requests that arrive together are answered together.
+/// The reply, repeated, so that requests that arrive together are answered together.
 #[derive(Debug)]
 struct Replies {
     length: usize,
@@ -98,14 +98,14 @@ impl Replies {
     }
 }
 
-/// How many requests there are in what arrived: they end with lines.
+/// The number of requests in the received bytes, which is the number of line ends.
 fn requests(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', bytes).count()
 }
 
 /// Runs the subcommand: serves until it is killed.
 pub fn run(args: &Args) -> Result<()> {
-    // The kernel may be sending from them when a thread gives up.
+    // The kernel may still be sending from them when a thread ends.
     let replies: &'static Replies = Box::leak(Box::new(Replies::new(args)));
     let listener = listen(args)?;
     let serve = move |newcomers: UnixStream, io: Io| match io {
@@ -124,8 +124,8 @@ pub fn run(args: &Args) -> Result<()> {
     threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
 }
 
-/// Gives clients to the threads in turn. (If each accepted by itself, the first who is awake would
-/// have all.) Ends when that fails, and by that has the threads end.
+/// Distributes clients over the threads in turn. (If each thread accepted connections itself, the
+/// first one awake would get all.) Ends on failure, which also ends the threads.
 fn accept(listener: &Socket, threads: &mut [UnixStream]) -> std::io::Result<()> {
     for turn in (0..threads.len()).cycle() {
         let (client, _) = listener.accept()?;
@@ -138,9 +138,9 @@ fn accept(listener: &Socket, threads: &mut [UnixStream]) -> std::io::Result<()> 
 /// The clients whose descriptors were received.
 ///
 /// # Safety
-/// `bytes` were written by [`accept`], and are all that has not been asked about.
+/// `bytes` were written by [`accept`], and are the only descriptors in flight.
 unsafe fn newcomers(bytes: &[u8]) -> impl Iterator<Item = Socket> {
-    // SAFETY: the writer has given up the descriptor; nobody else has it.
+    // SAFETY: the writer has given up the descriptor, so this is its only owner.
     bytes.as_chunks().0.iter().map(|fd| Socket::from(unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(*fd)) }))
 }
 

@@ -1,5 +1,5 @@
-//! Echoing by completions: one `io_uring_enter` per turn. The kernel receives without being asked
-//! again (multishot), and takes the buffers that it receives into from a ring of them.
+//! Echoing with io_uring: one `io_uring_enter` per iteration. Receives are multishot and take their
+//! buffers from a ring of provided buffers.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -13,11 +13,11 @@ use socket2::Socket;
 
 use super::{Replies, requests};
 
-/// Clients that may complete something in one turn without the kernel having to keep it back.
+/// Completions that fit the queue in one iteration.
 const ENTRIES: u32 = 1024;
 
-/// What user data says of a completion: of descriptors of new clients, a sending's, or otherwise
-/// the number of the client that received.
+/// User data of completions: descriptors of new clients, a send, or otherwise the number of the
+/// client that received.
 const NEWCOMERS: u64 = u64::MAX;
 const SEND: u64 = u64::MAX - 1;
 
@@ -33,7 +33,7 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
         for entry in entries.drain(..) {
             push(&mut ring, &entry)?;
         }
-        // (Only now: what was to be sent to them must not go to who gets their descriptors next.)
+        // (Only now, so that pending sends cannot go to a client that reuses the descriptor.)
         over.clear();
         ring.submit_and_wait(1).context("cannot wait for completions")?;
         completed.extend(ring.completion());
@@ -77,7 +77,7 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
     }
 }
 
-/// Whether the kernel has it, for this process.
+/// Whether the kernel allows io_uring to this process.
 pub fn is_available() -> bool {
     build().is_ok()
 }
@@ -91,10 +91,10 @@ fn receive(client: u64, descriptor: RawFd) -> squeue::Entry {
 }
 
 fn send(descriptor: RawFd, bytes: &'static [u8]) -> squeue::Entry {
-    // MSG_WAITALL: the kernel goes on until all is sent.
+    // MSG_WAITALL: the kernel retries until all bytes are sent.
     let flags = rustix::net::SendFlags::NOSIGNAL.bits() | rustix::net::RecvFlags::WAITALL.bits();
     let send = opcode::Send::new(Fd(descriptor), bytes.as_ptr(), bytes.len() as u32).flags(flags as i32);
-    // A sending that succeeds needs no completion.
+    // A successful send needs no completion.
     send.build().flags(squeue::Flags::SKIP_SUCCESS).user_data(SEND)
 }
 
@@ -120,8 +120,8 @@ const BUFFER: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([BufRingEntry; BUFFERS as usize]);
 
-/// Buffers that the kernel receives into, and the ring by which it is given them. They are never
-/// freed: the kernel may write into them for a while after the ring of requests is gone.
+/// Buffers for receiving, and the ring that provides them to the kernel. They are never freed,
+/// because the kernel may write into them for a while after the request ring is closed.
 struct Buffers {
     ring: &'static mut Page,
     memory: &'static mut [u8],

@@ -11,15 +11,14 @@ pub struct Advice {
     /// The logarithm of the table's size.
     pub bits: u32,
     pub sentence: String,
-    /// What the recommended function depends on, and what doesn't, where there is something to say.
+    /// Caveats of the recommendation, if any.
     pub caution: Option<String>,
 }
 
-/// Lookups that differ by less than this are as good as each other: costs are measured, and no more
-/// exact.
+/// Lookups that differ by less than this count as equal, because measured costs are no more exact.
 const ALIKE: f64 = 1.05;
 
-/// Takes what makes lookups fast; of what is alike the smaller table.
+/// Recommends the fastest lookups, and among equal ones the smallest table.
 pub fn advise(rows: &[Row]) -> Option<Advice> {
     let best = best(rows.iter())?;
     let random = best.histogram.load();

@@ -1,4 +1,4 @@
-//! Avalanche: how far a change of one bit of the key reaches into the number of the bucket.
+//! Avalanche: how many bits of the bucket number change with one bit of the key.
 
 use serde::Serialize;
 
@@ -9,14 +9,14 @@ use crate::hashing::keys::{Key, Keys};
 /// from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Avalanche {
-    /// Which part of the bucket's bits changes, on average. A random function changes half.
+    /// The share of the bucket's bits that change, on average: a half for a random function.
     pub mean: f64,
-    /// Which part of the key's bits never changes the bucket.
+    /// The share of the key's bits that never change the bucket.
     pub dead: f64,
-    /// How far from a half the chance is that a certain bit of the bucket changes with a certain
-    /// bit of the key, at most.
+    /// The largest deviation from 1/2 of the probability that a bit of the bucket changes with a
+    /// bit of the key.
     pub bias: f64,
-    /// How many keys the chances are taken from, at least.
+    /// The minimum number of keys from which a probability is estimated.
     pub keys: usize,
 }
 
@@ -30,10 +30,10 @@ impl Avalanche {
 }
 
 const KEYS: usize = 512;
-/// Bits that are changed of each key at most: the first of strings.
+/// The maximum number of bits changed per key; of strings the first ones.
 const BITS: usize = 256;
 
-/// Changes the bits of some keys; `None` when the keys don't differ in any.
+/// Changes the bits of some keys; `None` if the keys do not differ in any bit.
 pub fn measure(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Option<Avalanche> {
     let varying = varying_bits(keys);
     let step = keys.len().div_ceil(KEYS).max(1);
@@ -53,7 +53,7 @@ pub fn measure(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Option<Av
             }
         }
     }
-    // Bits that few keys have, being long, give no chances.
+    // Bits that only a few long keys have are too few for an estimate.
     let enough = (trials.iter().copied().max()? / 2).max(1);
     let common = flips.iter().zip(&trials).filter(|(_, trials)| **trials >= enough);
     let chances: Vec<f64> = common

@@ -1,4 +1,4 @@
-//! What hashing a key takes, and what meeting an entry does.
+//! The cost of hashing a key, and of accessing an entry.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,11 +11,11 @@ use crate::hashing::keys::{Key, Keys};
 
 /// Rounds; each times every function once.
 const ROUNDS: usize = 15;
-/// Keys that are hashed at a time, at least: some tenths of a millisecond's worth. (Debug builds
-/// measure nothing of interest.)
+/// The minimum number of keys hashed at a time: a few tenths of a millisecond. (Timings of debug
+/// builds are meaningless.)
 const KEYS: usize = if cfg!(debug_assertions) { 1 << 8 } else { 1 << 15 };
 
-/// The loop over keys that all functions have, without a function.
+/// The loop over keys without a function.
 pub(super) struct Harness;
 
 pub(super) static HARNESS: Harness = Harness;
@@ -36,8 +36,8 @@ impl HashFunction for Harness {
     }
 }
 
-/// Nanoseconds that each function takes for one of `keys`, medians over interleaved rounds, without
-/// what the loop takes by itself.
+/// Nanoseconds per key of each function: medians over interleaved rounds, less the time of the
+/// loop.
 pub fn of_hashing(functions: &[Box<dyn HashFunction>], keys: &Keys, bits: u32) -> Vec<f64> {
     let candidates: Vec<&dyn HashFunction> =
         functions.iter().map(Box::as_ref).chain([&HARNESS as &dyn HashFunction]).collect();
@@ -66,10 +66,10 @@ struct Entry {
     next: u32,
 }
 
-/// Nanoseconds to get at the next entry of a chain in a table of so many, each in a place of its
-/// own: a walk through memory in random order.
+/// Nanoseconds to access the next entry of a chain, measured by a walk through as many entries in
+/// random order.
 pub fn of_probing(entries: u64) -> f64 {
-    /// 256 MiB: beyond, caches don't matter any more.
+    /// 256 MiB: more would not change the effect of caches.
     const MOST: u64 = 1 << 22;
     const STEPS: usize = 1 << 16;
     let entries = entries.clamp(2, MOST) as usize;

@@ -11,7 +11,7 @@ use crate::harness::fonts;
 
 const SIZE: (u32, u32) = (720, 420);
 
-/// Nanoseconds below which functions are as good as free.
+/// Functions faster than this many nanoseconds are drawn as if they took this many.
 const FASTEST: f64 = 0.125;
 
 /// A picture and the name of its file, without extension.
@@ -40,12 +40,12 @@ struct Series {
 enum Mark {
     /// A line with dots on it, explained in a corner.
     Line,
-    /// Dots with their label beside them, over the logarithm to base 2 of what the axis says.
+    /// Labelled dots, on a base-2 logarithmic axis.
     Labelled,
 }
 
-/// The pictures of a section: bucket sizes against those of a random function, entries met by table
-/// size, and cost against quality.
+/// The pictures of a section: bucket sizes against those of a random function, entries visited by
+/// table size, and cost against quality.
 pub fn pictures(section: &Section) -> Result<Vec<Picture>> {
     fonts::register();
     let charts = [sizes(section), probes(section), costs(section)];
@@ -56,7 +56,7 @@ fn sizes(section: &Section) -> Option<Chart> {
     let advised = section.advised()?;
     let worst = section.worst().filter(|worst| worst.function != advised.function);
     let load = advised.histogram.load();
-    // The tail of a poor function would leave nothing to see of the others.
+    // The tail of a poor function would hide the others.
     let last = (load + 5.0 * load.sqrt() + 3.0) as usize;
     let of = |row: &Row| Series {
         label: format!("{}, largest {}", row.function, row.largest),
@@ -80,7 +80,7 @@ fn sizes(section: &Section) -> Option<Chart> {
     })
 }
 
-/// The functions of this size that meet fewest entries, and those that meet most.
+/// The functions of this size whose lookups visit fewest entries, and those that visit most.
 fn outstanding(section: &Section, bits: u32) -> Vec<&str> {
     let mut rows: Vec<&Row> = section.rows.iter().filter(|row| row.bits == bits).collect();
     rows.sort_by(|one, other| one.probes_per_miss.total_cmp(&other.probes_per_miss));
@@ -163,7 +163,7 @@ impl Chart {
         let widths = || self.series.iter().flat_map(|series| &series.points).map(|(x, _)| *x);
         let (from, to) = (widths().fold(f64::INFINITY, f64::min), widths().fold(f64::NEG_INFINITY, f64::max));
         let width = (to - from).max(1.0);
-        // To the right there is room for names.
+        // Leaves room for names on the right.
         let (edge, room) = (width * 0.04, width * 0.35);
         let has_lines = self.series.iter().any(|series| series.mark == Mark::Line);
         let mut chart = ChartBuilder::on(area)
@@ -226,13 +226,12 @@ impl Chart {
     }
 }
 
-/// Where labels stand already, in pixels.
+/// Positions of earlier labels, in pixels.
 #[derive(Default)]
 struct Labels(Vec<(i32, i32, i32)>);
 
 impl Labels {
-    /// How far below a point its label of so many letters finds room; `None` when there is none
-    /// nearby.
+    /// How far below a point a label of this many letters fits; `None` if there is no room nearby.
     fn place(&mut self, (x, y): (i32, i32), letters: usize) -> Option<i32> {
         const HEIGHT: i32 = 11;
         const LETTER: i32 = 6;
@@ -243,7 +242,7 @@ impl Labels {
             };
             self.0.iter().all(apart)
         };
-        // Beside it, or else above and below in turn.
+        // Next to the point, or else above and below in turn.
         let mut places = (0..4).map(|step| HEIGHT * if step % 2 == 0 { -step / 2 } else { step / 2 + 1 } - HEIGHT / 2);
         let below = places.find(is_free)?;
         self.0.push((x, y + below, width));

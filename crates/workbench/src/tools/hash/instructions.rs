@@ -1,4 +1,4 @@
-//! What hashing executes, counted by callgrind.
+//! Instructions of hashing, counted by callgrind.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -31,19 +31,19 @@ pub struct ChildArgs {
     keys: PathBuf,
 }
 
-/// Where counting begins and ends: callgrind is given this name.
+/// The function in which callgrind counts.
 const COUNTED: &str = "relativist_counted_hashes";
 
-/// What a function executes, without the loop over keys.
+/// Instructions of a function, without the loop over keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Executed {
     pub instructions: f64,
-    /// Bytes of code that these keys have executed, with what the function calls: what it wants of
-    /// the instruction cache.
+    /// Bytes of executed code, including called functions: the function's share of the instruction
+    /// cache.
     pub code_bytes: u64,
 }
 
-/// What each of `functions` executes.
+/// The instructions of each of `functions`.
 pub fn count(functions: &[Box<dyn HashFunction>], folds: &[Fold], keys: &Keys, bits: u32) -> Result<Vec<Executed>> {
     let file = tempfile_of(keys)?;
     let folds: Vec<String> = folds.iter().map(spell).collect();
@@ -67,8 +67,8 @@ pub fn count(functions: &[Box<dyn HashFunction>], folds: &[Fold], keys: &Keys, b
     counted
 }
 
-/// Bytes of the instructions in callgrind's file, each from its address to that of the next. Where
-/// none follows at once, it counts as of usual length.
+/// Bytes of the instructions in callgrind's file, each from its address to that of the next. If
+/// none follows directly, a typical length is assumed.
 fn code_bytes(text: &str) -> u64 {
     const USUAL: u64 = 4;
     const LONGEST: u64 = 15;
@@ -98,7 +98,7 @@ pub fn run_child(args: &ChildArgs) -> Result<()> {
     Ok(())
 }
 
-/// What is counted. Has a name that callgrind can be told.
+/// The counted function. Its name is not mangled, so that callgrind can find it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn relativist_counted_hashes(function: &dyn HashFunction, keys: &Keys, bits: u32) -> usize {

@@ -1,14 +1,14 @@
 //! `relativist-bench hash`: which hash function and table size suit given keys.
 //!
 //! After Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS 2000): take real
-//! keys, look at the sizes of buckets and at how many entries a lookup meets, and mind what the
-//! function costs.
+//! keys, count the sizes of buckets and the entries that a lookup visits, and consider the cost of
+//! the function.
 //!
 //! | Module | Holds |
 //! |---|---|
 //! | [`options`] | the command line |
-//! | [`avalanche`], [`cost`], [`instructions`] | what is measured of a function |
-//! | [`section`], [`advice`] | the results for one set of keys, and what to take |
+//! | [`avalanche`], [`cost`], [`instructions`] | measurements of a function |
+//! | [`section`], [`advice`] | the results for one set of keys, and the recommendation |
 //! | [`output`], [`draw`], [`page`] | text, CSV, pictures and HTML |
 
 pub mod advice;

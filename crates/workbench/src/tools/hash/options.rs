@@ -15,7 +15,7 @@ use crate::hashing::keys::patterns::Pattern;
 use crate::hashing::keys::text::{Form, Text};
 use crate::hashing::keys::{Keys, Source, server};
 
-/// Where keys come from and what is done with them.
+/// Options of `hash`: sources of keys, functions, sizes, outputs.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Options {
     /// File of keys, one per line; - reads stdin
@@ -104,7 +104,7 @@ pub struct Options {
     pub(super) out: Option<PathBuf>,
 }
 
-/// A set of keys to study, with the functions for it where it has its own.
+/// A set of keys to study, and its own set of functions, if any.
 pub(super) struct Input {
     pub(super) title: String,
     pub(super) source: Box<dyn Source>,
@@ -112,7 +112,7 @@ pub(super) struct Input {
 }
 
 impl Options {
-    /// The functions that were asked for.
+    /// The selected functions.
     pub(super) fn functions(&self) -> Result<Vec<Box<dyn HashFunction>>> {
         let mut functions = all(&self.fold);
         if !self.chosen.is_empty() {
@@ -121,12 +121,12 @@ impl Options {
         Ok(functions)
     }
 
-    /// The sets of keys that were asked for.
+    /// The selected sets of keys.
     pub(super) fn inputs(&self) -> Result<Vec<Input>> {
         if let Some(directory) = &self.files {
             let input = |cache: &Cache| -> Result<Input> {
-                // Twice: the number of keys decides on sizes, and names and sizes of files are soon
-                // read again.
+                // Read twice: the number of keys determines the table sizes, and a second walk is
+                // fast.
                 let keys = count(&mut Files::below(directory, *cache)?)?;
                 let source = limited(Box::new(Files::below(directory, *cache)?), keys);
                 let title = format!("{} cache of {}", spell(cache), directory.display());
@@ -168,7 +168,7 @@ impl Options {
         Ok(functions)
     }
 
-    /// `source`, up to the number of keys that was asked for.
+    /// `source`, up to the maximum number of keys.
     pub(super) fn limited(&self, source: Box<dyn Source>) -> Box<dyn Source> {
         match self.most {
             Some(most) => limited(source, most),
@@ -213,7 +213,7 @@ impl Source for Limited {
     }
 }
 
-/// The names of all functions, without what tells how they give the bucket.
+/// The names of all functions, without their suffixes for the selection of buckets.
 fn names() -> Vec<String> {
     all(&[Fold::Low]).iter().map(|function| function.name()).collect()
 }

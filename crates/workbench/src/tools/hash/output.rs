@@ -15,7 +15,8 @@ Poisson's distribution. avalanche: which part of the bucket's bits changes with 
 never matter. ns: to hash a key, and to look one up, which is expected from hashing, getting at the bucket and meeting entries. code: bytes \
 of code that hashing executes.";
 
-/// The text of a section; `all_histograms`, or else the recommended one and the worst.
+/// The text of a section, with `all_histograms`, or only those of the recommended and the worst
+/// function.
 pub fn text(section: &Section, all_histograms: bool) -> String {
     let mut text = format!(
         "{}: {} keys, {:.0} % of lookups hit, {} ns to get at an entry\n\n",
@@ -46,7 +47,7 @@ pub fn text(section: &Section, all_histograms: bool) -> String {
     text + "\n"
 }
 
-/// A histogram under the lines that the paper puts above it.
+/// A histogram, below the heading that the paper uses.
 pub fn histogram(row: &Row) -> String {
     format!(
         "{}: hash table size is {} buckets\nhash table contains {} objects\nlargest bucket contains {} objects\n\
@@ -75,7 +76,7 @@ fn size_table(rows: &[Row]) -> String {
     table(&header(rows), rows.iter().map(cells))
 }
 
-/// `HEADER`, and what else there is of these rows.
+/// `HEADER`, and the optional columns of these rows.
 pub fn header(rows: &[Row]) -> Vec<&'static str> {
     let counted = rows.iter().any(|row| row.instructions.is_some());
     HEADER.into_iter().chain(["instructions", "code"].into_iter().filter(|_| counted)).collect()

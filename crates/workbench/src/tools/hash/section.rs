@@ -15,11 +15,11 @@ use crate::hashing::study::{Studied, Table};
 pub struct Weights {
     /// The share of lookups that hit.
     pub hit_rate: f64,
-    /// Nanoseconds to get at an entry, where they are given and not to be measured.
+    /// Nanoseconds to access an entry, if given; measured otherwise.
     pub probe_ns: Option<f64>,
 }
 
-/// A set of keys, and what each function makes of it.
+/// A set of keys, and the results of each function.
 #[derive(Debug, Serialize)]
 pub struct Section {
     pub title: String,
@@ -28,10 +28,10 @@ pub struct Section {
     pub distinct: u64,
     /// The share of lookups that hit.
     pub hit_rate: f64,
-    /// Nanoseconds to get at an entry.
+    /// Nanoseconds to access an entry.
     pub probe_ns: f64,
     pub advice: Option<Advice>,
-    /// A row for each function and size, by size and by what a lookup takes.
+    /// A row for each function and size, sorted by size and by the cost of a lookup.
     pub rows: Vec<Row>,
 }
 
@@ -67,9 +67,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether the function does as a random one would, for reasons that don't lie in these keys
-    /// alone: its buckets are no worse, and each bit of the key changes each bit of the bucket as
-    /// often as not.
+    /// Whether the function behaves like a random one, also for other keys: its buckets are no
+    /// worse, and each bit of the key changes each bit of the bucket half of the time.
     pub fn is_robust(&self) -> bool {
         let deviation = (2.0 / self.histogram.buckets as f64).sqrt();
         self.dispersion < 1.1 + 5.0 * deviation && self.avalanche.is_some_and(|avalanche| avalanche.is_thorough())
@@ -77,8 +76,8 @@ impl Row {
 }
 
 impl Section {
-    /// Measures what counting has left open, and gives advice. `executed` is what each of
-    /// `functions` does, if that was counted.
+    /// Measures costs and avalanche, and gives advice. `executed` has the counted instructions of
+    /// each of `functions`, if any.
     pub fn new(
         title: String,
         studied: &Studied<'_>,
@@ -144,7 +143,7 @@ impl Section {
         self.row(&advice.function, advice.bits)
     }
 
-    /// The row of the recommended size on which most entries are met.
+    /// The row of the recommended size whose lookups visit most entries.
     pub fn worst(&self) -> Option<&Row> {
         let bits = self.advice.as_ref()?.bits;
         let rows = self.rows.iter().filter(|row| row.bits == bits);
@@ -155,9 +154,9 @@ impl Section {
         self.rows.iter().find(|row| row.bits == bits && row.function == function)
     }
 
-    /// Whether so many keys came twice that the histograms tell of that rather than of functions.
+    /// Whether so many keys are repeated that histograms show repetitions rather than functions.
     pub fn has_repeated_keys(&self) -> bool {
-        // The estimate is off by a few per cent.
+        // The estimate may be wrong by a few per cent.
         (self.distinct as f64) < 0.9 * self.keys as f64
     }
 }

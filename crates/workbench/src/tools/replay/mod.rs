@@ -92,7 +92,7 @@ impl Candidate {
     }
 }
 
-/// A size of the cache, as it is asked for.
+/// A requested size of the cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Size {
     Bytes(u64),
@@ -234,7 +234,8 @@ mod tests {
         outcome.request_miss_ratio * trace.requests.len() as f64
     }
 
-    /// Of three objects in turns two fit: the one asked for next has always gone.
+    /// Two of three objects fit. They are requested in turns, so the next one has always been
+    /// evicted.
     #[test]
     fn overhead_takes_room() {
         let trace = trace(&[(0, 10), (1, 10), (2, 10), (0, 10), (1, 10), (2, 10)]);
@@ -253,8 +254,8 @@ mod tests {
         }
     }
 
-    /// Which of three objects is gone after the first was used again and a fourth came, is what
-    /// tells policies apart.
+    /// Policies differ in which of three objects is evicted when the first was used again and a
+    /// fourth arrives.
     #[test]
     fn policies_evict_whom_they_should() {
         let start = [(0, 10), (1, 10), (2, 10), (0, 10), (3, 10)];

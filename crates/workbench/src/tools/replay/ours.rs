@@ -1,5 +1,4 @@
-//! The policy of `relativistd`: alone, over the objects' sizes as they are, and as the whole
-//! engine.
+//! The policy of `relativistd`: alone, counting only the sizes of objects, and in the whole engine.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use relativistd::engine::{self, Content, Lookup, Mode, Store};
 
 use super::reference::Cache;
 
-/// The decisions of [`policy`], over blocks that hold nothing but objects.
+/// The decisions of [`policy`], over blocks that contain only objects.
 pub(super) struct Policy<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -32,7 +31,7 @@ struct Block {
 }
 
 impl<'t> Policy<'t> {
-    /// Blocks are as large as the engine makes them, but it has 64 at least.
+    /// Blocks have the size of the engine's, but there are at least 64.
     pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Self {
         const LARGEST_BLOCK: u64 = 1 << 16;
         let queues = [const { VecDeque::new() }; CLASSES];
@@ -89,8 +88,8 @@ impl Cache for Policy<'_> {
     }
 }
 
-/// The engine as it serves clients: the capacity is its limit, for everything. An object has a key
-/// of 8 bytes, and a value of what is left of its size.
+/// The engine as it serves clients. The capacity limits all of its memory. An object has a key of 8
+/// bytes; the rest of its size is the value.
 pub(super) struct Whole<'t> {
     sizes: &'t [u64],
     engine: engine::Cache,

@@ -1,13 +1,13 @@
 //! The policies that ours is compared with, exactly as published, over bytes and without any
 //! overhead.
 //!
-//! An object that does not fit into the whole cache is not stored.
+//! An object larger than the whole cache is not stored.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::list::{Links, List};
 
-/// A cache that is asked for objects, and stores those that it didn't have.
+/// A cache that stores the requested objects that it did not have.
 pub trait Cache {
     /// Whether it had `object`.
     fn request(&mut self, object: u32) -> bool;
@@ -112,8 +112,8 @@ impl Cache for SegmentedLru<'_> {
     }
 }
 
-/// SIEVE (Zhang et al., NSDI 2024): a hand goes from the oldest to the newest, spares once what was
-/// visited, and evicts the first that wasn't.
+/// SIEVE (Zhang et al., NSDI 2024): a hand moves from the oldest object to the newest, keeps
+/// visited ones once, and evicts the first that was not visited.
 pub(super) struct Sieve<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -242,7 +242,7 @@ impl<'t> S3Fifo<'t> {
     }
 
     fn remember(&mut self, object: u32) {
-        // One that has come back is still in the queue, and one that was forgotten there is none.
+        // A ghost that has come back is still in the queue, but no longer a ghost.
         self.is_ghost[object as usize] = true;
         self.ghosts.push(object, self.size(object));
         while self.ghosts.bytes > self.capacity / 10 * 9
@@ -276,14 +276,14 @@ impl Cache for S3Fifo<'_> {
     }
 }
 
-/// GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998): the lowest priority first, which is that
-/// of the last one evicted plus requests per byte.
+/// GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998): evicts the lowest priority, which is that
+/// of the last evicted object plus requests per byte.
 pub(super) struct Gdsf<'t> {
     sizes: &'t [u64],
     capacity: u64,
     bytes: u64,
     level: f64,
-    /// By priority, whose bits sort as it does, because it is not negative.
+    /// Sorted by the bits of the priority, which sort like the number because it is not negative.
     order: BTreeSet<(u64, u32)>,
     /// Requests and priority of each object in the cache.
     cached: Vec<Option<(u32, f64)>>,

@@ -12,7 +12,7 @@ use csv::{ByteRecord, ReaderBuilder, Trim};
 #[derive(Debug, Default)]
 pub struct Trace {
     pub requests: Vec<u32>,
-    /// Bytes of each object, as of its first request.
+    /// Bytes of each object in its first request.
     pub sizes: Vec<u64>,
     /// Bytes of all objects together.
     pub unique_bytes: u64,

@@ -1,5 +1,5 @@
-//! `relativist-bench serving`: relativistd against memcached, and against what it is meant to
-//! achieve.
+//! `relativist-bench serving`: compares relativistd with memcached and with its performance
+//! targets.
 
 pub mod targets;
 
@@ -25,7 +25,7 @@ use crate::memcached::workload::Workload;
 use crate::memcached::{Conditions, allow_connections, warm_up, warn};
 use crate::tools::serving::targets::Row;
 
-/// Seconds for which the echo server is measured beside tables that grow.
+/// Seconds for which the echo server is measured in the growth workload.
 const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
 
 /// Compare relativistd with memcached on the workloads that have performance targets
@@ -99,10 +99,10 @@ struct Outcome {
     #[serde(rename = "work")]
     workload: Workload,
     servers: Vec<Measured>,
-    /// For each server, latencies that come again in every round.
+    /// For each server, latencies that recur in every round.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     recurring: Vec<Recurring>,
-    /// Ratios that have a target, over whom, and whether it was met.
+    /// Ratios with a target, and whether it was met.
     judged: Vec<Judged>,
 }
 
@@ -112,7 +112,7 @@ struct Judged {
     #[serde(flatten)]
     ratio: Ratio,
     verdict: Verdict,
-    /// Why the verdict is void, and the target not met: what the servers did not do.
+    /// Why the verdict is void: what the servers failed to do.
     void: Vec<String>,
 }
 
@@ -198,7 +198,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     Ok(ending)
 }
 
-/// How a run of this many `works` ended, by its outcomes.
+/// How a run of this many `workloads` ended.
 fn ending(args: &Args, outcomes: &[Outcome], workloads: usize) -> Ending {
     let is_whole = |outcome: &Outcome| outcome.servers[0].samples.len() == args.rounds_of(outcome.row) as usize;
     let is_missed = outcomes.iter().flat_map(|outcome| &outcome.judged).any(|judged| !judged.verdict.met);
@@ -221,7 +221,7 @@ fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Out
     Ok(Outcome { row, threads, workload, recurring, judged: judged.into_iter().flatten().collect(), servers })
 }
 
-/// Whether one server's figure is at most so much of the other's, if both have it.
+/// Whether the ratio of the servers' figures is at most `most`, if both have the figure.
 fn judge(over: &'static str, one: &Measured, other: &Measured, figure: Figure, most: f64) -> Option<Judged> {
     let ratio = one.ratio(other, figure)?;
     let void = [one.failures(), other.failures()].concat();

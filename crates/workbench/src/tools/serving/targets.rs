@@ -1,4 +1,4 @@
-//! The workloads that relativistd has targets for.
+//! The workloads with performance targets of relativistd.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -27,14 +27,14 @@ pub enum Row {
 }
 
 impl Row {
-    /// What is compared, and how much of memcached's it may be.
+    /// The compared figure, and the maximum ratio to memcached's.
     pub fn most(self) -> (Figure, f64) {
         match self {
             Self::Get50 => (Figure::Cpu, 0.78),
             // The 46 % more requests of the paper would be 0.685.
             Self::Get200 => (Figure::Cpu, 0.65),
-            // Half of what versions take that answer pipelines by one write, which is 0.22 of what
-            // 1.6.18 takes.
+            // Half of the time of versions that answer pipelines by one write, which take 0.22 of
+            // the time of 1.6.18 takes.
             Self::Pipelined => (Figure::Cpu, 0.11),
             Self::Multiget => (Figure::Cpu, 0.45),
             Self::Set => (Figure::Cpu, 0.75),
@@ -43,12 +43,12 @@ impl Row {
         }
     }
 
-    /// Whether the bare echo server takes part: it shows what of a figure is the machine's.
+    /// Whether the echo server takes part, which shows the cost of the machine itself.
     pub fn has_floor(self) -> bool {
         matches!(self, Self::Get50 | Self::Get200 | Self::Growth)
     }
 
-    /// How much of the echo server's CPU time it may be.
+    /// The maximum ratio to the echo server's CPU time.
     pub fn most_over_floor(self) -> Option<f64> {
         matches!(self, Self::Get50 | Self::Get200).then_some(1.15)
     }
@@ -58,12 +58,12 @@ impl Row {
         if self == Self::Mix { 4096 } else { 1024 }
     }
 
-    /// How often it can be measured within reason.
+    /// The maximum number of rounds.
     pub fn most_rounds(self) -> u32 {
         if self == Self::Growth { 5 } else { u32::MAX }
     }
 
-    /// The work, by so many threads; with `quick`, on fewer items.
+    /// The workload with this number of threads; with `quick`, on fewer items.
     pub fn workload(self, threads: u16, quick: bool) -> Workload {
         let workload = Workload { threads, ..DEFAULT };
         match self {

@@ -12,7 +12,7 @@ use socket2::Socket;
 
 use crate::memcached::server::Address;
 
-/// A server that says nothing for so long is given up.
+/// A server that is silent for this long is considered dead.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 const READ: usize = 64 << 10;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::harness::report::{significant, table};
 use crate::harness::rounds::order;
 use crate::harness::stats::{Summary, ratios};
-use crate::harness::workers::{Clock, WorkerResult, least_cpu_share};
+use crate::harness::workers::{Clock, WorkerResult, min_cpu_share};
 
 /// The results of all candidates under one setting.
 #[derive(Clone, Debug, Serialize)]
@@ -66,13 +66,13 @@ impl Measured {
     /// The result of threads that all did the same.
     pub fn of(results: &[WorkerResult], clock: Clock) -> Self {
         let threads = results.iter().map(|result| result.nanoseconds(clock)).collect();
-        Self { threads, cpu_share: least_cpu_share(results) }
+        Self { threads, cpu_share: min_cpu_share(results) }
     }
 
     /// The result of the slowest of the threads that shared a task, which is the time of the task.
     pub fn of_slowest(results: &[WorkerResult], clock: Clock) -> Self {
         let slowest = results.iter().map(|result| result.nanoseconds(clock)).max_by(f64::total_cmp);
-        Self { threads: slowest.into_iter().collect(), cpu_share: least_cpu_share(results) }
+        Self { threads: slowest.into_iter().collect(), cpu_share: min_cpu_share(results) }
     }
 
     pub fn single(value: f64) -> Self {

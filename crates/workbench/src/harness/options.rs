@@ -68,7 +68,7 @@ impl Rounds {
     }
 
     /// The largest number of threads asked for.
-    pub fn most_threads(&self) -> usize {
+    pub fn max_threads(&self) -> usize {
         self.threads.iter().copied().max().unwrap_or(1).into()
     }
 }

@@ -83,7 +83,7 @@ impl WorkerResult {
 }
 
 /// The smallest CPU share of the threads, if the system reports it.
-pub fn least_cpu_share(results: &[WorkerResult]) -> Option<f64> {
+pub fn min_cpu_share(results: &[WorkerResult]) -> Option<f64> {
     results.iter().filter_map(WorkerResult::cpu_share).min_by(f64::total_cmp)
 }
 

@@ -180,20 +180,20 @@ impl Histogram {
 }
 
 /// The largest size with a row of its own.
-const LARGEST_ROW: usize = 15;
+const MAX_ROW: usize = 15;
 
 impl fmt::Display for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "size  buckets  objects  sum-pct")?;
         let mut cumulated = 0;
-        for size in 0..=LARGEST_ROW {
+        for size in 0..=MAX_ROW {
             let buckets = self.sizes.get(size).copied().unwrap_or(0);
             let objects = buckets * size as u64;
             cumulated += objects;
             row(f, &size.to_string(), buckets, objects, self.percent(cumulated))?;
         }
-        let buckets = self.sizes.iter().skip(LARGEST_ROW + 1).sum();
-        row(f, &format!(">{LARGEST_ROW}"), buckets, self.entries - cumulated, self.percent(self.entries))
+        let buckets = self.sizes.iter().skip(MAX_ROW + 1).sum();
+        row(f, &format!(">{MAX_ROW}"), buckets, self.entries - cumulated, self.percent(self.entries))
     }
 }
 

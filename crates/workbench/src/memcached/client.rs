@@ -11,7 +11,7 @@ use socket2::Socket;
 use super::items::Items;
 use super::protocol::{Piece, shown};
 use super::tally::{Tally, Window};
-use super::workload::{LONGEST_KEY, Protocol, Workload};
+use super::workload::{MAX_KEY, Protocol, Workload};
 
 pub const READ: usize = 256 << 10;
 
@@ -74,7 +74,7 @@ impl Client {
             rest: Vec::new(),
             requests: VecDeque::new(),
             keys: VecDeque::new(),
-            key: Vec::with_capacity(LONGEST_KEY),
+            key: Vec::with_capacity(MAX_KEY),
             put: 0,
         }
     }

@@ -61,7 +61,7 @@ impl<'a> Generator<'a> {
         let load = self.connect_with(workload, address, None, |_| Script::Each(Arc::clone(&next)))?;
         match load.run(Window::never()).context("cannot store the items")?.refusal {
             Some(refusal) => bail!(
-                "cannot store the items: {refusal} (-I and -m tell servers how large items may be, and all of them; --no-preload stores none)"
+                "cannot store the items: {refusal} (-I limits the size of an item, -m that of all items; --no-preload stores none)"
             ),
             None => Ok(()),
         }
@@ -398,7 +398,7 @@ impl Driver {
         }
     }
 
-    /// The closed loop: a client sends so many requests as are sent together. Returns whether its
+    /// The closed loop: a client sends a batch of requests. Returns whether its
     /// connection still works.
     #[inline]
     fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<bool> {

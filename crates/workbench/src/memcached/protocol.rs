@@ -7,7 +7,7 @@ use super::items::Items;
 use super::workload::Protocol;
 
 /// No line of a reply is longer.
-const LONGEST_LINE: usize = 2048;
+const MAX_LINE: usize = 2048;
 
 /// The reply of a server that closes a connection beyond its limit.
 const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections";
@@ -74,8 +74,8 @@ impl Protocol {
     /// The first piece of `bytes` and its length; `None` if it is incomplete.
     #[inline]
     pub fn parse(self, bytes: &[u8], largest: usize) -> Result<Option<(Piece<'_>, usize)>> {
-        let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(LONGEST_LINE)]) else {
-            ensure!(bytes.len() < LONGEST_LINE, "a line without an end: {}", shown(bytes));
+        let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(MAX_LINE)]) else {
+            ensure!(bytes.len() < MAX_LINE, "a line without an end: {}", shown(bytes));
             return Ok(None);
         };
         let Some(line) = bytes[..end].strip_suffix(b"\r") else {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn other_bytes_are_shown() {
-        let endless = [b'x'; LONGEST_LINE];
+        let endless = [b'x'; MAX_LINE];
         for (bytes, explanation) in [
             (&b"ERROR\r\n"[..], "not a reply: \"ERROR\""),
             (b"CLIENT_ERROR bad\r\n", "not a reply"),

@@ -38,7 +38,7 @@ const NOTICE: Duration = Duration::from_secs(1);
 const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 
 /// The maximum size of a reply to `stats`.
-const LONGEST_STATS: usize = 1 << 16;
+const MAX_STATS: usize = 1 << 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -93,7 +93,7 @@ impl Address {
                 other => other.with_context(|| format!("no answer to {request}"))?,
             };
             answer.extend_from_slice(&buffer[..count]);
-            let goes_on = count > 0 && answer.starts_with(b"STAT ") && answer.len() < LONGEST_STATS;
+            let goes_on = count > 0 && answer.starts_with(b"STAT ") && answer.len() < MAX_STATS;
             ensure!(goes_on || answer == b"END\r\n", "not an answer to {request}: {}", shown(&answer));
         }
         let text = String::from_utf8_lossy(&answer);
@@ -129,7 +129,7 @@ impl Place {
             [only] => Some(only),
             several => several.iter().find(answers),
         };
-        let address = address.with_context(|| format!("nobody listens at {text}, which is {found:?}"))?;
+        let address = address.with_context(|| format!("no server listens at {text}, which is {found:?}"))?;
         Ok(Address::Tcp(*address))
     }
 }
@@ -353,8 +353,8 @@ impl FromStr for ServerCommand {
     fn from_str(text: &str) -> Result<Self> {
         let words = shlex::split(text).ok_or_else(|| anyhow!("a quote is not closed"))?;
         let Some((name, arguments)) = words.split_first() else { bail!("expected a command") };
-        let beside = || Some(std::env::current_exe().ok()?.parent()?.join(name)).filter(|path| path.is_file());
-        let program = if name.contains('/') { None } else { beside() };
+        let sibling = || Some(std::env::current_exe().ok()?.parent()?.join(name)).filter(|path| path.is_file());
+        let program = if name.contains('/') { None } else { sibling() };
         Ok(Self { program: program.unwrap_or_else(|| name.into()), arguments: arguments.to_vec() })
     }
 }

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Longer latencies are recorded as this.
-const LONGEST: u64 = 600_000_000_000;
+const MAX_NANOSECONDS: u64 = 600_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
@@ -97,7 +97,7 @@ impl Tally {
     /// Counts the latency of a request that was sent, or due, at `at`.
     #[inline]
     pub fn record(&mut self, is_set: bool, window: &Window, at: Instant, now: Instant) {
-        let latency = (now.saturating_duration_since(at).as_nanos() as u64).clamp(1, LONGEST);
+        let latency = (now.saturating_duration_since(at).as_nanos() as u64).clamp(1, MAX_NANOSECONDS);
         if is_set {
             self.sets.saturating_record(latency);
         } else {
@@ -172,7 +172,7 @@ impl Timeline {
 }
 
 fn histogram(digits: u8) -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST, digits).expect("these bounds are valid")
+    Histogram::new_with_bounds(1, MAX_NANOSECONDS, digits).expect("these bounds are valid")
 }
 
 /// Percentiles of latencies, in nanoseconds.

@@ -11,13 +11,13 @@ use serde::{Serialize, Serializer};
 use crate::harness::options::parse_count;
 use crate::harness::sampling::Distribution;
 
-pub const LONGEST_KEY: usize = 250;
+pub const MAX_KEY: usize = 250;
 
 /// memcached does not support larger values.
-const LARGEST_VALUE: usize = 1 << 30;
+const MAX_VALUE: usize = 1 << 30;
 
 /// The maximum of value bytes in flight, of all clients together.
-const LARGEST_BUFFERS: u64 = 4 << 30;
+const MAX_BUFFERS: u64 = 4 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -133,21 +133,17 @@ impl Workload {
     /// Checks combinations that the command line parser cannot.
     pub fn check(&self) -> Result<()> {
         let digits = digits(self.all_items());
-        ensure!(
-            self.key_size.most() <= LONGEST_KEY,
-            "--key-size {}: keys have {LONGEST_KEY} bytes at most",
-            self.key_size
-        );
+        ensure!(self.key_size.most() <= MAX_KEY, "--key-size {}: keys have {MAX_KEY} bytes at most", self.key_size);
         ensure!(
             self.key_size.least() >= digits,
             "--key-size {}: {} items need keys of {digits} bytes at least",
             self.key_size,
             self.all_items()
         );
-        ensure!(self.value_size.most() <= LARGEST_VALUE, "--value-size {}: at most 2^30", self.value_size);
+        ensure!(self.value_size.most() <= MAX_VALUE, "--value-size {}: at most 2^30", self.value_size);
         let buffers = self.buffers();
         ensure!(
-            buffers <= LARGEST_BUFFERS,
+            buffers <= MAX_BUFFERS,
             "--value-size {}: {} clients may need {} MiB for what is on its way: fewer clients{} or smaller values",
             self.value_size,
             self.clients,

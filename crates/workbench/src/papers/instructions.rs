@@ -1,9 +1,9 @@
 //! `relativist-bench instructions`: what a lookup does, counted by callgrind.
 //!
-//! That lookups scale takes many processors to show. That there is little to do and nothing to
-//! contend for does not: instructions and memory accesses are the same numbers on any machine.
-//! (That lookups under RCU write no shared line is shown by a test of `relativist-baselines`, in
-//! which the table's memory is read-only.)
+//! To show that lookups scale takes many processors. To show that they execute few instructions and
+//! write no shared memory does not: these counts are the same on any machine. (That lookups under
+//! RCU write no shared line is shown by a test of `relativist-baselines`, in which the table's
+//! memory is read-only.)
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
-/// What is counted, of each table.
+/// Options of the count of a table.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Counted {
     /// Entries in the table: a number such as 65536 or 2^16
@@ -136,7 +136,7 @@ fn parse(text: &str, table: String, lookups: f64) -> Result<Counts> {
     })
 }
 
-/// The table in which nothing is looked up.
+/// The loop without a table.
 struct HarnessAlone;
 
 impl Subject for HarnessAlone {

@@ -1,5 +1,5 @@
-//! What Lever's paper found, beside what its functions do to generated keys of the same kind and
-//! number.
+//! The figures of Lever's paper, next to those of its functions on generated keys of the same kind
+//! and number.
 
 use crate::harness::report::{significant, table};
 use crate::hashing::Claim;
@@ -19,15 +19,15 @@ struct Printed {
     largest: usize,
     /// The per cent of objects in buckets of more than 15.
     in_large: u64,
-    /// The hit rate, and iterations per thousand lookups, where they follow from the histogram. (In
-    /// the buffer cache most lookups are for what came last, and find it at once.)
+    /// The hit rate, and iterations per thousand lookups, if they follow from the histogram. (In
+    /// the buffer cache most lookups are for the latest entry, and find it at once.)
     iterations: Option<(f64, u64)>,
 }
 
 /// Buckets above this size have no row of their own in the paper.
 const LARGE: usize = 15;
 
-/// Blocks of each group that are cached at least, with the full buffer cache and after the
+/// The minimum number of cached blocks per group, with the full buffer cache and after the
 /// benchmark.
 const FULL: u64 = 16;
 const AFTER: u64 = 1;
@@ -102,7 +102,7 @@ const KERNELS: [(PageCache, u32, &str); 6] = [
 /// Pages in the cache: three quarters of the 128 MB of the machine of table 1.
 const PAGES: u64 = 24_576;
 
-/// Makes the keys, hashes them, and puts the results beside the paper's.
+/// Generates the keys, hashes them, and compares the results with the paper's.
 pub fn claims() -> Vec<Claim> {
     let mut claims = Vec::new();
     for printed in histograms() {
@@ -148,14 +148,14 @@ fn histogram(function: &dyn HashFunction, bits: u32, pattern: Pattern) -> Histog
     Histogram::of(function, &keys, bits)
 }
 
-/// Which part of the objects is in buckets of more than 15.
+/// The share of objects in buckets of more than 15.
 fn in_large(histogram: &Histogram) -> f64 {
     let objects: u64 =
         (0..).zip(&histogram.sizes).skip(LARGE + 1).map(|(size, buckets): (u64, _)| size * buckets).sum();
     objects as f64 / histogram.entries as f64
 }
 
-/// Prints the paper's figures beside ours.
+/// Prints the paper's figures next to ours.
 pub fn run() {
     let rows = claims().into_iter().map(|claim| vec![claim.place, claim.what, claim.paper, claim.here]);
     print!("{}", table(&["", "", "the paper", "here"], rows));
@@ -232,7 +232,7 @@ mod tests {
         let (hit_rate, iterations) = printed.iterations.unwrap();
         let met = here.probes(hit_rate) * 1000.0;
         assert!((met / iterations as f64 - 1.0).abs() < 0.1, "{met}");
-        // Nearly all lookups miss, and walk all of a chain: n / m.
+        // Nearly all lookups miss, and visit a whole chain: n / m.
         assert!((here.probes_per_miss() / here.load() - 1.0).abs() < 0.1, "{}", here.probes_per_miss());
     }
 
@@ -246,7 +246,7 @@ mod tests {
         };
         let met_by_bits: Vec<f64> = (11..=16).map(|bits| met(PageCache::ShiftAdd, bits)).collect();
         assert!(met_by_bits.is_sorted_by(|smaller, larger| smaller > larger), "{met_by_bits:?}");
-        // Of the kernels of 14 bits none is much ahead: that the table is larger is what counts.
+        // None of the kernels with 14 bits is much faster: the size of the table matters.
         let shift_add = met_by_bits[14 - 11];
         for function in [PageCache::Offset, PageCache::Multiplicative] {
             assert!((met(function, 14) / shift_add - 1.0).abs() < 0.1, "{function:?}");

@@ -89,7 +89,7 @@ impl Args {
     }
 }
 
-/// What is reported of one case of one table.
+/// The results of one case of one table.
 #[derive(Clone, Debug, Serialize)]
 struct CaseSummary {
     table: String,
@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> Result<()> {
     report.finish(&parameters, &results, &text)
 }
 
-/// What is measured in turns: a table by its index, with so many readers, in a case.
+/// One measurement: the index of the table, the number of readers, and the case.
 type Measurement = (usize, usize, Case);
 
 fn measurements(tables: &[Filled], parameters: &Parameters) -> Vec<Measurement> {
@@ -266,7 +266,7 @@ fn describe_latencies(samples: &[Sample]) -> String {
     format!("\nLatencies of single lookups, and memory:\n\n{}", table(&header, rows))
 }
 
-/// How contended the locks of each case were: sums over runs. Empty where that is not counted.
+/// How contended the locks of each case were: sums over runs. Empty if they are not counted.
 fn describe_locks(samples: &[Sample]) -> String {
     let of_site = |sample: &Sample| {
         let kind = (sample.table, sample.readers, sample.case.name());
@@ -296,7 +296,7 @@ fn describe_locks(samples: &[Sample]) -> String {
     format!("\nLocks, with the warm-up, all runs together:\n\n{}", table(&header, rows))
 }
 
-/// What resizes take, by direction: means over all of them.
+/// The duration of resizes, by direction: means over all of them.
 fn describe_resizes(samples: &[Sample], hasher: HashFunction) -> String {
     let resized: Vec<Sample> = samples.iter().filter(|sample| sample.expand.count > 0).cloned().collect();
     let groups = grouped(&resized, |sample| (sample.table, sample.readers));
@@ -391,7 +391,7 @@ mod tests {
         assert!(parse("--shift1 5 --shift2 5").unwrap().conditions.setting().is_err());
     }
 
-    /// What there is to measure, by name.
+    /// All measurements, by name.
     fn plan(line: &str) -> Vec<(Name, usize, String)> {
         let parameters = parameters(line);
         let fill = |&name: &Name| Filled::new(name, &parameters.setting).unwrap();

@@ -69,7 +69,7 @@ impl Text {
                 Cut::Column(Box::new(reader), ByteRecord::new(), index)
             }
             Form::Records(width) => {
-                ensure!(*width > 0, "a record has a byte at least");
+                ensure!(*width > 0, "a record has at least one byte");
                 ensure!(!numbers || *width <= 8 || *width == 16, "a number has up to 8 bytes, and a pair of them 16");
                 Cut::Records(input, vec![0; *width])
             }

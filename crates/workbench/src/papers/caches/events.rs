@@ -1,5 +1,6 @@
-//! What happens to the four caches, key by key: the part of a simulation that no hash function and
-//! no table size can change. It is found out once, and then replayed on the tables of each kernel.
+//! The operations on the four caches, key by key: the part of a simulation that does not depend on
+//! hash functions or table sizes. It is simulated once, and then replayed on the tables of each
+//! kernel.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,7 @@ pub use crate::hashing::keys::files::Cache;
 /// In the paper's order, which is that of their numbers.
 pub const CACHES: [Cache; 4] = [Cache::Page, Cache::Buffer, Cache::Dentry, Cache::Inode];
 
-/// What is looked up: the two arguments of the hash function, and of a dentry its name's number.
+/// A key: the two arguments of the hash function, and for a dentry the number of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Words {
     pub first: u64,
@@ -20,30 +21,30 @@ pub struct Words {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is looked up, and is there.
+    /// A lookup that hits.
     Hit,
-    /// It is looked up, and is not there.
+    /// A lookup that misses.
     Miss,
-    /// It comes into the cache, where it wasn't.
+    /// It is inserted into the cache.
     Insert,
     Remove,
 }
 
-/// Something that happens to a cache.
+/// An operation on a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     pub cache: Cache,
     pub action: Action,
-    /// To whom, by its number among the cache's keys.
+    /// The object, by its number among the cache's keys.
     pub object: u32,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// What is ever looked up in each cache.
+    /// All keys of each cache.
     pub keys: [Vec<Words>; 4],
     pub events: Vec<Event>,
-    /// So many events lead to the fullest state; then the users tidy up.
+    /// The number of events until the caches are fullest; then the users delete their files.
     pub full: usize,
 }
 
@@ -53,7 +54,7 @@ impl Trace {
     }
 }
 
-/// Records a trace, and knows what is in the caches meanwhile.
+/// Records a trace, and tracks the content of the caches.
 #[derive(Debug, Default)]
 pub struct Recorder {
     trace: Trace,
@@ -98,7 +99,7 @@ impl Recorder {
         self.counts[cache as usize]
     }
 
-    /// From here on the users tidy up.
+    /// From here on the users delete their files.
     pub fn mark_full(&mut self) {
         self.trace.full = self.trace.events.len();
     }

@@ -1,4 +1,4 @@
-//! Kernels: which hash function and how many buckets each of the four tables has.
+//! Kernels: the hash function and the number of buckets of each of the four tables.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ impl Kernel {
         }
     }
 
-    /// The reference but for one table.
+    /// The reference, except for one table.
     pub fn but(name: &str, cache: Cache, function: &str, buckets: u64) -> Self {
         let mut kernel = Self { name: name.into(), ..Self::reference() };
         *kernel.choice_mut(cache) = Choice::new(function, buckets);
@@ -102,10 +102,10 @@ impl Kernel {
         }
     }
 
-    /// Linux 2.2.16 at start-up with so many bytes of memory, as far as section 3 tells: a bucket
-    /// per page; a bucket per KiB, and no more beyond 128 MiB, for buffers; a bucket per 8 KiB for
-    /// dentries; and nothing new for inodes. Its functions are not printed: these are the best of
-    /// the paper's for buffers, and the reference's for the others.
+    /// Linux 2.2.16 at start-up with this many bytes of memory, as far as section 3 describes it: a
+    /// bucket per page; a bucket per KiB, and no more beyond 128 MiB, for buffers; a bucket per 8
+    /// KiB for dentries; and nothing new for inodes. Its functions are not printed: these are the
+    /// best of the paper's for buffers, and the reference's for the others.
     pub fn sized(memory: u64) -> Self {
         let buckets = |bytes_each: u64| 1 << (memory / bytes_each).max(2).ilog2();
         Self {

@@ -1,4 +1,4 @@
-//! Where kernel objects lie, where files lie on the disk, and who was used last.
+//! Addresses of kernel objects, positions of files on the disk, and the order of last use.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use crate::hashing::keys::patterns::{KERNEL_MEMORY, PAGE, free_page};
 /// Bytes of a block.
 pub const BLOCK: u64 = 1024;
 
-/// Pages of the kernel's memory, handed out one after the other; none comes back.
+/// Pages of the kernel's memory, allocated one after the other; none is freed.
 #[derive(Debug, Default)]
 pub struct Frames(u64);
 
@@ -19,7 +19,7 @@ impl Frames {
     }
 }
 
-/// Addresses of objects of one size, as many to a page as fit; the last one given back comes first.
+/// Addresses of objects of one size, as many to a page as fit; the last one freed is reused first.
 #[derive(Debug)]
 pub struct Slab {
     bytes: u64,
@@ -27,7 +27,7 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// For objects of so many bytes.
+    /// For objects of this many bytes.
     pub fn new(bytes: u64) -> Self {
         Self { bytes, free: Vec::new() }
     }
@@ -45,9 +45,9 @@ impl Slab {
     }
 }
 
-/// Inodes and blocks of a disk in block groups, as ext2 has them: a new directory gets the next
-/// group, what is in a directory stays in its group as far as there is room, and blocks of a file
-/// follow each other unless others write at the same time.
+/// Inodes and blocks of a disk in block groups, as in ext2. A new directory gets the next group.
+/// Files stay in the group of their directory as long as there is room. Blocks of a file follow
+/// each other unless other files are written at the same time.
 ///
 /// A partition of 128 cylinders of 255 heads and 63 sectors: 1,028,160 blocks in 126 groups, and an
 /// inode for every four blocks, of which there is then not a power of two in a group.
@@ -130,7 +130,7 @@ impl Disk {
     }
 }
 
-/// Things in the order of their last use.
+/// Objects in the order of their last use.
 #[derive(Debug)]
 pub struct Recency<T> {
     times: HashMap<T, u64>,
@@ -159,7 +159,7 @@ impl<T: Copy + Eq + Hash> Recency<T> {
         }
     }
 
-    /// From the one that has not been used for longest on.
+    /// From the least recently used one on.
     pub fn oldest(&self) -> impl Iterator<Item = T> {
         self.order.values().copied()
     }
@@ -192,7 +192,7 @@ mod tests {
         disk.free_block(blocks[0]);
         disk.free_inode(2041);
         assert_eq!((disk.take_block(1), disk.take_inode(1)), (blocks[0], 2041));
-        // A full group runs on into the next.
+        // If a group is full, the next one is used.
         let all: HashSet<u64> = (0..20_000).map(|_| disk.take_block(0)).collect();
         assert_eq!(all.len(), 20_000);
     }

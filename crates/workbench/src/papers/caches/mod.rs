@@ -4,13 +4,13 @@
 //! | Module | Holds |
 //! |---|---|
 //! | [`workload`] | file operations, and the paths that they name |
-//! | [`scripts`], [`strace`] | where they come from: generated over a source tree, or recorded |
-//! | [`vfs`] | what Linux 2.2 makes of them: lookups, insertions and removals in the page, buffer, dentry and inode caches |
-//! | [`memory`] | addresses, the disk, and who was used last |
-//! | [`events`] | what comes of it: a trace that no hash function changes |
+//! | [`scripts`], [`strace`] | their sources: generated over a source tree, or recorded |
+//! | [`vfs`] | their effect in Linux 2.2: lookups, insertions and removals in the four caches |
+//! | [`memory`] | addresses, the disk, and the order of last use |
+//! | [`events`] | the resulting trace, which does not depend on hash functions |
 //! | [`table`], [`replay`] | the trace on the tables of a kernel, measured |
 //! | [`kernel`], [`printed`] | functions and sizes: the paper's tables and those of a file |
-//! | [`screen`] | tables beside the paper's |
+//! | [`screen`] | tables next to the paper's |
 
 pub mod events;
 pub mod kernel;
@@ -105,7 +105,7 @@ pub struct Args {
     output: Output,
 }
 
-/// A table of the paper, as it came out here.
+/// A table of the paper, as measured here.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     number: Option<u8>,
@@ -114,7 +114,7 @@ pub struct Measured {
     /// Scripts that ran side by side, for each of `outcomes`.
     scripts: Vec<u32>,
     outcomes: Vec<Vec<Outcome>>,
-    /// For each kernel what is printed: for each number of scripts, and of all runs.
+    /// The printed figures of each kernel: for each number of scripts, and over all runs.
     printed: Vec<(&'static [(f64, f64)], &'static str)>,
 }
 
@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> Result<()> {
     report.finish(args, &results, &screen::describe(&results, args.histograms))
 }
 
-/// The tables that are asked for, with what the options change in them.
+/// The selected tables, changed by the options.
 fn planned(args: &Args) -> Result<Vec<Printed>> {
     let mut own = vec![Kernel::sized(args.memory.unwrap_or(512) << 20)];
     if let Some(path) = &args.kernels {

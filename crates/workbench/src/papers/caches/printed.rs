@@ -1,8 +1,8 @@
-//! Tables 1 to 6 of the paper: the kernels, and what they were measured to be.
+//! Tables 1 to 6 of the paper: the kernels, and their measured throughput.
 //!
-//! Of what the text says, tables 4 and 5 have each other's rows, and so they are taken here: table
-//! 4 is that of the inode cache, table 5 that of the dentry cache. The kernel with trees instead of
-//! a page table (table 1) is left out.
+//! According to the text, the rows of tables 4 and 5 are swapped. Here they are corrected: table 4
+//! is that of the inode cache, table 5 that of the dentry cache. The kernel with trees instead of a
+//! page table (table 1) is left out.
 
 use super::events::Cache;
 use super::kernel::Kernel;
@@ -22,7 +22,7 @@ pub struct Printed {
     pub rows: Vec<Row>,
 }
 
-/// A kernel, and what is printed of it.
+/// A kernel, and its printed figures.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub kernel: Kernel,

@@ -19,18 +19,18 @@ pub struct Outcome {
     pub throughputs: Vec<f64>,
     /// Seconds of all runs.
     pub seconds: f64,
-    /// One after the other; the same in every run.
+    /// Steps one after the other; the same in every run.
     pub caches: Vec<CacheOutcome>,
 }
 
-/// What became of one of its caches.
+/// The results of one of its caches.
 #[derive(Clone, Debug, Serialize)]
 pub struct CacheOutcome {
     pub cache: Cache,
     pub met: Met,
-    /// How large buckets were when the work was done.
+    /// Sizes of buckets when the caches were fullest.
     pub full: Histogram,
-    /// And after the users tidied up.
+    /// Sizes of buckets after the users deleted their files.
     pub after: Histogram,
 }
 
@@ -123,7 +123,7 @@ mod tests {
         assert!(old.empty() as f64 / old.buckets as f64 > 1.1 * new.empty() as f64 / new.buckets as f64);
         let (small, large) = (reference.cache(Cache::Inode), a.cache(Cache::Inode));
         assert!(small.met.probes() > 3.0 * large.met.probes(), "{} and {}", small.met.probes(), large.met.probes());
-        // What is looked up doesn't depend on the tables.
+        // The lookups do not depend on the tables.
         for cache in CACHES {
             let hits = [&reference, &a].map(|outcome| (outcome.cache(cache).met.hits, outcome.cache(cache).met.misses));
             assert_eq!(hits[0], hits[1], "{cache:?}");

@@ -1,4 +1,4 @@
-//! Tables beside the paper's.
+//! Tables next to the paper's.
 
 use relativist::HashMap;
 
@@ -9,7 +9,7 @@ use super::{Measured, Results};
 use crate::harness::report::{count, significant, table};
 use crate::harness::stats::Mean;
 
-/// All of it; with histograms where they are asked for.
+/// All tables; with histograms, if requested.
 pub fn describe(results: &Results, with_histograms: bool) -> String {
     let mut text = "Here: millions of lookups per second in all four caches together, with standard deviation over runs. The paper: \
                     scripts per hour of SPEC SDM. Both also over the reference's.\n"
@@ -59,8 +59,7 @@ fn comparison(measured: &Measured) -> String {
     table(&COMPARISON, rows)
 }
 
-/// What the paper has of a kernel with one number of scripts, and how it compares with the first
-/// kernel.
+/// The paper's figure for a kernel with one number of scripts, compared with the first kernel.
 fn printed(measured: &Measured, row: usize, index: usize) -> [String; 4] {
     let throughput = |row: usize| measured.printed.get(row).and_then(|(throughputs, _)| throughputs.get(index));
     match (throughput(row), throughput(0)) {
@@ -146,7 +145,7 @@ fn histograms(measured: &Measured) -> String {
 }
 
 fn sizing() -> String {
-    /// What there are buckets for when `BYTES` objects may fill the memory.
+    /// The number of objects of `BYTES` bytes that fill the memory.
     fn ours<const BYTES: usize>(memory: usize) -> String {
         count(HashMap::<(u64, u64), [u8; BYTES]>::with_capacity_for_memory(memory).buckets() as u64)
     }

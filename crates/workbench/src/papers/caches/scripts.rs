@@ -1,10 +1,10 @@
-//! A development workload over a real source tree: what the paper ran as SPEC SDM, "a fixed script
-//! of commands typically used by software developers", in many scripts at once (section 2).
+//! A development workload over a real source tree, like SPEC SDM in the paper: "a fixed script of
+//! commands typically used by software developers", in many scripts at once (section 2).
 //!
 //! Each script has a home with copies of some of the tree's files. In turn it compiles one, edits
-//! one, formats one and checks the spelling of one. The tree as it is serves for the headers that
-//! compilers look for along their search path. SDM's own scripts are not free; which files are
-//! touched how often is therefore ours, and not meant to be theirs.
+//! one, formats one and checks the spelling of one. Compilers search the original tree for headers.
+//! The scripts of SDM are not freely available, so the selection and frequency of files here is our
+//! own.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use super::workload::{Operation, Paths, Request, Workload};
 pub struct Tree(Vec<(String, u64)>);
 
 impl Tree {
-    /// All regular files below `root`, but what is hidden and what cargo builds, in the order of
+    /// All regular files below `root`, except hidden ones and cargo's build output, in the order of
     /// their names.
     pub fn read(root: &Path) -> Result<Self> {
         let wanted = |entry: &walkdir::DirEntry| {
@@ -42,7 +42,7 @@ impl Tree {
     }
 }
 
-/// Sizes of what all scripts use: programs and their libraries, a dictionary, macros.
+/// Sizes of files that all scripts use: programs and their libraries, a dictionary, macros.
 const SHARED: [(&str, u64); 10] = [
     ("/bin/ed", 60 << 10),
     ("/lib/ld-linux.so.2", 80 << 10),
@@ -56,7 +56,7 @@ const SHARED: [(&str, u64); 10] = [
     ("/usr/dict/words", 400 << 10),
 ];
 
-/// Where a compiler looks for headers, in this order; they are in the last.
+/// The search path of headers; they are in the last folder.
 const SEARCH: [&str; 3] = ["/usr/local/include", "/usr/lib/include", "/usr/include"];
 
 /// The operations of `scripts` scripts of `rounds` rounds of commands, interleaved at random but
@@ -99,7 +99,7 @@ struct Script<'a> {
     number: u32,
     /// Copies of the tree's files: their paths and sizes.
     files: Vec<(u32, u64)>,
-    /// What was made in the home and stays.
+    /// Files created in the home that are kept.
     made: Vec<u32>,
     operations: Vec<Operation>,
 }
@@ -192,7 +192,7 @@ impl<'a> Script<'a> {
         self.write(assembly, 3 * bytes);
         self.read_shared("/usr/lib/as");
         self.read(assembly, 3 * bytes);
-        let object = self.beside(source, ".o");
+        let object = self.sibling(source, ".o");
         self.keep(object, bytes);
         self.push(assembly, Request::Remove);
     }
@@ -214,7 +214,7 @@ impl<'a> Script<'a> {
         self.read_shared("/usr/lib/tmac/an");
         let (file, bytes) = self.file();
         self.read(file, bytes);
-        let output = self.beside(file, ".out");
+        let output = self.sibling(file, ".out");
         self.keep(output, bytes + bytes / 2);
     }
 
@@ -230,13 +230,13 @@ impl<'a> Script<'a> {
         self.push(words, Request::Remove);
     }
 
-    /// The path of what is made of a file.
-    fn beside(&mut self, file: u32, suffix: &str) -> u32 {
+    /// The path of an output file.
+    fn sibling(&mut self, file: u32, suffix: &str) -> u32 {
         let name = [self.paths.name(file).1, suffix.as_bytes()].concat();
         self.paths.child(self.paths.parent(file), &name)
     }
 
-    /// Writes what stays until the end; over what was there, the second time.
+    /// Writes a file that is kept until the end; from the second time on, overwrites it.
     fn keep(&mut self, path: u32, bytes: u64) {
         if self.made.contains(&path) {
             self.push(path, Request::Look);
@@ -258,7 +258,7 @@ impl<'a> Script<'a> {
 pub(super) mod tests {
     use super::*;
 
-    /// A tree that is no tree of files, but has the sizes of one.
+    /// A generated tree with realistic sizes.
     pub fn tree() -> Tree {
         Tree((0..60).map(|n| (format!("part{}/file{n}.c", n % 7), 300 + n * n * 13)).collect())
     }

@@ -1,9 +1,9 @@
 //! A workload as `strace` recorded it, instead of a generated one.
 //!
 //! `strace -f -y -e trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND` writes a
-//! line per system call. With `-y` the path stands beside each file descriptor, so that nobody has
-//! to follow descriptors through `dup` and `fork`; the offset of each is kept here. Paths that are
-//! not absolute count from the root.
+//! line per system call. With `-y` the path follows each file descriptor, so descriptors need not
+//! be tracked through `dup` and `fork`. The offset of each is tracked here. Paths that are not
+//! absolute count from the root.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 
 use super::workload::{Operation, Request, Workload};
 
-/// Reads what `strace` wrote. Lines that say nothing about files are passed over.
+/// Reads what `strace` wrote. Other lines are skipped.
 pub fn parse(text: &str) -> Result<Workload> {
     let mut recording = Recording::default();
     let mut unfinished: HashMap<&str, &str> = HashMap::new();
@@ -48,7 +48,7 @@ fn split_process(line: &str) -> (&str, &str) {
 #[derive(Default)]
 struct Recording {
     workload: Workload,
-    /// What is there at this time, as far as it has been seen.
+    /// Files known to exist at this time.
     existing: HashSet<u32>,
     /// By process and descriptor, with its path.
     offsets: HashMap<(String, String), u64>,
@@ -189,7 +189,7 @@ fn split_arguments(text: &str) -> Vec<&str> {
     arguments
 }
 
-/// What stands in quotes; escapes stay as they are, for they are the same for the same path.
+/// The quoted string. Escapes are kept, because they are the same for the same path.
 fn quoted(argument: &str) -> Option<String> {
     Some(argument.strip_prefix('"')?.rsplit_once('"')?.0.to_owned())
 }
@@ -210,7 +210,7 @@ fn leading_number(text: &str) -> Option<i64> {
     let text = text.trim_start();
     if let Some(digits) = text.strip_prefix("0x") {
         let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
-        // What is larger than any offset is an address.
+        // Numbers larger than any offset are addresses.
         return Some(i64::from_str_radix(&digits[..end], 16).unwrap_or(i64::MAX));
     }
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(text.len());

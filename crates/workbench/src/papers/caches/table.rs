@@ -1,5 +1,5 @@
-//! A hash table as Linux 2.2 has it: doubly linked chains with the youngest first, and a count of
-//! the objects that lookups meet.
+//! A hash table of Linux 2.2: doubly linked chains with the youngest object first. Counts the
+//! objects that lookups visit.
 
 use super::events::Words;
 use crate::hashing::functions::HashFunction;
@@ -8,7 +8,7 @@ use crate::hashing::keys::Key;
 
 const END: u32 = u32::MAX;
 
-/// Objects are known by their numbers, and have their places from the start.
+/// Objects are identified by their numbers, and have fixed slots.
 pub struct Table<'f> {
     function: &'f dyn HashFunction,
     bits: u32,
@@ -25,13 +25,13 @@ struct Node {
     previous: u32,
 }
 
-/// Lookups of a cache, and the objects that they met in the chains.
+/// Lookups of a cache, and the objects that they visited in the chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Met {
     /// Lookups that found what they looked for.
     pub hits: u64,
     pub misses: u64,
-    /// Objects that hits looked at, with the one found.
+    /// Objects that hits visited, including the one found.
     pub by_hits: u64,
     pub by_misses: u64,
 }

@@ -1,19 +1,17 @@
-//! How Linux 2.2 does what programs ask for: which objects it looks up in the four caches, and what
-//! comes and goes.
+//! How Linux 2.2 executes the operations of programs: the objects that it looks up in the four
+//! caches, and what comes and goes.
 //!
-//! * A path is walked name by name in the dentry cache, which holds names that don't exist, too.
-//! What it doesn't have is looked for in the directory's blocks, and its inode in the inode
-//! cache.
+//! * A path is walked name by name in the dentry cache, which also holds names that do not exist.
+//!   Missing names are searched in the directory's blocks, and their inode in the inode cache.
 //! * A read looks up pages; for one that it has to fetch, the blocks on the disk that may hold
-//! newer data, and the block that says where it lies when the file is longer than twelve blocks.
+//!   newer data, and the block that says where it lies when the file is longer than twelve blocks.
 //! * A write looks up blocks, which stay in the buffer cache, and the page of each, which may have
-//! to be brought up to date.
-//! * When memory is short, the pages and blocks that were not used for longest go. Only when none
-//! are left, or each time with `shrink`, the dentry cache is pruned: of the dentries that nobody
-//! uses, one part in priority + 1, with a priority that falls from 6 to 0 (section 3.3).
+//!   to be brought up to date.
+//! * When memory is short, the least recently used pages and blocks are freed. Only when none are
+//!   left, or each time with `shrink`, the dentry cache is pruned: of the unused dentries, one part
+//!   in priority + 1, with a priority that falls from 6 to 0 (section 3.3).
 //!
-//! What is left out: memory of processes, and with it the swap cache; read-ahead; more than one
-//! disk.
+//! Not simulated: memory of processes, and with it the swap cache; read-ahead; more than one disk.
 
 use std::collections::HashMap;
 
@@ -26,7 +24,7 @@ use crate::hashing::keys::patterns::{PAGE, superblock_address};
 /// The first partition of the first disk.
 const DEVICE: u64 = 0x0301;
 
-/// Where the root's dentry is, which is always there: in a page that the kernel took at start-up.
+/// The address of the root's dentry, which always exists: in a page allocated at start-up.
 const ROOT_DENTRY: u64 = 0xc0fe_0000;
 
 /// Bytes of a dentry.
@@ -35,16 +33,16 @@ const DENTRY: u64 = 128;
 /// Bytes of an inode.
 const INODE: u64 = INODE_SIZE as u64;
 
-/// Blocks that an inode knows itself, and those that a block of block numbers knows.
+/// Blocks listed in an inode, and in a block of block numbers.
 const DIRECT: usize = 12;
 
 /// Entries that fit a directory's block.
 const ENTRIES: usize = 60;
 
-/// What is given up at a time.
+/// The number of pages and blocks freed at a time.
 const BATCH: usize = 32;
 
-/// The priority at which memory is asked back first.
+/// The priority at which freeing memory starts.
 const PRIORITY: usize = 6;
 
 /// A file or directory on the disk.
@@ -53,14 +51,14 @@ struct File {
     inode: u64,
     group: u64,
     blocks: Vec<u64>,
-    /// Where its name stands in its directory.
+    /// The position of its name in its directory.
     position: usize,
 }
 
 #[derive(Debug)]
 struct Dentry {
     address: u64,
-    /// Names below it that are in memory: while there are any, it is in use.
+    /// The number of names below it that are in memory; while there are any, it is in use.
     children: usize,
 }
 
@@ -71,7 +69,7 @@ struct Inode {
     pages: usize,
 }
 
-/// What can be given up for memory.
+/// An object that can be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Frame {
     Page { inode: u64, index: u64 },
@@ -97,7 +95,7 @@ struct Vfs<'w> {
     names: Recency<u32>,
 }
 
-/// What the caches see of a workload on a machine of so many bytes of memory.
+/// The trace of a workload on a machine with this many bytes of memory.
 pub fn simulate(workload: &Workload, memory: u64, shrink: bool) -> Trace {
     let mut vfs = Vfs {
         paths: &workload.paths,
@@ -171,7 +169,7 @@ impl Vfs<'_> {
         self.files.insert(path, File { inode, group, blocks, position });
     }
 
-    /// Walks a path; whether it is there.
+    /// Walks a path; returns whether it exists.
     fn look(&mut self, path: u32) -> bool {
         let steps = self.paths.steps(path);
         self.place(ROOT, BLOCK);
@@ -235,7 +233,7 @@ impl Vfs<'_> {
         self.data.touch(Frame::Buffer(block));
     }
 
-    /// Opens the file if that was long ago; its inode.
+    /// Opens the file if that was long ago; returns its inode.
     fn opened(&mut self, path: u32) -> u64 {
         if !self.files.contains_key(&path) {
             self.create(path);
@@ -247,9 +245,9 @@ impl Vfs<'_> {
         inode
     }
 
-    /// The block that says where a file's block is, for those beyond the first.
+    /// The block that lists a file's block, for those beyond the first.
     fn use_index(&mut self, path: u32, index: usize) {
-        // It lies on the disk before those that it knows.
+        // It lies on the disk before the blocks that it lists.
         if index >= DIRECT {
             let block = self.files[&path].blocks[DIRECT];
             self.use_block(block);
@@ -323,7 +321,8 @@ impl Vfs<'_> {
         }
     }
 
-    /// Pages go without a lookup, since the inode has a list of them; blocks are looked for.
+    /// Pages are removed without a lookup, because the inode has a list of them; blocks are looked
+    /// up.
     fn cut(&mut self, path: u32) {
         let inode = self.files[&path].inode;
         let blocks = std::mem::take(&mut self.files.get_mut(&path).expect("it is there").blocks);
@@ -336,7 +335,7 @@ impl Vfs<'_> {
                 self.data.forget(Frame::Buffer(block));
             }
         }
-        // From the end, so that they are given out again in their order.
+        // From the end, so that they are reused in their order.
         blocks.into_iter().rev().for_each(|block| self.disk.free_block(block));
     }
 
@@ -352,7 +351,7 @@ impl Vfs<'_> {
         self.disk.free_inode(inode);
     }
 
-    /// The dentry keeps its address, and goes where its new name belongs.
+    /// The dentry keeps its address, and moves to the bucket of its new name.
     fn rename(&mut self, from: u32, to: u32) {
         let is_directory = self.entries.contains_key(&from);
         if !self.look(from) || is_directory || from == to {
@@ -390,7 +389,7 @@ impl Vfs<'_> {
         }
     }
 
-    /// An inode without pages and without a name in memory goes.
+    /// An inode without pages and without a name in memory is freed.
     fn release(&mut self, number: u64) {
         let unused = |inode: &Inode| inode.pages == 0 && !self.dentries.contains_key(&inode.path);
         if self.inodes.get(&number).is_some_and(unused) {
@@ -421,7 +420,7 @@ impl Vfs<'_> {
         of(Cache::Page, PAGE) + of(Cache::Buffer, BLOCK) + of(Cache::Dentry, DENTRY) + of(Cache::Inode, INODE)
     }
 
-    /// Makes room, if it is short.
+    /// Frees memory, if it is short.
     fn reclaim(&mut self) {
         for priority in (0..=PRIORITY).rev().cycle() {
             if self.used() <= self.memory {
@@ -449,7 +448,7 @@ impl Vfs<'_> {
         }
     }
 
-    /// Drops those of the unused dentries that were not used for longest; whether there were any.
+    /// Drops the least recently used of the unused dentries; returns whether there were any.
     fn prune(&mut self, priority: usize) -> bool {
         let unused = self.names.oldest().filter(|path| self.dentries[path].children == 0);
         let unused: Vec<u32> = unused.collect();
@@ -469,7 +468,8 @@ impl Vfs<'_> {
     }
 }
 
-/// How many blocks a file of so many has on the disk, with that of block numbers.
+/// The number of blocks on the disk of a file with this many blocks of content, including that of
+/// block numbers.
 fn on_disk(blocks: usize) -> usize {
     blocks + usize::from(blocks > DIRECT)
 }
@@ -575,7 +575,7 @@ mod tests {
         assert_eq!((misses(&roomy), misses(&tight)), (200, 400));
     }
 
-    /// The recorder panics when the simulation forgets what it holds. Pruning each time leaves
+    /// The recorder panics if the simulation loses track of an object. Pruning each time leaves
     /// fewer names in memory.
     #[test]
     fn shrinking_prunes_names() {

@@ -1,4 +1,4 @@
-//! What programs ask of a file system, operation by operation, and the paths that they name.
+//! Operations of programs on a file system, and the paths that they name.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ impl Paths {
         })
     }
 
-    /// The number of what is called `name` in a directory.
+    /// The number of the path `name` in a directory.
     pub fn child(&mut self, parent: u32, name: &[u8]) -> u32 {
         let names = &mut self.names;
         let name = *self.name_numbers.entry(name.into()).or_insert_with(|| {
@@ -44,7 +44,7 @@ impl Paths {
         })
     }
 
-    /// The directory that it is in; the root's is the root.
+    /// The parent directory; that of the root is the root.
     pub fn parent(&self, path: u32) -> u32 {
         self.nodes[path as usize].0
     }
@@ -66,14 +66,14 @@ impl Paths {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// To find it: `open`, `stat`, `access`, `execve`, whether it is there or not.
+    /// Finds it: `open`, `stat`, `access`, `execve`, whether it exists or not.
     Look,
     Create,
-    /// To read so many bytes from an offset.
+    /// Reads this many bytes from an offset.
     Read(u64, u64),
-    /// To write so many bytes at an offset.
+    /// Writes this many bytes at an offset.
     Write(u64, u64),
-    /// To leave it without content.
+    /// Truncates it.
     Truncate,
     Remove,
     Rename(u32),
@@ -90,10 +90,10 @@ pub struct Operation {
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     pub paths: Paths,
-    /// What is there from the start, with its size.
+    /// Files that exist from the start, with their sizes.
     pub files: Vec<(u32, u64)>,
     pub operations: Vec<Operation>,
-    /// So many do the work; with the others the users tidy up.
+    /// The number of operations before the users delete their files.
     pub work: usize,
 }
 

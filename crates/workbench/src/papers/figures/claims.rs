@@ -1,4 +1,4 @@
-//! What the paper says, what was measured here, and whether they agree.
+//! The paper's claims, the figures measured here, and whether they agree.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// As the paper has it, or better.
+    /// As in the paper, or better.
     Holds,
     InPart,
     Fails,
@@ -42,7 +42,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Samples, with the questions that claims put to them.
+/// Samples, and the statistics that claims need.
 struct Evidence<'e> {
     parameters: &'e Parameters,
     samples: &'e [Sample],
@@ -149,7 +149,7 @@ fn linear(evidence: &Evidence<'_>) -> Claim {
         let verdict = yes_or(speedup >= 0.75 * ideal, if speedup > 1.5 { Verdict::InPart } else { Verdict::Fails });
         (format!("from {fewest} to {most} readers: {}x", significant(speedup)), verdict)
     });
-    claim("Figure 4", "RP's lookups improve linearly with readers beside a resizer (up to the number of cores)", answer)
+    claim("Figure 4", "RP's lookups improve linearly with readers during resizes (up to the number of cores)", answer)
 }
 
 fn lock_does_not_scale(evidence: &Evidence<'_>) -> Claim {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::harness::chart::{Chart, Line};
 
-/// What a figure shows, but for its lines.
+/// The texts and axes of a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     pub file: &'static str,
@@ -15,7 +15,7 @@ pub struct Frame {
     pub title: &'static str,
     pub x: &'static str,
     pub y: &'static str,
-    /// How much of the lines' values is one on the vertical axis.
+    /// The value of one unit of the vertical axis.
     pub unit: f64,
     /// Whether the vertical axis is logarithmic.
     pub logarithmic: bool,

@@ -11,11 +11,11 @@ use crate::harness::report::{Report, significant};
 use crate::papers::lookups::grouped;
 use crate::papers::lookups::measure::{Keys, Sample};
 
-/// A section that is not about tables alone.
+/// A section about something other than tables.
 #[derive(Debug)]
 pub struct Section {
     pub heading: String,
-    /// What there is to know before one looks at the picture.
+    /// The text above the picture.
     pub text: String,
     pub pictures: Vec<String>,
     /// What the paper says about it.

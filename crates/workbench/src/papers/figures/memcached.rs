@@ -1,6 +1,5 @@
 //! Figure 8: requests per second of a memcached server by client processes, with the paper's table
-//! as its engine and with a lock around it. Beside it, what the paper has no figure of: latencies
-//! while the table grows.
+//! and with a global lock. Also latencies while the table grows, which the paper does not show.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,13 +27,13 @@ use crate::memcached::workload::{DEFAULT, Workload};
 use crate::memcached::{allow_connections, warm_up};
 use crate::papers::lookups::Conditions;
 
-/// Clients of one process: the paper found that more of them don't bring more.
+/// Clients per process. In the paper more clients did not increase the rate.
 const CLIENTS: u16 = 4;
 
 /// How often tables are measured while they grow.
-const MOST_RUNS_OF_GROWTH: usize = 3;
+const MAX_RUNS_OF_GROWTH: usize = 3;
 
-/// What figure 8 wants to know.
+/// Options of figure 8.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Also draw figure 8, with relativistd and this memcached
@@ -89,11 +88,11 @@ struct Step {
     run: usize,
 }
 
-/// What is measured: samples of other parameters don't mix with those of these.
+/// The parameters. Samples of different parameters are not mixed.
 #[derive(Clone, Debug, Serialize)]
 struct Parameters {
     commands: [ServerCommand; 2],
-    /// What they say of their versions.
+    /// Their versions.
     versions: Vec<Option<String>>,
     processes: Vec<u16>,
     server_threads: u16,
@@ -125,7 +124,7 @@ impl Parameters {
         let gets = processes().map(|processes| Case::Get { processes });
         let cases = gets.chain(processes().map(|processes| Case::Set { processes }));
         let steps = (0..self.runs).flat_map(|run| {
-            let growth = (run < MOST_RUNS_OF_GROWTH).then_some(Case::Growth);
+            let growth = (run < MAX_RUNS_OF_GROWTH).then_some(Case::Growth);
             cases.clone().chain(growth).flat_map(move |case| {
                 order(run, ENGINES.len()).map(move |engine| Step { engine: ENGINES[engine], case, run })
             })
@@ -145,7 +144,7 @@ impl Case {
     }
 }
 
-/// What this adds to the report.
+/// The sections for the report.
 #[derive(Debug)]
 pub struct Part {
     pub complete: bool,
@@ -154,14 +153,14 @@ pub struct Part {
 }
 
 impl Options {
-    /// Starts and ends the servers, if they will be asked for: hours later would be late to learn
-    /// that they don't.
+    /// Starts and ends the servers, if they will be needed: hours later would be late to learn that
+    /// they don't.
     pub fn try_servers(&self) -> Result<()> {
         let mut servers = self.memcached.iter().flat_map(|memcached| [&self.relativistd, memcached]);
         servers.try_for_each(|command| Server::start(command, false, &Cores::default()).map(drop))
     }
 
-    /// Measures and draws, if this is asked for.
+    /// Measures and draws figure 8, if requested.
     pub fn measure(
         &self,
         folder: &Path,
@@ -352,7 +351,7 @@ impl Findings<'_> {
         claim("SETs are marginally slower than with the global lock", answer)
     }
 
-    /// What was counted of locks during GETs with most processes, in the median run.
+    /// Lock contention during GETs with most processes, in the median run.
     fn contention_of(&self, engine: Engine) -> Vec<(String, f64)> {
         let samples: Vec<&Sample> = self.of(engine, Case::Get { processes: self.most() }).collect();
         let Some(first) = samples.first() else { return Vec::new() };
@@ -472,7 +471,7 @@ mod tests {
         }
     }
 
-    /// Rates as the paper has them: the lock's stay, the others grow; SETs are a little slower.
+    /// Rates as in the paper: those of the lock stay, the others grow; SETs are a little slower.
     /// Locks are counted by relativistd only.
     fn sample(Step { engine, case, .. }: &Step) -> Sample {
         let has_lock = *engine == Engine::GlobalLock;

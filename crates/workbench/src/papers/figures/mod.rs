@@ -1,5 +1,5 @@
 //! `relativist-bench figures`: the figures of the ATC 2011 paper, drawn from measurements on this
-//! machine, beside the paper's claims.
+//! machine, next to the paper's claims.
 
 pub mod claims;
 pub mod draw;
@@ -67,8 +67,7 @@ pub struct Args {
     serving: memcached::Options,
 }
 
-/// What is measured, with all defaults filled in: samples of other parameters don't mix with those
-/// of these.
+/// The parameters with all defaults filled in. Samples of different parameters are not mixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// In the order of the legends.
@@ -76,7 +75,7 @@ pub struct Parameters {
     /// In ascending order.
     pub readers: Vec<usize>,
     pub runs: usize,
-    /// What all of it has in common, but for the keys of the resizes.
+    /// The setting of all measurements, except for the keys of resizes.
     #[serde(flatten)]
     pub setting: Setting,
 }
@@ -98,13 +97,12 @@ impl Args {
 
 #[derive(Debug, Serialize)]
 pub struct Results {
-    /// What the paper says, and what was measured.
+    /// The paper's claims and our measurements.
     pub claims: Vec<Claim>,
     pub samples: Vec<Sample>,
-    /// Of resizes with keys inserted in the one order and in the other, the identity being the hash
-    /// function.
+    /// Resizes with keys inserted in either order, with the identity as hash function.
     pub resizes: Vec<(Keys, Sample)>,
-    /// Whether something is missing, because it was interrupted.
+    /// Whether measurements are missing because the run was interrupted.
     pub complete: bool,
 }
 
@@ -151,7 +149,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     Ok(Ending::of(complete))
 }
 
-/// Measures what is not in the store yet, until all is or the user interrupts.
+/// Takes the measurements that are not in the store yet, until all are or the user interrupts.
 fn measure(parameters: &Parameters, cpus: &Cpus, store: &mut Store<Step, Sample>) -> Result<()> {
     let plan = Plan::of(parameters);
     let bar = progress(plan.steps.len());

@@ -1,4 +1,4 @@
-//! What is measured, in which order, and which figure shows what of it.
+//! The measurements, their order, and the figures that show them.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use crate::papers::lookups::measure::{Case, Keys, Sample, Setting};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     pub table: Name,
-    /// How often all of it has been measured before.
+    /// The number of the run.
     pub run: usize,
     pub readers: usize,
     pub case: Case,
@@ -86,7 +86,7 @@ pub struct Figure {
 enum Shows {
     /// All tables, at the first size.
     Fixed,
-    /// All that can be resized, meanwhile; but rwlock, which would vanish.
+    /// All resizable tables during resizes, except rwlock, whose line would be at zero.
     Continuous,
     /// One table, at both sizes and between them.
     Table(Name),
@@ -146,7 +146,7 @@ impl Figure {
         Frame { file, number, title, x, y, unit: 1e6, logarithmic }
     }
 
-    /// Its lines, as far as they were measured.
+    /// Its lines, as far as they have been measured.
     pub fn curves(&self, parameters: &Parameters, samples: &[Sample]) -> Vec<Line> {
         let (one, other) = parameters.setting.shifts;
         let continuous = Case::Continuous { shifts: parameters.setting.shifts };
@@ -180,12 +180,12 @@ pub fn rates(samples: &[Sample], table: Name, readers: usize, case: Case) -> Vec
     matching.map(|sample| sample.lookups_per_second).collect()
 }
 
-/// `8k`, as the paper calls them.
+/// `8k`, as in the paper.
 pub fn buckets(shift: u8) -> String {
     if shift >= 10 { format!("{}k", 1u64 << (shift - 10)) } else { (1u64 << shift).to_string() }
 }
 
-/// What each figure says about itself.
+/// The caption of each figure.
 pub fn caption(parameters: &Parameters, cpus: usize) -> String {
     let Setting { entries, seconds, hasher, spinner, .. } = &parameters.setting;
     let (one, other) = parameters.setting.shifts;
@@ -198,7 +198,7 @@ pub fn caption(parameters: &Parameters, cpus: usize) -> String {
     let most = parameters.readers.last().unwrap_or(&1) + 1;
     if most > cpus {
         caption += &format!(
-            "\n{cpus} CPUs: with more than {} readers, or {} beside a resizer, threads share CPUs and are not pinned.",
+            "\n{cpus} CPUs: with more than {} readers, or {} with a resizer, threads share CPUs and are not pinned.",
             cpus,
             cpus - 1
         );

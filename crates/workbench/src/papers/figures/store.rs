@@ -1,4 +1,4 @@
-//! Samples, kept as they come, so that a run can be interrupted and resumed.
+//! Samples, saved as they are taken, so that a run can be interrupted and resumed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::Results;
 use crate::harness::options::spell;
 
-/// A file with the parameters in its first line, and a sample in each that follows, with the step
-/// of the plan that it is of.
+/// A file with the parameters in the first line, and in each following line a sample and its step
+/// in the plan.
 #[derive(Debug)]
 pub struct Store<P, S> {
     file: File,
@@ -26,10 +26,10 @@ struct Kept<P, S> {
 }
 
 impl<P: Clone + PartialEq + Serialize + DeserializeOwned, S: Serialize + DeserializeOwned> Store<P, S> {
-    /// Opens a store, with what an earlier run has left there.
+    /// Opens a store, with the samples of an earlier run.
     pub fn open(path: &Path, parameters: &impl Serialize) -> Result<Self> {
         let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
-        // A line that was cut off is measured again.
+        // A truncated line is measured again.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut lines = text[..whole].lines();
         let first = serde_json::to_string(parameters)?;

@@ -1,4 +1,4 @@
-//! Which tables there are to be measured beside a resizer.
+//! The tables that can be measured while they are resized.
 
 use clap::ValueEnum;
 use relativist_baselines::TableHasher;
@@ -75,7 +75,7 @@ pub enum Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizing {
     AtAnyTime,
-    /// Ours, when the table is made.
+    /// Chosen when the table is made.
     WhenMade,
     Own,
 }
@@ -90,7 +90,7 @@ impl Name {
         }
     }
 
-    /// Whether it is somebody else's, with a hasher of its own choice.
+    /// Whether it is a competitor, which always uses foldhash.
     pub fn is_third_party(self) -> bool {
         matches!(self, Self::Papaya | Self::HashIndex | Self::Scc | Self::Dashmap | Self::Flurry | Self::Evmap)
     }

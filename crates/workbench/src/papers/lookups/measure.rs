@@ -1,4 +1,4 @@
-//! One measurement: readers that look up random keys, and beside them a resizer, a busy thread, or
+//! One measurement: readers that look up random keys, together with a resizer, a busy thread, or
 //! nothing.
 
 use std::hint;
@@ -19,9 +19,9 @@ use super::subject::{Sampler, Subject};
 use crate::harness::keys::{Indices, seed};
 use crate::harness::latency::{Latencies, Percentiles};
 use crate::harness::options::HashFunction;
-use crate::harness::workers::{Clock, Cpus, Window, WorkerResult, least_cpu_share, run as run_workers};
+use crate::harness::workers::{Clock, Cpus, Window, WorkerResult, min_cpu_share, run as run_workers};
 
-/// In which order the keys 0 .. entries-1 are inserted.
+/// The order in which the keys 0 .. entries-1 are inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keys {
@@ -32,7 +32,7 @@ pub enum Keys {
     Shuffled,
 }
 
-/// What the table does while it is read.
+/// The state of the table while it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Case {
@@ -43,7 +43,7 @@ pub enum Case {
         /// The logarithms of both numbers of buckets.
         shifts: (u8, u8),
     },
-    /// Nothing that it could be told to do.
+    /// It chooses its own size.
     Own,
 }
 
@@ -69,9 +69,9 @@ pub struct Setting {
     pub spinner: bool,
     /// Seconds per measurement.
     pub seconds: f64,
-    /// The hash function of all tables but those of others.
+    /// The hash function of all tables except those of other libraries.
     pub hasher: HashFunction,
-    /// What time a lookup is said to take.
+    /// The clock that lookups are timed with.
     pub clock: Clock,
 }
 
@@ -79,27 +79,27 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     pub table: Name,
-    /// Which time it was measured, from 0.
+    /// The number of the run, from 0.
     pub run: usize,
     pub readers: usize,
     pub case: Case,
     pub lookups_per_second: f64,
     pub per_reader: Vec<f64>,
-    /// In nanoseconds, of one lookup in a batch, with the time that it takes to read the clock.
+    /// Nanoseconds of a single lookup, including the time to read the clock.
     pub latency: Percentiles,
     pub resizes_per_second: f64,
     pub expand: Resizes,
     pub shrink: Resizes,
-    /// The first resize of the table's life, to the larger size and without readers: nobody has put
-    /// its chains in order before.
+    /// The first resize of the table, to the larger size and without readers. Its chains have not
+    /// been sorted by an earlier resize.
     pub first_expand: Resizes,
-    /// Bytes that entries take, where that is known, without what the allocator adds.
+    /// Bytes of all entries without the allocator's overhead, if known.
     pub entry_bytes: Option<u64>,
-    /// Bytes that bucket arrays took at most so far; 0 where it is not known.
+    /// The maximum of bytes in bucket arrays so far; 0 if unknown.
     pub peak_bucket_bytes: usize,
-    /// The smallest share of its time that a reader was on a CPU, where the system tells.
+    /// The smallest share of its time that a reader was on a CPU, if the system reports it.
     pub cpu_share: Option<f64>,
-    /// The locks that were asked for, warm-up included, if that is counted.
+    /// Contention of the locks, including the warm-up, if it is counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<LockCounts>,
 }
@@ -109,14 +109,14 @@ pub struct Sample {
 pub struct LockCounts {
     pub site: String,
     pub acquisitions: u64,
-    /// How often it was found to be held by somebody else.
+    /// How often it was held by another thread.
     pub contended: u64,
-    /// Seconds that all threads together have waited for locks.
+    /// Seconds that all threads together waited.
     pub waited: f64,
 }
 
 impl LockCounts {
-    /// What was counted since then, of the locks that were asked for.
+    /// The counts since then, of the locks that were used.
     fn since(before: &[Counts]) -> Vec<Self> {
         let counts = contention::counts().into_iter().map(|counts| counts.since(before));
         let asked_for = counts.filter(|counts| counts.acquisitions + counts.contended > 0);
@@ -154,7 +154,7 @@ impl Resizes {
     }
 }
 
-/// A table that is filled: several, where one can't have all sizes.
+/// A filled table; or several, if one table cannot have all sizes.
 pub struct Filled {
     pub name: Name,
     /// The first resize of its life, to the larger size.
@@ -169,8 +169,7 @@ impl Filled {
         let (one, other) = setting.shifts;
         let sizes = match name.sizing() {
             Sizing::WhenMade => vec![Some(one), Some(other)],
-            // Tables grow from their first size. They are not filled at one that is far from those
-            // that they will have.
+            // Tables are filled at a size close to those that they will have.
             Sizing::AtAnyTime | Sizing::Own => vec![None],
         };
         let fill = |shift: Option<u8>| {
@@ -190,7 +189,7 @@ impl Filled {
         Ok(Self { name, first_expand, tables, setting: setting.clone() })
     }
 
-    /// What can be measured of it.
+    /// The cases in which it can be measured.
     pub fn cases(&self, resizer: bool) -> Vec<Case> {
         let (one, other) = self.setting.shifts;
         let mut cases = vec![Case::Fixed { shift: one }, Case::Fixed { shift: other }];
@@ -202,7 +201,7 @@ impl Filled {
         cases
     }
 
-    /// The table that is measured in a case, with as many buckets as it begins with.
+    /// The table for a case, with the initial number of buckets.
     pub fn prepared(&self, case: Case) -> &dyn Subject {
         let (Case::Fixed { shift } | Case::Continuous { shifts: (shift, _) }) = case else { return &*self.tables[0].1 };
         if let Some((_, table)) = self.tables.iter().find(|(made, _)| *made == Some(shift)) {
@@ -228,7 +227,7 @@ fn keys(setting: &Setting) -> Vec<u64> {
     keys
 }
 
-/// What threads have found out, besides how often they did it.
+/// Results of the threads, except for the number of operations.
 struct Findings {
     misses: AtomicU64,
     latencies: Mutex<Latencies>,
@@ -285,12 +284,12 @@ fn measure(
         first_expand: Resizes::default(),
         entry_bytes: table.entry_bytes().map(|bytes| bytes as u64 * setting.entries),
         peak_bucket_bytes: table.costs().peak_bytes,
-        cpu_share: least_cpu_share(reading),
+        cpu_share: min_cpu_share(reading),
         locks: LockCounts::since(&before),
     })
 }
 
-/// Looks up keys that are all present, and counts those that it does not find.
+/// Looks up keys that are all present, and counts misses.
 fn reader<'a>(
     table: &'a dyn Subject,
     mut keys: Indices,
@@ -307,7 +306,7 @@ fn reader<'a>(
     })
 }
 
-/// Resizes to the second size and back, and keeps an account of those that began after `from`.
+/// Resizes to the second size and back, and counts the resizes that began after `from`.
 fn resizer<'a>(
     table: &'a dyn Subject,
     (one, other): (u8, u8),
@@ -326,7 +325,7 @@ fn resizer<'a>(
     })
 }
 
-/// Keeps a CPU as busy as the resizer would.
+/// Keeps a CPU busy, as the resizer would.
 fn spin() -> u64 {
     for _ in 0..1024 {
         hint::spin_loop();

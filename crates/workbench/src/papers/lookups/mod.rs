@@ -13,7 +13,7 @@ use crate::harness::options::{HashFunction, parse_count, parse_seconds};
 use crate::harness::workers::Clock;
 use measure::{Keys, Setting};
 
-/// Under which conditions tables are measured.
+/// The conditions of a measurement.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Conditions {
     /// Entries in the table: a number such as 65536 or 2^16
@@ -78,7 +78,7 @@ impl Conditions {
     }
 }
 
-/// Samples that are alike by `key`, in the order of their first.
+/// Groups samples by `key`, in the order of their first occurrence.
 pub fn grouped<S, K: PartialEq>(samples: &[S], key: impl Fn(&S) -> K) -> Vec<(K, Vec<&S>)> {
     let mut groups: Vec<(K, Vec<&S>)> = Vec::new();
     for sample in samples {

@@ -10,23 +10,23 @@ use crate::harness::keys::Indices;
 use crate::harness::latency::Latencies;
 use crate::tables::Table;
 
-/// Lookups between two looks at the clock's flag. One of them is timed by itself.
+/// Lookups between two checks of the phase. One of them is timed by itself.
 pub const BATCH: u64 = 256;
 
 /// A table from keys to themselves.
 pub trait Subject: Send + Sync {
-    /// Inserts a key; false when it was present.
+    /// Inserts a key; returns false if it was present.
     fn insert(&self, key: u64) -> bool;
 
-    /// Looks up a batch of keys; how many were not found, or with a wrong value.
+    /// Looks up a batch of keys; returns the number of misses and wrong values.
     fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64;
 
     fn resize_to(&self, buckets: usize);
 
-    /// What resizes have cost so far.
+    /// The costs of resizes so far.
     fn costs(&self) -> Costs;
 
-    /// Bytes per entry without buckets, where that is known.
+    /// Bytes per entry without buckets, if known.
     fn entry_bytes(&self) -> Option<usize>;
 }
 
@@ -34,7 +34,7 @@ pub trait Subject: Send + Sync {
 #[derive(Debug)]
 pub struct Sampler<'m> {
     latencies: Latencies,
-    /// When the warm-up ends, and where the samples go at the end. None of both: nothing is timed.
+    /// The end of the warm-up, and the destination of the samples. If None, nothing is timed.
     records: Option<(Instant, &'m Mutex<Latencies>)>,
 }
 

@@ -22,15 +22,15 @@ pub const SIZES: [usize; 32] = {
     sizes
 };
 
-/// Who takes part, in the order of [`of`].
+/// The names of the candidates, in the order of [`of`].
 pub const NAMES: [&str; 6] = ["old", "new", "const", "relativist", "cached", "hashbrown"];
 
 pub trait Subject {
-    /// Does it so many times; how many operations these were.
+    /// Repeats the operation this many times; returns the number of operations.
     fn repeat(&mut self, times: u64) -> Result<u64>;
 }
 
-/// All candidates, ready for what is to be measured.
+/// All candidates, prepared for the measurement.
 pub fn of(setting: &Setting, buckets: usize) -> Vec<Box<dyn Subject>> {
     macro_rules! sizes {
         ($($size:literal)*) => {
@@ -56,21 +56,21 @@ fn all<const SIZE: usize>(setting: &Setting, buckets: usize) -> Vec<Box<dyn Subj
 
 /// A map from keys of `SIZE` bytes to numbers.
 trait Candidate<const SIZE: usize> {
-    /// With so many buckets; or one in which all keys collide.
+    /// A map with this number of buckets; or one in which all keys collide.
     fn with_buckets(buckets: usize, colliding: bool) -> Self;
 
     fn insert(&mut self, key: &[u8; SIZE], value: u64) -> bool;
 
     fn remove(&mut self, key: &[u8; SIZE]) -> Option<u64>;
 
-    /// Looks up all keys in turn, so many times; the sum of their values.
+    /// Looks up all keys in turn, this many times; returns the sum of their values.
     fn look_up(&self, keys: &[[u8; SIZE]], times: u64) -> u64;
 
     /// The sum of all values, by iteration.
     fn sum(&mut self) -> u64;
 }
 
-/// The loop of a lookup's measurement. What misses counts for 0, which is no key's value.
+/// The measured loop. A miss counts as 0, which is no key's value.
 #[inline(always)]
 fn look_up<const SIZE: usize>(keys: &[[u8; SIZE]], times: u64, mut get: impl FnMut(&[u8; SIZE]) -> Option<u64>) -> u64 {
     (0..times).map(|_| keys.iter().map(|key| get(black_box(key)).unwrap_or(0)).sum::<u64>()).sum()
@@ -98,7 +98,7 @@ impl<M: Candidate<SIZE> + 'static, const SIZE: usize> Bench<M, SIZE> {
         Box::new(Self { quantity, map, keys })
     }
 
-    /// Inserts keys and removes them; whether all went well.
+    /// Inserts keys and removes them; returns whether all succeeded.
     fn update(&mut self, keys: usize, times: u64) -> bool {
         (0..times).all(|_| {
             let (map, keys) = (&mut self.map, &self.keys[..keys]);
@@ -108,7 +108,7 @@ impl<M: Candidate<SIZE> + 'static, const SIZE: usize> Bench<M, SIZE> {
     }
 }
 
-/// The `number`th key: the number in its last bytes, so that all of it has to be looked at.
+/// The `number`th key: the number in its last bytes, so that all bytes have to be compared.
 fn key<const SIZE: usize>(number: usize) -> [u8; SIZE] {
     let bytes = number.to_be_bytes();
     std::array::from_fn(|index| (bytes.len() + index).checked_sub(SIZE).map_or(0, |index| bytes[index]))
@@ -174,8 +174,8 @@ xkernel!(Old, Old::with_key_size(SIZE), <[u8; SIZE]>::as_slice);
 xkernel!(New, New::with_key_size(SIZE), <[u8; SIZE]>::as_slice);
 xkernel!(Const<SIZE>, Const, std::convert::identity);
 
-/// Hashes with foldhash; all keys to the same number where they are to collide. Which of the two,
-/// is known at run time only.
+/// Hashes with foldhash; or all keys to the same number, if they have to collide. This is known at
+/// run time only.
 #[derive(Clone, Debug)]
 struct Masked {
     mask: u64,
@@ -223,7 +223,7 @@ struct Relativist<const SIZE: usize>(relativist::HashMap<[u8; SIZE], u64, Masked
 
 impl<const SIZE: usize> Candidate<SIZE> for Relativist<SIZE> {
     fn with_buckets(buckets: usize, colliding: bool) -> Self {
-        // Room for half an entry per bucket, which is its floor as well.
+        // Room for half an entry per bucket, which is also its minimum.
         let builder = relativist::HashMap::<[u8; SIZE], u64>::builder().capacity(buckets / 2);
         let map = builder.hasher(Masked::new(colliding)).build().expect("memory for a few buckets");
         Self(map)
@@ -284,7 +284,7 @@ struct Hashbrown<const SIZE: usize>(hashbrown::HashMap<[u8; SIZE], u64, Masked>)
 
 impl<const SIZE: usize> Candidate<SIZE> for Hashbrown<SIZE> {
     fn with_buckets(buckets: usize, colliding: bool) -> Self {
-        // Seven eighths of its places are filled at most.
+        // At most seven eighths of its slots are filled.
         Self(hashbrown::HashMap::with_capacity_and_hasher(buckets / 8 * 7, Masked::new(colliding)))
     }
 

@@ -1,4 +1,4 @@
-//! What an operation costs whose code is not in the instruction cache: section 4's last
+//! The cost of an operation whose code is not in the instruction cache: section 4's last
 //! measurement.
 //!
 //! As in the paper, one operation follows another with a key of another size. All sizes, 1 to 32

@@ -1,5 +1,4 @@
-//! Much code, to be run: afterwards what was in the instruction cache, and what the processor
-//! remembered of branches, is gone.
+//! A large amount of code. Running it evicts the instruction cache and the branch predictors.
 
 use std::hint::black_box;
 
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Were two of them the same, the compiler could make them one.
+    /// If two of them were equal, the compiler could merge them.
     #[test]
     fn no_function_is_like_another() {
         let results: HashSet<u64> = BLOCKS.iter().flatten().map(|block| block(1)).collect();

@@ -1,4 +1,4 @@
-//! Straight lines through what was measured, by least squares. (The paper's are estimated by eye.)
+//! Straight lines through the measurements, by least squares. (The paper's were estimated by eye.)
 
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`quantity`] | what is measured, and what the paper says of it |
+//! | [`quantity`] | the measured quantities, and the paper's figures |
 //! | [`candidates`] | the maps, with keys of each size |
-//! | [`eviction`] | much code, to be run |
+//! | [`eviction`] | code that evicts the instruction cache |
 //! | [`cold`] | measurements with a cold instruction cache |
 //! | [`fit`] | slope and intercept |
 //! | [`screen`] | tables and pictures |
@@ -117,12 +117,12 @@ pub struct Setting {
     pub quantity: Quantity,
     /// Bytes of each key.
     pub key_bytes: usize,
-    /// Entries that are in the map.
+    /// Entries in the map.
     pub entries: usize,
 }
 
 impl Setting {
-    /// What the quantity is a function of.
+    /// The variable of the quantity.
     pub fn variable(&self) -> f64 {
         (if self.quantity == Quantity::Iterate { self.entries } else { self.key_bytes }) as f64
     }
@@ -188,7 +188,7 @@ fn measure(args: &Args, setting: &Setting, bar: &ProgressBar) -> Result<Comparis
     })
 }
 
-/// What an operation takes, on the average over at least `time`.
+/// The mean time of an operation, over at least `time`.
 fn nanoseconds(subject: &mut dyn Subject, time: Duration) -> Result<f64> {
     const AT_ONCE: u64 = 64;
     subject.repeat(AT_ONCE)?;
@@ -207,7 +207,7 @@ fn nanoseconds(subject: &mut dyn Subject, time: Duration) -> Result<f64> {
 mod tests {
     use super::*;
 
-    /// Every candidate answers rightly with every size of keys: `repeat` checks it.
+    /// Every candidate gives right answers for every size of keys; `repeat` checks them.
     #[test]
     fn all_contenders_do_everything_with_keys_of_all_sizes() {
         for quantity in QUANTITIES {

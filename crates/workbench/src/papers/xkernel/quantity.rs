@@ -1,4 +1,4 @@
-//! What is measured, and what the paper says of it.
+//! The measured quantities, and the paper's figures.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -40,8 +40,8 @@ impl Quantity {
         }
     }
 
-    /// What the paper's table says: a SPARC 4/40, and an Alpha AXP 3000/600. "Rough estimates", of
-    /// the build called new.
+    /// The paper's figures for a SPARC 4/40 and an Alpha AXP 3000/600. "Rough estimates", of the
+    /// build called new.
     pub fn printed(self) -> [Line; 2] {
         match self {
             Self::Hit => [(2500.0, 140.0), (360.0, 4.0)],
@@ -52,7 +52,7 @@ impl Quantity {
         }
     }
 
-    /// How many operations one repetition counts for.
+    /// The number of operations in one repetition.
     pub fn operations(self) -> u64 {
         match self {
             Self::Hit | Self::Iterate => 1,

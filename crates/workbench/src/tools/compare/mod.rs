@@ -227,11 +227,11 @@ pub fn run(args: &Args) -> Result<()> {
         ensure!(entries >= 8 * u64::from(most), "--entries {}: too few to divide among the threads", count(entries));
     }
     let workloads = workloads(args);
-    let most_for_matrix = u64::from(u32::MAX) / 2;
+    let max_for_matrix = u64::from(u32::MAX) / 2;
     if let Some(&entries) =
-        args.entries.iter().find(|&&entries| entries > most_for_matrix && workloads.contains(&Workload::Matrix))
+        args.entries.iter().find(|&&entries| entries > max_for_matrix && workloads.contains(&Workload::Matrix))
     {
-        bail!("--entries {}: too many to draw from, the matrix takes {most_for_matrix} at most", count(entries));
+        bail!("--entries {}: too many to draw from, the matrix takes {max_for_matrix} at most", count(entries));
     }
     let mut report = Report::begin("compare", args.output.json.as_deref(), &cpus, most.into())?;
     if cfg!(all(target_arch = "x86_64", not(target_feature = "avx2")))
@@ -251,7 +251,7 @@ pub fn run(args: &Args) -> Result<()> {
         plot::draw(folder, &comparisons, &report.caption())?;
     }
     let text = screen::describe(args.rounds, &comparisons)?;
-    let traces = traces.into_inner().expect("nobody panics with it");
+    let traces = traces.into_inner().expect("no thread panics while it holds this");
     report.finish(args, &Results { comparisons, traces }, &text)
 }
 

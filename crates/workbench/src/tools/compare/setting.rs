@@ -123,7 +123,7 @@ impl Setting {
             Workload::Clear => "Removing all entries at once",
             Workload::Iterate => "Iterating",
             Workload::Memory => "Memory while the entries double",
-            Workload::Churn => "Replacing entries beside a slow reader",
+            Workload::Churn => "Replacing entries with a slow reader",
         };
         let matrix = match (self.distribution, self.updates_percent) {
             (Some(distribution), Some(percent)) => format!(", {}, {percent} % updates", distribution.name()),

@@ -138,9 +138,9 @@ fn start_child(context: Context<'_>, setting: &Setting, table: Name, round: usiz
     let name = table.make(setting.kind, 0).name();
     ensure!(output.status.success(), "{name}: the measuring process failed: {}", output.status);
     let findings: Findings =
-        serde_json::from_slice(&output.stdout).context("the measuring process is not understood")?;
+        serde_json::from_slice(&output.stdout).context("cannot parse the output of the measuring process")?;
     let trace = Trace { setting: setting.clone(), name, round, findings: findings.clone() };
-    context.traces.lock().expect("nobody panics with it").push(trace);
+    context.traces.lock().expect("no thread panics while it holds this").push(trace);
     Ok(findings)
 }
 
@@ -248,7 +248,7 @@ impl Memory {
         let process = get_current_pid().map_err(anyhow::Error::msg)?;
         let only_memory = ProcessRefreshKind::nothing().with_memory();
         self.system.refresh_processes_specifics(ProcessesToUpdate::Some(&[process]), false, only_memory);
-        Ok(self.system.process(process).context("the system does not tell the resident set")?.memory())
+        Ok(self.system.process(process).context("the system does not report the resident set")?.memory())
     }
 }
 

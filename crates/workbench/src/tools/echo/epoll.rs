@@ -37,7 +37,7 @@ pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
                 continue;
             }
             let mut descriptor = [0; size_of::<RawFd>()];
-            newcomers.read_exact(&mut descriptor).context("nobody accepts any more")?;
+            newcomers.read_exact(&mut descriptor).context("the accepting thread has ended")?;
             // SAFETY: the writing end is its only user.
             for client in unsafe { super::newcomers(&descriptor) } {
                 // (A client that does not read its replies would delay all others; the clients here

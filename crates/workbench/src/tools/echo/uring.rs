@@ -42,7 +42,7 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
             match completion.user_data() {
                 SEND => {}
                 NEWCOMERS => {
-                    ensure!(result != 0, "nobody accepts any more");
+                    ensure!(result != 0, "the accepting thread has ended");
                     if let Some(buffer) = cqueue::buffer_select(flags) {
                         let count = usize::try_from(result).unwrap_or(0);
                         // SAFETY: whole descriptors, which the kernel has put there: the size of a

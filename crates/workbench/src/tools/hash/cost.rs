@@ -70,9 +70,9 @@ struct Entry {
 /// random order.
 pub fn of_probing(entries: u64) -> f64 {
     /// 256 MiB: more would not change the effect of caches.
-    const MOST: u64 = 1 << 22;
+    const MAX_ENTRIES: u64 = 1 << 22;
     const STEPS: usize = 1 << 16;
-    let entries = entries.clamp(2, MOST) as usize;
+    let entries = entries.clamp(2, MAX_ENTRIES) as usize;
     let mut walk: Vec<Entry> = (0..entries as u32).map(|next| Entry { next }).collect();
     // One cycle through all (Sattolo's algorithm).
     let mut random = Indices::new(0..1 << 32, 1);

@@ -71,11 +71,11 @@ pub fn count(functions: &[Box<dyn HashFunction>], folds: &[Fold], keys: &Keys, b
 /// none follows directly, a typical length is assumed.
 fn code_bytes(text: &str) -> u64 {
     const USUAL: u64 = 4;
-    const LONGEST: u64 = 15;
+    const MAX_LENGTH: u64 = 15;
     let address = |line: &str| u64::from_str_radix(line.strip_prefix("0x")?.split(' ').next()?, 16).ok();
     let addresses: BTreeSet<u64> = text.lines().filter_map(address).collect();
     let lengths = addresses.iter().zip(addresses.iter().skip(1)).map(|(one, next)| next - one);
-    lengths.map(|length| if length <= LONGEST { length } else { USUAL }).sum::<u64>() + USUAL
+    lengths.map(|length| if length <= MAX_LENGTH { length } else { USUAL }).sum::<u64>() + USUAL
 }
 
 fn tempfile_of(keys: &Keys) -> Result<PathBuf> {

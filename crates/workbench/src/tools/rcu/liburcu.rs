@@ -71,7 +71,7 @@ impl Scheme for Liburcu {
         assert!(relativist_urcu_head_size() <= 16, "liburcu's header has outgrown the one of `Object`");
         let freed = freed.map_or(null(), |freed| from_ref(freed).cast());
         // SAFETY: the thread is registered; `allocate` returns objects that begin with room for an
-        // rcu_head, which nobody else holds; `release` frees what it returns; `freed` is null or
+        // rcu_head, which have no other owner; `release` frees what it returns; `freed` is null or
         // lives forever.
         let retire = || registered(|| unsafe { relativist_urcu_retire(count, allocate, release, freed) });
         // SAFETY: the thread is registered, and in no section.

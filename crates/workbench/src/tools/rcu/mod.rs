@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> Result<()> {
         ReadBarrier::Fence => Barrier::Fence,
     })?;
     // Two threads at least: one waits while another reads.
-    let mut report = Report::begin("rcu", args.output.json.as_deref(), &cpus, args.rounds.most_threads().max(2))?;
+    let mut report = Report::begin("rcu", args.output.json.as_deref(), &cpus, args.rounds.max_threads().max(2))?;
     let schemes = schemes();
     let results = Results {
         sections: measure_sections(args, &cpus, &schemes)?,

@@ -33,9 +33,9 @@ struct Block {
 impl<'t> Policy<'t> {
     /// Blocks have the size of the engine's, but there are at least 64.
     pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Self {
-        const LARGEST_BLOCK: u64 = 1 << 16;
+        const MAX_BLOCK: u64 = 1 << 16;
         let queues = [const { VecDeque::new() }; CLASSES];
-        let block = (capacity / 64).min(LARGEST_BLOCK);
+        let block = (capacity / 64).min(MAX_BLOCK);
         Self { sizes, capacity, block, bytes: 0, level: 0, queues, cached: vec![None; sizes.len()] }
     }
 

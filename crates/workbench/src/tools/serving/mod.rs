@@ -123,7 +123,7 @@ struct Results {
 
 impl Args {
     fn rounds_of(&self, row: Row) -> u32 {
-        if self.quick { 2 } else { self.rounds }.min(row.most_rounds())
+        if self.quick { 2 } else { self.rounds }.min(row.max_rounds())
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -189,7 +189,7 @@ pub fn run(args: &Args) -> Result<Ending> {
         let (rounds, wanted) = (last.servers[0].samples.len(), args.rounds_of(last.row));
         let (workloads, all) = (outcomes.len(), runs.len());
         report.warn(format!(
-            "interrupted: {workloads} of {all} works were measured, {rounds} of {wanted} rounds of the last"
+            "interrupted: {workloads} of {all} workloads were measured, {rounds} of {wanted} rounds of the last"
         ));
     }
     outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.workload, &outcome.servers));
@@ -212,7 +212,7 @@ fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Out
     let workload = row.workload(threads, args.quick);
     let servers = in_turns(&workload, &args.plan(row, threads)?, &args.sources(row, threads), bar)?;
     let (figure, most) = row.most();
-    let floor = servers.get(2).zip(row.most_over_floor());
+    let floor = servers.get(2).zip(row.max_over_floor());
     let judged = [
         judge("memcached", &servers[0], &servers[1], figure, most),
         floor.and_then(|(echo, most)| judge("echo", &servers[0], echo, Figure::Cpu, most)),
@@ -267,7 +267,7 @@ fn describe(outcomes: &[Outcome]) -> String {
         outcomes.iter().filter(|outcome| outcome.workload.rate.is_some())
     {
         text += &format!(
-            "\n{} with {threads} threads, and beside it GETs alone at the same rate from the echo server, for a shorter time. ",
+            "\n{} with {threads} threads, compared with GETs alone at the same rate from the echo server, for a shorter time. ",
             spell(row)
         );
         text += &latencies(workload, servers);

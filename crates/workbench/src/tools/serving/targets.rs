@@ -49,7 +49,7 @@ impl Row {
     }
 
     /// The maximum ratio to the echo server's CPU time.
-    pub fn most_over_floor(self) -> Option<f64> {
+    pub fn max_over_floor(self) -> Option<f64> {
         matches!(self, Self::Get50 | Self::Get200).then_some(1.15)
     }
 
@@ -59,7 +59,7 @@ impl Row {
     }
 
     /// The maximum number of rounds.
-    pub fn most_rounds(self) -> u32 {
+    pub fn max_rounds(self) -> u32 {
         if self == Self::Growth { 5 } else { u32::MAX }
     }
 

@@ -2,20 +2,20 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::reply::{Parsed, Refusal, Reply, Told};
+use super::reply::{Parsed, Refusal, Reply, Reported};
 use super::request::{Ask, Mode, Names, Pool, Request};
 use crate::memcached::protocol::shown;
 
 const HEADER: usize = 24;
 
-/// By which a request to count says that it is not to create anything.
+/// The expiry by which a counting request asks not to create an item.
 const DO_NOT_CREATE: u32 = u32::MAX;
 
-/// What is larger is no answer to anything that is asked here.
-const LARGEST_BODY: usize = 1 << 22;
+/// No answer to these requests is larger.
+const MAX_BODY: usize = 1 << 22;
 
 pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>) {
-    let (mut extras, mut value, mut unique) = (Vec::new(), Vec::new(), 0);
+    let (mut extras, mut value, mut cas) = (Vec::new(), Vec::new(), 0);
     match request.ask {
         Ask::Get { touch: Some(exptime), .. } | Ask::Touch { exptime } => {
             extras.extend_from_slice(&exptime.unsigned().to_be_bytes());
@@ -26,7 +26,7 @@ pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<
                 extras.extend_from_slice(&exptime.unsigned().to_be_bytes());
             }
             pool.push(text, &mut value);
-            unique = compare.unwrap_or(0);
+            cas = compare.unwrap_or(0);
         }
         Ask::Count { delta, create, compare, .. } => {
             let (initial, exptime) =
@@ -34,9 +34,9 @@ pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<
             extras.extend_from_slice(&delta.to_be_bytes());
             extras.extend_from_slice(&initial.to_be_bytes());
             extras.extend_from_slice(&exptime.to_be_bytes());
-            unique = compare.unwrap_or(0);
+            cas = compare.unwrap_or(0);
         }
-        Ask::Delete { compare, .. } => unique = compare.unwrap_or(0),
+        Ask::Delete { compare, .. } => cas = compare.unwrap_or(0),
         Ask::Get { touch: None, .. } | Ask::Fence => (),
     }
     let name = request.keys.first().map(|(key, _)| names.of(*key)).unwrap_or_default();
@@ -46,11 +46,11 @@ pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<
     out.extend_from_slice(&[extras.len() as u8, 0, 0, 0]);
     out.extend_from_slice(&(body as u32).to_be_bytes());
     out.extend_from_slice(&request.number.to_be_bytes());
-    out.extend_from_slice(&unique.to_be_bytes());
+    out.extend_from_slice(&cas.to_be_bytes());
     [extras, name, value].iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// Whether a `get` asks for the key, too: every other one does.
+/// Whether a `get` also asks for the key; every other one does.
 fn tells_key(request: &Request) -> bool {
     matches!(request.ask, Ask::Get { .. }) && request.number.is_multiple_of(2)
 }
@@ -77,7 +77,7 @@ fn opcode(request: &Request) -> u8 {
     if request.is_quiet { quiet } else { loud }
 }
 
-/// What the input begins with is to `request`.
+/// Parses the beginning of the input as the reply to `request`.
 pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Parsed> {
     let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Parsed::Part(HEADER)) };
     ensure!(header[0] == 0x81, "not a reply: {}", shown(header));
@@ -87,10 +87,10 @@ pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Pa
     }
     ensure!(number == request.number && header[1] == opcode(request), "an answer to something else: {}", shown(header));
     let body = u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
-    ensure!(body <= LARGEST_BODY, "an answer of {body} bytes");
+    ensure!(body <= MAX_BODY, "an answer of {body} bytes");
     let Some(body) = input.get(HEADER..HEADER + body) else { return Ok(Parsed::Part(HEADER + body)) };
     let whole = HEADER + body.len();
-    let unique = header[16..].iter().fold(0, |unique, byte| unique << 8 | u64::from(*byte));
+    let cas = header[16..].iter().fold(0, |cas, byte| cas << 8 | u64::from(*byte));
     let reply = match u16::from_be_bytes([header[6], header[7]]) {
         0 if request.ask == Ask::Fence => return Ok(Parsed::Whole(Vec::new(), whole)),
         0 => {
@@ -99,25 +99,25 @@ pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Pa
             let (key, value) = rest.split_at_checked(key).context("a key beyond the body")?;
             let wanted = if tells_key(request) { names.of(request.keys[0].0) } else { Vec::new() };
             ensure!(key == wanted, "an answer about {} instead of {}", shown(key), shown(&wanted));
-            Reply::Done(told(request, unique, extras, value)?)
+            Reply::Done(reported(request, cas, extras, value)?)
         }
         status => failure(&request.ask, status)?,
     };
     Ok(Parsed::Whole(vec![reply], whole))
 }
 
-fn told(request: &Request, unique: u64, extras: &[u8], value: &[u8]) -> Result<Told> {
-    let unique = Some(unique).filter(|_| !matches!(request.ask, Ask::Delete { .. }));
-    let mut told = Told { unique, ..Told::default() };
+fn reported(request: &Request, cas: u64, extras: &[u8], value: &[u8]) -> Result<Reported> {
+    let cas = Some(cas).filter(|_| !matches!(request.ask, Ask::Delete { .. }));
+    let mut reported = Reported { cas, ..Reported::default() };
     match request.ask {
         Ask::Get { .. } => {
             let flags = extras.try_into().context("no flags")?;
-            (told.flags, told.value) = (Some(u32::from_be_bytes(flags)), Some(value.to_vec()));
+            (reported.flags, reported.value) = (Some(u32::from_be_bytes(flags)), Some(value.to_vec()));
         }
-        Ask::Count { .. } => told.number = Some(u64::from_be_bytes(value.try_into().context("no number")?)),
-        _ => ensure!(value.is_empty(), "a value that nobody asked for: {}", shown(value)),
+        Ask::Count { .. } => reported.number = Some(u64::from_be_bytes(value.try_into().context("no number")?)),
+        _ => ensure!(value.is_empty(), "an unrequested value: {}", shown(value)),
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// The same answers as the text protocols have for the same thing.

@@ -1,10 +1,10 @@
 //! One client: batches of requests, now in text, now in the binary protocol, and a judgement of
 //! every answer.
 //!
-//! All answers to a batch are heard before the next one is sent, so that it is known what each
-//! request met. Only where a client goes away in the middle of a batch nobody knows what the server
-//! has done of it, or does later: keys of that batch are never used again. But for the one request
-//! that was sent in part: that must have no effect.
+//! A client receives all answers to a batch before it sends the next one, so the state that each
+//! request finds is known. If a client disconnects in the middle of a batch, it is unknown which
+//! requests the server has executed or will execute, so keys of that batch are never used again.
+//! Only the request that was sent in part must have no effect.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -19,21 +19,21 @@ use rand::{RngExt, SeedableRng};
 use super::connection::{Connection, Pace, Taken};
 use super::draw::Draw;
 use super::model::{Question, Slot};
-use super::reply::{Parsed, Refusal, Reply, Told};
+use super::reply::{Parsed, Refusal, Reply, Reported};
 use super::request::{Ask, Dialect, Key, Names, Request};
 use super::shared::{Common, Floor, lock};
 use super::{binary, text};
 use crate::harness::keys::scramble;
 use crate::memcached::server::Address;
 
-/// Requests and answers that are remembered; and of these, how many are shown when one is wrong:
-/// the last ones, and those about the same key.
+/// The number of remembered requests and answers, and the number shown when an answer is wrong: the
+/// last ones, and those about the same key.
 const REMEMBERED: usize = 1_000;
 const SHOWN: usize = 5;
 const SHOWN_OF_KEY: usize = 25;
 
-/// Batches of the first client until it flushes everything: at first, and in the end. Each time it
-/// is twice as many.
+/// Batches of the first client until it flushes everything: the initial number, and the maximum.
+/// The number doubles each time.
 const BATCHES_PER_FLUSH: (u64, u64) = (40, 5_000);
 
 #[derive(Debug)]
@@ -44,8 +44,8 @@ pub(super) struct Client<'a> {
     names: Names,
     slots: Vec<Slot>,
     draw: Draw,
-    /// How batches are cut and when connections are: apart from what is asked, which then doesn't
-    /// depend on it.
+    /// How batches are cut and when connections break: separate from the requests, which then do
+    /// not depend on it.
     chance: SmallRng,
     text: Option<Connection>,
     binary: Option<Connection>,
@@ -71,14 +71,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Goes on until the time is up, or another client has found a fault.
+    /// Runs until the time is up or another client has found a fault.
     pub(super) fn run(&mut self) -> Result<()> {
         let outcome = self.converse();
         self.common.is_over.fetch_or(outcome.is_err(), Relaxed);
         outcome.with_context(|| self.story())
     }
 
-    /// What led to what is being told.
+    /// The requests that led to the reported fault.
     fn story(&self) -> String {
         format!("client {}, seed {}, after\n{}", self.index, self.common.plan.seed, self.conversation())
     }
@@ -152,7 +152,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Takes the oldest answer of the input.
+    /// Consumes the oldest answer of the input.
     fn take(&mut self, requests: &mut VecDeque<Request>, input: &[u8]) -> Result<Taken> {
         let Some(request) = requests.front() else { bail!("a reply without a request") };
         let parse = if request.dialect == Dialect::Binary { binary::parse } else { text::parse };
@@ -178,16 +178,16 @@ impl<'a> Client<'a> {
         }
         // Values take memory, and are not shown.
         let replies = replies.into_iter().map(|reply| match reply {
-            Reply::Done(told) => {
-                let size = told.value.as_ref().map(|value| value.len() as u64).or(told.size);
-                Reply::Done(Told { value: None, size, ..told })
+            Reply::Done(reported) => {
+                let size = reported.value.as_ref().map(|value| value.len() as u64).or(reported.size);
+                Reply::Done(Reported { value: None, size, ..reported })
             }
             other => other,
         });
         self.history.push_back((request, replies.collect()));
     }
 
-    /// Whether it is right; and the name of what is missing that is not known to have been evicted.
+    /// Checks it. Returns the name of a missing item that is not known to have been evicted.
     fn judge(&mut self, request: &Request, replies: &[Reply]) -> Result<Option<Vec<u8>>> {
         let mut suspect = None;
         let when = self.common.clock.since(request.earliest);
@@ -223,7 +223,7 @@ impl<'a> Client<'a> {
         shown.map(|(request, replies)| format!("{request:?}\n    {replies:?}\n")).collect()
     }
 
-    /// Sends a part of a batch and goes.
+    /// Sends a part of a batch and disconnects.
     fn leave_in_the_middle(&mut self, requests: Vec<Request>, is_binary: bool) -> Result<()> {
         let (mut output, mut ends) = (Vec::new(), Vec::new());
         for request in &requests {
@@ -256,12 +256,12 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Flushes everything, while nobody else has requests under way.
+    /// Flushes everything while no other client has requests in flight.
     fn flush(&mut self) -> Result<()> {
         let common = self.common;
         let _alone = common.pause.write().unwrap_or_else(PoisonError::into_inner);
         for index in Common::counters() {
-            let number = self.look_at(Key::Counter(index))?.map(|told| told.value.unwrap_or_default());
+            let number = self.look_at(Key::Counter(index))?.map(|reported| reported.value.unwrap_or_default());
             let number = number.map(|digits| std::str::from_utf8(&digits)?.parse().context("not a number"));
             if common.balance(index, number.transpose()?)?
                 && let Some(name) = common.miss(self.names.of(Key::Counter(index)))
@@ -291,8 +291,8 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// What is under a shared key.
-    fn look_at(&mut self, key: Key) -> Result<Option<Told>> {
+    /// The item of a shared key.
+    fn look_at(&mut self, key: Key) -> Result<Option<Reported>> {
         self.draw.begin(0, self.common.clock.earliest());
         let ask = Ask::Get { touch: None, vivify: None, recache: None };
         let request = Request {
@@ -319,12 +319,12 @@ impl<'a> Client<'a> {
             })
         })?;
         Ok(match answer {
-            Some(Reply::Done(told)) => Some(told),
+            Some(Reply::Done(reported)) => Some(reported),
             _ => None,
         })
     }
 
-    /// Sends a request on a connection of its own, to which there is only one answer.
+    /// Sends a request with a single answer on a connection of its own.
     fn ask_plainly(&mut self, request: &[u8], answer: &[u8]) -> Result<()> {
         let mut connection = Connection::open(self.address)?;
         connection.exchange(request, Pace::Whole, &mut self.chance, |input| match input.len() {
@@ -335,11 +335,11 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What it means that there is no answer.
+/// The meaning of a missing answer.
 fn silence(request: &Request) -> Reply {
     match (request.dialect, request.ask) {
         (Dialect::Binary | Dialect::Meta, Ask::Get { .. }) => Reply::NotFound,
-        (Dialect::Binary, _) => Reply::Done(Told::default()),
+        (Dialect::Binary, _) => Reply::Done(Reported::default()),
         _ => Reply::Unspoken,
     }
 }

@@ -23,7 +23,8 @@ pub(super) enum Pace {
     /// By as few writes as possible.
     Whole,
     Pieces,
-    /// Nothing is read before all is written, or can't be; and then little at a time.
+    /// Reads nothing before everything is written, or until writing blocks; then reads little at a
+    /// time.
     Slow,
 }
 
@@ -36,7 +37,7 @@ impl Pace {
         }
     }
 
-    /// How much of so many bytes is written by the next call.
+    /// The part of the given bytes that the next call writes.
     fn cut(self, left: usize, random: &mut SmallRng) -> usize {
         match self {
             Self::Whole | Self::Slow => left,
@@ -58,11 +59,11 @@ impl Pace {
 
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// So many bytes are done with.
+    /// This many bytes have been consumed.
     Some(usize),
-    /// Nothing can be done with fewer bytes than so many.
+    /// At least this many bytes are needed.
     Wait(usize),
-    /// All answers have come, after so many bytes more.
+    /// All answers have arrived, after this many more bytes.
     All(usize),
 }
 
@@ -79,7 +80,7 @@ impl Connection {
         Ok(Self { socket, buffer: vec![0; READ] })
     }
 
-    /// Sends `output`, and hands what comes back to `take` until that has all.
+    /// Sends `output`, and passes the received bytes to `take` until it has everything.
     pub(super) fn exchange(
         &mut self,
         output: &[u8],
@@ -122,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// Waits until something can be done; a moment at most if that is not reading.
+    /// Waits until the connection is ready; only briefly if it is not for reading.
     fn wait(&self, writes: bool, reads: bool) -> Result<PollFlags> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::OUT, writes);
@@ -158,7 +159,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what can be sent at once, and goes. Returns how much that was.
+    /// Sends what can be sent at once, and disconnects. Returns the number of sent bytes.
     pub(super) fn abandon(mut self, output: &[u8], is_reset: bool) -> Result<usize> {
         let mut sent = 0;
         while sent < output.len() {

@@ -1,5 +1,5 @@
-//! Tests: relativistd in this process soaks without a fault, whatever it is told to be; and servers
-//! that do wrong are found out.
+//! Tests: relativistd in this process passes with every configuration, and faulty servers are
+//! detected.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ fn plan(clients: u16, batches: u64) -> Plan {
     Plan { prefix: "soak".into(), seed: 7, clients, keys: 300, length, others_flush: false }
 }
 
-/// Values are not as large as may be: all are copied by code that is not optimized.
+/// Values are smaller than possible, because unoptimized code copies them.
 fn soaked(flags: &str, batches: u64) -> Summary {
     let server = Running::start(&format!("{flags} -I 100k"));
     let summary =
@@ -25,7 +25,7 @@ fn soaked(flags: &str, batches: u64) -> Summary {
     summary
 }
 
-/// Half of what there is does not fit.
+/// Half of the items do not fit.
 #[test]
 fn what_is_evicted_is_missing_and_nothing_else_is() {
     for flags in ["-m 8 --io epoll", "-m 8 --engine global-lock"] {
@@ -44,7 +44,7 @@ fn nothing_is_missing_where_nothing_is_evicted() {
     assert!(full.missing == 0 && full.evictions == 0 && full.refusals > 0, "{full}");
 }
 
-/// A server that is told, or tells, something else than was said.
+/// A faulty server: a proxy that changes requests or replies.
 #[derive(Clone, Copy)]
 enum Fault {
     Hears(&'static [u8], &'static [u8]),
@@ -52,7 +52,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// The address of such a server, by way of a right one.
+    /// Starts a faulty server in front of a correct one. Returns its address.
     fn of(self, right: &Address) -> Address {
         let Address::Tcp(right) = *right else { panic!("it listens on a port") };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -86,7 +86,7 @@ impl Fault {
     }
 }
 
-/// Every `from` is replaced, but where it was cut.
+/// Replaces every `from`, except where it was split.
 fn changed(bytes: &[u8], (from, to): (&[u8], &[u8])) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), bytes);
     while let Some(at) = memchr::memmem::find(rest, from) {
@@ -104,7 +104,7 @@ fn servers_that_do_wrong_are_found_out() {
     for (fault, explanation) in [
         (Fault::Hears(b"\nadd ", b"\nset "), "are missing"),
         (Fault::Hears(b"\nappend ", b"\nprepend "), "a wrong value"),
-        // Which of the two depends on whether another client has seen the number in between.
+        // Which message depends on whether another client has seen the number in between.
         (Fault::Hears(b"\nincr ", b"\ndecr "), "a wrong number|already"),
         (Fault::Hears(b"\nincr soakcounter-", b"\ndecr soakcounter-"), "already"),
         (Fault::Hears(b" MR O", b" MS O"), "there can be no item"),
@@ -114,11 +114,11 @@ fn servers_that_do_wrong_are_found_out() {
         (Fault::Hears(b"\x80\x02\0", b"\x80\x01\0"), "an answer to something else"),
         (Fault::Hears(b"\x80\x05\0", b"\x80\x06\0"), "an answer to something else"),
         (Fault::Says(b"\r\nv", b"\r\nw"), "a wrong value"),
-        (Fault::Says(b"\r\nm", b"\r\nn"), "nobody has written"),
+        (Fault::Says(b"\r\nm", b"\r\nn"), "not written by any client"),
         (Fault::Says(b"\nSTORED\r\n", b"\nEXISTS\r\n"), "that is no answer"),
         (Fault::Says(b"\nMN\r\n", b"\nMN\r\nMN\r\n"), "too many"),
-        // Uniques begin at a random number.
-        (Fault::Says(b" c", b" c9"), "unique"),
+        // CAS numbers begin at a random number.
+        (Fault::Says(b" c", b" c9"), "CAS number"),
         (Fault::Says(b" t-1 ", b" t7 "), "a wrong time to live"),
         (Fault::Says(b" Z\r\n", b" W\r\n"), "claimed or not"),
         (Fault::Says(b" X W\r\n", b" W\r\n"), "stale or not"),
@@ -131,16 +131,16 @@ fn servers_that_do_wrong_are_found_out() {
         let found = found.expect_err(&wrong).to_string();
         let is_explained = explanation.split('|').any(|explanation| found.contains(explanation));
         assert!(is_explained, "{wrong}: {found}");
-        // Items of one must not be there for the next.
+        // Items of one server must not be left for the next.
         server.address.connect().unwrap().write_all(b"flush_all\r\n").unwrap();
     }
 }
 
-/// Items that nobody evicts are lost where others are evicted, which excuses nothing.
+/// Items are lost while others are evicted, which does not excuse the loss.
 #[test]
 fn what_is_lost_among_evictions_is_found_out() {
     let server = Running::start("-m 8 -I 100k");
-    // From the first request on there is something to evict.
+    // Evictions begin with the first request.
     let mut filler = Vec::new();
     for index in 0..400 {
         write!(filler, "set filler{index} 0 0 50000 noreply\r\n{:50000}\r\n", "").unwrap();

@@ -1,33 +1,33 @@
-//! What clients ask for next, drawn at random.
+//! Random requests.
 //!
-//! What is drawn depends on the seed alone, but for the uniques to compare with: those are the last
-//! that were told.
+//! The requests depend on the seed alone, except for the CAS numbers to compare with, which are the
+//! last reported ones.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::model::{LARGE, Slot};
-use super::request::{Ask, Dialect, Exptime, Key, LARGEST, Mark, Mode, Request, Text};
+use super::request::{Ask, Dialect, Exptime, Key, MAX_VALUE, Mark, Mode, Request, Text};
 use super::shared::{Common, Floor};
 use crate::harness::keys::scramble;
 
-/// Smallest and largest values, one after the other. Memory that was made for one of them has to
-/// serve the next.
+/// Sizes of the smallest and largest values, one pair after the other. Memory used for one of them
+/// has to serve the next.
 const MIXES: [(u32, u32); 8] =
     [(0, 60), (10_000, 200_000), (50, 1_000), (300_000, 1_000_000), (0, 200), (1_000, 9_000), (0, 40), (0, 5_000)];
 
-/// Batches of a client until sizes change: at first, and in the end. Each time that all have had
-/// their turn it is twice as many.
+/// Batches of a client until sizes change: the initial number, and the maximum. The number doubles
+/// after each round of all sizes.
 const BATCHES_PER_MIX: (u64, u64) = (10, 2_560);
 
-/// Numbers that items are created with to be counted: such as nothing else would count to.
+/// Initial values of counters, which counting does not reach otherwise.
 const INITIALS: u64 = 1 << 62;
 
 #[derive(Debug)]
 pub(super) struct Draw {
     pub(super) random: SmallRng,
     client: u16,
-    /// Of the server's clock, not before the present.
+    /// By the server's clock, not before the present.
     now: u32,
     mix: (u32, u32),
     number: u32,
@@ -78,12 +78,12 @@ impl Draw {
     fn own(&mut self, dialect: Dialect, slots: &[Slot], common: &Common) -> Request {
         let index = self.slot(slots.len(), common);
         let slot = &slots[index];
-        // What was told last; or what never was, or is long gone.
+        // The last reported one; or one that never existed, or an old one.
         let compare = match self.random.random_range(0..4) {
-            0 => slot.unique.saturating_sub(1),
-            _ => slot.unique,
+            0 => slot.cas.saturating_sub(1),
+            _ => slot.cas,
         };
-        let compare = Some(compare).filter(|unique| *unique > 1);
+        let compare = Some(compare).filter(|cas| *cas > 1);
         let ask = match self.random.random_range(0..100) {
             0..34 => self.get(dialect),
             34..54 => self.store(Mode::Set, None, dialect, common),
@@ -116,8 +116,8 @@ impl Draw {
         request
     }
 
-    /// So few keys have large values that all take as much memory as is asked for; and some keys
-    /// are asked for more often.
+    /// Few keys have large values, so that all items together take the requested memory. Some keys
+    /// are used more often.
     fn slot(&mut self, slots: usize, common: &Common) -> usize {
         let [least, most] = [self.mix.0, self.mix.1].map(|size| size.min(common.largest_piece()) as usize);
         let average = (least + most) / 2 + 100;
@@ -126,7 +126,7 @@ impl Draw {
         self.random.random_range(0..range)
     }
 
-    /// Whether as much can be known without an answer.
+    /// Whether the result is known without an answer.
     fn may_be_quiet(&self, request: &Request, common: &Common) -> bool {
         match (request.dialect, request.ask) {
             (Dialect::Binary, Ask::Touch { .. } | Ask::Fence) => false,
@@ -152,7 +152,7 @@ impl Draw {
         Ask::Get { touch, vivify, recache }
     }
 
-    /// Mostly never; soon, for some to end while somebody looks; or late, to be there after all.
+    /// Mostly never; sometimes soon, so that some items expire during the run; or late.
     fn exptime(&mut self) -> Exptime {
         match self.random.random_range(0..16) {
             0 => Exptime::Past,
@@ -168,7 +168,7 @@ impl Draw {
         let place = self.random.random();
         let length = match mode {
             Mode::Append | Mode::Prepend => self.random.random_range(0..300),
-            _ if self.one_in(4_000) && common.largest < LARGEST => LARGEST as u32,
+            _ if self.one_in(4_000) && common.largest < MAX_VALUE => MAX_VALUE as u32,
             _ => self.random.random_range(least..most).min(common.largest_piece()),
         };
         let text = match self.random.random_range(0..8) {
@@ -225,7 +225,7 @@ impl Draw {
         let delta = self.random.random_range(1..100);
         let ask = match (self.random.random_range(0..20), floor.seen()) {
             (0 | 1, _) => store(Mode::Add, common.next_beginning(), None),
-            (2..5, Some((number, unique))) => store(Mode::Set, number + delta, Some(unique)),
+            (2..5, Some((number, cas))) => store(Mode::Set, number + delta, Some(cas)),
             (5..12, _) => Ask::Count { is_up: true, delta, create: None, compare: None },
             _ => Ask::Get { touch: None, vivify: None, recache: None },
         };

@@ -1,5 +1,5 @@
-//! Which items the server says that it has evicted, against those that were missing: an eviction
-//! excuses that one item of its name is.
+//! Compares the evictions that the server reports with missing items. Each reported eviction
+//! excuses one missing item of that name.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,14 +12,14 @@ use socket2::Socket;
 use super::shared::{Common, lock};
 use crate::memcached::server::Address;
 
-/// What is known of the items of one name.
+/// Evictions and misses of the items of one name.
 #[derive(Debug, Default)]
 struct Account {
-    /// Evictions that were told, less items that were missing: whichever comes first.
+    /// Reported evictions less missing items; either may come first.
     balance: i64,
-    /// By which of all that were missing it came to be below zero.
+    /// The index of the missing item that made it negative.
     since: u64,
-    /// What led to the last one that was missing, until its eviction is told.
+    /// The requests that led to the last missing item, until its eviction is reported.
     story: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// An item is missing. Returns how many are whose eviction was not told.
+    /// Records a missing item. Returns the number of missing items without a reported eviction.
     pub(super) fn miss(&mut self, name: &[u8]) -> u64 {
         self.missing += 1;
         let account = self.accounts.entry(name.to_vec()).or_default();
@@ -43,7 +43,7 @@ impl Ledger {
         self.unexcused
     }
 
-    /// What led to it, in case that its eviction is never told.
+    /// Keeps the requests that led to it, in case its eviction is never reported.
     pub(super) fn note(&mut self, name: Vec<u8>, story: String) {
         self.accounts.entry(name).or_default().story = Some(story);
     }
@@ -57,7 +57,7 @@ impl Ledger {
         }
     }
 
-    /// Nothing is left that could be missing.
+    /// No item is left that could be missing.
     pub(super) fn flushed(&mut self) {
         self.accounts.retain(|_, account| account.balance < 0);
     }
@@ -66,7 +66,7 @@ impl Ledger {
         self.missing
     }
 
-    /// Of the first so many items that were missing, those whose eviction was not told; of all, if
+    /// The number of the first `count` missing items without a reported eviction; or of all, if
     /// these are not more than `excused`.
     pub(super) fn unexcused(&self, missing: u64, excused: u64) -> u64 {
         if self.unexcused <= excused {
@@ -76,14 +76,14 @@ impl Ledger {
         accounts.map(|account| account.balance.unsigned_abs()).sum()
     }
 
-    /// What led to one of these.
+    /// The requests that led to one of these.
     pub(super) fn suspicion(&self) -> String {
         let suspects = self.accounts.values().filter(|account| account.balance < 0);
         suspects.filter_map(|account| account.story.clone()).next().unwrap_or_default()
     }
 }
 
-/// A connection on which the server tells evictions.
+/// A connection on which the server reports evictions.
 #[derive(Debug)]
 pub(super) struct Watcher {
     socket: Socket,
@@ -109,7 +109,7 @@ impl Watcher {
             line.clear();
         }
         let was_stopped = common.is_over.swap(true, Relaxed);
-        ensure!(was_stopped, "the server tells no evictions any more");
+        ensure!(was_stopped, "the server no longer reports evictions");
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Watcher {
     }
 }
 
-/// The name of the item that this line is about. No name that is used here needs to be escaped.
+/// The name of the item in this line. No name used here needs escaping.
 fn evicted(line: &[u8]) -> Option<&[u8]> {
     const BEFORE: &[u8] = b" type=eviction key=";
     let rest = &line[memchr::memmem::find(line, BEFORE)? + BEFORE.len()..];

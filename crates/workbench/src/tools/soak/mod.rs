@@ -3,15 +3,15 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | `request`, `reply` | what is asked and answered, whatever the protocol |
-//! | `text`, `binary` | as bytes |
-//! | `draw` | what is asked next |
-//! | `model` | what must be under a key that one client has for itself |
-//! | `shared` | what must hold of keys that all clients share, and what else they have in common |
-//! | `connection`, `client` | batches on their way, and those who send them |
+//! | `request`, `reply` | requests and replies, independent of the protocol |
+//! | `text`, `binary` | their encoding |
+//! | `draw` | random requests |
+//! | `model` | the model of a key that one client has to itself |
+//! | `shared` | the model of keys that all clients share, and their common state |
+//! | `connection`, `client` | sending batches, and checking the answers |
 //! | `observe` | the server's clock and memory |
-//! | `evictions` | what it says to have evicted, and what is missing |
-//! | `stopped` | a process of clients that is stopped now and then |
+//! | `evictions` | reported evictions and missing items |
+//! | `stopped` | a process of clients that is stopped from time to time |
 
 mod binary;
 mod client;
@@ -47,11 +47,11 @@ use crate::memcached::allow_connections;
 use crate::memcached::cores::Cores;
 use crate::memcached::server::{Address, Place, Server, ServerCommand};
 
-/// Items of all clients take up to so many times the server's limit, that it has to evict,
+/// Items of all clients take up to this many times the server's limit, so that it has to evict,
 const TIMES_LIMIT: u64 = 2;
 
-/// but not more than this, which a server with ample memory keeps.
-const MOST_BYTES: u64 = 256 << 20;
+/// but not more than this many bytes, which a server with ample memory keeps.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Send random requests to a memcached server, and compare every answer with a model
 ///
@@ -102,16 +102,16 @@ pub struct Args {
     #[arg(long, default_value_t = 4000, value_parser = value_parser!(u32).range(8..=1_000_000))]
     keys: u32,
 
-    /// These clients are beside others, who flush, and stop them
+    /// For internal use: these clients run next to others, which flush, and which stop this process
     #[arg(long, hide = true, requires = "server")]
     beside: bool,
 }
 
-/// How long a client goes on.
+/// How long a client runs.
 #[derive(Clone, Copy, Debug)]
 enum Length {
     Time(Duration),
-    /// So that all is the same every time.
+    /// For reproducible runs.
     #[cfg(test)]
     Batches(u64),
 }
@@ -135,7 +135,7 @@ struct Plan {
     clients: u16,
     keys: u32,
     length: Length,
-    /// Items may be missing because somebody else flushes, which these clients don't do.
+    /// Items may be missing because other clients flush; these clients do not.
     others_flush: bool,
 }
 
@@ -186,7 +186,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     let stopped = (!args.beside).then(|| Stopped::start(&plan, &address, args.seconds)).transpose()?;
     let measured = args.exec.is_some().then_some(&mut server);
     let summary = soak(&plan, &address, measured, stopped)?;
-    // Without a signal the run has lasted as long as it should.
+    // Without a signal the run was complete.
     let ending = Ending::of(false);
     if ending == Ending::Interrupted {
         eprintln!("relativist-bench: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);
@@ -195,14 +195,14 @@ pub fn run(args: &Args) -> Result<Ending> {
     Ok(ending)
 }
 
-/// Does it to a server, of which memory is checked if it is given.
+/// Runs against a server, and checks its memory if the limit is known.
 fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Option<Stopped>) -> Result<Summary> {
     let statistics = address.statistics("stats")?;
     let settings = address.statistics("stats settings")?;
     let limit = number(&statistics, "limit_maxbytes");
     let largest = number(&settings, "item_size_max") as usize;
-    ensure!(limit > 0 && largest > 0, "the server doesn't tell its limits");
-    let bytes_per_client = (TIMES_LIMIT * limit).min(MOST_BYTES) / u64::from(plan.clients);
+    ensure!(limit > 0 && largest > 0, "the server does not report its limits");
+    let bytes_per_client = (TIMES_LIMIT * limit).min(MAX_BYTES) / u64::from(plan.clients);
     let common = Common::new(plan, bytes_per_client as usize, largest);
     let watcher = Watcher::start(address)?;
     let observer = Observer::new(&common, address, limit, watcher.is_some());
@@ -216,7 +216,7 @@ fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Op
             .map(|mut client| scope.spawn(move || client.run()))
             .collect();
         let clients = clients.into_iter().map(|client| client.join().expect("no client panics"));
-        // Where one finds a fault, others may only notice that the server is gone.
+        // When one client finds a fault, others may only see that the server is gone.
         let first = clients.collect::<Vec<_>>().into_iter().find(Result::is_err);
         let stopped = stopped.map(|stopped| stopped.join().expect("it does not panic"));
         common.is_over.store(true, Relaxed);

@@ -1,30 +1,31 @@
-//! What must be under a key that only one client touches: exactly what that client has left there,
-//! or nothing if it has ended or was evicted.
+//! The model of a key that only one client uses. Its item is exactly what that client stored, or
+//! missing if it expired or was evicted.
 //!
-//! An answer often tells whether there was an item. So it is judged in two steps: may there have
-//! been one, or none? And given that, is the answer right, and what is there now?
+//! Most answers show whether there was an item. So an answer is checked in two steps: was it
+//! possible that there was an item, or none? And given that, is the answer right, and what is the
+//! item now?
 
 use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::reply::{Refusal, Reply, Told};
+use super::reply::{Refusal, Reply, Reported};
 use super::request::{Ask, Dialect, Exptime, Mode, Pool};
 
-/// Seconds of the server's clock between which something was done.
+/// The earliest and the latest second, by the server's clock, of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct When {
     pub(super) earliest: u32,
     pub(super) latest: u32,
 }
 
-/// Where memory runs out while so large a value arrives, memcached keeps what was there.
+/// If memory runs out while a value of this size arrives, memcached keeps the old item.
 pub(super) const LARGE: usize = 400_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Forever,
-    /// Until a second between these two.
+    /// Expires in a second between these two.
     Until {
         earliest: u32,
         latest: u32,
@@ -62,26 +63,26 @@ impl Life {
 
 #[derive(Clone)]
 struct Item {
-    /// The value; or several, of which it is one: a number that has become shorter is padded, but
-    /// memcached does so only if nobody else, such as its crawler, looks at the item.
+    /// The value, or several possible ones. memcached pads a number that has become shorter, but
+    /// only if nothing else, such as its crawler, uses the item at that moment.
     values: Vec<Vec<u8>>,
     flags: u32,
     life: Life,
-    /// None if it is only known to be larger than all before.
-    unique: Option<u64>,
+    /// None if it is only known to be larger than all earlier ones.
+    cas: Option<u64>,
     is_stale: bool,
     is_claimed: bool,
     was_fetched: Option<bool>,
-    /// It may not be there after all: nobody told whether it was stored.
+    /// It may be missing: no reply showed whether it was stored.
     is_doubtful: bool,
 }
 
 impl fmt::Debug for Item {
-    /// Of values how long they are.
+    /// Prints only the lengths of values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lengths: Vec<usize> = self.values.iter().map(Vec::len).collect();
-        let Self { flags, life, unique, is_stale, is_claimed, .. } = self;
-        write!(f, "an item of {lengths:?} bytes, flags {flags}, {life:?}, unique {unique:?}")?;
+        let Self { flags, life, cas, is_stale, is_claimed, .. } = self;
+        write!(f, "an item of {lengths:?} bytes, flags {flags}, {life:?}, CAS number {cas:?}")?;
         write!(f, ", {}stale, {}claimed", if *is_stale { "" } else { "not " }, if *is_claimed { "" } else { "not " })
     }
 }
@@ -91,8 +92,8 @@ impl fmt::Debug for Item {
 pub(super) struct Slot {
     pub(super) generation: u32,
     item: Option<Item>,
-    /// The largest unique that was told of it.
-    pub(super) unique: u64,
+    /// The largest CAS number reported for it.
+    pub(super) cas: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +106,7 @@ pub(super) struct Question<'a> {
 }
 
 impl Slot {
-    /// Gives up a key of which nobody knows what becomes.
+    /// Gives up a key whose state is unknown.
     pub(super) fn retire(&mut self) {
         *self = Self { generation: self.generation + 1, ..Self::default() };
     }
@@ -114,8 +115,8 @@ impl Slot {
         self.item = None;
     }
 
-    /// Judges the answer to a question that was asked then. True if an item is missing, which is
-    /// right only if it was evicted.
+    /// Checks the answer to a request that was sent at `when`. Returns true if an item is missing,
+    /// which is right only if it was evicted.
     pub(super) fn judge(&mut self, question: Question<'_>, reply: &Reply, when: When) -> Result<bool> {
         let mut is_missing = false;
         if self.item.as_ref().is_some_and(|item| item.life.is_over(when)) {
@@ -129,34 +130,36 @@ impl Slot {
             }
             _ => (),
         }
-        let before = self.unique;
-        if let Reply::Done(Told { unique: Some(unique), .. }) = reply {
-            ensure!(*unique >= before, "the unique {unique} is lower than {before}, which was told before");
-            self.unique = *unique;
+        let before = self.cas;
+        if let Reply::Done(Reported { cas: Some(cas), .. }) = reply {
+            ensure!(*cas >= before, "the CAS number {cas} is lower than {before}, which was reported before");
+            self.cas = *cas;
         }
         self.item = answered(question, self.item.take(), reply, when, before)?;
         Ok(is_missing)
     }
 }
 
-/// Whether an answer says that there was an item, or none.
+/// Whether an answer shows that there was an item, or none.
 fn presence(ask: &Ask, reply: &Reply) -> Option<bool> {
     match (ask, reply) {
         (_, Reply::Unspoken | Reply::Refused(_)) | (Ask::Store { mode: Mode::Set, compare: None, .. }, _) => None,
         (Ask::Store { mode: Mode::Add, .. }, _) => Some(matches!(reply, Reply::NotStored)),
-        // An item that was there is won only if it is stale, or was to be recached, which nobody
-        // asks for together with this.
-        (Ask::Get { vivify: Some(_), .. }, Reply::Done(told)) => {
-            Some(told.facts.is_none_or(|facts| !facts.is_won || facts.is_stale))
+        // An existing item is won only if it is stale or has to be recached; requests never combine
+        // that with this.
+        (Ask::Get { vivify: Some(_), .. }, Reply::Done(reported)) => {
+            Some(reported.facts.is_none_or(|facts| !facts.is_won || facts.is_stale))
         }
-        (Ask::Count { create: Some((initial, _)), .. }, Reply::Done(told)) => Some(told.number != Some(*initial)),
+        (Ask::Count { create: Some((initial, _)), .. }, Reply::Done(reported)) => {
+            Some(reported.number != Some(*initial))
+        }
         (_, Reply::Done(_) | Reply::Exists | Reply::NotNumeric) => Some(true),
         (_, Reply::NotFound | Reply::NotStored) => Some(false),
     }
 }
 
-/// What is there after an answer, given what was there before. Uniques are larger than `known` if
-/// they are new.
+/// The item after an answer, given the item before it. CAS numbers are larger than `known` if they
+/// are new.
 fn answered(
     question: Question<'_>,
     present: Option<Item>,
@@ -164,43 +167,43 @@ fn answered(
     when: When,
     known: u64,
 ) -> Result<Option<Item>> {
-    let fits = |compare: Option<u64>, item: &Item| compare.is_none_or(|unique| item.unique == Some(unique));
+    let fits = |compare: Option<u64>, item: &Item| compare.is_none_or(|cas| item.cas == Some(cas));
     Ok(match (*question.ask, present, reply) {
         (_, present, Reply::Refused(refusal)) => refused(question, present, *refusal)?,
-        (Ask::Get { touch, recache, .. }, Some(item), Reply::Done(told)) => {
-            Some(item.read(touch, recache, told, when, known)?)
+        (Ask::Get { touch, recache, .. }, Some(item), Reply::Done(reported)) => {
+            Some(item.read(touch, recache, reported, when, known)?)
         }
-        (Ask::Get { vivify: Some(exptime), .. }, None, Reply::Done(told)) => {
+        (Ask::Get { vivify: Some(exptime), .. }, None, Reply::Done(reported)) => {
             let mut item = Item::new(Vec::new(), 0, Life::new(exptime, when));
-            item.check(told, when, known)?;
-            (item.is_claimed, item.unique, item.was_fetched) = (true, told.unique, None);
+            item.check(reported, when, known)?;
+            (item.is_claimed, item.cas, item.was_fetched) = (true, reported.cas, None);
             Some(item)
         }
         (Ask::Get { vivify: None, .. } | Ask::Touch { .. } | Ask::Delete { .. }, None, Reply::NotFound) => None,
-        // Of which the meta protocol has none of its own: who touches an item there reads it.
-        (Ask::Touch { exptime }, Some(item), Reply::Done(told)) => {
-            Some(Item { was_fetched: None, ..item.read(Some(exptime), None, told, when, known)? })
+        // The meta protocol has no separate touch: touching an item there also reads it.
+        (Ask::Touch { exptime }, Some(item), Reply::Done(reported)) => {
+            Some(Item { was_fetched: None, ..item.read(Some(exptime), None, reported, when, known)? })
         }
         (Ask::Delete { .. }, _, Reply::Unspoken) => None,
         (Ask::Delete { compare, invalidates }, Some(item), Reply::Done(_)) => {
-            ensure!(fits(compare, &item), "it is deleted in spite of its unique: {item:?}");
+            ensure!(fits(compare, &item), "it is deleted in spite of its CAS number: {item:?}");
             invalidates.map(|exptime| item.invalidated(exptime, when))
         }
         (Ask::Delete { compare, .. } | Ask::Count { compare, .. }, Some(item), Reply::Exists) => {
-            ensure!(!fits(compare, &item), "its unique is the right one: {item:?}");
+            ensure!(!fits(compare, &item), "its CAS number is right: {item:?}");
             Some(item)
         }
         (Ask::Count { is_up, delta, create, compare }, present, reply) => match (present, create, reply) {
-            (Some(item), _, Reply::Done(told)) => {
-                ensure!(fits(compare, &item), "it is counted in spite of its unique: {item:?}");
-                Some(item.counted(is_up, delta, told, when, known)?)
+            (Some(item), _, Reply::Done(reported)) => {
+                ensure!(fits(compare, &item), "it is counted in spite of its CAS number: {item:?}");
+                Some(item.counted(is_up, delta, reported, when, known)?)
             }
             (Some(item), _, Reply::NotNumeric) => {
                 Some(item.narrowed(|value| number(value).is_none()).context("that is a number")?)
             }
-            (None, Some((initial, exptime)), Reply::Done(told)) => {
+            (None, Some((initial, exptime)), Reply::Done(reported)) => {
                 let item = Item::new(initial.to_string().into_bytes(), 0, Life::new(exptime, when));
-                Some(item.stored(told, known)?)
+                Some(item.stored(reported, known)?)
             }
             (None, None, Reply::NotFound) => None,
             _ => bail!("that is no answer"),
@@ -224,28 +227,27 @@ fn stored(
     let mut value = Vec::new();
     question.pool.push(text, &mut value);
     let new = |value| Item::new(value, flags, Life::new(exptime, when));
-    let is_right = |item: &Item| compare.is_none_or(|unique| item.unique == Some(unique));
+    let is_right = |item: &Item| compare.is_none_or(|cas| item.cas == Some(cas));
     Ok(match (mode, present, reply) {
         (Mode::Set, _, Reply::Unspoken) => Some(Item { is_doubtful: true, ..new(value) }),
-        (Mode::Append | Mode::Prepend, Some(mut item), Reply::Done(told)) if is_right(&item) => {
+        (Mode::Append | Mode::Prepend, Some(mut item), Reply::Done(reported)) if is_right(&item) => {
             for before in &mut item.values {
                 *before = if mode == Mode::Append { [&**before, &value].concat() } else { [&*value, before].concat() };
             }
             (item.is_stale, item.is_claimed, item.was_fetched) = (false, false, Some(false));
-            Some(item.stored(told, known)?)
+            Some(item.stored(reported, known)?)
         }
-        (Mode::Set | Mode::Replace, Some(item), Reply::Done(told)) if !is_right(&item) && invalidates => {
-            // What is compared with has been seen, and the present one is later: it stays as old as
-            // it was.
+        (Mode::Set | Mode::Replace, Some(item), Reply::Done(reported)) if !is_right(&item) && invalidates => {
+            // The CAS number to compare with is an older one, and the present one is later.
             let Item { life, is_claimed, .. } = item;
             let stale = Item { life, is_claimed, is_stale: true, was_fetched: None, ..new(value) };
-            Some(stale.stored(told, known)?)
+            Some(stale.stored(reported, known)?)
         }
-        (Mode::Set | Mode::Replace, Some(item), Reply::Done(told)) if is_right(&item) => {
-            Some(new(value).stored(told, known)?)
+        (Mode::Set | Mode::Replace, Some(item), Reply::Done(reported)) if is_right(&item) => {
+            Some(new(value).stored(reported, known)?)
         }
-        (Mode::Set, None, Reply::Done(told)) if compare.is_none() => Some(new(value).stored(told, known)?),
-        (Mode::Add, None, Reply::Done(told)) => Some(new(value).stored(told, known)?),
+        (Mode::Set, None, Reply::Done(reported)) if compare.is_none() => Some(new(value).stored(reported, known)?),
+        (Mode::Add, None, Reply::Done(reported)) => Some(new(value).stored(reported, known)?),
         (Mode::Add, Some(item), Reply::NotStored) => Some(item),
         (Mode::Replace | Mode::Append | Mode::Prepend, None, Reply::NotStored) => None,
         (_, Some(item), Reply::Exists) if !is_right(&item) && !invalidates => Some(item),
@@ -261,7 +263,7 @@ fn refused(question: Question<'_>, present: Option<Item>, refusal: Refusal) -> R
     let is_large = matches!(question.ask, Ask::Store { text, .. } if text.len(question.pool) >= LARGE);
     Ok(match (question.dialect, question.ask) {
         _ if refusal == Refusal::Midway || (is_large && !is_too_large) => present.map(doubtful),
-        // Nobody shall see a value that was replaced.
+        // A replaced value must never be read again.
         (Dialect::Meta, Ask::Store { .. }) | (_, Ask::Store { mode: Mode::Set, compare: None, .. }) => None,
         (Dialect::Binary, Ask::Store { mode: Mode::Set, .. }) | (Dialect::Meta, Ask::Delete { .. }) => {
             present.map(doubtful)
@@ -271,20 +273,20 @@ fn refused(question: Question<'_>, present: Option<Item>, refusal: Refusal) -> R
     })
 }
 
-/// The number that a text stands for: digits, and spaces or what follows them.
+/// The number in a text: digits, and what follows the spaces after them is ignored.
 fn number(text: &[u8]) -> Option<u64> {
     let digits = text.split(|&byte| byte == b' ').next()?;
     std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
 
-fn difference(told: &[u8], own: &[u8]) -> String {
-    let same = told.iter().zip(own).take_while(|(one, other)| one == other).count();
+fn difference(reported: &[u8], own: &[u8]) -> String {
+    let same = reported.iter().zip(own).take_while(|(one, other)| one == other).count();
     let show = |bytes: &[u8]| bytes[same..bytes.len().min(same + 40)].escape_ascii().to_string();
     format!(
         "after {same} bytes {:?} instead of {:?}, {} bytes instead of {}",
-        show(told),
+        show(reported),
         show(own),
-        told.len(),
+        reported.len(),
         own.len()
     )
 }
@@ -295,7 +297,7 @@ impl Item {
             values: vec![value],
             flags,
             life,
-            unique: None,
+            cas: None,
             is_stale: false,
             is_claimed: false,
             was_fetched: Some(false),
@@ -303,41 +305,41 @@ impl Item {
         }
     }
 
-    /// The same, about which something was told when it was stored.
-    fn stored(self, told: &Told, known: u64) -> Result<Self> {
-        if let Some(unique) = told.unique {
-            ensure!(unique > known, "a new item has the unique {unique}, and {known} was told before");
+    /// The item after it was stored, with the reported properties.
+    fn stored(self, reported: &Reported, known: u64) -> Result<Self> {
+        if let Some(cas) = reported.cas {
+            ensure!(cas > known, "a new item has the CAS number {cas}, and {known} was reported before");
         }
-        Ok(Self { unique: told.unique, is_doubtful: false, ..self })
+        Ok(Self { cas: reported.cas, is_doubtful: false, ..self })
     }
 
-    /// The same after it was read, if what is told is right.
+    /// The item after it was read, if the reported properties are right.
     fn read(
         mut self,
         touch: Option<Exptime>,
         recache: Option<u32>,
-        told: &Told,
+        reported: &Reported,
         when: When,
         known: u64,
     ) -> Result<Self> {
         if let Some(exptime) = touch {
             self.life = Life::new(exptime, when);
         }
-        self.check(told, when, known)?;
-        if let Some(facts) = told.facts {
+        self.check(reported, when, known)?;
+        if let Some(facts) = reported.facts {
             ensure!(facts.is_stale == self.is_stale, "stale or not: {self:?}");
             ensure!(facts.is_claimed == self.is_claimed, "claimed or not: {self:?}");
             let (may_win, must_win) = self.is_won(recache, when);
-            ensure!(!facts.is_won || may_win, "nobody wins: {self:?}");
+            ensure!(!facts.is_won || may_win, "no client may win: {self:?}");
             ensure!(facts.is_won || !must_win, "the first to ask wins: {self:?}");
             self.is_claimed |= facts.is_won;
         }
-        self.unique = told.unique.or(self.unique);
+        self.cas = reported.cas.or(self.cas);
         (self.was_fetched, self.is_doubtful) = (Some(true), false);
         Ok(self)
     }
 
-    /// Whether who reads it now may become the one to renew it, and whether he must.
+    /// Whether a client that reads it now may be chosen to renew it, and whether it must.
     fn is_won(&self, recache: Option<u32>, when: When) -> (bool, bool) {
         match (self.is_claimed, self.is_stale, recache, self.life) {
             (true, ..) => (false, false),
@@ -349,40 +351,41 @@ impl Item {
         }
     }
 
-    /// The same if some of its values are like that.
+    /// The item, if some of its possible values fulfil the condition.
     fn narrowed(mut self, is_like: impl Fn(&[u8]) -> bool) -> Option<Self> {
         self.values.retain(|value| is_like(value));
         (!self.values.is_empty()).then_some(self)
     }
 
-    /// Checks what is told, and learns from it.
-    fn check(&mut self, told: &Told, when: When, known: u64) -> Result<()> {
-        if let Some(value) = &told.value {
+    /// Checks the reported properties, and learns from them.
+    fn check(&mut self, reported: &Reported, when: When, known: u64) -> Result<()> {
+        if let Some(value) = &reported.value {
             ensure!(self.values.contains(value), "a wrong value, {}", difference(value, &self.values[0]));
             self.values.retain(|own| own == value);
         }
-        ensure!(told.flags.is_none_or(|flags| flags == self.flags), "wrong flags, not {}", self.flags);
-        self.values.retain(|own| told.size.is_none_or(|size| size == own.len() as u64));
+        ensure!(reported.flags.is_none_or(|flags| flags == self.flags), "wrong flags, not {}", self.flags);
+        self.values.retain(|own| reported.size.is_none_or(|size| size == own.len() as u64));
         ensure!(!self.values.is_empty(), "a wrong size");
-        let is_its_own = |unique| self.unique.map_or(unique > known, |own| unique == own);
-        ensure!(told.unique.is_none_or(is_its_own), "a wrong unique: {:?} of {known}", self.unique);
+        let is_its_own = |cas| self.cas.map_or(cas > known, |own| cas == own);
+        ensure!(reported.cas.is_none_or(is_its_own), "a wrong CAS number: {:?} of {known}", self.cas);
         let is_past = matches!(self.life, Life::Until { latest: 0, .. });
         ensure!(
-            told.ttl.is_none_or(|ttl| is_past || self.life.admits(ttl, when)),
+            reported.ttl.is_none_or(|ttl| is_past || self.life.admits(ttl, when)),
             "a wrong time to live: {:?} in {when:?}",
             self.life
         );
-        let fetched = told.was_fetched.zip(self.was_fetched);
-        ensure!(fetched.is_none_or(|(told, own)| told == own), "fetched before or not: {:?}", self.was_fetched);
+        let fetched = reported.was_fetched.zip(self.was_fetched);
+        ensure!(fetched.is_none_or(|(reported, own)| reported == own), "fetched before or not: {:?}", self.was_fetched);
         Ok(())
     }
 
-    fn counted(self, is_up: bool, delta: u64, told: &Told, when: When, known: u64) -> Result<Self> {
+    fn counted(self, is_up: bool, delta: u64, reported: &Reported, when: When, known: u64) -> Result<Self> {
         let sum = |number: u64| if is_up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
-        let is_right =
-            |value: &[u8]| number(value).is_some_and(|number| told.number.is_none_or(|told| told == sum(number)));
+        let is_right = |value: &[u8]| {
+            number(value).is_some_and(|number| reported.number.is_none_or(|reported| reported == sum(number)))
+        };
         let item = self.narrowed(is_right).context("a wrong number")?;
-        ensure!(told.ttl.is_none_or(|ttl| item.life.admits(ttl, when)), "a wrong time to live: {:?}", item.life);
+        ensure!(reported.ttl.is_none_or(|ttl| item.life.admits(ttl, when)), "a wrong time to live: {:?}", item.life);
         let length = item.values[0].len();
         let sums = item.values.iter().filter_map(|value| Some((sum(number(value)?).to_string(), value.len())));
         let mut values: Vec<Vec<u8>> =
@@ -390,11 +393,11 @@ impl Item {
         values.dedup();
         let is_longer = values[0].len() > length;
         let marks = if is_longer { (false, false) } else { (item.is_stale, item.is_claimed) };
-        Self { values, is_stale: marks.0, is_claimed: marks.1, was_fetched: None, ..item }.stored(told, known)
+        Self { values, is_stale: marks.0, is_claimed: marks.1, was_fetched: None, ..item }.stored(reported, known)
     }
 
     fn invalidated(self, exptime: Exptime, when: When) -> Self {
         let life = Life::new(exptime, when);
-        Self { life, unique: None, is_stale: true, is_claimed: false, was_fetched: None, ..self }
+        Self { life, cas: None, is_stale: true, is_claimed: false, was_fetched: None, ..self }
     }
 }

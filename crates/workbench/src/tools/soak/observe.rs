@@ -1,5 +1,4 @@
-//! Beside the clients: the server's clock, how much it says to have evicted, and what memory it
-//! takes.
+//! Observes the server during the run: its clock, its evictions, and the memory that it takes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,20 +12,20 @@ use crate::memcached::server::{Address, Server};
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks, with a fifth of that in between, until an eviction that has happened must have been told:
-/// some seconds, because on a machine that is busy neither who evicts nor who listens may have his
-/// turn. (Some tests wait that long for what is not told.)
+/// Observations, a fifth of a second apart, until an eviction must have been reported. That is some
+/// seconds, because on a busy machine both the server and this process may get no CPU. (Some tests
+/// wait that long for evictions that are never reported.)
 const LOOKS: u32 = if cfg!(test) { 250 } else { 1000 };
 
-/// What servers call items that they removed before their time, and of which they tell watchers;
+/// Statistics of items that servers removed before they expired, and that they report to watchers;
 const EVICTIONS: &str = "evictions";
 
 const SILENT_EVICTIONS: [&str; 2] = ["slab_reassign_evictions_nomem", "slab_reassign_busy_deletes"];
 
-/// What servers call lines that did not reach their watchers.
+/// Statistics of lines that did not reach their watchers.
 const LOST_LINES: [&str; 2] = ["log_worker_dropped", "log_watcher_skipped"];
 
-/// What servers call the memory of connections, on top of that for items.
+/// Statistics of the memory of connections, in addition to that of items.
 const BUFFERS: [&str; 2] = ["read_buf_bytes", "response_obj_bytes"];
 
 #[derive(Debug)]
@@ -38,17 +37,17 @@ pub(super) struct Observer<'a> {
     is_watched: bool,
 }
 
-/// A number among statistics; zero if there is none of the name.
+/// A statistic; zero if the server does not have it.
 pub(super) fn number(statistics: &BTreeMap<String, String>, name: &str) -> u64 {
     statistics.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
-/// What the threads of a server have in hands is not among what connections hold: a request each
-/// and an answer, of this times the largest item, since buffers that grow have up to twice the
-/// bytes that they need.
+/// Buffers that server threads use are not counted as buffers of connections: per thread a request
+/// and an answer, of this times the largest item, because growing buffers have up to twice the
+/// needed size.
 const IN_HANDS: u64 = 4;
 
-/// What a server may take for so many bytes of items and of buffers.
+/// The memory limit of a server for these bytes of items and of buffers.
 fn bound(limit: u64, buffers: u64) -> u64 {
     limit / 100 * 115 + (32 << 20) + buffers
 }
@@ -58,23 +57,22 @@ impl<'a> Observer<'a> {
         Self { common, address, limit, is_watched }
     }
 
-    /// Looks once. Returns the bytes of buffers.
+    /// Observes once. Returns the bytes of buffers.
     pub(super) fn look(&self) -> Result<u64> {
         let asked = self.common.clock.elapsed();
         let statistics = self.address.statistics("stats")?;
         let time = statistics.get("time").and_then(|time| time.parse().ok());
-        self.common.clock.learn(time.context("the server doesn't tell the time")?, asked);
+        self.common.clock.learn(time.context("the server does not report the time")?, asked);
         let sum = |names: &[&str]| names.iter().map(|name| number(&statistics, name)).sum();
-        let (told, silent) = (number(&statistics, EVICTIONS), sum(&SILENT_EVICTIONS));
-        self.common.counts.evictions.store(told + silent, Relaxed);
-        let is_told_all = self.is_watched && sum(&LOST_LINES) == 0;
-        self.common.counts.excused.store(if is_told_all { silent } else { told + silent }, Relaxed);
+        let (reported, silent) = (number(&statistics, EVICTIONS), sum(&SILENT_EVICTIONS));
+        self.common.counts.evictions.store(reported + silent, Relaxed);
+        let is_all_reported = self.is_watched && sum(&LOST_LINES) == 0;
+        self.common.counts.excused.store(if is_all_reported { silent } else { reported + silent }, Relaxed);
         let held: u64 = sum(&BUFFERS);
         Ok(held + number(&statistics, "threads") * IN_HANDS * self.common.largest as u64)
     }
 
-    /// Looks again and again until all is over, at a server of which the process is known if it is
-    /// given.
+    /// Observes until the run is over. The process is known if the server is given.
     pub(super) fn run(&self, mut server: Option<&mut Server>) -> Result<()> {
         let outcome = loop {
             let is_last = self.common.is_over.load(Relaxed);
@@ -102,7 +100,7 @@ impl<'a> Observer<'a> {
         Ok(())
     }
 
-    /// No items may be missing but those that were evicted.
+    /// Only evicted items may be missing.
     fn check_missing(&self) -> Result<()> {
         let (ledger, counts) = (&self.common.ledger, &self.common.counts);
         let missing = lock(ledger).missing();
@@ -111,7 +109,7 @@ impl<'a> Observer<'a> {
             if lock(ledger).unexcused(missing, excused) <= excused {
                 return Ok(());
             }
-            // They are told a moment after they have happened.
+            // Evictions are reported shortly after they happen.
             sleep(PAUSE / 5);
             self.look()?;
         }

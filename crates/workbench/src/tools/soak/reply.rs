@@ -1,17 +1,17 @@
-//! What servers answer, whatever protocol they say it in.
+//! Replies of servers, independent of the protocol.
 
 use std::fmt;
 
 /// The answer that concerns one key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply {
-    Done(Told),
+    Done(Reported),
     NotFound,
     NotStored,
     Exists,
     NotNumeric,
     Refused(Refusal),
-    /// None was wanted, whatever happened.
+    /// No answer was requested.
     Unspoken,
 }
 
@@ -19,17 +19,17 @@ pub(super) enum Reply {
 pub(super) enum Refusal {
     TooLarge,
     OutOfMemory,
-    /// Out of memory when a part of the value had arrived.
+    /// Out of memory after a part of the value had arrived.
     Midway,
 }
 
-/// What is told of an item.
+/// The reported properties of an item.
 #[derive(Clone, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Reported {
     pub(super) value: Option<Vec<u8>>,
     pub(super) number: Option<u64>,
     pub(super) flags: Option<u32>,
-    pub(super) unique: Option<u64>,
+    pub(super) cas: Option<u64>,
     /// Seconds until it ends; none for never.
     pub(super) ttl: Option<Option<u32>>,
     pub(super) size: Option<u64>,
@@ -37,27 +37,27 @@ pub(super) struct Told {
     pub(super) facts: Option<Facts>,
 }
 
-/// What the meta protocol tells unasked.
+/// Flags that the meta protocol reports without being asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Who is told this is to renew the item.
+    /// The client that receives this has to renew the item.
     pub(super) is_won: bool,
     pub(super) is_stale: bool,
-    /// Somebody else is to renew it.
+    /// Another client is going to renew it.
     pub(super) is_claimed: bool,
 }
 
-impl fmt::Debug for Told {
-    /// What is told and nothing else. Of values how long they are.
+impl fmt::Debug for Reported {
+    /// Prints only reported properties, and only the lengths of values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = f.debug_struct("Told");
-        let Self { value, number, flags, unique, ttl, size, was_fetched, facts } = self;
+        let mut reported = f.debug_struct("Reported");
+        let Self { value, number, flags, cas, ttl, size, was_fetched, facts } = self;
         let length = value.as_ref().map(Vec::len);
         let fields: [(&str, Option<&dyn fmt::Debug>); 8] = [
             ("value_length", length.as_ref().map(|x| x as _)),
             ("number", number.as_ref().map(|x| x as _)),
             ("flags", flags.as_ref().map(|x| x as _)),
-            ("unique", unique.as_ref().map(|x| x as _)),
+            ("cas", cas.as_ref().map(|x| x as _)),
             ("ttl", ttl.as_ref().map(|x| x as _)),
             ("size", size.as_ref().map(|x| x as _)),
             ("was_fetched", was_fetched.as_ref().map(|x| x as _)),
@@ -65,20 +65,20 @@ impl fmt::Debug for Told {
         ];
         for (name, field) in fields {
             if let Some(field) = field {
-                told.field(name, field);
+                reported.field(name, field);
             }
         }
-        told.finish()
+        reported.finish()
     }
 }
 
-/// What the beginning of the input is to the oldest request.
+/// The beginning of the input, as the answer to the oldest request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Parsed {
     /// Its answers, one per key, and their bytes.
     Whole(Vec<Reply>, usize),
-    /// The beginning of an answer that needs so many bytes at least.
+    /// The beginning of an answer that needs at least this many bytes.
     Part(usize),
-    /// The answer to a later one: this one stays without.
+    /// The answer to a later request; this one gets none.
     Silent,
 }

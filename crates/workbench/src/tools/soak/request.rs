@@ -1,4 +1,4 @@
-//! What clients ask for, whatever protocol they say it in.
+//! Requests of clients, independent of the protocol.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use rand::{Rng, SeedableRng};
 use super::shared::Floor;
 use crate::harness::keys::scramble;
 
-/// Pieces of values begin at so many places of the pool.
+/// The number of positions in the pool at which values begin.
 const PLACES: usize = 1 << 16;
 
-/// A value that is longer than all that servers take by default.
-pub(super) const LARGEST: usize = (1 << 20) + (1 << 16);
+/// A value larger than servers accept by default.
+pub(super) const MAX_VALUE: usize = (1 << 20) + (1 << 16);
 
-/// In which a request is said.
+/// The encoding of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     Classic,
@@ -24,8 +24,8 @@ pub(super) enum Dialect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// One client's: nobody else touches it. A key of which the client doesn't know what became
-    /// gives way to one of the next generation.
+    /// A key that only one client uses. A key whose state is unknown is replaced by one of the next
+    /// generation.
     Own { slot: u32, generation: u32 },
     /// A value that all clients store and read.
     Value(u16),
@@ -33,7 +33,7 @@ pub(super) enum Key {
     Counter(u16),
 }
 
-/// When an item is to end.
+/// When an item expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exptime {
     Never,
@@ -55,7 +55,7 @@ pub(super) enum Text {
     Marked(Mark),
 }
 
-/// What a shared value tells of itself.
+/// The mark in a shared value: its key, client and version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) key: u16,
@@ -76,9 +76,9 @@ pub(super) enum Mode {
 pub(super) enum Ask {
     Get {
         touch: Option<Exptime>,
-        /// To be created if it is missing. (Meta.)
+        /// Create it if it is missing. (Meta.)
         vivify: Option<Exptime>,
-        /// To be renewed by who asks if it ends within so many seconds. (Meta.)
+        /// The client has to renew it if it expires within this many seconds. (Meta.)
         recache: Option<u32>,
     },
     Store {
@@ -86,7 +86,7 @@ pub(super) enum Ask {
         text: Text,
         flags: u32,
         exptime: Exptime,
-        /// The unique that the present item has to have,
+        /// The CAS number that the present item must have,
         compare: Option<u64>,
         /// or a later one, which makes the new item stale. (Meta.)
         invalidates: bool,
@@ -94,7 +94,7 @@ pub(super) enum Ask {
     Count {
         is_up: bool,
         delta: u64,
-        /// What a missing item is to begin with. (Binary and meta.)
+        /// The initial value of a missing item. (Binary and meta.)
         create: Option<(u64, Exptime)>,
         compare: Option<u64>,
     },
@@ -103,7 +103,7 @@ pub(super) enum Ask {
     },
     Delete {
         compare: Option<u64>,
-        /// The item is to become stale instead, and to end then. (Meta.)
+        /// Make the item stale instead, and expire it then. (Meta.)
         invalidates: Option<Exptime>,
     },
     /// The end of a batch, at which all before it have been answered.
@@ -117,16 +117,16 @@ pub(super) struct Request {
     pub(super) ask: Ask,
     /// Several for a classic `get` only.
     pub(super) keys: Vec<(Key, Floor)>,
-    /// By which its answer is known, where the protocol has such numbers.
+    /// The opaque that identifies its answer, if the protocol has one.
     pub(super) number: u32,
-    /// Whether it wants no answer in the ordinary case.
+    /// Whether it suppresses the ordinary answer.
     pub(super) is_quiet: bool,
-    /// The server's clock has come so far before it was sent.
+    /// The server's clock before it was sent.
     pub(super) earliest: u32,
 }
 
 impl Exptime {
-    /// As the text protocols say it.
+    /// As encoded in the text protocols.
     pub(super) fn signed(self) -> i64 {
         match self {
             Self::Never => 0,
@@ -136,7 +136,7 @@ impl Exptime {
         }
     }
 
-    /// As the binary protocol says it: the past is a second of 1970 there.
+    /// As encoded in the binary protocol, where the past is a second of 1970.
     pub(super) fn unsigned(self) -> u32 {
         match self {
             Self::Past => 60 * 60 * 24 * 30 + 1,
@@ -158,7 +158,7 @@ impl Text {
     }
 }
 
-/// Where values come from: random bytes, line ends among them.
+/// The pool of random bytes, including line ends, from which values are taken.
 pub(super) struct Pool(Vec<u8>);
 
 impl fmt::Debug for Pool {
@@ -169,12 +169,12 @@ impl fmt::Debug for Pool {
 
 impl Pool {
     pub(super) fn new() -> Self {
-        let mut bytes = vec![0; PLACES + LARGEST];
+        let mut bytes = vec![0; PLACES + MAX_VALUE];
         SmallRng::seed_from_u64(1).fill_bytes(&mut bytes);
         Self(bytes)
     }
 
-    /// Appends a value. None that isn't a number begins with a digit.
+    /// Appends a value. Only numbers begin with a digit.
     pub(super) fn push(&self, text: Text, out: &mut Vec<u8>) {
         let start = out.len();
         match text {
@@ -198,7 +198,7 @@ impl Pool {
         }
     }
 
-    /// The mark of a shared value, if it is whole.
+    /// The mark of a shared value, if it is complete.
     pub(super) fn mark(&self, value: &[u8]) -> Option<Mark> {
         let field = |at: usize| value.get(at..at + 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
         let version = u32::from(field(5)?) | u32::from(field(7)?) << 16;

@@ -1,10 +1,9 @@
-//! What all clients have in common: items that all of them touch, the server's clock, and what they
-//! have seen together.
+//! The common state of all clients: items that all of them use, the server's clock, and counts.
 //!
-//! Of a shared item nobody can say what it must be, but some things must hold: a value is one that
-//! was written, and whole; uniques only rise, from what anybody was told before a request was sent
-//! to what is told in its answer; a counter never goes back, and in the end it has been counted up
-//! by the sum of what was acknowledged.
+//! The state of a shared item is not known exactly, but some properties must hold. A value is one
+//! that was written, and complete. CAS numbers only rise, from any that was reported before a
+//! request was sent to the one in its answer. A counter never decreases, and at the end it has
+//! grown by the sum of the acknowledged increments.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -17,34 +16,34 @@ use rand::rngs::SmallRng;
 use super::Plan;
 use super::evictions::Ledger;
 use super::model::When;
-use super::reply::{Facts, Reply, Told};
+use super::reply::{Facts, Reply, Reported};
 use super::request::{Ask, Key, Mark, Mode, Pool, Request, Text};
 
 const VALUES: u16 = 16;
 const COUNTERS: u16 = 8;
 
-/// Counters that were created anew count from another multiple of this.
+/// Each new counter starts from another multiple of this.
 const BEGINNINGS: u64 = 1 << 40;
 
-/// What was known of a shared item when a request was sent.
+/// The known state of a shared item when a request was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floor {
-    unique: u64,
+    cas: u64,
     number: u64,
     seen: Option<(u64, u64)>,
 }
 
 impl Floor {
-    /// A number that a counter had, and the unique that it had then.
+    /// A number of a counter, and its CAS number at that time.
     pub(super) fn seen(&self) -> Option<(u64, u64)> {
         self.seen
     }
 }
 
-/// The newest that anybody was told of a shared value.
+/// The newest reported state of a shared value.
 #[derive(Debug, Default)]
 struct Newest {
-    unique: u64,
+    cas: u64,
     mark: Mark,
 }
 
@@ -52,13 +51,13 @@ struct Newest {
 struct Counter {
     floor: u64,
     seen: Option<(u64, u64)>,
-    /// How much it was to be counted up; and how much of that was acknowledged.
+    /// The sum of requested increments, and of acknowledged ones.
     sent: u64,
     acknowledged: u64,
-    /// How often it was created, and where it began then.
+    /// The number of its creations, and its initial value.
     births: u32,
     beginning: u64,
-    /// It may have been created without anybody being told.
+    /// It may have been created without an answer.
     is_unsure: bool,
 }
 
@@ -66,14 +65,14 @@ struct Counter {
 #[derive(Debug)]
 pub(super) struct Clock {
     began: Instant,
-    /// The last second that the server told.
+    /// The last second that the server reported.
     seen: AtomicU32,
-    /// Milliseconds of its time that have passed since 1970 when we began; it is not more.
+    /// An upper bound of the server's time when we began, in milliseconds since 1970.
     ahead: AtomicI64,
 }
 
 impl Clock {
-    /// The server told this second after it was asked at `asked`, since we began.
+    /// Records the second that the server reported to a request sent at `asked`, since we began.
     pub(super) fn learn(&self, second: u32, asked: Duration) {
         self.seen.fetch_max(second, Relaxed);
         self.ahead.fetch_max((i64::from(second) + 1) * 1000 - asked.as_millis() as i64, Relaxed);
@@ -88,14 +87,13 @@ impl Clock {
         self.seen.load(Relaxed)
     }
 
-    /// The server's clock shows this second or an earlier one: it may lag behind by what it was
-    /// busy, but does not hurry. The second that is added is for one that lagged whenever it was
-    /// asked.
+    /// The server's clock shows this second or an earlier one: it may lag when the server is busy,
+    /// but does not run ahead. The added second is for a clock that lagged whenever it was asked.
     pub(super) fn latest(&self) -> u32 {
         ((self.elapsed().as_millis() as i64 + self.ahead.load(Relaxed)) / 1000 + 1) as u32
     }
 
-    /// What was asked then is answered now.
+    /// The interval from the request until now.
     pub(super) fn since(&self, earliest: u32) -> When {
         When { earliest, latest: self.latest() }
     }
@@ -110,7 +108,7 @@ pub(super) struct Common<'a> {
     /// Bytes that the items of a client may have, all together.
     pub(super) bytes_per_client: usize,
     pub(super) largest: usize,
-    /// Held shared by who has requests under way, and alone by who flushes.
+    /// Held shared by clients with requests in flight, and exclusively by the client that flushes.
     pub(super) pause: RwLock<()>,
     pub(super) flushes: AtomicU64,
     values: Vec<Mutex<Newest>>,
@@ -130,7 +128,7 @@ pub(super) struct Counts {
     pub(super) refusals: AtomicU64,
     pub(super) missing: AtomicU64,
     pub(super) evictions: AtomicU64,
-    /// Items that may be missing though nobody told of their evictions one by one.
+    /// Items that may be missing although their evictions were not reported one by one.
     pub(super) excused: AtomicU64,
     pub(super) most_resident: AtomicU64,
 }
@@ -156,13 +154,13 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// The largest value that is meant to be stored.
+    /// The largest value that the server has to store.
     pub(super) fn largest_piece(&self) -> u32 {
         (self.largest / 10 * 9) as u32
     }
 
     pub(super) fn next_version(&self, client: u16) -> u32 {
-        // Before it is sent: who reads it knows that it was.
+        // Before it is sent, so that a client that reads it knows that it was written.
         self.versions[usize::from(client)].fetch_add(1, Relaxed) + 1
     }
 
@@ -172,56 +170,56 @@ impl<'a> Common<'a> {
 
     pub(super) fn any_value(&self, random: &mut SmallRng) -> (Key, Floor) {
         let index = random.random_range(0..VALUES);
-        let unique = lock(&self.values[usize::from(index)]).unique;
-        (Key::Value(index), Floor { unique, ..Floor::default() })
+        let cas = lock(&self.values[usize::from(index)]).cas;
+        (Key::Value(index), Floor { cas, ..Floor::default() })
     }
 
     pub(super) fn any_counter(&self, random: &mut SmallRng) -> (Key, Floor) {
         let index = random.random_range(0..COUNTERS);
         let counter = lock(&self.counters[usize::from(index)]);
-        (Key::Counter(index), Floor { number: counter.floor, seen: counter.seen, unique: 0 })
+        (Key::Counter(index), Floor { number: counter.floor, seen: counter.seen, cas: 0 })
     }
 
-    /// A request to count is going to be sent.
+    /// Records a counting request before it is sent.
     pub(super) fn expect_counted(&self, index: u16, ask: &Ask, floor: Floor) {
         lock(&self.counters[usize::from(index)]).sent += step(ask, floor);
     }
 
-    /// A request was sent whose answer nobody will hear.
+    /// Records a request whose answer will not be received.
     pub(super) fn give_up(&self, request: &Request) {
         if let ((Key::Counter(index), _), Ask::Store { mode: Mode::Add, .. }) = (request.keys[0], request.ask) {
             lock(&self.counters[usize::from(index)]).is_unsure = true;
         }
     }
 
-    /// A request was not sent after all.
+    /// Takes back a request that was not sent.
     pub(super) fn take_back(&self, request: &Request) {
         if let Some(&(Key::Counter(index), floor)) = request.keys.first() {
             lock(&self.counters[usize::from(index)]).sent -= step(&request.ask, floor);
         }
     }
 
-    /// Judges an answer about a shared value.
+    /// Checks an answer about a shared value.
     pub(super) fn judge_value(&self, index: u16, floor: Floor, ask: &Ask, reply: &Reply) -> Result<()> {
         let newest = &self.values[usize::from(index)];
         match (ask, reply) {
-            (Ask::Get { .. }, Reply::Done(told)) => {
-                let mark = self.mark(index, told)?;
-                if let (Some(mark), Some(unique)) = (mark, told.unique) {
-                    ensure!(unique >= floor.unique, "the unique {unique} is lower than {}", floor.unique);
+            (Ask::Get { .. }, Reply::Done(reported)) => {
+                let mark = self.mark(index, reported)?;
+                if let (Some(mark), Some(cas)) = (mark, reported.cas) {
+                    ensure!(cas >= floor.cas, "the CAS number {cas} is lower than {}", floor.cas);
                     let mut newest = lock(newest);
-                    if unique == newest.unique {
-                        ensure!(newest.mark == mark, "two values with one unique, {:?} and {mark:?}", newest.mark);
-                    } else if unique > newest.unique {
-                        *newest = Newest { unique, mark };
+                    if cas == newest.cas {
+                        ensure!(newest.mark == mark, "two values with one CAS number, {:?} and {mark:?}", newest.mark);
+                    } else if cas > newest.cas {
+                        *newest = Newest { cas, mark };
                     }
                 }
             }
-            (&Ask::Store { text: Text::Marked(mark), .. }, Reply::Done(Told { unique: Some(unique), .. })) => {
-                ensure!(*unique > floor.unique, "the new unique {unique} is not above {}", floor.unique);
+            (&Ask::Store { text: Text::Marked(mark), .. }, Reply::Done(Reported { cas: Some(cas), .. })) => {
+                ensure!(*cas > floor.cas, "the new CAS number {cas} is not above {}", floor.cas);
                 let mut newest = lock(newest);
-                if *unique > newest.unique {
-                    *newest = Newest { unique: *unique, mark };
+                if *cas > newest.cas {
+                    *newest = Newest { cas: *cas, mark };
                 }
             }
             (Ask::Store { .. } | Ask::Touch { .. } | Ask::Delete { .. }, Reply::Done(_)) => (),
@@ -232,34 +230,34 @@ impl<'a> Common<'a> {
         Ok(())
     }
 
-    /// Of the value that is told, if one is: it must have been written, for this key.
-    fn mark(&self, index: u16, told: &Told) -> Result<Option<Mark>> {
-        ensure!(told.facts.is_none_or(|facts| facts == Facts::default()), "nobody makes it stale");
-        let Some(value) = &told.value else { return Ok(None) };
-        let mark = self.pool.mark(value).context("a value that nobody has written, or not the whole of it")?;
+    /// The mark of the reported value, if any, which must have been written for this key.
+    fn mark(&self, index: u16, reported: &Reported) -> Result<Option<Mark>> {
+        ensure!(reported.facts.is_none_or(|facts| facts == Facts::default()), "no request makes it stale");
+        let Some(value) = &reported.value else { return Ok(None) };
+        let mark = self.pool.mark(value).context("a value that was not written by any client, or is incomplete")?;
         ensure!(mark.key == index, "the value of another key: {mark:?}");
-        let versions = self.versions.get(usize::from(mark.writer)).context("a writer that there isn't")?;
+        let versions = self.versions.get(usize::from(mark.writer)).context("an unknown client")?;
         ensure!(mark.version <= versions.load(Relaxed), "a version that was not written yet: {mark:?}");
-        ensure!(told.flags.is_none_or(|flags| flags == mark.version), "the flags of another version than {mark:?}");
+        ensure!(reported.flags.is_none_or(|flags| flags == mark.version), "the flags of another version than {mark:?}");
         Ok(Some(mark))
     }
 
-    /// Judges an answer about a counter.
+    /// Checks an answer about a counter.
     pub(super) fn judge_counter(&self, index: u16, floor: Floor, ask: &Ask, reply: &Reply) -> Result<()> {
         let mut counter = lock(&self.counters[usize::from(index)]);
         let step = step(ask, floor);
         match (ask, reply) {
-            (Ask::Get { .. }, Reply::Done(told)) => {
-                if let Some(value) = &told.value {
+            (Ask::Get { .. }, Reply::Done(reported)) => {
+                if let Some(value) = &reported.value {
                     let number = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
                     let number = number.context("not a number")?;
                     counter.see(number, floor.number)?;
-                    counter.seen = told.unique.map(|unique| (number, unique)).or(counter.seen);
+                    counter.seen = reported.cas.map(|cas| (number, cas)).or(counter.seen);
                 }
             }
-            (Ask::Count { .. }, Reply::Done(told)) => {
+            (Ask::Count { .. }, Reply::Done(reported)) => {
                 counter.acknowledged += step;
-                if let Some(number) = told.number {
+                if let Some(number) = reported.number {
                     counter.see(number, floor.number.max(number / BEGINNINGS * BEGINNINGS) + step)?;
                 }
             }
@@ -275,8 +273,8 @@ impl<'a> Common<'a> {
         Ok(())
     }
 
-    /// Looks at a counter while nobody counts: nothing that was acknowledged may be lost, and
-    /// nothing done twice. The answer is whether the counter is missing.
+    /// Checks a counter while no client counts: no acknowledged increment may be lost, and none
+    /// done twice. Returns whether the counter is missing.
     pub(super) fn balance(&self, index: u16, number: Option<u64>) -> Result<bool> {
         let counter = lock(&self.counters[usize::from(index)]);
         let Counter { sent, acknowledged, births, beginning, is_unsure, .. } = *counter;
@@ -291,8 +289,7 @@ impl<'a> Common<'a> {
         Ok(false)
     }
 
-    /// Everything was flushed, and nobody has requests under way but those whose connections were
-    /// given up.
+    /// Everything was flushed, and no requests are in flight except on abandoned connections.
     pub(super) fn flushed(&self) {
         for counter in &self.counters {
             let mut counter = lock(counter);
@@ -307,8 +304,8 @@ impl<'a> Common<'a> {
         0..COUNTERS
     }
 
-    /// Notes that an item is missing. Returns its name if more are than the server is known to have
-    /// evicted: what led to it is to be noted.
+    /// Records a missing item. Returns its name if more items are missing than the server is known
+    /// to have evicted; the caller then records the requests that led to it.
     pub(super) fn miss(&self, name: Vec<u8>) -> Option<Vec<u8>> {
         self.counts.missing.fetch_add(1, Relaxed);
         let is_suspect = !self.plan.others_flush && lock(&self.ledger).miss(&name) > self.counts.excused.load(Relaxed);
@@ -318,7 +315,7 @@ impl<'a> Common<'a> {
 
 impl Counter {
     fn see(&mut self, number: u64, floor: u64) -> Result<()> {
-        // One that was created anew begins somewhere else.
+        // A new one starts elsewhere.
         let is_same = number / BEGINNINGS == floor / BEGINNINGS;
         ensure!(!is_same || number >= floor, "it was {floor} already, and is {number}");
         self.floor = self.floor.max(number);
@@ -326,7 +323,7 @@ impl Counter {
     }
 }
 
-/// By how much a request counts a counter up.
+/// The increment of a counting request.
 fn step(ask: &Ask, floor: Floor) -> u64 {
     match (ask, floor.seen) {
         (Ask::Count { delta, .. }, _) => *delta,

@@ -1,5 +1,5 @@
-//! A process of clients that is stopped again and again, as by `kill -STOP`: the server has to wait
-//! for it, and nobody else.
+//! A process of clients that is stopped again and again, as by `kill -STOP`. The server has to wait
+//! for it without delaying other clients.
 
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -33,9 +33,9 @@ impl Drop for Stopped {
 }
 
 impl Stopped {
-    /// Starts it, for so many seconds of clients that differ from those of `plan`.
+    /// Starts it for this many seconds, with clients that differ from those of `plan`.
     pub(super) fn start(plan: &Plan, address: &Address, seconds: f64) -> Result<Self> {
-        let program = std::env::current_exe().context("cannot tell what program this is")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let mut command = Command::new(program);
         command.args(["soak", "--server", &address.to_string(), "--seconds", &seconds.to_string()]);
         command.args(["--seed", &plan.seed.to_string(), "--clients", CLIENTS, "--beside"]).stdout(Stdio::null());
@@ -43,7 +43,7 @@ impl Stopped {
         Ok(Self { child: command.spawn().context("cannot start clients that are to be stopped")? })
     }
 
-    /// Stops it and lets it go on until it ends, or all is over, or is to be.
+    /// Stops and continues it until it ends or the run is over.
     pub(super) fn run(mut self, common: &Common<'_>) -> Result<()> {
         let mut random = SmallRng::seed_from_u64(common.plan.seed);
         let process = Pid::from_child(&self.child);

@@ -5,11 +5,11 @@ use std::io::Write as _;
 use anyhow::{Context, Result, bail, ensure};
 use relativist_memcache::encode_key;
 
-use super::reply::{Facts, Parsed, Refusal, Reply, Told};
+use super::reply::{Facts, Parsed, Refusal, Reply, Reported};
 use super::request::{Ask, Dialect, Key, Mode, Names, Pool, Request};
 use crate::memcached::protocol::shown;
 
-const LONGEST_LINE: usize = 2048;
+const MAX_LINE: usize = 2048;
 
 pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>) {
     match request.dialect {
@@ -20,7 +20,7 @@ pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<
 }
 
 fn push_classic(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>) {
-    let word = match (&request.ask, tells_unique(request)) {
+    let word = match (&request.ask, asks_for_cas(request)) {
         (Ask::Get { touch: None, .. }, true) => "gets",
         (Ask::Get { touch: None, .. }, false) => "get",
         (Ask::Get { .. }, true) => "gats",
@@ -47,7 +47,7 @@ fn push_classic(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>
             let bytes = value.insert(Vec::new());
             pool.push(text, bytes);
             write!(out, " {flags} {} {}", exptime.signed(), bytes.len()).expect("a Vec takes all");
-            compare.into_iter().for_each(|unique| push_word(out, unique));
+            compare.into_iter().for_each(|cas| push_word(out, cas));
         }
         Ask::Count { delta, .. } => push_word(out, delta),
         Ask::Touch { exptime } => push_word(out, exptime.signed()),
@@ -57,8 +57,8 @@ fn push_classic(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>
     push_value(value.as_deref(), out);
 }
 
-/// Every other request wants to know uniques; there is no compare without any.
-fn tells_unique(request: &Request) -> bool {
+/// Every other request asks for CAS numbers, which are needed to compare.
+fn asks_for_cas(request: &Request) -> bool {
     request.number.is_multiple_of(2)
 }
 
@@ -72,7 +72,7 @@ fn name(mode: Mode) -> &'static str {
     }
 }
 
-/// Whether the key is said in base64: some are.
+/// Whether the key is sent in base64; some are.
 fn is_encoded(request: &Request) -> bool {
     request.number % 8 == 3 && name_is_short(request)
 }
@@ -124,9 +124,9 @@ fn push_flags(request: &Request, out: &mut Vec<u8>) {
             flag("T", touch.map(|exptime| exptime.signed().into()));
             flag("N", vivify.map(|exptime| exptime.signed().into()));
             flag("R", recache.map(i128::from));
-            let tells = if request.number % 8 == 5 { " s f t c h" } else { " s f t c h v" };
-            out.extend_from_slice(tells.as_bytes());
-            // The key of an item that was stored in base64 comes back so.
+            let flags = if request.number % 8 == 5 { " s f t c h" } else { " s f t c h v" };
+            out.extend_from_slice(flags.as_bytes());
+            // The key of an item that was stored with base64 is returned in base64.
         }
         Ask::Touch { exptime } => flag("T", Some(exptime.signed().into())),
         Ask::Store { mode, flags, exptime, compare, invalidates, .. } => {
@@ -170,7 +170,7 @@ fn push_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-/// What the input begins with is to `request`.
+/// Parses the beginning of the input as the reply to `request`.
 pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Parsed> {
     if request.dialect == Dialect::Classic && request.is_quiet {
         return Ok(Parsed::Silent);
@@ -187,8 +187,8 @@ pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Pa
 
 /// The first line, without its end, and where the next one begins.
 fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>> {
-    let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(LONGEST_LINE)]) else {
-        ensure!(input.len() < LONGEST_LINE, "a line without an end: {}", shown(input));
+    let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(MAX_LINE)]) else {
+        ensure!(input.len() < MAX_LINE, "a line without an end: {}", shown(input));
         return Ok(None);
     };
     let line = input[..end].strip_suffix(b"\r").with_context(|| format!("no CR: {}", shown(&input[..end])))?;
@@ -196,14 +196,14 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>> {
 }
 
 fn parse_line(request: &Request, line: &[u8]) -> Result<Reply> {
-    let done = || Reply::Done(Told::default());
+    let done = || Reply::Done(Reported::default());
     Ok(match (&request.ask, line) {
         (Ask::Store { .. }, b"STORED") | (Ask::Touch { .. }, b"TOUCHED") | (Ask::Delete { .. }, b"DELETED") => done(),
         (Ask::Store { .. }, b"NOT_STORED") => Reply::NotStored,
         (Ask::Store { .. }, b"EXISTS") => Reply::Exists,
         (_, b"NOT_FOUND") => Reply::NotFound,
         (Ask::Count { .. }, _) if line.first().is_some_and(u8::is_ascii_digit) => {
-            Reply::Done(Told { number: Some(decimal(line)?), ..Told::default() })
+            Reply::Done(Reported { number: Some(decimal(line)?), ..Reported::default() })
         }
         _ => parse_error(line)?,
     })
@@ -224,8 +224,8 @@ fn decimal<T: std::str::FromStr>(digits: &[u8]) -> Result<T> {
     number.with_context(|| format!("not a number: {}", shown(digits)))
 }
 
-/// The value of so many bytes in `input`, and the bytes that it takes; how many there must be if it
-/// is not whole.
+/// The value of this length in `input` and its bytes there; if it is incomplete, the number of
+/// bytes needed.
 fn value(input: &[u8], length: usize) -> Result<std::result::Result<(Vec<u8>, usize), usize>> {
     let whole = length + 2;
     let Some(bytes) = input.get(..whole) else { return Ok(Err(whole)) };
@@ -233,7 +233,7 @@ fn value(input: &[u8], length: usize) -> Result<std::result::Result<(Vec<u8>, us
     Ok(Ok((value.to_vec(), whole)))
 }
 
-/// The answer to a classic `get`: items in the order of the keys, those that are missing left out.
+/// The answer to a classic `get`: items in the order of the keys, without missing ones.
 fn parse_values(request: &Request, names: &Names, input: &[u8]) -> Result<Parsed> {
     let mut keys = request.keys.iter().map(|(key, _)| names.of(*key));
     let (mut replies, mut at) = (Vec::new(), 0);
@@ -245,20 +245,22 @@ fn parse_values(request: &Request, names: &Names, input: &[u8]) -> Result<Parsed
             return Ok(Parsed::Whole(replies, at));
         }
         let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
-        let (name, flags, length, unique) = match (words[..].strip_prefix(&[&b"VALUE"[..]]), tells_unique(request)) {
+        let (name, flags, length, cas) = match (words[..].strip_prefix(&[&b"VALUE"[..]]), asks_for_cas(request)) {
             (Some(&[name, flags, length]), false) => (name, flags, length, None),
-            (Some(&[name, flags, length, unique]), true) => (name, flags, length, Some(decimal(unique)?)),
+            (Some(&[name, flags, length, cas]), true) => (name, flags, length, Some(decimal(cas)?)),
             _ => bail!("not an item: {}", shown(line)),
         };
-        let Some(skipped) = keys.position(|key| key == name) else { bail!("nobody asked for {}", shown(name)) };
+        let Some(skipped) = keys.position(|key| key == name) else {
+            bail!("an unrequested item or flag: {}", shown(name))
+        };
         let (value, taken) = match value(&input[at..], decimal(length)?)? {
             Ok(whole) => whole,
             Err(needed) => return Ok(Parsed::Part(at + needed)),
         };
         at += taken;
         replies.extend((0..skipped).map(|_| Reply::NotFound));
-        let told = Told { value: Some(value), flags: Some(decimal(flags)?), unique, ..Told::default() };
-        replies.push(Reply::Done(told));
+        let reported = Reported { value: Some(value), flags: Some(decimal(flags)?), cas, ..Reported::default() };
+        replies.push(Reply::Done(reported));
     }
 }
 
@@ -273,7 +275,7 @@ fn parse_meta(request: &Request, line: &[u8], rest: &[u8], after: usize) -> Resu
     }
     let whole = |reply| Ok(Parsed::Whole(vec![reply], after));
     match code {
-        // 1.6.18 tells nothing more of what it doesn't find.
+        // 1.6.18 reports nothing else for a miss.
         b"EN" if words.is_empty() || is_its_own => return whole(Reply::NotFound),
         b"NF" if is_its_own => return whole(Reply::NotFound),
         b"NS" if is_its_own => return whole(Reply::NotStored),
@@ -283,42 +285,42 @@ fn parse_meta(request: &Request, line: &[u8], rest: &[u8], after: usize) -> Resu
     }
     let is_get = matches!(request.ask, Ask::Get { .. } | Ask::Touch { .. });
     let flags = if code == b"VA" { words.split_first().context("no length")?.1 } else { &words[..] };
-    let mut told = told(flags)?;
-    told.facts = told.facts.filter(|_| is_get);
+    let mut reported = reported(flags)?;
+    reported.facts = reported.facts.filter(|_| is_get);
     if code == b"HD" {
-        return whole(Reply::Done(told));
+        return whole(Reply::Done(reported));
     }
     let (value, taken) = match value(rest, decimal(words[0])?)? {
         Ok(whole) => whole,
         Err(needed) => return Ok(Parsed::Part(after + needed)),
     };
     if is_get {
-        told.value = Some(value);
+        reported.value = Some(value);
     } else {
-        told.number = Some(decimal(&value)?);
+        reported.number = Some(decimal(&value)?);
     }
-    Ok(Parsed::Whole(vec![Reply::Done(told)], after + taken))
+    Ok(Parsed::Whole(vec![Reply::Done(reported)], after + taken))
 }
 
-/// What the words of a meta reply tell. (Opaques have been looked at.)
-fn told(words: &[&[u8]]) -> Result<Told> {
-    let (mut told, mut facts) = (Told::default(), Facts::default());
+/// The properties in the words of a meta reply. (Opaques have been checked.)
+fn reported(words: &[&[u8]]) -> Result<Reported> {
+    let (mut reported, mut facts) = (Reported::default(), Facts::default());
     for word in words {
         let Some((letter, token)) = word.split_first() else { continue };
         match letter {
-            b's' => told.size = Some(decimal(token)?),
-            b'f' => told.flags = Some(decimal(token)?),
-            b'c' => told.unique = Some(decimal(token)?),
-            b't' if token == b"-1" => told.ttl = Some(None),
-            b't' => told.ttl = Some(Some(decimal(token)?)),
-            b'h' => told.was_fetched = Some(token == b"1"),
+            b's' => reported.size = Some(decimal(token)?),
+            b'f' => reported.flags = Some(decimal(token)?),
+            b'c' => reported.cas = Some(decimal(token)?),
+            b't' if token == b"-1" => reported.ttl = Some(None),
+            b't' => reported.ttl = Some(Some(decimal(token)?)),
+            b'h' => reported.was_fetched = Some(token == b"1"),
             b'W' => facts.is_won = true,
             b'X' => facts.is_stale = true,
             b'Z' => facts.is_claimed = true,
             b'O' => (),
-            _ => bail!("nobody asked for {}", shown(word)),
+            _ => bail!("an unrequested item or flag: {}", shown(word)),
         }
     }
-    told.facts = Some(facts);
-    Ok(told)
+    reported.facts = Some(facts);
+    Ok(reported)
 }

@@ -1,4 +1,5 @@
-//! `relativistd`: parses the command line, goes into the background if it is to, starts the server, and does what signals say.
+//! `relativistd`: parses the command line, goes into the background (`-d`), starts the server, and
+//! obeys signals.
 
 use relativistd::observability::log;
 use relativistd::process::allocator::BySize;
@@ -6,10 +7,10 @@ use relativistd::process::daemon::{PidFile, Readiness, Side, daemonize};
 use relativistd::process::signals::HeldSignals;
 use relativistd::process::{signals, systemd};
 use relativistd::{Options, Server, StartError, options};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-// Sanitizers have one of their own, and know nothing of what others free.
+// Sanitizers have an allocator of their own, and cannot see what another one frees.
 #[cfg(not(any(relativist_sanitizer = "thread", relativist_sanitizer = "address")))]
 #[global_allocator]
 static ALLOCATOR: BySize = BySize;
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
             options
         }
         Err(message) => {
-            // Help on a closed pipe is nobody's loss.
+            // If the pipe is closed, the help is not wanted.
             let _ = message.print();
             return options::exit_status(&message).into();
         }
@@ -35,9 +36,9 @@ fn main() -> ExitCode {
     })
 }
 
-/// Does what the options ask for, which need not be to serve.
+/// Does what the options ask for: serves, or prints something and returns.
 fn run(options: &Options) -> Result<ExitCode, StartError> {
-    // What is printed to a closed pipe is nobody's loss.
+    // If the pipe is closed, the output is not wanted.
     if options.license {
         let _ = io::stdout().write_all(include_bytes!("../LICENSE-MIT"));
         return Ok(ExitCode::SUCCESS);
@@ -62,19 +63,27 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
             Side::Daemon(other) => readiness = Some(other),
         }
     }
+    // The sandbox may block the question later.
+    let is_interactive = !options.daemon && io::stderr().is_terminal();
     let signals = signals::hold()?;
-    serve(Server::bind(options)?, options, signals, readiness).map(|()| ExitCode::SUCCESS)
+    serve(Server::bind(options)?, options, signals, is_interactive, readiness).map(|()| ExitCode::SUCCESS)
 }
 
 fn serve(
     server: Server,
     options: &Options,
     signals: HeldSignals,
+    is_interactive: bool,
     readiness: Option<Readiness>,
 ) -> Result<(), StartError> {
     let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
     signals.obey(server.stopper(), server.reloader(), server.saver())?;
+    let addresses = server.client_addresses();
     server.run_and_announce(|| {
+        // Otherwise it would look as if nothing happened.
+        if is_interactive && !addresses.is_empty() {
+            log::notice(&format!("listening on {}; press Ctrl-C to stop", addresses.join(", ")));
+        }
         systemd::tell_ready();
         if let Some(readiness) = readiness {
             readiness.announce(options.verbose > 0);

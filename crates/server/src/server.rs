@@ -280,6 +280,14 @@ impl Server {
         self.acceptor.listeners().iter().filter_map(Listener::tcp_address).collect()
     }
 
+    /// All addresses at which clients can reach the server, as text: TCP addresses, paths of Unix
+    /// sockets, and UDP addresses with `udp:` in front.
+    pub fn client_addresses(&self) -> Vec<String> {
+        let listeners = self.acceptor.listeners().iter().map(Listener::to_string);
+        let datagrams = self.udp.iter().filter_map(|socket| Some(format!("udp:{}", socket.local_addr().ok()?)));
+        listeners.chain(datagrams).collect()
+    }
+
     /// Where metrics and the status page are, if they are offered.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(AdminHandle::address)

@@ -7,6 +7,7 @@ use mio::net::{TcpListener, UnixListener};
 use nix::libc::mode_t;
 use nix::sys::stat::{Mode, umask};
 use socket2::{Domain, Socket, Type};
+use std::fmt;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -84,14 +85,11 @@ impl Listener {
         }
     }
 
-    /// Its descriptor and address, as `stats conns` tells them.
+    /// Its descriptor and address, as `stats conns` shows them.
     pub(crate) fn describe(&self) -> (i32, String) {
         match &self.socket {
-            ListeningSocket::Tcp(listener) => {
-                let address = listener.local_addr().map_or("unknown".into(), |address| address.to_string());
-                (listener.as_raw_fd(), format!("tcp:{address}"))
-            }
-            ListeningSocket::Unix(listener, path) => (listener.as_raw_fd(), format!("unix:{path}")),
+            ListeningSocket::Tcp(listener) => (listener.as_raw_fd(), format!("tcp:{self}")),
+            ListeningSocket::Unix(listener, _) => (listener.as_raw_fd(), format!("unix:{self}")),
         }
     }
 
@@ -100,6 +98,19 @@ impl Listener {
         match &mut self.socket {
             ListeningSocket::Tcp(listener) => listener,
             ListeningSocket::Unix(listener, _) => listener,
+        }
+    }
+}
+
+impl fmt::Display for Listener {
+    /// The TCP address, or the path of the Unix socket.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.socket {
+            ListeningSocket::Tcp(listener) => match listener.local_addr() {
+                Ok(address) => address.fmt(f),
+                Err(_) => f.write_str("unknown"),
+            },
+            ListeningSocket::Unix(_, path) => f.write_str(path),
         }
     }
 }

@@ -9,6 +9,7 @@ mod sandbox;
 mod snapshot;
 mod start;
 mod systemd;
+mod terminal;
 mod tls;
 
 use nix::sys::signal::{Signal, kill};

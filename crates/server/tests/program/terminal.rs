@@ -1,0 +1,83 @@
+//! What a server prints when it is started by hand.
+
+use super::{Daemon, ask_version, poll, ports, program};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::pty::{OpenptyResult, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+/// A pseudo terminal.
+struct Terminal {
+    /// Not blocking: programs of other tests may have the other end open, so it does not hang up.
+    screen: File,
+    shown: String,
+}
+
+impl Terminal {
+    /// A terminal, and the end for a program.
+    fn open() -> (Terminal, OwnedFd) {
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        fcntl(&master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+        (Terminal { screen: master.into(), shown: String::new() }, slave)
+    }
+
+    /// All that it shows.
+    fn shown(&mut self) -> &str {
+        let mut bytes = [0; 1000];
+        while let Ok(count @ 1..) = self.screen.read(&mut bytes) {
+            self.shown.push_str(str::from_utf8(&bytes[..count]).unwrap());
+        }
+        &self.shown
+    }
+}
+
+/// The lines of a log, less the warning that root gets.
+fn without_warnings(log: &str) -> Vec<&str> {
+    log.lines().filter(|line| !line.contains("running as root")).collect()
+}
+
+#[test]
+fn a_terminal_shows_where_the_server_listens_and_how_to_stop_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let port_file = folder.path().join("ports");
+    let (mut terminal, end) = Terminal::open();
+    // The sandbox must not keep the server from recognizing the terminal.
+    let mut command = program();
+    command.args(["-p", "-1", "-o", "drop_privileges"]).env("MEMCACHED_PORT_FILENAME", &port_file);
+    let mut daemon = Daemon::start(command.stderr(Stdio::from(end)));
+    let line = format!(" INFO relativistd: listening on 127.0.0.1:{}; press Ctrl-C to stop", ports(&port_file)[0]);
+    poll("line", || terminal.shown().contains("to stop\r\n").then_some(()));
+    // The signal of Ctrl-C.
+    kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGINT).unwrap();
+    assert!(daemon.0.wait().unwrap().success());
+    assert_eq!(without_warnings(terminal.shown()), [line]);
+}
+
+#[test]
+fn a_file_or_pipe_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let port_file = folder.path().join("ports");
+    let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
+    // A server that answers obeys signals.
+    ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&port_file)[0])).unwrap());
+    let (status, log) = daemon.end(Signal::SIGTERM);
+    assert_eq!((status, without_warnings(&log)), (Some(0), Vec::new()));
+}
+
+#[test]
+fn a_terminal_shows_nothing_of_a_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("pid");
+    let (mut terminal, end) = Terminal::open();
+    let mut command = program();
+    command.args(["-d", "-p", "-1", "-P"]).arg(&pid_file).stderr(Stdio::from(end));
+    assert!(command.status().unwrap().success());
+    let pid = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    assert_eq!(without_warnings(terminal.shown()), Vec::<&str>::new());
+}

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], ten rounds by default, five at a time. They
 # share one core with busy processes of higher priority, one more than the machine has cores. Begins no
-# round after a program failed or did not end. Runs the tests of RCU, of the tables and of the server's
-# engine; with `all`, those of all crates.
+# round after a program failed or did not end. Runs the tests of RCU, of the tables and of the cache; with
+# `all`, those of all crates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rounds=${1:-10}
-programs='^(rcu|map|baselines|testing) |^server (lib|engine|model|churn|memory_limit) '
+programs='^(rcu|map|baselines|cache|testing) |^server lib '
 [ "${2:-}" != all ] || programs=.
 # Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and prints
 # the stacks of all threads.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer:
-# ci/sanitizers.sh [thread | address] [rcu] [map] [baselines] [server]; all of these by default. Runs RCU's
-# tests, the stress tests of the map and of the papers' tables, and the server's tests of its engine and
-# over sockets, with both backends. Installs a nightly toolchain with rust-src: ThreadSanitizer must see
+# ci/sanitizers.sh [thread | address] [rcu] [map] [baselines] [cache] [server]; all of these by default. Runs RCU's
+# tests, the stress tests of the map and of the papers' tables, the tests of the cache, and the server's
+# tests over sockets, with both backends. Installs a nightly toolchain with rust-src: ThreadSanitizer must see
 # the synchronisation of the standard library, too, so that is built with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,16 +33,17 @@ check() {
     rcu) run --package relativist-rcu --lib --tests ;;
     map) run --package relativist --test stress ;;
     baselines) RELATIVIST_STRESS_RESIZES=20 run --package relativist-baselines --test suite residents ;;
-    server) run --package relativistd --lib --test engine --test model --test memory_limit --test churn --test suite ;;
-    *) echo "sanitizers: no tests for $1: rcu, map, baselines, server" >&2; exit 1 ;;
+    cache) run --package relativist-cache --lib --tests ;;
+    server) run --package relativistd --lib --test suite ;;
+    *) echo "sanitizers: no tests for $1: rcu, map, baselines, cache, server" >&2; exit 1 ;;
   esac
 }
 
 # Sanitizers do not see accesses by the kernel (io_uring), and by C and assembler (TLS). Under cfg(relativist_sanitizer)
 # three things differ: the program's allocator, which sanitizers do not know; limits of the resident set in tests;
 # and the search for leaks in programs confined by seccomp (servers in the tests' own process are searched). The
-# engine's blocks are mappings, which AddressSanitizer does not know either, so the engine poisons freed memory
-# (crates/server/src/engine/poison.rs). Nothing is suppressed: ThreadSanitizer knows neither fences nor membarrier,
+# cache's blocks are mappings, which AddressSanitizer does not know either, so the cache poisons freed memory
+# (crates/cache/src/memory/poison.rs). Nothing is suppressed: ThreadSanitizer knows neither fences nor membarrier,
 # but wherever a thread passes memory to another, there is a store and a load that it sees.
 
 # As their manuals recommend. Without optimisation everything takes several times as long.
@@ -65,7 +66,7 @@ for sanitizer in $sanitizers; do
   else
     RUSTFLAGS+=" -Cunsafe-allow-abi-mismatch=sanitizer"
   fi
-  for crate in ${@:-rcu map baselines server}; do
+  for crate in ${@:-rcu map baselines cache server}; do
     check "$crate"
   done
 done

@@ -24,8 +24,6 @@ pub mod trace;
 mod tuning;
 mod watch;
 
-use crate::clock::Ticker;
-use crate::engine::{Arrival, Cache, Hit, LARGE_VALUE, Lease, Outline, Value};
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
 use crate::observability::latency::{Kind, Latencies};
@@ -34,6 +32,8 @@ use crate::observability::stats::{Counters, Registry};
 use crate::options::{Options, PROTOCOL_VERSION};
 use crate::security::auth::Users;
 use crate::security::tls::Tls;
+use relativist_cache::Ticker;
+use relativist_cache::{Arrival, Cache, Hit, LARGE_VALUE, Lease, Outline, Value};
 use relativist_memcache::binary as packets;
 use relativist_memcache::{Command, Limits, PendingStore, Rejection, RequestError, decode_key, number, reply};
 use std::sync::Arc;
@@ -188,7 +188,7 @@ impl<'s> Executor<'s> {
                 return self.fetch(session, Fetch::get_and_touch(exptime, with_unique), keys, replies);
             }
             Command::Store { verb, key, flags, exptime, value, noreply } => {
-                let content = crate::engine::Content { flags, exptime, value };
+                let content = relativist_cache::Content { flags, exptime, value };
                 answer(out, noreply, self.store(session, verb, key, content));
             }
             Command::Arithmetic { key, op, delta, noreply } => self.count(session, key, op, delta, noreply, out),

@@ -24,8 +24,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Layers, each knowing only those below it: `net` moves bytes, [`execute`] turns commands into replies, [`engine`] stores.
-//! The wire format is the crate `relativist-memcache`, the table the crate `relativist`.
+//! Layers, each knowing only those below it: `net` moves bytes, and [`execute`] turns commands into replies.
+//! The items are in
+//! the crate [`relativist_cache`], which uses the table of the crate `relativist`. The wire format is the crate
+//! `relativist-memcache`.
 
 #[cfg(test)]
 use relativist_testing as _;
@@ -34,8 +36,6 @@ use relativist_testing as _;
 #[allow(dead_code, reason = "whole servers need more of it")]
 #[path = "../tests/support/certificates.rs"]
 mod certificates;
-pub mod clock;
-pub mod engine;
 mod error;
 pub mod execute;
 pub mod limits;

@@ -10,8 +10,6 @@
 //!    health checks are answered with "starting".
 //! 4. [`Server`]: its ports listen.
 
-use crate::clock::Ticker;
-use crate::engine::Cache;
 use crate::error::StartError;
 use crate::execute::{Prefixes, SessionRegistry, SharedState, Tuning, Watch};
 use crate::limits::buffers::BufferLimit;
@@ -32,6 +30,8 @@ use crate::security::tls::Tls;
 use crate::snapshot::{Occasion, Restored, Snapshot, folder};
 use mio::net::UdpSocket;
 use nix::unistd::{AccessFlags, access};
+use relativist_cache::Cache;
+use relativist_cache::Ticker;
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;

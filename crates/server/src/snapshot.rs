@@ -17,12 +17,12 @@
 mod format;
 mod moment;
 
-use crate::engine::{Cache, OutOfMemory};
 use crate::observability::log::{Level, Log};
 pub(crate) use format::Occasion;
 use format::{Refusal, Summary};
 use moment::{BootId, Moment};
 use nix::unistd::{AccessFlags, access};
+use relativist_cache::{Cache, OutOfMemory};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;

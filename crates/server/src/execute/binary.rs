@@ -3,10 +3,10 @@
 use super::observe::Stored;
 use super::statistics::Report;
 use super::{Dump, Executor, Outcome, Replies, Session, sasl};
-use crate::engine::{
+use crate::options::PROTOCOL_VERSION;
+use relativist_cache::{
     Change, CountError, Direction, Expiry, Hit, Lookup, Marks, New, OutOfMemory, Present, Store, Value, apply, parse,
 };
-use crate::options::PROTOCOL_VERSION;
 use relativist_memcache::Words;
 use relativist_memcache::binary::{Header, Opcode, Request, Status, reply};
 

@@ -2,9 +2,9 @@
 
 use super::observe::Stored;
 use super::{Executor, Outcome, Replies, Session, answer};
-use crate::engine::{Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Origin, Store};
 use crate::observability::latency::Kind;
 use crate::observability::stats::Counter;
+use relativist_cache::{Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Origin, Store};
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
 
 /// The answer to `flush_all` with `-F`.

@@ -5,7 +5,7 @@
 use super::observe::CLASS;
 use super::statistics::Report;
 use super::{Executor, Outcome, Session};
-use crate::engine::{Hit, Marks, TableStats};
+use relativist_cache::{Hit, Marks, TableStats};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{encode_key, encode_percent, reply};
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@
 
 use super::observe::{CLASS, Stored};
 use super::{Executor, Replies, Session};
-use crate::engine::{
+use relativist_cache::{
     Change, CountError, Direction, Expiry, Hit, Lookup, Marks, New, Present, Store, Value, apply, parse,
 };
 use relativist_memcache::{Meta, MetaFlags, MetaVerb, RequestError, encode_key, reply};

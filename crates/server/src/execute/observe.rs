@@ -3,7 +3,7 @@
 
 use super::watch::Topic;
 use super::{Executor, Session};
-use crate::engine::{Lookup, Store};
+use relativist_cache::{Lookup, Store};
 use relativist_memcache::encode_percent;
 
 /// The size class that log lines and dumps tell: there are none here, so all items are of the first.

@@ -1,6 +1,6 @@
 //! Replies on their way to a client: bytes, and between them large values that are sent from where they lie.
 
-use crate::engine::Lease;
+use relativist_cache::Lease;
 use std::collections::VecDeque;
 
 /// Replies, in the order in which they are to be sent.

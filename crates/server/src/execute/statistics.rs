@@ -7,11 +7,11 @@
 use super::observe::CLASS;
 use super::session::ListeningSocket;
 use super::{Dump, Executor, Outcome, Session};
-use crate::engine::TableStats;
 use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
+use relativist_cache::TableStats;
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{Words, number, reply};
 use relativist_rcu::contention::{self, Counts};

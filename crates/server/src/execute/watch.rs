@@ -4,7 +4,7 @@
 //! fits tells how many were. While nobody watches, a command pays for one load of a word that is hardly ever written.
 
 use super::observe::CLASS;
-use crate::engine::{Hit, Marks, Witness};
+use relativist_cache::{Hit, Marks, Witness};
 use relativist_memcache::encode_percent;
 use std::fmt;
 use std::io::Write as _;
@@ -211,7 +211,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Expiry;
+    use relativist_cache::Expiry;
 
     #[test]
     fn a_slow_watcher_loses_lines_and_is_told() {

@@ -3,8 +3,8 @@
 //! A connection holds buffers only while something is in them. Between requests they lie in the [`Pool`] of its worker, so
 //! thousands of idle connections cost no buffer memory, and busy ones share a few buffers that stay in the cache.
 
-use crate::engine::{Arrival, LARGE_VALUE};
 use crate::execute::Replies;
+use relativist_cache::{Arrival, LARGE_VALUE};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem;
 
@@ -406,8 +406,8 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::engine::{Cache, Content, LARGE_VALUE, Mode, Outline, Store};
+    use relativist_cache::Clock;
+    use relativist_cache::{Cache, Content, LARGE_VALUE, Mode, Outline, Store};
     use std::sync::Arc;
 
     /// Takes so many bytes and then blocks.

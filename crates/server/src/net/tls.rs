@@ -401,10 +401,10 @@ fn is_misbehaviour(error: &Error) -> bool {
 mod tests {
     use super::*;
     use crate::certificates::Authority;
-    use crate::clock::Clock;
-    use crate::engine::{Cache, Content, Mode, Store};
     use crate::observability::log::Log;
     use crate::options::{ClientCertificate, Options};
+    use relativist_cache::Clock;
+    use relativist_cache::{Cache, Content, Mode, Store};
     use rustls::{ClientConfig, ClientConnection};
     use std::io::{Read, Write};
 

@@ -9,7 +9,6 @@ use super::stream::Stream;
 use super::tls::Tls;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
-use crate::engine::MAX_BATCH_KEYS;
 use crate::execute::{Executor, Listed, Session, SharedState, Topic, Transport};
 use crate::limits::buffers::{BufferBytes, WorkerUsage};
 use crate::limits::connections::ConnectionPermit;
@@ -18,6 +17,7 @@ use crate::observability::log::{Level, Log};
 use crate::observability::stats::Counters;
 use crate::options::{Binding, IoKind};
 use crossbeam_utils::CachePadded;
+use relativist_cache::MAX_BATCH_KEYS;
 use relativist_memcache as memcache;
 use rustls::server::UnbufferedServerConnection;
 use std::collections::VecDeque;

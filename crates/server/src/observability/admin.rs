@@ -13,7 +13,6 @@ mod http;
 mod metrics;
 mod report;
 
-use crate::engine::{TableStats, Usage};
 use crate::execute::SharedState;
 use crate::limits::connections::{ConnectionLimit, ConnectionPermit};
 use crate::net::Stopper;
@@ -22,6 +21,7 @@ use history::{History, Moment};
 use http::{Request, Response};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
+use relativist_cache::{TableStats, Usage};
 use report::Survey;
 use std::io;
 use std::net::{SocketAddr, TcpStream};

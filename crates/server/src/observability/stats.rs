@@ -5,9 +5,9 @@
 //! and `stats` reports the difference to them. Metrics are never reset: they are sums since the
 //! start, as Prometheus expects.
 
-use crate::engine::Sweeps;
 use crate::observability::latency::{Distribution, Kind, Latencies};
 use crossbeam_utils::CachePadded;
+use relativist_cache::Sweeps;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

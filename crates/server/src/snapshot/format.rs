@@ -17,7 +17,7 @@
 //! Frames are of about [`FRAME`] bytes or one larger item, so that neither side has to hold much more in memory.
 
 use super::moment::Moment;
-use crate::engine::{Cache, Expiry, Hit, MAX_KEY, Marks, New, Sequence, Value};
+use relativist_cache::{Cache, Expiry, Hit, MAX_KEY, Marks, New, Sequence, Value};
 use std::fmt;
 use std::io::{self, Read, Write};
 
@@ -378,8 +378,8 @@ impl<'b> Fields<'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::engine::{Content, Mode, Store};
+    use relativist_cache::Clock;
+    use relativist_cache::{Content, Mode, Store};
     use std::collections::BTreeMap;
     use std::sync::Arc;
 

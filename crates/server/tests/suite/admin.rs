@@ -2,7 +2,7 @@
 
 use crate::certificates::Authority;
 use crate::harness::{Client, PATIENCE, Running, connect_to};
-use relativistd::engine::{Hooks, TableStats};
+use relativist_cache::{Hooks, TableStats};
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};

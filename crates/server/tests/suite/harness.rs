@@ -1,6 +1,6 @@
 //! A server in this process, and a plain client.
 
-use relativistd::engine::Cache;
+use relativist_cache::Cache;
 use relativistd::{Options, Saver, Server, StartError, Stopper};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

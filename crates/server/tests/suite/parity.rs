@@ -1,7 +1,7 @@
 //! Behaviour of memcached on which its users rely, and which the recorded transcripts don't show.
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
-use relativistd::engine::{Cache, Content, Hooks, Mode};
+use relativist_cache::{Cache, Content, Hooks, Mode};
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

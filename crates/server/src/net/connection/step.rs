@@ -2,8 +2,8 @@
 
 use super::super::buffer::Output;
 use super::Ending;
-use crate::engine::{LARGE_VALUE, MAX_BATCH_KEYS};
 use crate::execute::{Dump, Executor, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict};
+use relativist_cache::{LARGE_VALUE, MAX_BATCH_KEYS};
 use relativist_memcache::{self as memcache, Command, Decoded, Decoder, LoginDecoder, Protocol, binary};
 use std::sync::Arc;
 

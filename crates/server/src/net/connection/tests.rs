@@ -3,13 +3,13 @@
 use super::super::epoll::Epoll;
 use super::super::stream::Stream;
 use super::*;
-use crate::clock::Clock;
-use crate::engine::{Cache, Content, Mode, Outline, Store};
 use crate::execute::Transport;
 use crate::limits::connections::ConnectionLimit;
 use crate::limits::slow_clients::MIN_BYTES;
 use crate::observability::stats::Counters;
 use crossbeam_utils::CachePadded;
+use relativist_cache::Clock;
+use relativist_cache::{Cache, Content, Mode, Outline, Store};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 

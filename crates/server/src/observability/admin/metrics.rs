@@ -1,11 +1,11 @@
 //! `/metrics`: the same in the text format of Prometheus. Counters have the names that `stats` gives them.
 
 use super::Panel;
-use crate::engine::TableStats;
 use crate::observability::latency::Kind;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use nix::unistd::{SysconfVar, sysconf};
+use relativist_cache::TableStats;
 use std::fmt::{Display, Write};
 use std::fs;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! `/stats.json`: what the status page is made of.
 
 use super::Panel;
-use crate::engine::TableStats;
 use crate::observability::latency::Kind;
+use relativist_cache::TableStats;
 use serde_json::{Value, json};
 use std::mem;
 use std::sync::PoisonError;

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use relativistd::clock::Clock;
-use relativistd::engine::policy::{self, CLASSES};
-use relativistd::engine::{self, Content, Lookup, Mode, Store};
+use relativist_cache::Clock;
+use relativist_cache::policy::{self, CLASSES};
+use relativist_cache::{Content, Lookup, Mode, Store};
 
 use super::reference::Cache;
 
@@ -92,7 +92,7 @@ impl Cache for Policy<'_> {
 /// bytes; the rest of its size is the value.
 pub(super) struct Whole<'t> {
     sizes: &'t [u64],
-    engine: engine::Cache,
+    engine: relativist_cache::Cache,
     value: Vec<u8>,
 }
 
@@ -100,7 +100,7 @@ impl<'t> Whole<'t> {
     pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Result<Self> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let clock = Arc::new(Clock::new(1_700_000_000));
-        let engine = engine::Cache::new(clock, usize::try_from(capacity)?, usize::try_from(largest)?)
+        let engine = relativist_cache::Cache::new(clock, usize::try_from(capacity)?, usize::try_from(largest)?)
             .map_err(|_| anyhow!("{capacity} bytes are too few for the engine"))?;
         Ok(Self { sizes, engine, value: vec![0; usize::try_from(largest)?] })
     }

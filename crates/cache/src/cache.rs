@@ -1,0 +1,305 @@
+//! The relativistic engine: items in a [`relativist::raw::Table`].
+//!
+//! **Lookups** run inside a read section. They take no lock, and write nothing that another thread reads but the mark of an item
+//! that nobody has visited since the eviction last looked at it (and the time of its last access, once a minute). Only one that meets an
+//! item just when it is replaced, and would lose such a note, or one that has died, goes on under the bucket's lock. The value is
+//! copied out before the section ends, so nothing can be freed under it; or, if it is large, its block is lent, which takes a counter in the
+//! block (see [`crate::memory::block_ref`]). Resizing does not concern them.
+//!
+//! **Updates** all go through [`Cache::change`]: lock the key's bucket, decide by looking at the present item, link,
+//! replace or unlink, unlock, and count the old item as dead in its block (see [`crate::memory::allocator`]). New items are mostly
+//! made before the lock is taken; `append`, `prepend` and counting make theirs from the old one while they hold it.
+//!
+//! **Order of stores.** An item's unique is drawn under the bucket lock, so the uniques of a key only rise, and a flush knows
+//! by it what came before (see [`crate::eviction::flush`]). The one counter is shared by all writers; readers never touch it.
+//!
+//! Expired and flushed items are unlinked by the first command that meets them, or when their block is swept (see [`crate::eviction::sweep`]).
+
+mod api;
+mod arithmetic;
+mod global_lock;
+mod hash;
+#[cfg(feature = "test-hooks")]
+mod hooks;
+mod lookup;
+mod operations;
+mod update;
+
+pub use api::{Change, Content, CountError, Mode, Present, Store};
+pub use arithmetic::{Direction, apply, parse};
+#[cfg(feature = "test-hooks")]
+pub use hooks::Hooks;
+
+use crate::TableStats;
+use crate::clock::Clock;
+use crate::eviction::item_store::ItemStore;
+use crate::eviction::observer::Witness;
+use crate::expiry::Expiry;
+use crate::item::hit::{Hit, Lookup};
+use crate::item::new::New;
+use crate::memory::allocator::OutOfMemory;
+use crate::usage::{Sequence, Usage};
+use global_lock::GlobalLock;
+use hash::{KeyHasher, random};
+use relativist::raw::Hash;
+use std::sync::Arc;
+
+/// A server's numbers begin at random below this. So uniques that clients remember from before a
+/// restart or a crash mean nothing: the chance that one fits by accident is 1 in 2^31. Not higher,
+/// because some clients (meta-memcache 4.3) ignore uniques of more than 32 bits. Numbers have 48
+/// bits, which last for a million stores per second during eight years.
+const MAX_FIRST_NUMBER: u64 = 1 << 31;
+
+/// Buckets that one call of [`Cache::sample_buckets`] looks at.
+const SAMPLED_AT_ONCE: usize = 16;
+
+/// Keys and values in memory, within a limit, and the table by which they are found.
+///
+/// All methods take `&self` and may be called from any number of threads at once. Each command takes effect at one moment
+/// between its call and its return. An item that has expired or was flushed is absent for every command.
+///
+/// Keys are 1 to [`MAX_KEY`](crate::MAX_KEY) bytes. `exptime` is as in memcached's protocol: 0 never, up to 30 days relative,
+/// above that a Unix time, negative at once.
+pub struct Cache {
+    /// Taken around every command, if there is one.
+    global_lock: Option<GlobalLock>,
+    #[cfg(feature = "test-hooks")]
+    hooks: Option<Arc<dyn Hooks>>,
+    pub(crate) store: ItemStore,
+    hasher: KeyHasher,
+    created: u32,
+    pub(crate) max_item: usize,
+}
+
+impl Cache {
+    /// An empty cache that keeps item and table bytes within `limit`, and lets items grow by appending up
+    /// to `max_item` bytes of key and value.
+    ///
+    /// # Errors
+    /// When there is not even memory for the smallest table.
+    pub fn new(clock: Arc<Clock>, limit: usize, max_item: usize) -> Result<Cache, OutOfMemory> {
+        let created = clock.now();
+        Ok(Cache {
+            global_lock: None,
+            #[cfg(feature = "test-hooks")]
+            hooks: None,
+            store: ItemStore::new(clock, limit)?,
+            hasher: KeyHasher::new(),
+            created,
+            max_item,
+        })
+    }
+
+    /// Flushes everything at `second`, which may be one that the protocol can't say.
+    pub fn flush_at(&self, second: u32) {
+        self.store.flush.at(second);
+    }
+
+    /// The same cache, with uniques that begin at random. Call this before anything is stored.
+    #[must_use]
+    pub fn with_random_uniques(self) -> Cache {
+        let first = random() % MAX_FIRST_NUMBER;
+        Cache { store: self.store.with_first_number(first), ..self }
+    }
+
+    /// The same cache, refusing new items instead of evicting others.
+    #[must_use]
+    pub fn without_eviction(self) -> Cache {
+        Cache { store: ItemStore { evicts: false, ..self.store }, ..self }
+    }
+
+    /// The same cache, telling `witness` what it evicts.
+    #[must_use]
+    pub fn with_witness(self, witness: Arc<dyn Witness>) -> Cache {
+        Cache { store: ItemStore { witness: Some(witness), ..self.store }, ..self }
+    }
+
+    /// The same cache, in which one thread at a time runs a command: for comparison.
+    #[must_use]
+    pub fn with_global_lock(self) -> Cache {
+        Cache { global_lock: Some(GlobalLock::default()), ..self }
+    }
+
+    /// The same cache, which runs the code of a test between its steps.
+    #[cfg(feature = "test-hooks")]
+    #[must_use]
+    pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Cache {
+        Cache { hooks: Some(hooks), ..self }
+    }
+
+    pub(crate) fn hash(&self, key: &[u8]) -> Hash {
+        Hash::new(self.hasher.hash(key))
+    }
+}
+
+/// The commands.
+impl Cache {
+    /// The second in which a command that begins now runs.
+    pub fn now(&self) -> u32 {
+        self.store.clock.now()
+    }
+
+    /// Looks up `key` and shows the item to `visit` if there is one, as it was before. The item then counts as fetched.
+    pub fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let lookup = match &self.global_lock {
+            None => self.get_inner(key, visit),
+            Some(lock) => lock.run(|| self.get_inner(key, visit)),
+        };
+        #[cfg(feature = "test-hooks")]
+        self.hooks.iter().for_each(|hooks| hooks.after_get(self, key));
+        lookup
+    }
+
+    /// Looks up several keys as [`get`](Self::get) does, one after the other, and calls `visit` for each with the key's index and the
+    /// item, or why there is none. Ends when `visit` returns false, or after [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS). Returns the
+    /// number of keys that it has looked up.
+    pub fn get_many(&self, keys: &[&[u8]], visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
+        match &self.global_lock {
+            None => self.get_many_inner(keys, visit),
+            Some(lock) => lock.run(|| self.get_many_inner(keys, visit)),
+        }
+    }
+
+    /// Fetches what commands on these keys will read into the processor's caches, for
+    /// [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys at most, so that their waits for memory overlap. Changes nothing, and takes no
+    /// lock.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        self.prefetch_keys(keys, &relativist_rcu::read());
+    }
+
+    /// Looks up `key` and shows the item to `visit` if there is one; leaves no trace.
+    pub fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        match &self.global_lock {
+            None => self.peek_inner(key, visit),
+            Some(lock) => lock.run(|| self.peek_inner(key, visit)),
+        }
+    }
+
+    /// Stores `new` if `permit`, which is shown the present item, allows it; then shows the new item. The new item is made before the
+    /// key is locked.
+    ///
+    /// # Errors
+    /// When there is no room. `permit` was not called then.
+    pub fn put<R>(
+        &self,
+        key: &[u8],
+        new: &New<'_>,
+        permit: impl FnOnce(Present<'_>) -> (bool, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory> {
+        match &self.global_lock {
+            None => self.put_inner(key, new, permit, show),
+            Some(lock) => lock.run(|| self.put_inner(key, new, permit, show)),
+        }
+    }
+
+    /// Shows `decide` the item under `key`, makes the change that it returns, and then shows the
+    /// item that is there now, if any. If the change is a [mark](crate::Change::Mark), the item is shown
+    /// with the marks and the idle time that it had just before: they may differ from what `decide`
+    /// saw, because lookups take no lock. The key is locked while `decide` runs, so it must not
+    /// call the cache. It may be called again; only its last answer counts.
+    ///
+    /// # Errors
+    /// When there is no room for what was to be put. Nothing was changed then.
+    pub fn update<'a, R>(
+        &self,
+        key: &[u8],
+        decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory> {
+        match &self.global_lock {
+            None => self.update_inner(key, decide, show),
+            Some(lock) => lock.run(|| self.update_inner(key, decide, show)),
+        }
+    }
+
+    /// Shows some items, and returns the cursor to continue from; none when all were shown. Begins at 0. An item that is there from
+    /// the first call to the last is shown once.
+    pub fn scan(&self, cursor: u64, visit: impl FnMut(Hit<'_>)) -> Option<u64> {
+        match &self.global_lock {
+            None => self.scan_inner(cursor, visit),
+            Some(lock) => lock.run(|| self.scan_inner(cursor, visit)),
+        }
+    }
+
+    /// Drops everything stored before the moment `exptime`, which is now for zero, negative and past ones. A new flush
+    /// replaces one that is still to come. A moment before the cache was created drops nothing.
+    pub fn flush(&self, exptime: i32) {
+        match &self.global_lock {
+            None => self.flush_inner(exptime),
+            Some(lock) => lock.run(|| self.flush_inner(exptime)),
+        }
+    }
+
+    /// What a copy of this cache must know besides the items: see [`Sequence`].
+    pub fn sequence(&self) -> Sequence {
+        self.store.begin();
+        let (flushed, pending_flush) = self.store.flush.state();
+        Sequence { flushed, pending_flush }
+    }
+
+    /// Sets the limit of what items, table and all memory that waits to be freed may occupy together. What exceeds a smaller limit is
+    /// evicted as new items come.
+    pub fn set_limit(&self, bytes: usize) {
+        self.store.heap.set_limit(bytes);
+    }
+
+    /// Frees what has expired. Call it every second or so, from a thread that may wait for others. Takes no global lock, so commands go
+    /// on meanwhile.
+    pub fn maintain(&self) {
+        self.store.sweep_expired(self.store.begin());
+        self.store.evict_ahead();
+        self.store.heap.trim();
+    }
+
+    /// The largest item: bytes of key and value together.
+    pub fn max_item(&self) -> usize {
+        self.max_item
+    }
+
+    /// Sums that are cheap to compute.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            items: self.store.table.len(),
+            item_bytes: self.store.heap.linked(),
+            buckets: self.store.table.buckets(),
+            table_bytes: self.store.table_memory().bytes,
+            is_resizing: self.store.table.is_resizing(),
+            heap_bytes: self.store.heap.mapped(),
+            lent_bytes: self.store.heap.loans().bytes(),
+            limit: self.store.heap.limit(),
+            sweeps: self.store.heap.sweeps(),
+        }
+    }
+
+    /// Adds what some buckets of the table look like to `stats`, and returns the cursor to continue from; none when those were the last.
+    /// Begins at 0.
+    pub fn sample_buckets(&self, stats: &mut TableStats, cursor: u64) -> Option<u64> {
+        #[cfg(feature = "test-hooks")]
+        if let Some(replaced) = self.hooks.as_ref().and_then(|hooks| hooks.sample_buckets(stats, cursor)) {
+            return replaced;
+        }
+        self.store.table.add_stats(stats, cursor, SAMPLED_AT_ONCE)
+    }
+
+    /// What all buckets look like. Takes time in proportion to the table.
+    pub fn table_stats(&self) -> TableStats {
+        let mut stats = TableStats::default();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            cursor = self.sample_buckets(&mut stats, from);
+        }
+        stats
+    }
+
+    fn flush_inner(&self, exptime: i32) {
+        let now = self.store.begin();
+        match Expiry::from_protocol(exptime, now).to_bits() {
+            second if second > now => self.store.flush.at(second),
+            second if exptime > 0 && second < self.created => self.store.flush.cancel(),
+            // Also for a moment that has passed since the start: items do not know when they were stored, and a cache may
+            // drop too much, but must not keep what it was told to drop.
+            _ => self.store.flush.now(&self.store.last_unique),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Lookups: what happens in a read section, without a lock.
+
+use crate::MAX_BATCH_KEYS;
+use crate::cache::Cache;
+use crate::cache::update::Step;
+use crate::item::hit::{Hit, Lookup};
+use crate::item::item_ref::ItemRef;
+use crate::item::value_ref::Origin;
+use relativist::raw::{Hash, Link};
+use relativist_rcu::Guard;
+use relativist_rcu::prefetch::prefetch;
+use std::ptr::NonNull;
+
+/// Items that one call of a scan shows, or some more: a bucket is never shown in part.
+const SCANNED_AT_ONCE: usize = 64;
+
+impl Cache {
+    #[inline(always)]
+    pub(crate) fn get_inner(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let now = self.store.begin();
+        let guard = relativist_rcu::read();
+        let hash = self.hash(key);
+        let Some(item) = self.find(hash, key, &guard) else { return Lookup::Miss };
+        if self.store.state(item, now) == Lookup::Hit
+            && let Some(hit) = self.access(item, now)
+        {
+            visit(hit);
+            return Lookup::Hit;
+        }
+        self.get_locked(hash, key, &guard, visit)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_many_inner(
+        &self,
+        keys: &[&[u8]],
+        mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool,
+    ) -> usize {
+        let now = self.store.begin();
+        let keys = &keys[..keys.len().min(MAX_BATCH_KEYS)];
+        let mut guard = relativist_rcu::read();
+        let hashes = self.prefetch_keys(keys, &guard);
+        for (index, (key, &hash)) in keys.iter().zip(&hashes).enumerate() {
+            let item = self.find(hash, key, &guard);
+            let live = item.filter(|&item| self.store.state(item, now) == Lookup::Hit);
+            let goes_on = match (live.and_then(|item| self.access(item, now)), item) {
+                (Some(hit), _) => visit(index, Ok(hit)),
+                (None, None) => visit(index, Err(Lookup::Miss)),
+                (None, Some(_)) => {
+                    // In each section at most one bucket's lock is waited for.
+                    drop(guard);
+                    guard = relativist_rcu::read();
+                    let mut goes_on = None;
+                    let lookup = self.get_locked(hash, key, &guard, |hit| goes_on = Some(visit(index, Ok(hit))));
+                    goes_on.unwrap_or_else(|| visit(index, Err(lookup)))
+                }
+            };
+            if !goes_on {
+                return index + 1;
+            }
+        }
+        keys.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn peek_inner(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let now = self.store.begin();
+        let guard = relativist_rcu::read();
+        let hash = self.hash(key);
+        let Some(item) = self.find(hash, key, &guard) else { return Lookup::Miss };
+        let state = self.store.state(item, now);
+        if state == Lookup::Hit {
+            visit(self.show(item, now));
+        } else {
+            self.remove_dead(hash, key, &guard);
+        }
+        state
+    }
+
+    pub(crate) fn scan_inner(&self, cursor: u64, mut visit: impl FnMut(Hit<'_>)) -> Option<u64> {
+        let now = self.store.begin();
+        let guard = relativist_rcu::read();
+        self.store.table.scan(cursor, SCANNED_AT_ONCE, &guard, |link| {
+            // SAFETY: a link of an item, shown inside the read section, which outlives `item`.
+            let item = unsafe { ItemRef::of_link(link) };
+            if self.store.state(item, now) == Lookup::Hit {
+                visit(item.hit(now));
+            }
+        })
+    }
+
+    /// What clients see of `item` at `now`, who may keep its value.
+    #[inline(always)]
+    pub(crate) fn show<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Hit<'a> {
+        Hit { origin: Some(Origin::new(item, self.store.heap.loans())), ..item.hit(now) }
+    }
+
+    /// Notes an access of `item`, and tells what it was like before. None if the note would be lost, because another item takes its
+    /// place just now: see [`get_locked`](Self::get_locked).
+    #[inline(always)]
+    pub(crate) fn access<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Option<Hit<'a>> {
+        let status = item.status().access(now)?;
+        Some(Hit { origin: Some(Origin::new(item, self.store.heap.loans())), ..item.hit_with(status, now) })
+    }
+
+    /// The item under `key`, dead or alive.
+    #[inline(always)]
+    pub(crate) fn find<'g>(&self, hash: Hash, key: &[u8], guard: &'g Guard) -> Option<ItemRef<'g>> {
+        let link = self.store.table.find(hash, has_key(key), guard)?;
+        // SAFETY: a link of an item, found inside the read section of `guard`, for which it stays allocated.
+        Some(unsafe { ItemRef::of_link(link) })
+    }
+
+    /// [`Cache::get`] for what can't be done without the bucket's lock: unlinking an item that is dead, and noting the access of one in whose
+    /// place another is put just now. Which of these, if any, there is in the end, is decided anew.
+    #[cold]
+    pub(crate) fn get_locked(&self, hash: Hash, key: &[u8], guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let ((hit, lookup), ..) = self.change(hash, key, guard, |item, lookup, now| {
+            let access = |item| self.access(item, now).expect("a status passes on under the lock, which is held");
+            (Step::Keep, (item.map(access), lookup))
+        });
+        if let Some(hit) = hit {
+            visit(hit);
+        }
+        lookup
+    }
+
+    /// Begins to fetch what lookups of these keys will need. Returns the keys' hashes.
+    pub(crate) fn prefetch_keys(&self, keys: &[&[u8]], guard: &Guard) -> [Hash; MAX_BATCH_KEYS] {
+        /// Of an item: the key, and a small value.
+        const LINES: usize = 3;
+        let mut hashes = [Hash::new(0); MAX_BATCH_KEYS];
+        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.hash(key));
+        let near =
+            |link: NonNull<Link>| (1..LINES).for_each(|line| prefetch(link.as_ptr().wrapping_byte_add(64 * line)));
+        self.store.table.prefetch(&hashes[..keys.len()], near, guard);
+        hashes
+    }
+
+    /// Unlinks the item under `key` if it is dead.
+    #[cold]
+    pub(crate) fn remove_dead(&self, hash: Hash, key: &[u8], guard: &Guard) {
+        self.change(hash, key, guard, |_, _, _| (Step::Keep, ()));
+    }
+}
+
+/// Whether a link that the table shows belongs to the item with this key.
+pub(crate) fn has_key(key: &[u8]) -> impl Fn(NonNull<Link>) -> bool {
+    // SAFETY: the table holds links of items only, and shows those that the caller's read section protects.
+    move |link| unsafe { ItemRef::of_link(link) }.key() == key
+}

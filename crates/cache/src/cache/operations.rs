@@ -1,0 +1,92 @@
+//! The commands of the classic protocol, made of the steps of [`Cache`].
+
+use crate::cache::Cache;
+use crate::cache::api::{Change, Content, CountError, Mode, Present, Store};
+use crate::cache::arithmetic::{Direction, apply, parse};
+use crate::expiry::Expiry;
+use crate::item::hit::{Hit, Lookup};
+use crate::item::new::{New, Value};
+use crate::item::reserved::Arrival;
+use crate::item::status::Marks;
+
+impl Cache {
+    /// Stores `content` under `key` as `mode` says.
+    pub fn store(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
+        let Content { flags, exptime, value } = content;
+        match mode {
+            Mode::Append => self.join(key, Value::Appended(value)),
+            Mode::Prepend => self.join(key, Value::Prepended(value)),
+            _ => self.store_whole(mode, key, flags, exptime, Value::Whole(value)),
+        }
+    }
+
+    /// The same of a value that was [expected](Cache::expect), unless it is to be joined.
+    pub fn store_arrived(&self, mode: Mode, key: &[u8], flags: u32, exptime: i32, value: &Arrival) -> Store {
+        match mode {
+            Mode::Append | Mode::Prepend => self.store(mode, key, Content { flags, exptime, value: value.value() }),
+            _ => self.store_whole(mode, key, flags, exptime, Value::Arrived(value)),
+        }
+    }
+
+    /// Counts the number stored under `key` up or down and returns the new one. It keeps flags, expiry, and the length of
+    /// the text if the number fits, padded with spaces on the right.
+    ///
+    /// # Errors
+    /// When there is no item, it holds no number, or there is no room for the new one.
+    pub fn count(&self, key: &[u8], direction: Direction, delta: u64) -> Result<u64, CountError> {
+        let step = |present: Present<'_>| {
+            let Some(item) = present.item else { return (Change::Keep, Err(CountError::NotFound)) };
+            let Some(number) = parse(item.value) else { return (Change::Keep, Err(CountError::NotANumber)) };
+            let number = apply(direction, number, delta);
+            (Change::Put(item.counted(number)), Ok(number))
+        };
+        self.update(key, step, |_| ())?
+    }
+
+    /// Looks up `key`, sets the item's expiry and shows it to `visit` if there is one.
+    pub fn get_and_touch(&self, key: &[u8], exptime: i32, visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let touch = |present: Present<'_>| {
+            let expiry = Some(Expiry::from_protocol(exptime, present.now));
+            (Change::Mark { expiry, add: Marks::FETCHED, is_access: true }, present.lookup)
+        };
+        self.update(key, touch, visit).unwrap_or(Lookup::Miss)
+    }
+
+    /// Sets the expiry of `key`; false if there is no such item.
+    pub fn touch(&self, key: &[u8], exptime: i32) -> bool {
+        self.get_and_touch(key, exptime, |_| ()) == Lookup::Hit
+    }
+
+    /// Removes `key`; false if there is no such item.
+    pub fn delete(&self, key: &[u8]) -> bool {
+        let remove = |present: Present<'_>| (Change::Remove, present.item.is_some());
+        self.update(key, remove, |_| ()).unwrap_or(false)
+    }
+
+    fn store_whole(&self, mode: Mode, key: &[u8], flags: u32, exptime: i32, value: Value<'_>) -> Store {
+        let new = New { expiry: Expiry::from_protocol(exptime, self.now()), ..New::plain(flags, value) };
+        let permit = |present: Present<'_>| match (mode, present.item) {
+            (Mode::Add, Some(_)) | (Mode::Replace, None) => (false, Store::NotStored),
+            (Mode::CompareUnique(_), None) => (false, Store::NotFound),
+            (Mode::CompareUnique(unique), Some(item)) if item.unique != unique => (false, Store::Exists),
+            _ => (true, Store::Stored),
+        };
+        self.put(key, &new, permit, |_| ()).unwrap_or_else(|_| {
+            if mode == Mode::Set {
+                self.delete(key);
+            }
+            Store::OutOfMemory
+        })
+    }
+
+    fn join(&self, key: &[u8], addition: Value<'_>) -> Store {
+        let limit = self.max_item();
+        let grow = |present: Present<'_>| match present.item {
+            Some(item) if item.key.len() + item.value.len() + addition.len() <= limit => {
+                (Change::Put(item.joined(addition)), Store::Stored)
+            }
+            _ => (Change::Keep, Store::NotStored),
+        };
+        self.update(key, grow, |_| ()).unwrap_or(Store::OutOfMemory)
+    }
+}

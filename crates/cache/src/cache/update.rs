@@ -1,0 +1,344 @@
+//! Updates: what happens under the lock of a key's bucket.
+
+use crate::cache::Cache;
+use crate::cache::api::{Change, Present};
+use crate::cache::lookup::has_key;
+use crate::item::hit::{Hit, Lookup};
+use crate::item::item_ref::ItemRef;
+use crate::item::layout::Layout;
+use crate::item::new::{New, Value};
+use crate::item::reserved::{Arrival, Outline};
+use crate::item::status::Status;
+use crate::item::unlinked::{Draft, Recipe};
+use crate::memory::allocator::{Asks, OutOfMemory};
+use relativist::raw::{Entry, Hash};
+use relativist_rcu::Guard;
+
+/// What to do with a bucket's item.
+pub(crate) enum Step<'e> {
+    /// Leave it.
+    Keep,
+    /// Put this in its place.
+    Put(Draft<'e>),
+    /// Unlink it.
+    Remove,
+}
+
+impl Cache {
+    #[inline]
+    pub(crate) fn put_inner<R>(
+        &self,
+        key: &[u8],
+        new: &New<'_>,
+        permit: impl FnOnce(Present<'_>) -> (bool, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory> {
+        let hash = self.hash(key);
+        let around = match new.value {
+            Value::Arrived(arrival) => self.draft_around(hash, key, new, arrival),
+            _ => None,
+        };
+        let draft = match around {
+            Some(draft) => draft,
+            None => self.with_room(|| self.draft(hash, key, new, b"", Asks::Unlocked, self.store.clock.now()))?,
+        };
+        let guard = relativist_rcu::read();
+        let ((is_stored, result), item, now) = self.change(hash, key, &guard, |item, lookup, now| {
+            let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
+            (if is_permitted { Step::Put(draft) } else { Step::Keep }, (is_permitted, result))
+        });
+        if let (true, Some(item)) = (is_stored, item) {
+            show(self.show(item, now));
+        }
+        Ok(result)
+    }
+
+    #[inline]
+    pub(crate) fn update_inner<'a, R>(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
+        show: impl FnOnce(Hit<'_>),
+    ) -> Result<R, OutOfMemory> {
+        // The lock is gone when an item is shown, but not the read section: its value can be copied at leisure. Waiting for
+        // room, though, must happen outside.
+        let (hash, mut show) = (self.hash(key), Some(show));
+        self.with_room(|| {
+            let guard = relativist_rcu::read();
+            let mut before = None;
+            let (outcome, item, now) = self.change(hash, key, &guard, |item, lookup, now| {
+                let hit = item.map(|item| item.hit(now));
+                let (change, result) = decide(Present { item: hit, lookup, now });
+                match self.step(hash, key, change, item, now, &mut before) {
+                    Ok(step) => {
+                        let expiry =
+                            if let Step::Put(draft) = &step { Some(draft.expiry()) } else { item.map(ItemRef::expiry) };
+                        (step, Ok((result, expiry)))
+                    }
+                    Err(full) => (Step::Keep, Err(full)),
+                }
+            });
+            let (result, expiry) = outcome?;
+            if let (Some(item), Some(expiry), Some(show)) = (item, expiry, show.take()) {
+                // As this has left it: others may have set another, now that the lock is gone.
+                let hit = Hit { expiry, ..self.show(item, now) };
+                show(match before {
+                    Some(before) => Hit { marks: before.marks(), idle: before.idle(now), ..hit },
+                    None => hit,
+                });
+            }
+            Ok(result)
+        })
+    }
+
+    /// Room for the value of an item that is to be put, so that it is received to where it will lie: to be filled, and then
+    /// [put](Value::Arrived). None if that is not worth it, or too much is expected already: then the value is to be collected elsewhere. May
+    /// evict and wait as [`put`](Self::put) does. Takes no global lock, because no key is concerned yet.
+    pub fn expect(&self, outline: &Outline) -> Option<Arrival> {
+        if !outline.is_large() || outline.key_len + outline.value_len > self.max_item {
+            return None;
+        }
+        let layout = Layout::of(outline);
+        let lent = self.with_room(|| self.store.heap.lend_new(layout.footprint(), || self.store.table_charge()));
+        lent.ok().flatten().map(|loan| Arrival::new(loan, layout))
+    }
+
+    /// Changes the item under `key` as `decide` says, who sees it if it is live, and returns the one that is there then. The
+    /// bucket is locked while `decide` runs. A dead item is unlinked on the way.
+    pub(crate) fn change<'e, 'g, R>(
+        &'e self,
+        hash: Hash,
+        key: &[u8],
+        guard: &'g Guard,
+        decide: impl FnOnce(Option<ItemRef<'g>>, Lookup, u32) -> (Step<'e>, R),
+    ) -> (R, Option<ItemRef<'g>>, u32) {
+        let now = self.store.begin();
+        let item_of = |link| {
+            // SAFETY: the links of this table are those of items, and what is linked during the read section of `guard` stays
+            // allocated until it ends.
+            unsafe { ItemRef::<'g>::of_link(link) }
+        };
+        match self.store.table.entry(hash, has_key(key), guard) {
+            Entry::Vacant(entry) => {
+                let (step, result) = decide(None, Lookup::Miss, now);
+                let Step::Put(draft) = step else { return (result, None, now) };
+                // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period
+                // passed, see `Heap::release`.
+                let link = draft.link(self.store.next_number(), guard, |link| unsafe { entry.insert(link) });
+                (result, Some(item_of(link)), now)
+            }
+            Entry::Occupied(entry) => {
+                let item = item_of(entry.get());
+                let state = self.store.state(item, now);
+                let live = (state == Lookup::Hit).then_some(item);
+                let (step, result) = decide(live, state, now);
+                let left = match step {
+                    Step::Keep if live.is_some() => return (result, live, now),
+                    Step::Keep | Step::Remove => {
+                        entry.remove();
+                        None
+                    }
+                    Step::Put(draft) => {
+                        match live {
+                            Some(item) => draft.inherit(item),
+                            None => self.store.count_reclaimed(item, state, guard),
+                        }
+                        let link = draft.link(self.store.next_number(), guard, |link| {
+                            // SAFETY: as for `insert` above.
+                            unsafe { entry.replace(link) };
+                        });
+                        Some(item_of(link))
+                    }
+                };
+                // SAFETY: unlinked just now, within the section of `guard`.
+                unsafe { item.bury(&self.store.heap, guard) };
+                (result, left, now)
+            }
+        }
+    }
+
+    /// Counts a dead item that a store replaces. `state` says what it died of.
+    #[cold]
+    /// An item for `new` under `key`, in the place of one with the value `present`.
+    pub(crate) fn draft(
+        &self,
+        hash: Hash,
+        key: &[u8],
+        new: &New<'_>,
+        present: &[u8],
+        who: Asks,
+        now: u32,
+    ) -> Result<Draft<'_>, OutOfMemory> {
+        let mut text = String::new();
+        let recipe = Recipe::new(hash, key, new, present, &mut text, now);
+        Draft::new(&recipe, &self.store.heap, who, || self.store.table_charge())
+    }
+
+    /// The same around a value that has arrived, if it lies where it should.
+    #[cold]
+    pub(crate) fn draft_around(&self, hash: Hash, key: &[u8], new: &New<'_>, arrival: &Arrival) -> Option<Draft<'_>> {
+        let mut text = String::new();
+        let recipe = Recipe::new(hash, key, new, b"", &mut text, self.store.clock.now());
+        Draft::around(&recipe, arrival, &self.store.heap)
+    }
+
+    /// Executes `change` on `item` as far as it concerns that alone. If it marks the item, sets
+    /// `before` to the status that the item had. The bucket is locked.
+    pub(crate) fn step(
+        &self,
+        hash: Hash,
+        key: &[u8],
+        change: Change<'_>,
+        item: Option<ItemRef<'_>>,
+        now: u32,
+        before: &mut Option<Status>,
+    ) -> Result<Step<'_>, OutOfMemory> {
+        match change {
+            Change::Keep => Ok(Step::Keep),
+            Change::Remove => Ok(Step::Remove),
+            Change::Put(new) => {
+                let present = item.map_or(&b""[..], ItemRef::value);
+                Ok(Step::Put(self.draft(hash, key, &new, present, Asks::Locked, now)?))
+            }
+            Change::Mark { expiry, add, is_access } => {
+                if let Some(item) = item {
+                    expiry.into_iter().for_each(|expiry| item.set_expiry(expiry));
+                    *before = Some(item.status().mark(add, is_access.then_some(now)));
+                }
+                Ok(Step::Keep)
+            }
+        }
+    }
+
+    /// Runs `attempt`, and again for as long as what it lacks can be made room for.
+    pub(crate) fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, OutOfMemory>) -> Result<R, OutOfMemory> {
+        /// Others may be faster to take the room that was made, but not for ever: see [`Heap::claim`].
+        const PATIENCE: usize = 8;
+        /// If the system has no memory, there is none.
+        const ATTEMPTS: usize = 4 * PATIENCE;
+        self.store.evict_ahead();
+        let mut claim = None;
+        for turn in 1..ATTEMPTS {
+            match attempt() {
+                Err(full) if self.store.make_room(full.requested) => {
+                    if turn >= PATIENCE {
+                        claim.get_or_insert_with(|| self.store.heap.claim(full.requested));
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+        attempt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::api::{Content, Mode};
+    use crate::clock::Clock;
+    use crate::item::status::Marks;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    const KEY: &[u8] = b"key";
+
+    /// If other threads take the room that was made again and again, the next room is claimed.
+    #[test]
+    fn a_store_that_fails_often_gets_a_claim() {
+        let engine = Cache::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
+        let by_another = || {
+            let allocate = || {
+                let place = engine.store.heap.allocate(600_000, Asks::Unlocked, || 0);
+                place.map(|place| engine.store.heap.abandon(place, 600_000)).is_ok()
+            };
+            thread::scope(|scope| scope.spawn(allocate).join().expect("no panic"))
+        };
+        let mut could_others = Vec::new();
+        let outcome = engine.with_room(|| {
+            could_others.push(by_another());
+            if could_others.len() < 12 { Err(OutOfMemory { requested: 500_000 }) } else { Ok(()) }
+        });
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(could_others, [vec![true; 8], vec![false; 4]].concat());
+        assert!(by_another(), "the claim has ended");
+    }
+
+    #[test]
+    fn fetches_too_late_for_a_copy_count_for_the_copy() {
+        fetch_when_replaced(|engine, item| {
+            let copy = Draft::copy(item, 1100, &engine.store.heap, || 0).unwrap();
+            copy.take_over(item, 0, 1100);
+            (copy, (100, b"value"))
+        });
+    }
+
+    #[test]
+    fn fetches_too_late_for_an_heir_count_for_the_heir() {
+        fetch_when_replaced(|engine, item| {
+            let new = New { inherits: Marks::FETCHED, ..New::plain(0, Value::Whole(b"other")) };
+            let heir = engine.draft(engine.hash(KEY), KEY, &new, b"", Asks::Locked, 1100).unwrap();
+            heir.inherit(item);
+            (heir, (0, b"other"))
+        });
+    }
+
+    /// Replaces an item by what `successor` makes, with lookups at the worst moment: they find it when the successor has its status
+    /// already. The first is to tell how long the successor was idle, and its value.
+    fn fetch_when_replaced(successor: impl for<'e> Fn(&'e Cache, ItemRef<'_>) -> (Draft<'e>, (u32, &'static [u8]))) {
+        let clock = Arc::new(Clock::new(1000));
+        let engine = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
+        engine.store(Mode::Set, KEY, Content { flags: 0, exptime: 0, value: b"value" });
+        clock.set(1100);
+        let fact = |hit: Hit<'_>| (hit.marks, hit.idle, hit.value.to_vec());
+        let begun = AtomicU64::new(0);
+        let fetch_one = || {
+            let mut found = None;
+            // SeqCst: simplest.
+            begun.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(engine.get(KEY, |hit| found = Some(fact(hit))), Lookup::Hit);
+            found.unwrap()
+        };
+        let fetch_many = || {
+            let mut found = None;
+            begun.fetch_add(1, Ordering::SeqCst);
+            let note = |_, hit: Result<Hit<'_>, Lookup>| {
+                found = Some(fact(hit.unwrap()));
+                true
+            };
+            assert_eq!(engine.get_many(&[KEY], note), 1);
+            found.unwrap()
+        };
+        let (wanted, mut found) = thread::scope(|scope| {
+            let guard = relativist_rcu::read();
+            let Entry::Occupied(entry) = engine.store.table.entry(engine.hash(KEY), has_key(KEY), &guard) else {
+                panic!("stored just now")
+            };
+            // SAFETY: a link of an item, found inside the read section.
+            let item = unsafe { ItemRef::of_link(entry.get()) };
+            let (copy, wanted) = successor(&engine, item);
+            assert!(engine.access(item, 1100).is_none());
+            let one = scope.spawn(fetch_one);
+            let many = scope.spawn(fetch_many);
+            while begun.load(Ordering::SeqCst) < 2 {
+                thread::yield_now();
+            }
+            // Time to find the item, and to wait.
+            thread::sleep(Duration::from_millis(20));
+            assert!(!one.is_finished() && !many.is_finished(), "they wait for the copy");
+            copy.link(item.number(), &guard, |link| {
+                // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period passed.
+                unsafe { entry.replace(link) };
+            });
+            // SAFETY: unlinked just now, within the section of `guard`.
+            unsafe { item.bury(&engine.store.heap, &guard) };
+            (wanted, [one.join().unwrap(), many.join().unwrap()])
+        });
+        found.sort_by_key(|(marks, ..)| marks.has(Marks::FETCHED));
+        let (idle, value) = wanted;
+        assert_eq!(found, [(Marks::NONE, idle, value.to_vec()), (Marks::FETCHED, 0, value.to_vec())]);
+        assert_eq!(engine.peek(KEY, |hit| assert_eq!((hit.marks, hit.idle), (Marks::FETCHED, 0))), Lookup::Hit);
+    }
+}

@@ -1,0 +1,115 @@
+//! The items of a cache: the table that finds them, their memory, and what decides which of them are alive.
+
+use crate::clock::Clock;
+use crate::eviction::flush::Flush;
+use crate::eviction::observer::Witness;
+use crate::item::hit::Lookup;
+use crate::item::item_ref::ItemRef;
+use crate::item::status::Marks;
+use crate::item::unlinked::dispose;
+use crate::memory::allocator::{Heap, OutOfMemory, TableMemory};
+use crossbeam_utils::CachePadded;
+use relativist::raw::Table;
+use relativist::{Policy, Resizing};
+use relativist_rcu::Guard;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Buckets of an empty table: 8 KiB, below which nothing would be gained.
+const FEWEST_BUCKETS: usize = 1 << 10;
+
+/// Uniques up to this are never drawn: 0 stands for none in the protocols, and 1 is what people try who want to be wrong.
+const NEVER_DRAWN: u64 = 1;
+
+/// Entries per bucket. A table that grows does so by four, to one: so a bucket's 8 bytes are shared by one to four items, and lookups
+/// that find something walk half a step more than at the usual load for each.
+const LOAD: RangeInclusive<f64> = 0.5..=4.0;
+
+/// By how much the table grows at once, as [`Policy`] says.
+const GROWTH: usize = 4;
+
+/// What a cache stores.
+pub(crate) struct ItemStore {
+    pub(crate) table: Table,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) heap: Heap,
+    /// Whether items may be evicted to make room.
+    pub(crate) evicts: bool,
+    pub(crate) flush: Flush,
+    /// Is shown what is evicted.
+    pub(crate) witness: Option<Arc<dyn Witness>>,
+    pub(crate) last_unique: CachePadded<AtomicU64>,
+}
+
+impl ItemStore {
+    /// An empty store, which keeps table and memory of items within `limit` bytes.
+    pub(crate) fn new(clock: Arc<Clock>, limit: usize) -> Result<ItemStore, OutOfMemory> {
+        let policy = Policy::from(Resizing::Automatic).load_factor(LOAD).expect("the bounds are far enough apart");
+        Ok(ItemStore {
+            table: Table::new(FEWEST_BUCKETS, policy, dispose)
+                .map_err(|_| OutOfMemory { requested: FEWEST_BUCKETS * size_of::<usize>() })?,
+            clock,
+            heap: Heap::new(limit),
+            evicts: true,
+            flush: Flush::new(),
+            witness: None,
+            last_unique: CachePadded::new(AtomicU64::new(NEVER_DRAWN)),
+        })
+    }
+
+    /// The same store, whose numbers begin `first` higher.
+    pub(crate) fn with_first_number(self, first: u64) -> ItemStore {
+        ItemStore { last_unique: CachePadded::new(AtomicU64::new(NEVER_DRAWN + first)), ..self }
+    }
+
+    /// The second in which the calling command runs. Executes a flush that has come due by then.
+    pub(crate) fn begin(&self) -> u32 {
+        let now = self.clock.now();
+        self.flush.catch_up(now, &self.last_unique);
+        now
+    }
+
+    /// `Hit` if the item is there for clients.
+    pub(crate) fn state(&self, item: ItemRef<'_>, now: u32) -> Lookup {
+        if item.expiry().has_passed(now) {
+            Lookup::Expired
+        } else if self.flush.covers(item.number()) {
+            Lookup::Flushed
+        } else {
+            Lookup::Hit
+        }
+    }
+
+    pub(crate) fn count_reclaimed(&self, item: ItemRef<'_>, state: Lookup, guard: &Guard) {
+        let is_unfetched = !item.status().load().marks().has(Marks::FETCHED);
+        self.heap.count_reclaimed(state == Lookup::Expired && is_unfetched, guard);
+    }
+
+    /// The number of an item that is about to be linked. The bucket lock is held.
+    pub(crate) fn next_number(&self) -> u64 {
+        // Relaxed: only the numbers' being distinct and rising matters; locks order those of one key.
+        self.last_unique.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What the table takes, and will take if it grows soon: the old array and the new one are there at the same time. (The old one
+    /// is freed some milliseconds after the table has grown; during these it is not counted.)
+    pub(crate) fn table_memory(&self) -> TableMemory {
+        let (buckets, is_resizing) = (self.table.buckets(), self.table.is_resizing());
+        // This is told when blocks are asked for: that has to be in time for the last one before it grows.
+        let soon = self.table.len() + self.heap.most_unasked();
+        let grows = is_resizing || soon as f64 > 0.95 * buckets as f64 * LOAD.end();
+        // Who resizes it may be late, and catches up in one step.
+        let grown = self.table.policy().buckets_for(soon).max(GROWTH * buckets);
+        let bytes = |buckets| buckets * size_of::<usize>();
+        TableMemory {
+            bytes: bytes(buckets),
+            charge: bytes(buckets) + if grows { bytes(grown) } else { 0 },
+            is_resizing,
+        }
+    }
+
+    pub(crate) fn table_charge(&self) -> usize {
+        self.table_memory().charge
+    }
+}

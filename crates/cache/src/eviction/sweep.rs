@@ -1,0 +1,280 @@
+//! Making room: sweeping blocks, for eviction and for what has expired.
+//!
+//! **Races.** Who sweeps a block has it alone, and nothing new is put there. Each of its items is dealt with under the lock of its
+//! bucket, and found there by its address, not by its key. So it is either still the one in the table, and is removed or replaced by
+//! its copy in one step; or somebody has removed or replaced it, and it is dead. No address can be met twice: the block's memory is
+//! used again only when who swept it is done and a grace period has passed. A command on the same key comes before or after, as
+//! the lock has it: before, and its outcome is what moves on, or goes; after, and it finds the copy, which has the same number,
+//! or nothing, as if the item had been evicted a moment before. What a command may change in place (the expiry) is changed under the
+//! lock, and read under it for the copy. What lookups note without the lock, they note before the copy takes it over, or they see that it has
+//! been taken over, and look again (see [`crate::item::status`]). A lookup that still reads the old item tells what was true when it began.
+//! A visit marked on the old item after its heat was read is lost: a hint.
+//!
+//! Nobody holds a lock or is in a read section when he sweeps or waits.
+//!
+//! **Expired items** are found by an index of blocks, sorted by the second in which it pays to
+//! sweep them: when a share of the live bytes has expired, or some minutes after the first item has
+//! (see `Schedule`). Each sweep of a block computes that second again. A command that changes it
+//! between sweeps, such as a touch, notes that in the block's header, and the background looks at
+//! all headers once a minute. It sweeps each block at least once a day, so that times of accesses
+//! do not wrap (see [`crate::item::status`]).
+
+use crate::eviction::item_store::ItemStore;
+use crate::eviction::reclaim::Remedy;
+use crate::eviction::schedule::Schedule;
+use crate::expiry::Expiry;
+use crate::item::hit::Lookup;
+use crate::item::item_ref::{ItemRef, items_of};
+use crate::item::status::Marks;
+use crate::item::status::VISIT_INTERVAL;
+use crate::item::unlinked::Draft;
+use crate::memory::block::Block;
+use crate::memory::pool::{Purpose, Victim};
+use crate::policy;
+use crate::usage::Sweeps;
+use relativist::raw::Entry;
+
+/// What became of an item whose block was swept.
+#[derive(Eq, PartialEq)]
+enum Fate {
+    /// It is dead.
+    Gone,
+    /// It has a copy elsewhere.
+    Moved,
+    /// It is still there.
+    Stays,
+}
+
+/// The sweep of one block.
+struct Sweep<'e> {
+    store: &'e ItemStore,
+    purpose: Purpose,
+    now: u32,
+    is_watched: bool,
+    counts: Sweeps,
+    schedule: Schedule,
+}
+
+/// What a sweep will do with an item, as decided without a lock.
+struct Outlook {
+    state: Lookup,
+    /// The visits to its credit if it moves on.
+    visits: Option<u8>,
+}
+
+impl ItemStore {
+    /// Makes room for an item of `bytes`, or finds that there can't be any. Blocks: evicts a block or some, and waits for readers where
+    /// enough memory waits for them. The work is in proportion to `bytes`. Others may take the room before the caller does.
+    pub(crate) fn make_room(&self, bytes: usize) -> bool {
+        let mut search = self.heap.search(bytes);
+        loop {
+            match self.heap.remedy(&mut search, self.evicts, &self.table_memory()) {
+                Remedy::Attempt => return true,
+                Remedy::Hopeless => return false,
+                Remedy::Sweep(victim) => search.note_swept(self.sweep(victim)),
+                Remedy::Wait(grace) => grace.wait(),
+                Remedy::Retry => self.heap.wait_for_others(),
+            }
+        }
+    }
+
+    /// Evicts a block if few are free, so that nobody has to wait for readers.
+    pub(crate) fn evict_ahead(&self) {
+        if let Some(victim) = self.heap.victim_ahead(self.evicts) {
+            self.sweep(victim);
+        }
+    }
+
+    /// Sweeps a block; says whether it is empty now.
+    fn sweep(&self, victim: Victim) -> bool {
+        let Victim { block, purpose } = victim;
+        let now = self.begin();
+        let is_watched = self.witness.as_ref().is_some_and(|witness| witness.is_watching());
+        let counts = Sweeps { blocks: 1, ..Sweeps::default() };
+        let schedule = Schedule::default();
+        let mut sweep = Sweep { store: self, purpose, now, is_watched, counts, schedule };
+        if purpose == Purpose::Expire {
+            block.forget();
+        }
+        let mut stays = false;
+        // SAFETY: a victim is closed and without drafts, and ours until it is released or put back.
+        for item in unsafe { items_of(block) } {
+            stays |= sweep.item(item) == Fate::Stays;
+        }
+        let Sweep { counts, schedule, .. } = sweep;
+        match purpose {
+            _ if !stays => self.heap.release(block, counts),
+            Purpose::Expire => {
+                block.note_due(schedule.next(now).unwrap_or(u32::MAX).min(now.saturating_add(VISIT_INTERVAL)));
+                self.heap.put_back(block, false, counts);
+            }
+            _ => self.heap.put_back(block, true, counts),
+        }
+        !stays
+    }
+
+    /// Frees what has expired or was flushed, and blocks in which nothing is left alive. A later
+    /// call finds what this one misses because another thread sweeps it: blocks note what is due.
+    pub(crate) fn sweep_expired(&self, now: u32) {
+        let line = self.flush.line();
+        let is_due = |block: Block| block.is_due(now, line);
+        self.heap.close_all(is_due);
+        let mut has_swept = false;
+        while let Some(victim) = self.heap.next_due(now) {
+            has_swept = true;
+            self.sweep(victim);
+        }
+        let mut left = self.heap.begin_round(line);
+        while left > 0 {
+            if let Some(victim) = self.heap.look_around(&mut left, is_due) {
+                has_swept = true;
+                self.sweep(victim);
+            }
+        }
+        if has_swept {
+            self.heap.count_pass();
+        }
+    }
+}
+
+impl Sweep<'_> {
+    fn item(&mut self, item: ItemRef<'_>) -> Fate {
+        self.counts.crawled += u64::from(self.purpose == Purpose::Expire);
+        match self.look(item) {
+            Ok(outlook) => self.carry_out(item, &outlook),
+            Err(fate) => fate,
+        }
+    }
+
+    /// Decides what to do with `item`. An error is the fate of an item with which nothing is to be
+    /// done.
+    fn look(&mut self, item: ItemRef<'_>) -> Result<Outlook, Fate> {
+        let &mut Sweep { store, purpose, now, .. } = self;
+        if item.status().is_gone() {
+            return Err(Fate::Gone);
+        }
+        let state = store.state(item, now);
+        let is_alive = state == Lookup::Hit;
+        if purpose == Purpose::Expire && is_alive {
+            self.schedule.note(item);
+            item.status().age(now);
+            return Err(Fate::Stays);
+        }
+        let (visits, was_visited) = item.status().load().heat();
+        let visits = match purpose {
+            _ if !is_alive => None,
+            Purpose::Purge => None,
+            Purpose::Evict => policy::verdict(visits, was_visited),
+            Purpose::Compact | Purpose::Expire => Some(visits + u8::from(was_visited && visits < policy::MOST_VISITS)),
+        };
+        // Alone in its block, it moves on with that.
+        if let Some(visits) = visits
+            && store.heap.is_large(item.footprint())
+        {
+            item.status().age(now);
+            item.status().cool(visits);
+            return Err(Fate::Stays);
+        }
+        Ok(Outlook { state, visits })
+    }
+
+    /// Carries out that decision under the lock of the item's bucket. Another thread may have been
+    /// faster.
+    fn carry_out(&mut self, item: ItemRef<'_>, &Outlook { state, visits }: &Outlook) -> Fate {
+        let &mut Sweep { store, now, .. } = self;
+        let (heap, is_alive) = (&store.heap, state == Lookup::Hit);
+        let copy =
+            visits.and_then(|visits| Some((Draft::copy(item, now, heap, || store.table_charge()).ok()?, visits)));
+        if copy.is_none() && is_alive && !store.evicts {
+            return Fate::Stays;
+        }
+        let guard = relativist_rcu::read();
+        let Entry::Occupied(entry) = store.table.entry(item.hash(), |link| link == item.link(), &guard) else {
+            return Fate::Gone;
+        };
+        let fate = match copy {
+            Some((copy, visits)) => {
+                copy.take_over(item, visits, now);
+                copy.link(item.number(), &guard, |link| {
+                    // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period passed,
+                    // see `Heap::release`.
+                    unsafe { entry.replace(link) };
+                });
+                Fate::Moved
+            }
+            // Touched since: what counts is what the lock's holders have made of it.
+            None if !is_alive && store.state(item, now) == Lookup::Hit => {
+                self.schedule.note(item);
+                return Fate::Stays;
+            }
+            None => {
+                entry.remove();
+                Fate::Gone
+            }
+        };
+        // SAFETY: unlinked just now, within the section of `guard`.
+        unsafe { item.bury_swept(heap, &guard) };
+        drop(guard);
+        if fate == Fate::Gone {
+            self.count(item, state);
+        }
+        fate
+    }
+
+    /// Counts an item that has gone because of this sweep, and tells who watches. Its block is still ours.
+    fn count(&mut self, item: ItemRef<'_>, state: Lookup) {
+        let Sweep { store, purpose, now, counts, .. } = self;
+        let hit = item.hit(*now);
+        let is_unfetched = u64::from(!hit.marks.has(Marks::FETCHED));
+        if state != Lookup::Hit {
+            *if *purpose == Purpose::Expire { &mut counts.crawler_reclaimed } else { &mut counts.reclaimed } += 1;
+            counts.expired_unfetched += if state == Lookup::Expired { is_unfetched } else { 0 };
+            return;
+        }
+        counts.evictions += 1;
+        counts.evicted_unfetched += is_unfetched;
+        counts.evicted_active += u64::from(item.status().load().heat().1);
+        counts.evicted_nonzero += u64::from(hit.expiry != Expiry::NEVER);
+        counts.evicted_time = hit.idle;
+        if self.is_watched
+            && let Some(witness) = &store.witness
+        {
+            witness.evicted(hit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Cache;
+    use crate::cache::{Content, Mode};
+    use crate::clock::Clock;
+    use std::sync::Arc;
+
+    /// A command that began in the second before may touch an item that a sweep has found expired.
+    #[test]
+    fn an_item_touched_when_a_sweep_has_found_it_expired_stays() {
+        let clock = Arc::new(Clock::new(1000));
+        let engine = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
+        engine.store(Mode::Set, b"key", Content { flags: 0, exptime: 10, value: b"value" });
+        engine.store.heap.close_all(|_| true);
+        clock.set(1010);
+        let Victim { block, purpose } = engine.store.heap.next_due(1010).expect("something expires");
+        let (counts, schedule) = (Sweeps::default(), Schedule::default());
+        let mut sweep = Sweep { store: &engine.store, purpose, now: 1010, is_watched: false, counts, schedule };
+        block.forget();
+        // SAFETY: a victim is closed and without drafts, and ours until it is put back.
+        let item = unsafe { items_of(block) }.next().expect("the one item");
+        let Ok(outlook) = sweep.look(item) else { panic!("it has expired") };
+        assert_eq!((outlook.state, outlook.visits), (Lookup::Expired, None));
+        clock.set(1009);
+        assert!(engine.touch(b"key", 100));
+        clock.set(1010);
+        assert!(sweep.carry_out(item, &outlook) == Fate::Stays);
+        let Sweep { counts, schedule, .. } = sweep;
+        assert_eq!((counts, schedule.next(1010)), (Sweeps::default(), Some(1109)), "when it expires now");
+        engine.store.heap.put_back(block, false, counts);
+        assert_eq!(engine.peek(b"key", |hit| assert_eq!(hit.ttl(), Some(99))), Lookup::Hit);
+    }
+}

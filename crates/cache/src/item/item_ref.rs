@@ -1,0 +1,247 @@
+//! A shared reference to an item that is in the table, or was.
+
+use crate::expiry::Expiry;
+use crate::item::hit::Hit;
+use crate::item::layout::{GIVEN_UNIQUE, ITEM_OVERHEAD, Item, Layout, Options};
+use crate::item::status::{AtomicStatus, Marks, Status};
+use crate::item::unlinked::Recipe;
+use crate::memory::allocator::Heap;
+use crate::memory::block::{self, Block};
+use relativist::raw::{Hash, Link};
+use relativist_rcu::Guard;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+/// An item that is linked, or was, and stays allocated for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct ItemRef<'a> {
+    /// Good for the whole allocation.
+    pub(crate) item: NonNull<Item>,
+    pub(crate) lifetime: PhantomData<&'a Item>,
+}
+
+impl<'a> ItemRef<'a> {
+    /// The item that `link` is embedded in.
+    ///
+    /// # Safety
+    /// `link` comes from [`Draft::link`], directly or by way of the table, and the item stays allocated for `'a`.
+    pub(crate) unsafe fn of_link(link: NonNull<Link>) -> ItemRef<'a> {
+        // The link is the first field of a `repr(C)` struct, so the address is the item's.
+        ItemRef { item: link.cast(), lifetime: PhantomData }
+    }
+
+    /// The item at `address`.
+    ///
+    /// # Safety
+    /// As for [`of_link`](Self::of_link).
+    pub(crate) unsafe fn at(address: NonNull<u8>) -> ItemRef<'a> {
+        ItemRef { item: address.cast(), lifetime: PhantomData }
+    }
+
+    pub(crate) fn link(self) -> NonNull<Link> {
+        self.item.cast()
+    }
+
+    pub(crate) fn address(self) -> NonNull<u8> {
+        self.item.cast()
+    }
+
+    pub(crate) fn block(self) -> Block {
+        // SAFETY: the item stays allocated for `'a`.
+        unsafe { Block::of(self.address()) }
+    }
+
+    pub(crate) fn header(self) -> &'a Item {
+        // SAFETY: the promise made to `of_link`. Nobody has a mutable reference: items are shared once they are linked.
+        unsafe { self.item.as_ref() }
+    }
+
+    /// `length` of the bytes behind the header, from `start` on.
+    ///
+    /// # Safety
+    /// The item has them.
+    pub(crate) unsafe fn bytes(self, start: usize, length: usize) -> &'a [u8] {
+        // SAFETY: within the memory that `item` points to, by the caller's promise; initialised by `Draft::new`, and not
+        // written again.
+        unsafe { NonNull::slice_from_raw_parts(self.address().add(ITEM_OVERHEAD + start), length).as_ref() }
+    }
+
+    pub(crate) fn status(self) -> &'a AtomicStatus {
+        &self.header().status
+    }
+
+    /// Where its parts are.
+    #[inline]
+    pub(crate) fn layout(self) -> Layout {
+        self.layout_with(self.status().load())
+    }
+
+    #[inline]
+    pub(crate) fn layout_with(self, status: Status) -> Layout {
+        let options = Options::of(status);
+        let low = usize::from(self.header().value_len);
+        // SAFETY: the first option.
+        let high = if options.is_long { unsafe { self.bytes(0, size_of::<u16>()) } } else { &[0, 0] };
+        let high = usize::from(u16::from_ne_bytes(high.try_into().expect("two bytes were taken")));
+        Layout { options, key_len: self.header().key_len.into(), value_len: low | high << u16::BITS }
+    }
+
+    pub(crate) fn hash(self) -> Hash {
+        self.header().link.hash()
+    }
+
+    #[inline]
+    pub(crate) fn key(self) -> &'a [u8] {
+        self.key_with(self.status().load())
+    }
+
+    #[inline]
+    pub(crate) fn key_with(self, status: Status) -> &'a [u8] {
+        // Not by way of the layout: lookups ask for nothing else.
+        let start = Options::of(status).size();
+        // SAFETY: the key follows the options.
+        unsafe { self.bytes(start, self.header().key_len.into()) }
+    }
+
+    pub(crate) fn value(self) -> &'a [u8] {
+        self.value_in(self.layout())
+    }
+
+    pub(crate) fn value_in(self, layout: Layout) -> &'a [u8] {
+        // SAFETY: the value follows the key.
+        unsafe { self.bytes(layout.options.size() + layout.key_len, layout.value_len) }
+    }
+
+    pub(crate) fn flags_in(self, layout: Layout) -> u32 {
+        if !layout.options.has_flags {
+            return 0;
+        }
+        // SAFETY: the last option.
+        let flags = unsafe { self.bytes(layout.options.size() - size_of::<u32>(), size_of::<u32>()) };
+        u32::from_ne_bytes(flags.try_into().expect("four bytes were taken"))
+    }
+
+    /// The number drawn for it: larger than those of all items linked before.
+    pub(crate) fn number(self) -> u64 {
+        let [low, middle, high] = self.header().number.map(u64::from);
+        low | middle << 16 | high << 32
+    }
+
+    pub(crate) fn given_unique_in(self, layout: Layout) -> Option<u64> {
+        layout.options.has_unique.then(|| {
+            let start = layout.options.size() + layout.key_len + layout.value_len;
+            // SAFETY: the options say that the item has these bytes behind the value.
+            let bytes = unsafe { self.bytes(start, GIVEN_UNIQUE) };
+            u64::from_ne_bytes(bytes.try_into().expect("so many were taken"))
+        })
+    }
+
+    pub(crate) fn expiry(self) -> Expiry {
+        // Relaxed: the word stands for itself, and bucket locks order updates of the same item.
+        Expiry::from_bits(self.header().expiry.load(Ordering::Relaxed))
+    }
+
+    /// The bucket lock is held.
+    pub(crate) fn set_expiry(self, expiry: Expiry) {
+        // SeqCst: see `Block::forget`.
+        self.header().expiry.store(expiry.to_bits(), Ordering::SeqCst);
+        self.block().note_expiry(expiry);
+    }
+
+    /// Its expiry, for the sweep of its block after [`Block::forget`].
+    pub(crate) fn expiry_when_swept(self) -> Expiry {
+        // SeqCst: see `Block::forget`.
+        Expiry::from_bits(self.header().expiry.load(Ordering::SeqCst))
+    }
+
+    /// Counts it as dead, after it was unlinked.
+    ///
+    /// # Safety
+    /// The caller has unlinked it, in the section of `guard`.
+    pub(crate) unsafe fn bury(self, heap: &Heap, guard: &Guard) {
+        // SAFETY: the caller's promise.
+        if unsafe { self.die(heap, guard) } {
+            heap.note_dead(self.block());
+        }
+    }
+
+    /// The same, by who sweeps its block, and knows what is dead there.
+    ///
+    /// # Safety
+    /// As for [`bury`](Self::bury).
+    pub(crate) unsafe fn bury_swept(self, heap: &Heap, guard: &Guard) {
+        // SAFETY: the caller's promise.
+        unsafe { self.die(heap, guard) };
+    }
+
+    /// # Safety
+    /// As for [`bury`](Self::bury).
+    pub(crate) unsafe fn die(self, heap: &Heap, guard: &Guard) -> bool {
+        let size = self.footprint();
+        self.status().set_gone();
+        heap.count_unlinked(size, guard);
+        // SAFETY: alive until now.
+        unsafe { self.block().bury(size) }
+    }
+
+    /// What clients see of it at `now`.
+    #[inline(always)]
+    pub(crate) fn hit(self, now: u32) -> Hit<'a> {
+        self.hit_with(self.status().load(), now)
+    }
+
+    /// The same, with the `status` that it had. Inlined, so that nothing is looked up that is not told.
+    #[inline(always)]
+    pub(crate) fn hit_with(self, status: Status, now: u32) -> Hit<'a> {
+        let layout = self.layout_with(status);
+        Hit {
+            key: self.key_with(status),
+            flags: self.flags_in(layout),
+            unique: self.given_unique_in(layout).unwrap_or_else(|| self.number()),
+            number: self.number(),
+            value: self.value_in(layout),
+            expiry: self.expiry(),
+            idle: status.idle(now),
+            marks: status.marks(),
+            size: block::footprint(layout.size()),
+            now,
+            origin: None,
+        }
+    }
+
+    /// The recipe of a copy, made at `now`.
+    pub(crate) fn recipe(self, now: u32) -> Recipe<'a> {
+        let layout = self.layout();
+        Recipe {
+            hash: self.hash(),
+            key: self.key(),
+            key_len: self.header().key_len,
+            flags: self.flags_in(layout),
+            expiry: self.expiry(),
+            value: [self.value_in(layout), b""],
+            value_len: layout.value_len as u32,
+            unique: self.given_unique_in(layout),
+            // All that stands in the status comes with `Draft::take_over`.
+            marks: Marks::NONE,
+            inherits: Marks::NONE,
+            now,
+        }
+    }
+
+    /// Bytes that it occupies in its block.
+    pub(crate) fn footprint(self) -> usize {
+        block::footprint(self.layout().size())
+    }
+}
+
+/// The items in `block`, freed ones included.
+///
+/// # Safety
+/// The block is closed, no item in it is being written, and it stays the caller's for `'a`.
+pub(crate) unsafe fn items_of<'a>(block: Block) -> impl Iterator<Item = ItemRef<'a>> {
+    // SAFETY: `Block::items` passes the address of an item, which stays allocated by the caller's promise.
+    let at = |address| unsafe { ItemRef::at(address) };
+    // SAFETY: the caller's promise.
+    unsafe { block.items(move |address| at(address).footprint()) }.map(at)
+}

@@ -1,0 +1,64 @@
+//! What a command puts into the cache.
+
+use crate::expiry::Expiry;
+use crate::item::reserved::Arrival;
+use crate::item::status::Marks;
+
+/// What goes into a new item.
+#[derive(Clone, Copy, Debug)]
+pub struct New<'a> {
+    /// A number that the client gets back with the value.
+    pub flags: u32,
+    /// When the item ends.
+    pub expiry: Expiry,
+    /// The bytes.
+    pub value: Value<'a>,
+    /// The unique that the client wants it to have; otherwise one is drawn that is larger than all drawn before.
+    pub unique: Option<u64>,
+    /// What has happened to it already.
+    pub marks: Marks,
+    /// What has happened to it already if it has happened to the item in whose place it is put. Not decided by a look at that
+    /// item's marks: a lookup may set one in the meantime.
+    pub inherits: Marks,
+}
+
+impl<'a> New<'a> {
+    /// An item that never ends and to which nothing has happened.
+    pub fn plain(flags: u32, value: Value<'a>) -> New<'a> {
+        New { flags, expiry: Expiry::NEVER, value, unique: None, marks: Marks::NONE, inherits: Marks::NONE }
+    }
+}
+
+/// The value of a new item. What refers to the value of a present item stands alone where there is none.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// These bytes.
+    Whole(&'a [u8]),
+    /// What has arrived. [`Cache::put`](crate::Cache::put) does not copy it if the item is as it was [expected](crate::Cache::expect).
+    Arrived(&'a Arrival),
+    /// The present value.
+    Kept,
+    /// The present value, and these bytes.
+    Appended(&'a [u8]),
+    /// These bytes, and the present value.
+    Prepended(&'a [u8]),
+    /// This number in decimal, padded with spaces to the length of the present value.
+    Number(u64),
+}
+
+impl Value<'_> {
+    /// How much is new.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Value::Whole(bytes) | Value::Appended(bytes) | Value::Prepended(bytes) => bytes.len(),
+            Value::Arrived(arrival) => arrival.value().len(),
+            Value::Kept => 0,
+            Value::Number(number) => decimal_digits(*number),
+        }
+    }
+}
+
+/// The length of `number` in decimal.
+pub(crate) fn decimal_digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}

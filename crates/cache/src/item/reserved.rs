@@ -1,0 +1,110 @@
+//! Large values on their way in: received to where they will lie.
+
+use crate::item::layout::Layout;
+use crate::memory::allocator::Heap;
+use crate::memory::block_ref::{LARGE_VALUE, Loan};
+use std::cell::Cell;
+use std::fmt::{self, Debug, Formatter};
+use std::ptr::NonNull;
+
+/// What has to be known of an item before its value is there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Outline {
+    /// Bytes of its key.
+    pub key_len: usize,
+    /// Bytes of its value.
+    pub value_len: usize,
+    /// Whether it has client flags other than 0.
+    pub has_flags: bool,
+    /// Whether the client says what its unique is to be.
+    pub has_unique: bool,
+}
+
+impl Outline {
+    /// Whether its value is worth to be received apart.
+    pub fn is_large(&self) -> bool {
+        self.value_len >= LARGE_VALUE
+    }
+}
+
+/// A value that is being received: room for it in the engine's memory, and how much of it is there. It is stored by
+/// [`Value::Arrived`](crate::Value::Arrived); otherwise the room is given back when this is dropped. Its memory counts as the engine's
+/// all the time, and what all of these take is bounded.
+pub struct Arrival {
+    /// Of a block that the heap has let go of; once the item is stored, the heap has it, too.
+    loan: Loan,
+    layout: Layout,
+    received: usize,
+    is_stored: Cell<bool>,
+}
+
+impl Arrival {
+    pub(crate) fn new(loan: Loan, layout: Layout) -> Arrival {
+        Arrival { loan, layout, received: 0, is_stored: Cell::new(false) }
+    }
+
+    fn start(&self) -> NonNull<u8> {
+        // SAFETY: the block has room for an item of this layout.
+        unsafe { self.loan.block().first().add(self.layout.value_start()) }
+    }
+
+    /// What was received.
+    pub fn value(&self) -> &[u8] {
+        // SAFETY: within the block, and written. While the heap has let go of the block it is ours; later it is an item's value, which does
+        // not change, and the loan keeps it.
+        unsafe { NonNull::slice_from_raw_parts(self.start(), self.received).as_ref() }
+    }
+
+    /// Room for the rest. What is put there counts when it is [noted](Self::note_received).
+    pub fn rest(&mut self) -> &mut [u8] {
+        let length = self.missing();
+        // SAFETY: within the block, which is ours as long as the value is not complete, because the item is not stored before; afterwards
+        // this is empty. All memory of a block is initialised: by the system, or by what was there before.
+        unsafe { NonNull::slice_from_raw_parts(self.start().add(self.received), length).as_mut() }
+    }
+
+    /// The first `count` bytes of the [rest](Self::rest) were received.
+    ///
+    /// # Panics
+    /// If they are more.
+    pub fn note_received(&mut self, count: usize) {
+        assert!(count <= self.missing(), "more was received than there is room for");
+        self.received += count;
+    }
+
+    /// Takes as many of `bytes` as belong to the value, and returns how many that are.
+    pub fn take(&mut self, bytes: &[u8]) -> usize {
+        let rest = self.rest();
+        let count = rest.len().min(bytes.len());
+        rest[..count].copy_from_slice(&bytes[..count]);
+        self.note_received(count);
+        count
+    }
+
+    /// Bytes that are not there yet.
+    pub fn missing(&self) -> usize {
+        self.layout.value_len() - self.received
+    }
+
+    /// Whether all of it is there.
+    pub fn is_complete(&self) -> bool {
+        self.missing() == 0
+    }
+
+    /// Turns the block over to the heap, with room for one item, if that is to be as it was expected; returns where. Once at most. There is
+    /// a draft on it.
+    pub(crate) fn turn_over(&self, layout: Layout, heap: &Heap) -> Option<NonNull<u8>> {
+        let fits = layout == self.layout && self.is_complete() && self.loan.is_of(heap.loans());
+        if !fits || self.is_stored.replace(true) {
+            return None;
+        }
+        // SAFETY: the heap has let go of the block, and there is one loan, ours.
+        unsafe { heap.adopt(self.loan.block(), self.layout.footprint()) }
+    }
+}
+
+impl Debug for Arrival {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Arrival({} of {} bytes)", self.received, self.layout.value_len())
+    }
+}

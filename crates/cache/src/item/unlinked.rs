@@ -1,0 +1,306 @@
+//! Items that are not in the table yet: what goes into them, and writing them.
+
+use crate::expiry::Expiry;
+use crate::item::item_ref::ItemRef;
+use crate::item::layout::{ITEM_OVERHEAD, Item, Layout};
+use crate::item::new::{New, Value};
+use crate::item::reserved::{Arrival, Outline};
+use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
+use crate::memory::allocator::{Asks, Heap, OutOfMemory};
+use crate::memory::block;
+use relativist::raw::{Hash, Link};
+use relativist_rcu::Guard;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+/// What goes into a new item: [`New`], with its value spelled out. Its lengths are known to fit, so that nothing can go wrong once
+/// there is memory for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Recipe<'a> {
+    pub(crate) hash: Hash,
+    pub(crate) key: &'a [u8],
+    pub(crate) key_len: u8,
+    pub(crate) flags: u32,
+    pub(crate) expiry: Expiry,
+    /// The value, in two pieces that are joined: either may be empty.
+    pub(crate) value: [&'a [u8]; 2],
+    pub(crate) value_len: u32,
+    pub(crate) unique: Option<u64>,
+    pub(crate) marks: Marks,
+    pub(crate) inherits: Marks,
+    pub(crate) now: u32,
+}
+
+impl<'a> Recipe<'a> {
+    /// The recipe for `new` under `key`, in the place of an item with the value `present`. `text` is room for a number.
+    ///
+    /// # Panics
+    /// If the key or the value is longer than an item can say.
+    pub(crate) fn new(
+        hash: Hash,
+        key: &'a [u8],
+        new: &New<'a>,
+        present: &'a [u8],
+        text: &'a mut String,
+        now: u32,
+    ) -> Recipe<'a> {
+        let value = match new.value {
+            Value::Whole(bytes) => [bytes, b""],
+            Value::Arrived(arrival) => [arrival.value(), b""],
+            Value::Kept => [present, b""],
+            Value::Appended(bytes) => [present, bytes],
+            Value::Prepended(bytes) => [bytes, present],
+            Value::Number(number) => {
+                // Padded by hand: a format has an upper limit of its own for the width.
+                *text = number.to_string();
+                text.extend(std::iter::repeat_n(' ', present.len().saturating_sub(text.len())));
+                [text.as_bytes(), b""]
+            }
+        };
+        let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes");
+        let value_len = u32::try_from(value[0].len() + value[1].len()).expect("values are below 4 GiB");
+        let &New { flags, expiry, unique, marks, inherits, .. } = new;
+        Recipe { hash, key, key_len, flags, expiry, value, value_len, unique, marks, inherits, now }
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::of(&Outline {
+            key_len: self.key_len.into(),
+            value_len: self.value_len as usize,
+            has_flags: self.flags != 0,
+            has_unique: self.unique.is_some(),
+        })
+    }
+
+    /// Bytes of the item.
+    pub(crate) fn size(&self) -> usize {
+        self.layout().size()
+    }
+}
+
+/// An item that is not in the table: owned here, given back on drop.
+pub(crate) struct Draft<'h> {
+    pub(crate) item: ItemRef<'h>,
+    /// What it occupies.
+    pub(crate) size: usize,
+    /// The marks that it inherits.
+    pub(crate) inherits: Marks,
+    pub(crate) heap: &'h Heap,
+}
+
+impl<'h> Draft<'h> {
+    /// A copy of `item` that is made at `now`, to take its place.
+    pub(crate) fn copy(
+        item: ItemRef<'_>,
+        now: u32,
+        heap: &'h Heap,
+        table: impl FnOnce() -> usize,
+    ) -> Result<Draft<'h>, OutOfMemory> {
+        Draft::new(&item.recipe(now), heap, Asks::Mover, table)
+    }
+
+    /// Makes an item, if there is room; `table` tells the table's bytes.
+    pub(crate) fn new(
+        recipe: &Recipe<'_>,
+        heap: &'h Heap,
+        who: Asks,
+        table: impl FnOnce() -> usize,
+    ) -> Result<Draft<'h>, OutOfMemory> {
+        let size = block::footprint(recipe.size());
+        let place = heap.allocate(size, who, table)?;
+        // From here to the end nothing panics: a block with an item that was begun and not written could never be swept.
+        // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the draft is there.
+        let item: ItemRef<'_> = unsafe {
+            write::<false>(place, recipe);
+            ItemRef::at(place)
+        };
+        item.block().note_expiry(recipe.expiry);
+        item.block().note_due(recipe.now.saturating_add(VISIT_INTERVAL));
+        Ok(Draft { item, size, inherits: recipe.inherits, heap })
+    }
+
+    /// Makes the item around the value that has arrived, which `recipe` is about, if that lies as it should.
+    pub(crate) fn around(recipe: &Recipe<'_>, arrival: &Arrival, heap: &'h Heap) -> Option<Draft<'h>> {
+        let place = arrival.turn_over(recipe.layout(), heap)?;
+        // As in `new`, nothing panics.
+        // SAFETY: as in `new`, but for the value, which lies where an item of this layout has it.
+        let item: ItemRef<'_> = unsafe {
+            write::<true>(place, recipe);
+            ItemRef::at(place)
+        };
+        item.block().note_expiry(recipe.expiry);
+        item.block().note_due(recipe.now.saturating_add(VISIT_INTERVAL));
+        Some(Draft { item, size: block::footprint(recipe.size()), inherits: recipe.inherits, heap })
+    }
+
+    pub(crate) fn expiry(&self) -> Expiry {
+        self.item.expiry()
+    }
+
+    /// Takes over those of `item`'s marks that this inherits: it is about to be linked in its place. The bucket lock is held.
+    pub(crate) fn inherit(&self, item: ItemRef<'_>) {
+        let status = item.status().load();
+        // Other marks do not change, because of the lock.
+        let may_change = self.inherits.has(Marks::FETCHED) && !status.marks().has(Marks::FETCHED);
+        let status = if may_change { item.status().pass_on() } else { status };
+        self.item.status().mark(status.marks() & self.inherits, None);
+    }
+
+    /// Takes over from `item`, of which this is a copy that is about to be linked in its place,
+    /// what may have changed since, and gives it `visits`. The bucket lock is held.
+    pub(crate) fn take_over(&self, item: ItemRef<'_>, visits: u8, now: u32) {
+        self.item.set_expiry(item.expiry());
+        self.item.status().take_over(item.status().pass_on(), visits, now);
+    }
+
+    /// Gives the item its number and hands it to `link`, which puts it into the table.
+    pub(crate) fn link(self, number: u64, guard: &Guard, link: impl FnOnce(NonNull<Link>)) -> NonNull<Link> {
+        let Draft { item, size, heap, .. } = self;
+        std::mem::forget(self);
+        let block = item.block();
+        block.note_number(number);
+        // SAFETY: the draft owned the item, so nobody else refers to it.
+        unsafe { (*item.item.as_ptr()).number = [number as u16, (number >> 16) as u16, (number >> 32) as u16] };
+        heap.count_linked(size, guard);
+        // The block may not be swept before the item can be found in the table.
+        link(item.link());
+        block.finish_draft();
+        item.link()
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        self.heap.abandon(self.item.address(), self.size);
+    }
+}
+
+/// Lets go of an item that was in a table when that was torn down.
+///
+/// # Safety
+/// `link` is the link of an item to which nobody refers any more, and the heap is gone or going.
+pub(crate) unsafe fn dispose(link: NonNull<Link>) {
+    // SAFETY: the item is there until it is buried.
+    let item: ItemRef<'_> = unsafe { ItemRef::of_link(link) };
+    // SAFETY: the table was the last to refer to it.
+    unsafe { item.block().settle_last(item.footprint()) };
+}
+
+/// Writes an item; with `AROUND` all but its value, which is there already.
+///
+/// # Safety
+/// `place` is memory of the recipe's size, aligned for items, to which nobody else refers, but for the value that is there already.
+unsafe fn write<const AROUND: bool>(place: NonNull<u8>, recipe: &Recipe<'_>) {
+    let (options, length) = (recipe.layout().options, recipe.value_len);
+    let given = recipe.unique.map(u64::to_ne_bytes);
+    let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
+    let unique = if given.is_empty() { Marks::NONE } else { Marks::GIVEN_UNIQUE };
+    let status = Status::new(recipe.now, recipe.marks.of_others() | unique, options.is_long, options.has_flags);
+    let (low, high) = (length as u16, (length >> u16::BITS) as u16);
+    let item = place.cast::<Item>().as_ptr();
+    let mut end = place.as_ptr().wrapping_add(ITEM_OVERHEAD);
+    let mut append = |piece: &[u8]| {
+        // SAFETY: the memory has room for all pieces behind the header; sources are slices elsewhere, so nothing overlaps.
+        unsafe { end.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+        end = end.wrapping_add(piece.len());
+    };
+    // SAFETY: the memory is large and aligned enough for all fields. They are written one by one, because the header as a whole ends
+    // in padding, where the rest begins.
+    unsafe {
+        (&raw mut (*item).link).write(Link::new(recipe.hash));
+        (&raw mut (*item).number).write([0; 3]);
+        (&raw mut (*item).value_len).write(low);
+        (&raw mut (*item).expiry).write(AtomicU32::new(recipe.expiry.to_bits()));
+        (&raw mut (*item).status).write(AtomicStatus::new(status));
+        (&raw mut (*item).key_len).write(recipe.key_len);
+    }
+    if options.is_long {
+        append(&high.to_ne_bytes());
+    }
+    if options.has_flags {
+        append(&recipe.flags.to_ne_bytes());
+    }
+    append(recipe.key);
+    if AROUND {
+        end = end.wrapping_add(recipe.value_len as usize);
+        // SAFETY: as above; the value's length is within the memory.
+        return unsafe { end.copy_from_nonoverlapping(given.as_ptr(), given.len()) };
+    }
+    append(recipe.value[0]);
+    for rare in [recipe.value[1], given] {
+        if !rare.is_empty() {
+            append(rare);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::layout::MAX_KEY;
+
+    fn recipe<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> Recipe<'a> {
+        let (hash, expiry, unique, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
+        let (key_len, value_len) = (key.len() as u8, value.concat().len() as u32);
+        let inherits = Marks::NONE;
+        Recipe { hash, key, key_len, flags: 7, expiry, value, value_len, unique, marks, inherits, now: 100 }
+    }
+
+    fn draft<'h>(recipe: &Recipe<'_>, heap: &'h Heap) -> Draft<'h> {
+        Draft::new(recipe, heap, Asks::Unlocked, || 0).unwrap()
+    }
+
+    #[test]
+    fn the_header_is_thirty_three_bytes() {
+        assert_eq!(ITEM_OVERHEAD, 33);
+    }
+
+    #[test]
+    fn an_item_reads_back_as_written() {
+        let heap = Heap::new(1 << 20);
+        let long = vec![b'x'; 70_000];
+        for (flags, options, value) in [(7, 4, [&b"one"[..], b"two"]), (0, 0, [b"", b""]), (u32::MAX, 6, [&long, b"y"])]
+        {
+            let draft = draft(&Recipe { flags, ..recipe(&[b'k'; MAX_KEY], value) }, &heap);
+            let item = draft.item;
+            draft.link((1 << 48) - 2, &relativist_rcu::read(), |_| ());
+            assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
+            assert_eq!((item.hit(100).flags, item.hit(100).unique), (flags, (1 << 48) - 2));
+            assert_eq!(item.footprint(), (33 + options + 250 + value.concat().len()).next_multiple_of(8));
+        }
+    }
+
+    #[test]
+    fn a_draft_given_up_leaves_its_room() {
+        let heap = Heap::new(1 << 20);
+        let first = draft(&recipe(b"k", [b"", b""]), &heap).item.address();
+        let second = draft(&recipe(b"other", [b"value", b""]), &heap).item.address();
+        assert_eq!(first, second);
+        assert_eq!(heap.linked(), 0);
+    }
+
+    #[test]
+    fn a_given_unique_is_told_and_the_number_kept() {
+        let heap = Heap::new(1 << 20);
+        let draft = draft(&Recipe { unique: Some(u64::MAX - 1), ..recipe(b"key", [b"value", b""]) }, &heap);
+        let item = draft.item;
+        draft.link(42, &relativist_rcu::read(), |_| ());
+        assert_eq!((item.hit(100).unique, item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
+        assert_eq!(item.footprint(), heap.linked());
+        assert_eq!(Draft::copy(item, 100, &heap, || 0).unwrap().item.hit(100).unique, u64::MAX - 1);
+    }
+
+    #[test]
+    fn a_copy_keeps_all_but_its_heat() {
+        let heap = Heap::new(1 << 20);
+        let item = draft(&recipe(b"key", [b"value", b""]), &heap);
+        let copy = Draft::copy(item.item, 100, &heap, || 0).unwrap();
+        item.item.set_expiry(Expiry::from_bits(77));
+        item.item.status().access(130);
+        copy.take_over(item.item, 3, 135);
+        assert_eq!((copy.item.key(), copy.item.hit(100).flags, copy.item.value()), (&b"key"[..], 7, &b"value"[..]));
+        let status = copy.item.status().load();
+        assert_eq!((copy.item.expiry().to_bits(), status.heat()), (77, (3, false)));
+        assert_eq!((status.marks(), status.idle(135)), (Marks::ENCODED_KEY | Marks::FETCHED, 5));
+    }
+}

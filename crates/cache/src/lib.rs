@@ -1,0 +1,98 @@
+//! A cache of byte strings in memory, for many threads: a hard memory limit, eviction, expiry, and lookups that take no lock.
+//! It is the storage of the memcached server `relativistd`, and has memcached's semantics; but it has no sockets, no
+//! protocol and no threads of its own.
+//!
+//! ```
+//! use relativist_cache::{Cache, Clock, Content, Lookup, Mode, Store};
+//! use std::sync::Arc;
+//!
+//! // The caller sets the clock, once a second or so.
+//! let clock = Arc::new(Clock::new(1_700_000_000));
+//! let cache = Cache::new(Arc::clone(&clock), 64 << 20, 1 << 20)?;
+//!
+//! let content = Content { flags: 0, exptime: 60, value: b"hello" };
+//! assert_eq!(cache.store(Mode::Set, b"greeting", content), Store::Stored);
+//!
+//! let mut value = Vec::new();
+//! assert_eq!(cache.get(b"greeting", |hit| value.extend_from_slice(hit.value)), Lookup::Hit);
+//! assert_eq!(value, b"hello");
+//!
+//! clock.set(clock.now() + 60);
+//! assert_eq!(cache.get(b"greeting", |_| ()), Lookup::Expired);
+//! cache.maintain();
+//! # Ok::<(), relativist_cache::OutOfMemory>(())
+//! ```
+//!
+//! # Commands
+//!
+//! Four steps on one key are the base of all commands: [`Cache::get`], [`Cache::peek`], [`Cache::put`] and
+//! [`Cache::update`]. A closure decides in `put` and `update` while the key is locked, so a decision and its change are one
+//! step. [`Cache::store`], [`count`](Cache::count), [`touch`](Cache::touch) and [`delete`](Cache::delete) are made of these.
+//!
+//! Large values need not be copied. [`Cache::expect`] reserves memory into which the caller receives a value that it then
+//! stores. [`Hit::lease`] keeps a value that was found, whatever becomes of the item.
+//!
+//! # Consistency
+//!
+//! Each command is linearizable: it takes effect at one moment between its call and its return. Commands on several keys
+//! ([`Cache::get_many`], [`Cache::scan`], [`Cache::flush`]) are not one step. An item that has expired, or that was flushed,
+//! is absent for every command, even while its memory is not free yet.
+//!
+//! # Progress
+//!
+//! A lookup takes no lock. It writes shared memory only in these cases: the first lookup of an item since the eviction has
+//! looked at that item, the first access in a minute, and a lease. Two rare lookups go on under the lock of the key's
+//! bucket: those that find an expired item, which they unlink, and those that find an item just as it is replaced. Updates
+//! lock one bucket. No command waits for a resize of the table. A store may evict, and may wait for readers when the cache
+//! is full.
+//!
+//! # Memory
+//!
+//! Items, the table, and memory that waits for readers never exceed the limit together. Items lie in blocks that are mapped
+//! directly; the cache does not use the global allocator for them. When there is no room, whole blocks are evicted: see
+//! [`policy`]. A cache [without eviction](Cache::without_eviction) refuses new items instead. [`Cache::maintain`] frees what
+//! has expired; without it, memory of expired items is reused only when the eviction comes to it.
+//!
+//! # When not to use it
+//!
+//! * For keys and values that are Rust objects, take `relativist`'s map, or a cache such as `moka` or `quick_cache`.
+//! * For a cache in one thread, or one of a few hundred entries, an LRU list is simpler.
+//! * Keys are at most [`MAX_KEY`] bytes, and values are below 4 GiB.
+//! * Linux only: the memory of items comes from `mmap`.
+//!
+//! # Layers
+//!
+//! Each folder imports only those to its right: `cache` (the commands), `eviction` (which items are alive, and making room),
+//! `item` (their layout), `memory` (blocks within the limit). `clock`, `expiry`, `policy` and `usage` import nothing.
+
+#[cfg(test)]
+use relativist_testing as _;
+
+mod cache;
+mod clock;
+mod eviction;
+mod expiry;
+mod item;
+mod memory;
+pub mod policy;
+mod usage;
+
+#[cfg(feature = "test-hooks")]
+pub use cache::Hooks;
+pub use cache::{Cache, Change, Content, CountError, Direction, Mode, Present, Store, apply, parse};
+pub use clock::{Clock, Ticker};
+pub use eviction::observer::Witness;
+pub use expiry::Expiry;
+pub use item::hit::{Hit, Lookup};
+pub use item::layout::{ITEM_OVERHEAD, MAX_KEY};
+pub use item::new::{New, Value};
+pub use item::reserved::{Arrival, Outline};
+pub use item::status::Marks;
+pub use item::value_ref::{Lease, Origin};
+pub use memory::allocator::OutOfMemory;
+pub use memory::block_ref::LARGE_VALUE;
+pub use relativist::Stats as TableStats;
+pub use usage::{Sequence, Sweeps, Usage};
+
+/// Keys that [`Cache::get_many`] looks up at a time.
+pub const MAX_BATCH_KEYS: usize = relativist::raw::Table::BATCH;

@@ -1,0 +1,559 @@
+//! The memory of items: blocks, who puts items in them, and the limit on all of it.
+//!
+//! **Putting in.** Threads are spread over *stripes*, each with an open block per class. To make room for an item moves an end forward,
+//! under a lock that is the thread's own as long as there are not more threads than stripes. A full block is closed and goes to the
+//! queue of its class, and a free one takes its place: that is the one visit to the lock of all, once in some hundreds of items. An
+//! item too large to share a block has one to its measure, and pays for that visit itself.
+//!
+//! **The limit** counts what is mapped, to the page: blocks open, queued, free, and waiting for readers, and the bytes that
+//! the table takes. So items removed and not yet given back are in it, and what the system sees of the process is what is counted.
+//! A block is created only when it fits.
+//!
+//! **Taking back.** A closed block in which all is dead, such as that of a large item that was replaced, waits for a grace period at once,
+//! and is free. A block to be evicted is taken out of its queue, so it has one sweeper. When all that was in it is unlinked, it
+//! waits for a grace period, because readers may still look at its items, and is free. A few are kept waiting or free ahead
+//! ([`Heap::victim_ahead`]), so that who needs one finds it, and what moves on finds room. Nobody waits for readers here: see
+//! [`Heap::remedy`]. What stays free goes back to the system.
+//!
+//! **Why blocks and not size classes.** In slabs, items can be evicted one by one, but memory that one class has is lost for others
+//! until someone empties a page of it, and sizes are rounded (memcached's factor of 1.25 loses 10 % on average). Blocks are all alike, so no
+//! mix of sizes is worse than another, sizes are rounded to 8 bytes, and items need no place in free lists or queues.
+//! What it costs: what moves on is copied (0.6 to 0.75 bytes per byte stored on the trace in [`policy`]), and what is overwritten
+//! is dead until its block is swept. A block is swept early when a quarter of it is dead; where nothing may be evicted, when there is no other room, also
+//! when a sixteenth is.
+
+use crate::memory::arena::SLOT;
+use crate::memory::block::{Block, HEADER};
+use crate::memory::block_ref::{Loan, Loans};
+use crate::memory::pool::{Central, Source, Victim};
+use crate::policy;
+use crate::policy::CLASSES;
+use crate::usage::Sweeps;
+use crossbeam_utils::CachePadded;
+use relativist_rcu::contention::Site;
+use relativist_rcu::{GracePeriod, Guard, wait_for_readers};
+use std::mem;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, available_parallelism};
+use std::time::Duration;
+
+static CENTRAL: Site = Site::new("heap_central");
+static STRIPE: Site = Site::new("heap_stripe");
+static CLAIM: Site = Site::new("heap_claim");
+
+/// The smallest blocks, those of tiny heaps. Their beginnings lie as far apart as those of larger ones.
+const SMALLEST_BLOCK: usize = 1 << 12;
+
+/// Blocks that a heap should have at least, its limit permitting.
+const FEWEST_BLOCKS: usize = 64;
+
+/// How long to wait at a time for others to be done. Mostly they tell.
+const SHORT_WAIT: Duration = Duration::from_millis(1);
+
+/// No room: the budget is used up, or the system has nothing left.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OutOfMemory {
+    /// Bytes that were asked for.
+    pub requested: usize,
+}
+
+/// The memory of one engine's items.
+pub(crate) struct Heap {
+    /// Of an ordinary block.
+    pub(crate) capacity: usize,
+    /// As many as a power of two.
+    stripes: Box<[CachePadded<Stripe>]>,
+    /// Few blocks are free or about to be: whoever comes by should evict one.
+    is_low: AtomicBool,
+    central: CachePadded<Mutex<Central>>,
+    /// Somebody has put back a block that he had in hand.
+    returned: Condvar,
+    /// Held by who has a claim.
+    claimant: Mutex<()>,
+    loans: Arc<Loans>,
+}
+
+/// What some threads share.
+struct Stripe {
+    open: Mutex<[Option<Block>; CLASSES]>,
+    /// Bytes of items linked by these threads, less those of items unlinked by them.
+    linked: AtomicIsize,
+    /// Dead items that these threads replaced by others, and how many of those had expired and were
+    /// never fetched.
+    reclaimed: AtomicU64,
+    expired_unfetched: AtomicU64,
+}
+
+/// What the table takes.
+pub(crate) struct TableMemory {
+    pub(crate) bytes: usize,
+    /// And will take if it grows soon.
+    pub(crate) charge: usize,
+    pub(crate) is_resizing: bool,
+}
+
+/// Who asks for room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Asks {
+    /// Who stores, and holds no lock.
+    Unlocked,
+    /// Who stores, and holds a bucket's lock. Nothing is given back to the system for him, which may take long: [`Heap::remedy`] does that.
+    Locked,
+    /// Who moves items on. He may have the last free blocks.
+    Mover,
+}
+
+/// The right to all that becomes free, up to some bytes. One thread has it at a time.
+pub(crate) struct Claim<'h> {
+    heap: &'h Heap,
+    _turn: MutexGuard<'h, ()>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.heap.central().set_claim(None);
+    }
+}
+
+impl Heap {
+    /// A heap that maps `limit` bytes at most.
+    pub(crate) fn new(limit: usize) -> Heap {
+        let capacity = (limit / FEWEST_BLOCKS).clamp(SMALLEST_BLOCK, SLOT) & !(SMALLEST_BLOCK - 1);
+        // Twice as many as processors, so that threads rarely share; few where their open blocks would be much of the memory.
+        let threads = available_parallelism().map_or(8, |threads| 2 * threads.get());
+        let stripes = 1 << threads.min(limit / capacity / 64).clamp(1, 64).ilog2();
+        let stripe = || Stripe {
+            open: Mutex::new([None; CLASSES]),
+            linked: AtomicIsize::new(0),
+            reclaimed: AtomicU64::new(0),
+            expired_unfetched: AtomicU64::new(0),
+        };
+        Heap {
+            capacity,
+            stripes: (0..stripes).map(|_| CachePadded::new(stripe())).collect(),
+            is_low: AtomicBool::new(false),
+            central: CachePadded::new(Mutex::new(Central::new(capacity, limit))),
+            returned: Condvar::new(),
+            claimant: Mutex::new(()),
+            loans: Arc::new(Loans::new(limit)),
+        }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.central().limit()
+    }
+
+    /// Sets the limit. What is over it goes as items come.
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.central().set_limit(limit);
+        self.loans.set_limit(limit);
+        // Relaxed: as in `victim_ahead`.
+        self.is_low.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes of linked items.
+    pub(crate) fn linked(&self) -> usize {
+        // Relaxed: a plain sum.
+        let sum: isize = self.stripes.iter().map(|stripe| stripe.linked.load(Ordering::Relaxed)).sum();
+        sum.max(0).unsigned_abs()
+    }
+
+    /// Bytes mapped for items: linked, dead, waiting for readers, and not yet any.
+    pub(crate) fn mapped(&self) -> usize {
+        self.central().mapped()
+    }
+
+    /// What connections hold of that.
+    pub(crate) fn loans(&self) -> &Arc<Loans> {
+        &self.loans
+    }
+
+    /// Counts of what sweeps have freed, and of dead items that stores have replaced.
+    pub(crate) fn sweeps(&self) -> Sweeps {
+        let mut sweeps = self.central().sweeps;
+        for stripe in &self.stripes {
+            // Relaxed, both: plain sums.
+            sweeps.reclaimed += stripe.reclaimed.load(Ordering::Relaxed);
+            sweeps.expired_unfetched += stripe.expired_unfetched.load(Ordering::Relaxed);
+        }
+        sweeps
+    }
+
+    /// Counts a dead item that a store has replaced.
+    pub(crate) fn count_reclaimed(&self, is_expired_unfetched: bool, guard: &Guard) {
+        let stripe = self.stripe(guard);
+        // Relaxed, both: plain sums.
+        stripe.reclaimed.fetch_add(1, Ordering::Relaxed);
+        stripe.expired_unfetched.fetch_add(is_expired_unfetched.into(), Ordering::Relaxed);
+    }
+
+    /// Counts an item of `bytes` as linked.
+    pub(crate) fn count_linked(&self, bytes: usize, guard: &Guard) {
+        // Relaxed: a plain sum.
+        self.stripe(guard).linked.fetch_add(bytes.cast_signed(), Ordering::Relaxed);
+    }
+
+    /// Counts an item of `bytes` as unlinked.
+    pub(crate) fn count_unlinked(&self, bytes: usize, guard: &Guard) {
+        self.count_linked(bytes.wrapping_neg(), guard);
+    }
+
+    /// That of the guard's thread.
+    fn stripe(&self, guard: &Guard) -> &Stripe {
+        &self.stripes[guard.thread_index() & (self.stripes.len() - 1)]
+    }
+
+    /// The lock of all. Nobody waits under it for anything but other holders. Taken after a stripe's.
+    pub(crate) fn central(&self) -> MutexGuard<'_, Central> {
+        CENTRAL.lock(&self.central)
+    }
+
+    /// Room for an item of `size` bytes, with a draft on its block. Evicts nothing and waits for nobody, so it may be called under a bucket's
+    /// lock. The item is to be written before the draft is finished.
+    ///
+    /// What the table takes is asked for when a block is needed.
+    pub(crate) fn allocate(
+        &self,
+        size: usize,
+        who: Asks,
+        table: impl FnOnce() -> usize,
+    ) -> Result<NonNull<u8>, OutOfMemory> {
+        let full = OutOfMemory { requested: size };
+        let class = policy::class(size);
+        if self.is_large(size) {
+            let block = self.obtain(Block::capacity_for(size), who, table()).ok_or(full)?;
+            block.open(class);
+            let place = block.take(size).ok_or(full);
+            self.put_down(|central| central.put_back(block, true));
+            return place;
+        }
+        let stripe = self.stripe(&relativist_rcu::read());
+        if let Some(place) = STRIPE.lock(&stripe.open)[class].and_then(|block| block.take(size)) {
+            return Ok(place);
+        }
+        // Not under the lock: it may take long.
+        let fresh = self.obtain(self.capacity, who, table()).ok_or(full)?;
+        let mut open = STRIPE.lock(&stripe.open);
+        if let Some(place) = open[class].and_then(|block| block.take(size)) {
+            // Another thread of the stripe was faster.
+            self.put_down(|central| central.put_unused(fresh));
+            return Ok(place);
+        }
+        fresh.open(class);
+        let full_one = open[class].replace(fresh);
+        self.put_down(|central| central.opened_in_place_of(full_one));
+        fresh.take(size).ok_or(full)
+    }
+
+    /// A block for an item of `size` bytes, on loan to who receives its value; `Ok(None)` if too much is lent.
+    pub(crate) fn lend_new(&self, size: usize, table: impl FnOnce() -> usize) -> Result<Option<Loan>, OutOfMemory> {
+        let capacity = Block::capacity_for(size);
+        if !self.loans.allow_arrival(capacity) {
+            return Ok(None);
+        }
+        let block = self.obtain(capacity, Asks::Unlocked, table()).ok_or(OutOfMemory { requested: size })?;
+        // It may be larger than was asked for, and others may have been faster.
+        let is_allowed = self.loans.reserve_arrival(block.capacity());
+        self.put_down(|central| if is_allowed { central.let_go_new() } else { central.put_unused(block) });
+        Ok(is_allowed.then(|| {
+            block.allow(size);
+            // SAFETY: the block was in our hands, and is in nobody's.
+            unsafe { Loan::of_new(block, &self.loans) }
+        }))
+    }
+
+    /// Takes over a block that was lent for an item of `size` bytes. The item may be written, and there is a draft on it.
+    ///
+    /// # Safety
+    /// The heap has let go of the block, and the caller has the only loan of it.
+    pub(crate) unsafe fn adopt(&self, block: Block, size: usize) -> Option<NonNull<u8>> {
+        block.open(policy::class(size));
+        let place = block.take(size)?;
+        block.adopt();
+        self.put_down(|central| central.close(block));
+        Some(place)
+    }
+
+    /// How many items can come before anybody asks for a block again: those that fill the open ones.
+    pub(crate) fn most_unasked(&self) -> usize {
+        // Of each class there is one open. Their items have 40, 64, 256 bytes and so on at least, and so one in 20 bytes is more than all.
+        self.stripes.len() * self.capacity / 20
+    }
+
+    /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a quarter of one unused.
+    pub(crate) fn is_large(&self, size: usize) -> bool {
+        size > (self.capacity - HEADER) / 4
+    }
+
+    /// A block that nobody else has, if there is room: in the caller's hands.
+    fn obtain(&self, capacity: usize, who: Asks, table: usize) -> Option<Block> {
+        let mut has_harvested = false;
+        loop {
+            let mut central = self.central();
+            central.set_table(table);
+            // What waits for readers is asked for only if nothing else is there: that may cost a barrier on all processors.
+            if !has_harvested && !central.has_free(capacity, who) {
+                drop(central);
+                self.harvest();
+                has_harvested = true;
+                continue;
+            }
+            let source = central.source(capacity, who);
+            self.note_low(&central);
+            drop(central);
+            match source {
+                Source::Block(block) => {
+                    // SAFETY: it was free: swept, and its grace period has passed.
+                    unsafe { block.scribble() };
+                    return Some(block);
+                }
+                // SAFETY: the arena has just handed it out, for so many bytes.
+                Source::Address(start) => return Some(unsafe { Block::create(start, capacity) }),
+                Source::After(surplus) => self.give_back(surplus),
+                Source::Nowhere => return None,
+            }
+        }
+    }
+
+    /// Frees what has waited for readers long enough, and what connections had and nobody else has.
+    pub(crate) fn harvest(&self) {
+        let returned = self.loans.take_returned();
+        if !returned.is_empty() {
+            let mut central = self.central();
+            returned.into_iter().for_each(|block| central.put_free(block));
+        }
+        let mut next = self.central().next_grace();
+        // To ask may cost a barrier on all processors: not under the lock.
+        while let Some(grace) = next.filter(GracePeriod::has_passed) {
+            next = self.central().harvest(grace);
+        }
+    }
+
+    /// Gives free blocks, which are in the caller's hands, back to the system.
+    pub(crate) fn give_back(&self, blocks: Vec<Block>) {
+        let discard = |block: Block| {
+            let capacity = block.capacity();
+            // SAFETY: it was free, so nothing in it is alive, and it is in our hands.
+            (unsafe { block.discard() }, capacity)
+        };
+        let runs: Vec<_> = blocks.into_iter().map(discard).collect();
+        self.put_down(|central| central.given_back(runs));
+    }
+
+    /// Puts down what was in the caller's hands, and tells those who wait for it.
+    fn put_down(&self, put: impl FnOnce(&mut Central)) {
+        let mut central = self.central();
+        put(&mut central);
+        self.note_low(&central);
+        if central.waiters > 0 {
+            self.returned.notify_all();
+        }
+    }
+
+    /// Waits for somebody to put down what he has in hand, not for long.
+    pub(crate) fn wait_for_others(&self) {
+        let mut central = self.central();
+        central.waiters += 1;
+        let woken = self.returned.wait_timeout(central, SHORT_WAIT);
+        woken.unwrap_or_else(PoisonError::into_inner).0.waiters -= 1;
+    }
+
+    /// Gives back room that was not used; the item there has been written, as far as its lengths.
+    pub(crate) fn abandon(&self, place: NonNull<u8>, size: usize) {
+        // SAFETY: the draft keeps the block.
+        let block = unsafe { Block::of(place) };
+        let section = relativist_rcu::read();
+        let open = STRIPE.lock(&self.stripe(&section).open);
+        let is_undone = open.contains(&Some(block)) && block.untake(place, size);
+        drop(open);
+        if is_undone {
+            return block.finish_draft();
+        }
+        // SAFETY: the item was never alive for others; the draft keeps the block, and from its end on the read section.
+        if unsafe { block.bury_draft(size) } {
+            self.note_dead(block);
+        }
+    }
+
+    /// Much of the block is dead, or all, as [`Block::bury`] has said.
+    pub(crate) fn note_dead(&self, block: Block) {
+        self.central().note_dead(block);
+    }
+
+    /// A block to evict ahead of need, if few are free or about to be.
+    pub(crate) fn victim_ahead(&self, evicts: bool) -> Option<Victim> {
+        // Relaxed, both: a hint. One of those who find it set goes on.
+        let is_hinted = self.is_low.load(Ordering::Relaxed) && self.is_low.swap(false, Ordering::Relaxed);
+        is_hinted.then(|| self.act_on_hint(evicts)).flatten()
+    }
+
+    #[cold]
+    fn act_on_hint(&self, evicts: bool) -> Option<Victim> {
+        self.harvest();
+        let mut central = self.central();
+        let excess = central.over_limit();
+        let is_useless = !evicts && central.is_refused(self.capacity, self.linked());
+        let victim =
+            (!is_useless && central.has_few(self.wanted(&central))).then(|| central.victim(evicts, false)).flatten();
+        if evicts && central.is_over_limit() {
+            // Relaxed: as in `victim_ahead`.
+            self.is_low.store(true, Ordering::Relaxed);
+        }
+        drop(central);
+        if !excess.is_empty() {
+            self.give_back(excess);
+        }
+        victim
+    }
+
+    fn note_low(&self, central: &Central) {
+        if central.is_over_limit() || central.has_few(self.wanted(central)) {
+            // Relaxed: as in `victim_ahead`.
+            self.is_low.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that might be needed soon.
+    fn wanted(&self, central: &Central) -> usize {
+        central.kept() + self.stripes.len().min(1 + central.limit() / self.capacity / 16) * self.capacity
+    }
+
+    /// Gives back to the system half of what nobody has used since the last call. Waits for readers.
+    pub(crate) fn trim(&self) {
+        let last = self.central().last_grace();
+        last.into_iter().for_each(|grace| grace.wait());
+        self.harvest();
+        let mut central = self.central();
+        let wanted = self.wanted(&central);
+        let idle = central.idle(wanted);
+        drop(central);
+        if !idle.is_empty() {
+            self.give_back(idle);
+        }
+    }
+
+    /// Bytes of the block that an item of `size` bytes needs.
+    pub(crate) fn block_for(&self, size: usize) -> usize {
+        if self.is_large(size) { Block::capacity_for(size) } else { self.capacity }
+    }
+
+    /// Sets room for an item of `size` bytes aside for the calling thread. Waits for others that have a claim.
+    pub(crate) fn claim(&self, size: usize) -> Claim<'_> {
+        let turn = CLAIM.lock(&self.claimant);
+        self.central().set_claim(Some((thread::current().id(), self.block_for(size))));
+        Claim { heap: self, _turn: turn }
+    }
+
+    /// Closes all open blocks that `wanted` says yes to.
+    pub(crate) fn close_all(&self, wanted: impl Fn(Block) -> bool) {
+        for stripe in &self.stripes {
+            let mut open = STRIPE.lock(&stripe.open);
+            for slot in open.iter_mut() {
+                if let Some(block) = slot.take_if(|block| wanted(*block)) {
+                    block.cut();
+                    self.central().close(block);
+                }
+            }
+        }
+    }
+
+    /// A swept block in which nothing is alive. It waits for readers.
+    pub(crate) fn release(&self, block: Block, sweeps: Sweeps) {
+        self.put_down(|central| {
+            central.sweeps += sweeps;
+            central.put_waiting(block);
+        });
+    }
+
+    /// A swept block in which something stays: at its old place in the queue, or as if it had just been closed.
+    pub(crate) fn put_back(&self, block: Block, is_renewed: bool, sweeps: Sweeps) {
+        self.put_down(|central| {
+            central.sweeps += sweeps;
+            central.put_back(block, is_renewed);
+        });
+    }
+
+    /// [`Central::next_due`].
+    pub(crate) fn next_due(&self, now: u32) -> Option<Victim> {
+        self.central().next_due(now)
+    }
+
+    /// [`Central::begin_round`].
+    pub(crate) fn begin_round(&self, line: u64) -> usize {
+        self.central().begin_round(line)
+    }
+
+    /// [`Central::look_around`].
+    pub(crate) fn look_around(&self, left: &mut usize, is_due: impl Fn(Block) -> bool) -> Option<Victim> {
+        self.central().look_around(left, is_due)
+    }
+
+    /// Counts a pass of the background that looked at items.
+    pub(crate) fn count_pass(&self) {
+        self.central().sweeps.passes += 1;
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        // The table's resizer may still look at items that are gone.
+        wait_for_readers();
+        let open =
+            self.stripes.iter_mut().flat_map(|stripe| mem::take(get_mut(&mut stripe.open)).into_iter().flatten());
+        get_mut(&mut self.central).tear_down(open, &self.loans);
+    }
+}
+
+fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
+    mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Claimed memory is refused to other threads, though it is free.
+    #[test]
+    fn what_is_claimed_is_for_nobody_else() {
+        let heap = Heap::new(1 << 20);
+        let (claimed, other) = (500_000, 600_000);
+        let allocate = |size| heap.allocate(size, Asks::Unlocked, || 0).is_ok();
+        let by_another = |size| thread::scope(|scope| scope.spawn(|| allocate(size)).join().expect("no panic"));
+        let claim = heap.claim(claimed);
+        assert!(!by_another(other), "there is room, but it is claimed");
+        assert!(by_another(100_000), "there is more than what is claimed");
+        drop(claim);
+        assert!(by_another(other));
+
+        let heap = Heap::new(1 << 20);
+        let _claim = heap.claim(claimed);
+        assert!(heap.allocate(other, Asks::Unlocked, || 0).is_ok(), "the thread with the claim may have all");
+    }
+
+    /// When a heap is dropped, readers may still look at items that are gone.
+    #[test]
+    fn a_heap_that_is_dropped_waits_for_readers() {
+        let heap = Heap::new(1 << 20);
+        let (entered, has_entered) = std::sync::mpsc::channel();
+        let (leave, may_leave) = std::sync::mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _section = relativist_rcu::read();
+                entered.send(()).expect("the test waits for this");
+                // Ends when the other end is dropped, too.
+                let _ = may_leave.recv();
+            });
+            has_entered.recv().expect("the reader has come");
+            let dropping = scope.spawn(|| drop(heap));
+            // A drop that does not wait ends within 100 ms. (Yields would take minutes on a busy core.)
+            let has_ended = (0..100).any(|_| {
+                thread::sleep(std::time::Duration::from_millis(1));
+                dropping.is_finished()
+            });
+            drop(leave);
+            assert!(!has_ended, "a reader was there");
+        });
+    }
+}

@@ -1,0 +1,352 @@
+//! Address space for blocks: few mappings of the system, however many blocks there are.
+//!
+//! The system limits the number of mappings of a process (65530 by default), and memory for items would reach it if each block were
+//! one. So an arena asks for *regions*, each as large as all before, and hands out runs of *slots* in them. A run costs memory only
+//! where it is written to, so that slots can be large and what a block does not use of its last one costs nothing. What
+//! is given back loses its pages ([`discard`]) and keeps its addresses: the mapping stays in one piece.
+//!
+//! Runs are found by best fit, and free neighbours are joined, in logarithmic time.
+
+use nix::libc;
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::ptr::{NonNull, with_exposed_provenance_mut};
+
+/// Bytes of a slot. Runs begin at multiples of this.
+pub(crate) const SLOT: usize = 1 << 16;
+
+/// Bytes of the first region.
+const FIRST_REGION: usize = 64 << 20;
+
+/// Address space of which parts are in use.
+pub(crate) struct Arena {
+    /// What is not in use: where runs begin, and their bytes; and the other way round. No two touch each other.
+    by_address: BTreeMap<usize, usize>,
+    by_length: BTreeSet<(usize, usize)>,
+    /// The start of each region, and its bytes.
+    regions: Vec<(NonNull<u8>, usize)>,
+    /// Bytes of all regions.
+    reserved: usize,
+    /// Whether the system may use huge pages. False as soon as a run was given back: in the
+    /// background, the system would fill up the huge page that the run was a part of, and memory in
+    /// use would exceed the limit.
+    allows_huge_pages: bool,
+}
+
+// SAFETY: an arena owns its address space, and no part of it belongs to a thread.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// An arena without regions. Huge pages must not be allowed where runs are used in part: they would make whole what is not.
+    pub(crate) fn new(allows_huge_pages: bool) -> Arena {
+        Arena {
+            by_address: BTreeMap::new(),
+            by_length: BTreeSet::new(),
+            regions: Vec::new(),
+            reserved: 0,
+            allows_huge_pages,
+        }
+    }
+
+    /// Addresses for `bytes`, readable and writable, where nothing is yet; `None` if the system denies them.
+    pub(crate) fn take(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        let wanted = bytes.next_multiple_of(SLOT);
+        if self.by_length.range((wanted, 0)..).next().is_none() {
+            self.grow(wanted)?;
+        }
+        let &(length, start) = self.by_length.range((wanted, 0)..).next()?;
+        self.remove(start, length);
+        if length > wanted {
+            self.insert(start + wanted, length - wanted);
+        }
+        NonNull::new(with_exposed_provenance_mut(start))
+    }
+
+    /// Takes back what [`take`](Self::take) returned for so many `bytes`, discarded meanwhile.
+    pub(crate) fn give_back(&mut self, start: NonNull<u8>, bytes: usize) {
+        if self.allows_huge_pages {
+            self.allows_huge_pages = false;
+            self.regions.iter().for_each(|&(start, length)| forbid_huge_pages(start, length));
+        }
+        let (mut start, mut length) = (start.addr().get(), bytes.next_multiple_of(SLOT));
+        if let Some((&before, &size)) = self.by_address.range(..start).next_back()
+            && before + size == start
+        {
+            self.remove(before, size);
+            (start, length) = (before, size + length);
+        }
+        if let Some(&size) = self.by_address.get(&(start + length)) {
+            self.remove(start + length, size);
+            length += size;
+        }
+        self.insert(start, length);
+    }
+
+    fn insert(&mut self, start: usize, length: usize) {
+        self.by_address.insert(start, length);
+        self.by_length.insert((length, start));
+    }
+
+    fn remove(&mut self, start: usize, length: usize) {
+        self.by_address.remove(&start);
+        self.by_length.remove(&(length, start));
+    }
+
+    /// Adds a region in which `bytes` find room: as large as what is there, so that there are few.
+    fn grow(&mut self, bytes: usize) -> Option<()> {
+        let generous = self.reserved.max(FIRST_REGION).max(bytes);
+        let (start, length) =
+            reserve(generous).map(|start| (start, generous)).or_else(|| Some((reserve(bytes)?, bytes)))?;
+        if !self.allows_huge_pages {
+            forbid_huge_pages(start, length);
+        }
+        self.regions.push((start, length));
+        self.reserved += length;
+        let start = start.expose_provenance().get();
+        self.insert(start, length);
+        Some(())
+    }
+}
+
+impl Drop for Arena {
+    /// Unmaps what is not in use. The rest is for its users to [`unmap`].
+    fn drop(&mut self) {
+        for (start, length) in std::mem::take(&mut self.by_address) {
+            if let Some(start) = NonNull::new(with_exposed_provenance_mut(start)) {
+                // SAFETY: nobody uses it.
+                unsafe { unmap(start, length) };
+            }
+        }
+    }
+}
+
+/// Lets the system have the pages of a run: whoever reads it again finds zeros.
+///
+/// # Safety
+/// The run was taken from an arena, for so many bytes, and nobody uses it.
+pub(crate) unsafe fn discard(start: NonNull<u8>, bytes: usize) {
+    // Locked memory (`-k`) needs an advice of its own, which Linux has since 5.18.
+    for advice in [libc::MADV_DONTNEED, DONTNEED_LOCKED] {
+        // SAFETY: the caller's promise.
+        if unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) } == 0 {
+            return;
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { replace(start, bytes) };
+}
+
+/// `MADV_DONTNEED_LOCKED` of Linux. Other systems refuse -1.
+const DONTNEED_LOCKED: libc::c_int = if cfg!(target_os = "linux") { 24 } else { -1 };
+
+/// Replaces the pages of a run by fresh ones.
+///
+/// # Safety
+/// As for [`discard`].
+unsafe fn replace(start: NonNull<u8>, bytes: usize) {
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
+    let Some(length) = NonZeroUsize::new(bytes) else { return };
+    // SAFETY: in place of a part of a mapping of ours, of which nobody uses anything. If it fails, the pages stay.
+    if unsafe { mmap_anonymous(Some(start.addr()), length, READ_WRITE, flags) }.is_ok() {
+        // Like its neighbours: otherwise it would be a mapping of its own, and the system allows
+        // only some thousands.
+        forbid_huge_pages(start, bytes);
+    }
+}
+
+/// Forbids huge pages for a part of a mapping of ours.
+fn forbid_huge_pages(start: NonNull<u8>, length: usize) {
+    // SAFETY: advice changes no contents. It fails where there are no huge pages.
+    let _ = unsafe { madvise(start.cast(), length, MmapAdvise::MADV_NOHUGEPAGE) };
+}
+
+/// Gives up a run for good, with its addresses.
+///
+/// # Safety
+/// As for [`discard`], and the arena is gone or will not get it back.
+pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+    let length = bytes.next_multiple_of(SLOT);
+    // SAFETY: the caller's promise.
+    if unsafe { munmap(start.cast(), length) }.is_err() {
+        // A hole makes two mappings of one, and there may be no more. The addresses are lost, the memory is not.
+        // SAFETY: as above.
+        unsafe { discard(start, length) };
+    }
+}
+
+const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+
+/// Maps so many bytes, a multiple of [`SLOT`], at a multiple of that.
+fn reserve(length: usize) -> Option<NonNull<u8>> {
+    let whole = length.checked_add(SLOT)?;
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(whole)?, READ_WRITE, flags) }.ok()?.cast::<u8>();
+    let before = start.align_offset(SLOT);
+    // SAFETY: `before` is less than a slot; the ends that are not aligned are within the mapping, and nobody uses them. If the system
+    // keeps them, they cost nothing.
+    unsafe {
+        let middle = start.add(before);
+        for (part, rest) in [(start, before), (middle.add(length), SLOT - before)] {
+            if rest > 0 {
+                let _ = munmap(part.cast(), rest);
+            }
+        }
+        Some(middle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::mman::mlock;
+
+    #[test]
+    fn runs_are_disjoint_aligned_and_joined_again() {
+        let mut arena = Arena::new(false);
+        let sizes = [1, SLOT, SLOT + 1, 5 * SLOT, 3, 2 * SLOT];
+        let runs: Vec<_> = sizes.iter().map(|&bytes| (arena.take(bytes).unwrap(), bytes)).collect();
+        for &(start, bytes) in &runs {
+            assert_eq!(start.addr().get() % SLOT, 0);
+            // SAFETY: the run is ours, and as long.
+            unsafe { start.write_bytes(0xff, bytes) };
+        }
+        let mut ends: Vec<_> = runs
+            .iter()
+            .map(|(start, bytes)| (start.addr().get(), start.addr().get() + bytes.next_multiple_of(SLOT)))
+            .collect();
+        ends.sort_unstable();
+        assert!(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{ends:?}");
+        for index in [1, 3, 0, 5, 2, 4] {
+            let (start, bytes) = runs[index];
+            // SAFETY: the run is ours, and not used any more.
+            unsafe { discard(start, bytes) };
+            arena.give_back(start, bytes);
+        }
+        assert_eq!(arena.by_address.len(), 1, "{:?}", arena.by_address);
+        assert_eq!(arena.by_length.len(), 1);
+        assert_eq!(arena.by_address.values().sum::<usize>(), arena.reserved);
+        let again = arena.take(sizes.iter().sum()).unwrap();
+        // SAFETY: the run is ours.
+        assert_eq!(unsafe { again.read() }, 0, "what was discarded is zero");
+    }
+
+    /// As with `-k`, where all is locked.
+    #[test]
+    fn locked_memory_is_discarded_too() {
+        let mut arena = Arena::new(false);
+        let start = arena.take(SLOT).unwrap();
+        // SAFETY: the run is ours.
+        unsafe {
+            start.write(7);
+            mlock(start.cast(), SLOT).unwrap();
+            discard(start, SLOT);
+            assert_eq!(start.read(), 0);
+            start.write(8);
+            assert_eq!(start.read(), 8);
+        }
+    }
+
+    /// The flags of the mappings that overlap these bytes, as the kernel reports them.
+    #[cfg(target_os = "linux")]
+    fn mappings(start: NonNull<u8>, bytes: usize) -> Vec<String> {
+        let (first, end) = (start.addr().get(), start.addr().get() + bytes);
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_ours = false;
+        let mut flags = Vec::new();
+        for line in text.lines() {
+            let word = line.split(' ').next().unwrap_or_default();
+            let bounds =
+                word.split_once('-').map(|(low, high)| [low, high].map(|text| usize::from_str_radix(text, 16)));
+            if let Some([Ok(low), Ok(high)]) = bounds {
+                is_ours = low < end && first < high;
+            } else if let Some(words) = line.strip_prefix("VmFlags:").filter(|_| is_ours) {
+                flags.push(words.trim().to_owned());
+            }
+        }
+        flags
+    }
+
+    /// Whether the kernel has huge pages, and so reports where they are forbidden.
+    #[cfg(target_os = "linux")]
+    fn has_huge_pages() -> bool {
+        let has = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
+        if !has {
+            eprintln!("not tested: the kernel has no transparent huge pages");
+        }
+        has
+    }
+
+    /// The system limits the number of mappings, so a server with `-k` must not split them.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn discarding_locked_memory_splits_no_mapping() {
+        const SLOTS: usize = 32;
+        let mut arena = Arena::new(false);
+        let start = arena.take(SLOTS * SLOT).unwrap();
+        // SAFETY: the run is ours, as all of it below.
+        if let Err(error) = unsafe { mlock(start.cast(), SLOTS * SLOT) } {
+            return eprintln!("not tested: cannot lock 2 MiB of memory: {error}");
+        }
+        // SAFETY: as above.
+        if unsafe { libc::madvise(start.as_ptr().cast(), SLOT, DONTNEED_LOCKED) } != 0 {
+            return eprintln!("not tested: the kernel is older than 5.18");
+        }
+        let before = mappings(start, SLOTS * SLOT);
+        assert_eq!(before.len(), 1, "{before:?}");
+        for slot in (1..SLOTS).step_by(2) {
+            // SAFETY: as above.
+            unsafe { discard(start.add(slot * SLOT), SLOT) };
+        }
+        assert_eq!(mappings(start, SLOTS * SLOT), before);
+    }
+
+    /// On kernels that can't discard locked memory.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn replaced_memory_is_like_its_neighbours() {
+        if !has_huge_pages() {
+            return;
+        }
+        let mut arena = Arena::new(false);
+        let start = arena.take(3 * SLOT).unwrap();
+        let before = mappings(start, 3 * SLOT);
+        // SAFETY: the run is ours, and as long.
+        unsafe { replace(start.add(SLOT), SLOT) };
+        assert_eq!(mappings(start, 3 * SLOT), before, "one mapping, with the same flags");
+    }
+
+    /// Where huge pages are set to `always`, the kernel would fill up those that were discarded in
+    /// part.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_was_discarded_becomes_no_huge_page_again() {
+        if !has_huge_pages() {
+            return;
+        }
+        let is_forbidden = |start, bytes| {
+            let all = mappings(start, bytes);
+            all.iter().all(|flags| flags.split(' ').any(|flag| flag == "nh"))
+        };
+        let mut arena = Arena::new(true);
+        let (one, other) = (arena.take(SLOT).unwrap(), arena.take(2 * FIRST_REGION).unwrap());
+        assert!(!is_forbidden(one, SLOT) && !is_forbidden(other, 2 * FIRST_REGION));
+        // SAFETY: the run is ours, and not used any more.
+        unsafe { discard(one, SLOT) };
+        arena.give_back(one, SLOT);
+        assert!(is_forbidden(one, SLOT) && is_forbidden(other, 2 * FIRST_REGION));
+        let later = arena.take(8 * FIRST_REGION).unwrap();
+        assert!(is_forbidden(later, 8 * FIRST_REGION), "regions to come");
+    }
+
+    #[test]
+    fn what_is_larger_than_a_region_finds_room() {
+        let mut arena = Arena::new(true);
+        let large = arena.take(3 * FIRST_REGION).unwrap();
+        // SAFETY: the run is ours, and as long.
+        unsafe { large.add(3 * FIRST_REGION - 1).write(1) };
+        arena.take(FIRST_REGION).unwrap();
+        assert_eq!(arena.reserved, 6 * FIRST_REGION, "regions double what there is");
+    }
+}

@@ -1,0 +1,99 @@
+//! What AddressSanitizer has to be told of blocks: of its own allocator's memory it knows what is free, of mappings it knows nothing. So
+//! whoever looks at an item after its block has become free, or beyond the items, is caught in the act (`ci/sanitizers.sh`). Nothing at all in
+//! other builds.
+
+use std::ptr::NonNull;
+
+/// Whether somebody listens.
+pub(crate) const IS_USED: bool = cfg!(relativist_sanitizer = "address");
+
+#[cfg(relativist_sanitizer = "address")]
+unsafe extern "C" {
+    fn __asan_poison_memory_region(start: *const u8, bytes: usize);
+    fn __asan_unpoison_memory_region(start: *const u8, bytes: usize);
+}
+
+/// Until further notice nobody looks at these bytes, which are aligned like items.
+///
+/// # Safety
+/// They are part of a mapping.
+#[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "nobody listens"))]
+pub(crate) unsafe fn forbid(start: NonNull<u8>, bytes: usize) {
+    #[cfg(relativist_sanitizer = "address")]
+    // SAFETY: the caller's promise: the sanitizer has a place where it notes it.
+    unsafe {
+        __asan_poison_memory_region(start.as_ptr(), bytes);
+    }
+}
+
+/// These may be looked at again.
+///
+/// # Safety
+/// As of [`forbid`].
+#[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "nobody listens"))]
+pub(crate) unsafe fn allow(start: NonNull<u8>, bytes: usize) {
+    #[cfg(relativist_sanitizer = "address")]
+    // SAFETY: as in `forbid`.
+    unsafe {
+        __asan_unpoison_memory_region(start.as_ptr(), bytes);
+    }
+}
+
+#[cfg(all(test, relativist_sanitizer = "address"))]
+mod tests {
+    use crate::cache::Cache;
+    use crate::cache::{Content, Mode, Store};
+    use crate::clock::Clock;
+    use crate::item::hit::Lookup;
+    use crate::item::reserved::Outline;
+    use crate::memory::allocator::{Asks, Heap};
+    use std::ffi::c_int;
+    use std::sync::Arc;
+
+    unsafe extern "C" {
+        fn __asan_address_is_poisoned(address: *const u8) -> c_int;
+    }
+
+    fn is_forbidden(address: *const u8) -> bool {
+        // SAFETY: looks at no memory but the sanitizer's own.
+        unsafe { __asan_address_is_poisoned(address) != 0 }
+    }
+
+    #[test]
+    fn what_no_item_has_is_forbidden() {
+        let heap = Heap::new(1 << 20);
+        let place = heap.allocate(64, Asks::Unlocked, || 0).unwrap();
+        let address = |offset: usize| place.as_ptr().wrapping_add(offset).cast_const();
+        assert!(!is_forbidden(address(0)) && !is_forbidden(address(63)) && is_forbidden(address(64)));
+        let next = heap.allocate(64, Asks::Unlocked, || 0).unwrap();
+        assert!(next.as_ptr().cast_const() == address(64) && !is_forbidden(address(64)));
+        heap.abandon(next, 64);
+        assert!(is_forbidden(address(64)));
+        heap.abandon(place, 64);
+        assert!(is_forbidden(address(0)));
+    }
+
+    /// Of a block that items share, and of one to an item's measure.
+    #[test]
+    fn what_was_freed_is_forbidden() {
+        let engine = Cache::new(Arc::new(Clock::new(1_700_000_000)), 8 << 20, 1 << 20).unwrap();
+        for size in [100, 50_000] {
+            let value = vec![b'v'; size];
+            assert_eq!(engine.store(Mode::Set, b"k", Content { flags: 0, exptime: 0, value: &value }), Store::Stored);
+            let mut address = std::ptr::null();
+            assert_eq!(engine.get(b"k", |hit| address = hit.value.as_ptr()), Lookup::Hit);
+            engine.delete(b"k");
+            assert!(!is_forbidden(address), "readers may still look at it");
+            engine.maintain();
+            assert!(is_forbidden(address), "{size}");
+        }
+        let outline = Outline { key_len: 1, value_len: 50_000, has_flags: false, has_unique: false };
+        let mut arrival = engine.expect(&outline).unwrap();
+        let rest = arrival.rest().as_ptr_range();
+        assert!(!is_forbidden(rest.start) && !is_forbidden(rest.end.wrapping_sub(1)));
+        assert!(is_forbidden(rest.end.wrapping_add(8)));
+        drop(arrival);
+        engine.maintain();
+        assert!(is_forbidden(rest.start));
+    }
+}

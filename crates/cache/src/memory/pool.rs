@@ -1,0 +1,566 @@
+//! What the heap keeps under its one lock: blocks that are not open, and what all of them take.
+//!
+//! Every function takes a few steps, or logarithmically many, and no block's memory is touched beyond its header. What takes longer,
+//! whoever holds the lock gets as a task, to do when it is free again. The one system call is to map a region of addresses, each larger than
+//! those before: a few in the life of a heap.
+
+use crate::memory::allocator::Asks;
+use crate::memory::arena::{Arena, SLOT};
+use crate::memory::block::{Block, NEVER, Place};
+use crate::memory::block_ref::Loans;
+use crate::policy;
+use crate::policy::CLASSES;
+use crate::usage::Sweeps;
+use relativist_rcu::GracePeriod;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::ptr::NonNull;
+use std::thread::ThreadId;
+
+/// Ordinary blocks for which room is left to who moves items on, in a heap of at least eight times as many.
+const KEPT: usize = 2;
+
+/// All that is not open.
+pub(crate) struct Central {
+    /// By number. Blocks of a class come one after the other.
+    queues: [BTreeMap<u64, Block>; CLASSES],
+    /// Blocks of which much is dead.
+    sparse: BTreeMap<u64, Block>,
+    /// The queued and sparse blocks in which something expires, by the second in which they should
+    /// be swept (as known when they were queued), and by number.
+    due: BTreeMap<(u32, u64), Block>,
+    /// Where the background goes on to look at headers: a queue, and a block number.
+    round: (usize, u64),
+    /// The line of the last flush whose items the background has swept.
+    swept_line: u64,
+    /// Swept, in the order of their grace periods, and the bytes that will be free then.
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    /// To be used again, by capacity, and their bytes.
+    free: BTreeMap<usize, Vec<Block>>,
+    free_bytes: usize,
+    /// The fewest free bytes since [`Central::idle`] was last asked.
+    least_free: usize,
+    /// Blocks that somebody sweeps or gives back, or has got for items that are not there yet.
+    pub(crate) in_hands: usize,
+    /// Threads that wait for [`Central::in_hands`] to change.
+    pub(crate) waiters: usize,
+    /// The last block's number, and the priority of the last one evicted.
+    number: u64,
+    level: u64,
+    /// Bytes of all blocks.
+    mapped: usize,
+    /// Bytes of the table, as last told.
+    table: usize,
+    /// What all of it may be.
+    limit: usize,
+    /// Who collects room, and how much: nobody else may take that.
+    claim: Option<(ThreadId, usize)>,
+    refusal: Option<Refusal>,
+    /// Where to look next for blocks that are thin, in which queue, and how many have been looked at since the last one.
+    thin: (usize, u64),
+    looked_at: usize,
+    pub(crate) sweeps: Sweeps,
+    /// Capacity of ordinary blocks.
+    capacity: usize,
+    /// Addresses of blocks that fill their slots, and of others.
+    whole: Arena,
+    partial: Arena,
+}
+
+/// A lack of room about which nothing could be done, without evicting: that stays so until something dies.
+struct Refusal {
+    need: usize,
+    /// Bytes of linked items then.
+    linked: usize,
+}
+
+/// A swept block.
+struct Waiting {
+    grace: GracePeriod,
+    block: Block,
+    /// None if it is lent: it comes back when the loans end, not when the readers have gone.
+    bytes: usize,
+}
+
+/// A block to be swept, and for what.
+pub(crate) struct Victim {
+    pub(crate) block: Block,
+    pub(crate) purpose: Purpose,
+}
+
+/// Why a block is swept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Purpose {
+    /// Its turn has come: what has earned it moves on, the rest goes.
+    Evict,
+    /// Its turn has come, and too much has moved on already: all goes.
+    Purge,
+    /// Much of it is dead: the rest moves on.
+    Compact,
+    /// Something may have expired: the rest stays.
+    Expire,
+}
+
+/// Where a block for items comes from.
+pub(crate) enum Source {
+    /// It is there.
+    Block(Block),
+    /// It is to be created at this address.
+    Address(NonNull<u8>),
+    /// These have to be given back to the system first.
+    After(Vec<Block>),
+    /// There is no room.
+    Nowhere,
+}
+
+impl Central {
+    pub(crate) fn new(capacity: usize, limit: usize) -> Central {
+        Central {
+            queues: [const { BTreeMap::new() }; CLASSES],
+            sparse: BTreeMap::new(),
+            due: BTreeMap::new(),
+            round: (0, 0),
+            swept_line: 0,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            free: BTreeMap::new(),
+            free_bytes: 0,
+            least_free: 0,
+            in_hands: 0,
+            waiters: 0,
+            number: 0,
+            level: 0,
+            mapped: 0,
+            table: 0,
+            limit,
+            claim: None,
+            refusal: None,
+            thin: (0, 0),
+            looked_at: 0,
+            sweeps: Sweeps::default(),
+            capacity,
+            whole: Arena::new(true),
+            partial: Arena::new(false),
+        }
+    }
+
+    pub(crate) fn mapped(&self) -> usize {
+        self.mapped
+    }
+
+    pub(crate) fn set_table(&mut self, bytes: usize) {
+        self.table = bytes;
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+        self.refusal = None;
+    }
+
+    /// Sets aside `bytes` of what is or becomes free for `thread`.
+    pub(crate) fn set_claim(&mut self, claim: Option<(ThreadId, usize)>) {
+        self.claim = claim;
+    }
+
+    /// Bytes that others than the calling thread have set aside.
+    fn claimed(&self) -> usize {
+        self.claim.filter(|&(thread, _)| thread != std::thread::current().id()).map_or(0, |(_, bytes)| bytes)
+    }
+
+    /// Bytes that new items may take without anything being swept. Who moves items on may have what is kept for that, too.
+    pub(crate) fn room(&self, is_moving: bool) -> usize {
+        let kept = if is_moving { 0 } else { self.kept() };
+        (self.limit + self.free_bytes).saturating_sub(self.taken() + self.claimed() + kept)
+    }
+
+    /// Bytes kept for who moves items on: free, or not mapped yet.
+    pub(crate) fn kept(&self) -> usize {
+        KEPT.min(self.limit / self.capacity / 8) * self.capacity
+    }
+
+    /// Whether others have in hand what could be had, or write to it.
+    pub(crate) fn is_contended(&self, evicts: bool) -> bool {
+        let has_drafts = |queue: &BTreeMap<u64, Block>| queue.values().any(|block| block.has_drafts());
+        let is_written_to = has_drafts(&self.sparse) || evicts && self.queues.iter().any(has_drafts);
+        self.in_hands > 0 || self.claimed() > 0 || is_written_to
+    }
+
+    /// Bytes swept, for which readers have to be waited.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// The grace period of what was swept first.
+    pub(crate) fn next_grace(&self) -> Option<GracePeriod> {
+        self.waiting.front().map(|waiting| waiting.grace)
+    }
+
+    /// That of what was swept last.
+    pub(crate) fn last_grace(&self) -> Option<GracePeriod> {
+        self.waiting.back().map(|waiting| waiting.grace)
+    }
+
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.taken() > self.limit
+    }
+
+    fn taken(&self) -> usize {
+        self.mapped + self.table
+    }
+
+    /// Whether less than `wanted` bytes are free, wait for readers, or can still be mapped.
+    pub(crate) fn has_few(&self, wanted: usize) -> bool {
+        self.limit + self.free_bytes + self.waiting_bytes < self.taken() + wanted
+    }
+
+    /// Where a block of `capacity` comes from. It is in the caller's hands.
+    pub(crate) fn source(&mut self, capacity: usize, who: Asks) -> Source {
+        if self.room(who == Asks::Mover) < capacity {
+            return Source::Nowhere;
+        }
+        if let Some(block) = self.fitting(capacity).and_then(|found| self.take_free(found)) {
+            self.in_hands += 1;
+            return Source::Block(block);
+        }
+        if self.taken() + capacity <= self.limit {
+            let Some(address) = self.arena(capacity).take(capacity) else { return Source::Nowhere };
+            self.mapped += capacity;
+            self.in_hands += 1;
+            return Source::Address(address);
+        }
+        if who == Asks::Locked { Source::Nowhere } else { Source::After(self.in_the_way(capacity)) }
+    }
+
+    /// Whether there is a free block that one of `capacity` may be, and nobody else has a right to it.
+    pub(crate) fn has_free(&self, capacity: usize, who: Asks) -> bool {
+        self.room(who == Asks::Mover) >= capacity && self.fitting(capacity).is_some()
+    }
+
+    /// The capacity of a free block that one of `capacity` may be.
+    fn fitting(&self, capacity: usize) -> Option<usize> {
+        // Some pages too many are better than new ones, which the system has to make.
+        let most = if capacity == self.capacity { capacity } else { capacity + capacity / 16 };
+        self.free.range(capacity..=most).next().map(|(&found, _)| found)
+    }
+
+    /// What has to be given back to the system before a block of `capacity` can be created, for which there is [room](Self::room): then that
+    /// much is free, if only in blocks that don't fit. Nothing if one does. They are in the caller's hands.
+    pub(crate) fn in_the_way(&mut self, capacity: usize) -> Vec<Block> {
+        match self.fitting(capacity) {
+            Some(_) => Vec::new(),
+            None => self.surplus((self.taken() + capacity).saturating_sub(self.limit), 0),
+        }
+    }
+
+    /// Free blocks of `excess` bytes and more if there are so many, `kept` ordinary ones apart. They are in the caller's hands.
+    fn surplus(&mut self, excess: usize, kept: usize) -> Vec<Block> {
+        let (mut blocks, mut bytes) = (Vec::new(), 0);
+        while bytes < excess {
+            let has_some =
+                |&(&capacity, blocks): &(&usize, &Vec<Block>)| capacity != self.capacity || blocks.len() > kept;
+            // The smallest that is enough, or the largest.
+            let enough = self.free.range(excess - bytes..).find(has_some);
+            let Some((&capacity, _)) = enough.or_else(|| self.free.iter().rev().find(has_some)) else { break };
+            blocks.extend(self.take_free(capacity));
+            bytes += capacity;
+        }
+        self.in_hands += blocks.len();
+        blocks
+    }
+
+    /// What is over the limit, as far as it is free: to be given back, and in the caller's hands.
+    pub(crate) fn over_limit(&mut self) -> Vec<Block> {
+        self.surplus(self.taken().saturating_sub(self.limit), 0)
+    }
+
+    /// Half of what was free all the time since the last call, but for `wanted` bytes: to be given back, and in the caller's hands.
+    pub(crate) fn idle(&mut self, wanted: usize) -> Vec<Block> {
+        let idle = self.least_free.saturating_sub(wanted).div_ceil(2);
+        let blocks = self.surplus(idle, KEPT);
+        self.least_free = self.free_bytes;
+        blocks
+    }
+
+    /// These were given back to the system: their addresses and bytes.
+    pub(crate) fn given_back(&mut self, runs: impl IntoIterator<Item = (NonNull<u8>, usize)>) {
+        for (start, capacity) in runs {
+            self.arena(capacity).give_back(start, capacity);
+            self.mapped -= capacity;
+            self.in_hands -= 1;
+        }
+    }
+
+    /// Blocks that fill their slots may share huge pages. Where others did, memory would be taken that is not counted.
+    fn arena(&mut self, capacity: usize) -> &mut Arena {
+        if capacity == SLOT { &mut self.whole } else { &mut self.partial }
+    }
+
+    fn take_free(&mut self, capacity: usize) -> Option<Block> {
+        let blocks = self.free.get_mut(&capacity)?;
+        let block = blocks.pop();
+        if blocks.is_empty() {
+            self.free.remove(&capacity);
+        }
+        self.free_bytes -= block.map_or(0, Block::capacity);
+        self.least_free = self.least_free.min(self.free_bytes);
+        block
+    }
+
+    /// A block that was not needed after all. It was in the caller's hands.
+    pub(crate) fn put_unused(&mut self, block: Block) {
+        self.in_hands -= 1;
+        self.put_free(block);
+    }
+
+    /// A block that was in the caller's hands is lent to who receives a value: nobody is to wait for it.
+    pub(crate) fn let_go_new(&mut self) {
+        self.in_hands -= 1;
+    }
+
+    /// A block that was in the caller's hands is open now, where everybody finds it, and `full` no longer.
+    pub(crate) fn opened_in_place_of(&mut self, full: Option<Block>) {
+        self.in_hands -= 1;
+        full.into_iter().for_each(|full| self.close(full));
+    }
+
+    /// The block is to be used again.
+    pub(crate) fn put_free(&mut self, block: Block) {
+        block.forbid();
+        self.free_bytes += block.capacity();
+        self.free.entry(block.capacity()).or_default().push(block);
+    }
+
+    /// A swept block waits for readers. It was in the caller's hands.
+    pub(crate) fn put_waiting(&mut self, block: Block) {
+        self.in_hands -= 1;
+        self.let_wait(block);
+    }
+
+    /// In the block all is dead.
+    fn let_wait(&mut self, block: Block) {
+        block.set_place(Place::Taken);
+        let bytes = if block.is_lent() { 0 } else { block.capacity() };
+        self.waiting_bytes += bytes;
+        self.waiting.push_back(Waiting { grace: GracePeriod::start(), block, bytes });
+    }
+
+    /// Frees what waited for no more than `passed`, and is not lent; returns what is waited for next.
+    pub(crate) fn harvest(&mut self, passed: GracePeriod) -> Option<GracePeriod> {
+        while let Some(Waiting { block, bytes, .. }) = self.waiting.pop_front_if(|waiting| waiting.grace <= passed) {
+            self.waiting_bytes -= bytes;
+            if block.let_go() {
+                self.put_free(block);
+            }
+        }
+        self.next_grace()
+    }
+
+    /// Closes an open block.
+    pub(crate) fn close(&mut self, block: Block) {
+        self.number += 1;
+        block.close(self.number, self.level);
+        self.enqueue(block);
+    }
+
+    /// A block with items that was in the caller's hands: at its old place in the queue, or as if it had just been closed.
+    pub(crate) fn put_back(&mut self, block: Block, is_renewed: bool) {
+        self.in_hands -= 1;
+        if is_renewed { self.close(block) } else { self.enqueue(block) }
+    }
+
+    fn enqueue(&mut self, block: Block) {
+        if block.is_dead() {
+            return self.let_wait(block);
+        }
+        if block.is_sparse() {
+            block.set_place(Place::Sparse);
+            self.sparse.insert(block.number(), block);
+        } else {
+            block.set_place(Place::Queue);
+            self.queues[block.class()].insert(block.number(), block);
+        }
+        let second = block.due();
+        block.set_indexed(second);
+        if second != NEVER {
+            self.due.insert((second, block.number()), block);
+        }
+    }
+
+    /// Removes a block that leaves its queue from the index, too.
+    fn forget_due(&mut self, block: Block) {
+        if block.indexed() != NEVER {
+            self.due.remove(&(block.indexed(), block.number()));
+        }
+    }
+
+    /// Much of the block is dead, or all, and then there is nothing to sweep.
+    pub(crate) fn note_dead(&mut self, block: Block) {
+        let queue = match block.place() {
+            Place::Queue => &mut self.queues[block.class()],
+            Place::Sparse => &mut self.sparse,
+            Place::Open | Place::Taken => return,
+        };
+        // Somebody may have been faster, or have it in hand: he looks before he puts it back.
+        if queue.remove(&block.number()).is_some() {
+            self.forget_due(block);
+            self.enqueue(block);
+        }
+    }
+
+    /// Puts blocks on loan whose turn has come at the ends of their queues, as if they had just been closed: they are in use, and to sweep them
+    /// frees nothing before the loans end.
+    fn pass_over_lent(&mut self) {
+        let last = self.number;
+        for index in 0..Central::QUEUES {
+            loop {
+                let queue = self.queues.get_mut(index).unwrap_or(&mut self.sparse);
+                let is_next = queue.first_key_value().is_some_and(|(&number, block)| number <= last && block.is_lent());
+                let Some((_, block)) = is_next.then(|| queue.pop_first()).flatten() else { break };
+                self.forget_due(block);
+                self.close(block);
+            }
+        }
+    }
+
+    /// Takes the block that should go next: one to compact, or one to evict; only the former without `evicts`, and with `is_urgent` one to
+    /// be evicted without mercy. None that is on loan.
+    pub(crate) fn victim(&mut self, evicts: bool, is_urgent: bool) -> Option<Victim> {
+        self.pass_over_lent();
+        let is_urgent = is_urgent && evicts;
+        let is_free = |block: &Block| !block.has_drafts() && !block.is_lent();
+        let first = |queue: &BTreeMap<u64, Block>| queue.values().copied().find(is_free);
+        let sparse = first(&self.sparse);
+        if let Some(block) = sparse
+            && !is_urgent
+        {
+            return Some(self.take(block, Purpose::Compact));
+        }
+        if !evicts {
+            return None;
+        }
+        let priority = |block: &Block| block.stamp() + policy::worth(block.class());
+        let block = self.queues.iter().filter_map(first).min_by_key(priority).or(sparse)?;
+        self.level = self.level.max(priority(&block));
+        Some(self.take(block, if is_urgent { Purpose::Purge } else { Purpose::Evict }))
+    }
+
+    /// The next block of which some is dead, round and round. Looks at a limited number of them.
+    pub(crate) fn next_thin(&mut self) -> Option<Victim> {
+        const AT_ONCE: usize = 1024;
+        let most = self.looked_at + AT_ONCE;
+        for _ in 0..=CLASSES {
+            let (class, from) = self.thin;
+            for (&number, &block) in self.queues[class].range(from..) {
+                if self.looked_at == most {
+                    self.thin = (class, number);
+                    return None;
+                }
+                self.looked_at += 1;
+                if block.is_thin() && !block.has_drafts() && !block.is_lent() {
+                    self.thin = (class, number + 1);
+                    self.looked_at = 0;
+                    return Some(self.take(block, Purpose::Compact));
+                }
+            }
+            self.thin = ((class + 1) % CLASSES, 0);
+        }
+        None
+    }
+
+    /// Takes a block out of its queue, into the caller's hands.
+    fn take(&mut self, block: Block, purpose: Purpose) -> Victim {
+        let is_sparse = block.place() == Place::Sparse;
+        let queue = if is_sparse { &mut self.sparse } else { &mut self.queues[block.class()] };
+        queue.remove(&block.number());
+        self.forget_due(block);
+        block.set_place(Place::Taken);
+        self.in_hands += 1;
+        Victim { block, purpose }
+    }
+
+    /// Queues, of blocks that are sparse and that are not.
+    pub(crate) const QUEUES: usize = CLASSES + 1;
+
+    /// Takes a block that is due at `now`, to sweep the expired items in it.
+    pub(crate) fn next_due(&mut self, now: u32) -> Option<Victim> {
+        let block = self.due.range(..=(now, u64::MAX)).map(|(_, &block)| block).find(|block| !block.has_drafts())?;
+        Some(self.take(block, Purpose::Expire))
+    }
+
+    /// The number of blocks whose headers the background looks at in this second. The index has
+    /// most blocks that are due. Others have become due since they were queued, and the background
+    /// finds them within [`Central::ROUND`] seconds. After a flush, which draws a new `line`, it
+    /// looks at all blocks.
+    pub(crate) fn begin_round(&mut self, line: u64) -> usize {
+        let all = self.queues.iter().chain([&self.sparse]).map(BTreeMap::len).sum();
+        if mem::replace(&mut self.swept_line, line) == line { usize::div_ceil(all, Central::ROUND) } else { all }
+    }
+
+    /// Seconds within which the background looks at the header of every block.
+    const ROUND: usize = 60;
+
+    /// Looks at some of the `left` blocks, and takes the first one that `is_due`.
+    pub(crate) fn look_around(&mut self, left: &mut usize, is_due: impl Fn(Block) -> bool) -> Option<Victim> {
+        const AT_ONCE: usize = 64;
+        let mut most = AT_ONCE.min(*left);
+        for _ in 0..=Central::QUEUES {
+            let (index, from) = self.round;
+            let queue = self.queues.get(index).unwrap_or(&self.sparse);
+            for (&number, &block) in queue.range(from..).take(most) {
+                (most, *left) = (most - 1, *left - 1);
+                self.round = (index, number + 1);
+                if is_due(block) && !block.has_drafts() {
+                    return Some(self.take(block, Purpose::Expire));
+                }
+            }
+            if most == 0 {
+                return None;
+            }
+            self.round = ((index + 1) % Central::QUEUES, 0);
+        }
+        *left = 0;
+        None
+    }
+
+    /// Whether [`Central::next_thin`] has looked at all blocks since it found one, or a refusal.
+    pub(crate) fn has_seen_all(&self) -> bool {
+        self.looked_at >= self.queues.iter().map(BTreeMap::len).sum()
+    }
+
+    /// Remembers that `need` bytes can't be had without evicting.
+    pub(crate) fn refuse(&mut self, need: usize, linked: usize) {
+        self.refusal = Some(Refusal { need, linked });
+        self.looked_at = 0;
+    }
+
+    /// Whether nothing has changed since as many bytes, or fewer, could not be had without evicting. A quarter of a block has to die
+    /// before it pays to look again.
+    pub(crate) fn is_refused(&self, need: usize, linked: usize) -> bool {
+        let unchanged = |refusal: &Refusal| need >= refusal.need && linked + self.capacity / 4 > refusal.linked;
+        self.refusal.as_ref().is_some_and(unchanged)
+    }
+
+    /// Gives up all blocks, as far as no item is left in them, with `open` ones. No one else has any, but who has them on loan.
+    pub(crate) fn tear_down(&mut self, open: impl Iterator<Item = Block>, loans: &Loans) {
+        let queued = mem::take(&mut self.queues).into_iter().flat_map(BTreeMap::into_values);
+        let sparse = mem::take(&mut self.sparse).into_values();
+        self.due.clear();
+        let waiting = mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.block);
+        let free = mem::take(&mut self.free).into_values().flatten();
+        let mut blocks: Vec<Block> = open.chain(queued).chain(sparse).chain(waiting).chain(free).collect();
+        blocks.retain(|block| block.let_go());
+        // Only now: what comes back from here on nobody else has.
+        blocks.extend(loans.close());
+        for block in blocks {
+            // SAFETY: the engine is gone, so nobody looks at items but its table, which buries those it has.
+            if let Some((start, capacity)) = unsafe { block.disown() } {
+                self.arena(capacity).give_back(start, capacity);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! How much is stored, and what was done to make room.
+
+use std::ops::AddAssign;
+
+/// Where an engine stands in the order of its stores.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sequence {
+    /// The last unique drawn before the last flush: items with uniques up to it are flushed.
+    pub flushed: u64,
+    /// The second of a flush that is still to come.
+    pub pending_flush: Option<u32>,
+}
+
+/// How much is stored.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Usage {
+    /// Items in the table, expired ones included until somebody notices.
+    pub items: usize,
+    /// Bytes of these items.
+    pub item_bytes: usize,
+    /// Buckets of the table.
+    pub buckets: usize,
+    /// Bytes of the bucket array.
+    pub table_bytes: usize,
+    /// Whether the table is being resized.
+    pub is_resizing: bool,
+    /// Bytes of memory for items: in the table, removed and not freed yet, or free for new ones.
+    pub heap_bytes: usize,
+    /// Of these, bytes in the hands of connections: large values, sent from where they lie, and the blocks around them.
+    pub lent_bytes: usize,
+    /// What table and memory for items together may not exceed.
+    pub limit: usize,
+    /// What was done to make room, since the start.
+    pub sweeps: Sweeps,
+}
+
+/// What became of items whose blocks were swept. (Of others that have expired, or were flushed, who meets them is told.)
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Sweeps {
+    /// Blocks swept.
+    pub blocks: u64,
+    /// Items that had to make room.
+    pub evictions: u64,
+    /// Of these, how many nobody had ever fetched,
+    pub evicted_unfetched: u64,
+    /// how many somebody had wanted since they were last looked at,
+    pub evicted_active: u64,
+    /// and how many would have expired one day.
+    pub evicted_nonzero: u64,
+    /// Seconds since the last access to one of the last evicted, as [`Hit::idle`](crate::Hit::idle).
+    pub evicted_time: u32,
+    /// Expired or flushed items that were freed because a store needed room, or that a store
+    /// replaced.
+    pub reclaimed: u64,
+    /// The same, found in the background.
+    pub crawler_reclaimed: u64,
+    /// Of both, how many had expired and nobody had ever fetched.
+    pub expired_unfetched: u64,
+    /// Items looked at in the background.
+    pub crawled: u64,
+    /// Passes of the background that looked at items.
+    pub passes: u64,
+}
+
+impl Sweeps {
+    /// The difference to `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Sweeps) -> Sweeps {
+        let evictions = self.evictions.saturating_sub(earlier.evictions);
+        Sweeps {
+            blocks: self.blocks.saturating_sub(earlier.blocks),
+            evictions,
+            evicted_unfetched: self.evicted_unfetched.saturating_sub(earlier.evicted_unfetched),
+            evicted_active: self.evicted_active.saturating_sub(earlier.evicted_active),
+            evicted_nonzero: self.evicted_nonzero.saturating_sub(earlier.evicted_nonzero),
+            evicted_time: if evictions > 0 { self.evicted_time } else { 0 },
+            reclaimed: self.reclaimed.saturating_sub(earlier.reclaimed),
+            crawler_reclaimed: self.crawler_reclaimed.saturating_sub(earlier.crawler_reclaimed),
+            expired_unfetched: self.expired_unfetched.saturating_sub(earlier.expired_unfetched),
+            crawled: self.crawled.saturating_sub(earlier.crawled),
+            passes: self.passes.saturating_sub(earlier.passes),
+        }
+    }
+}
+
+impl AddAssign for Sweeps {
+    fn add_assign(&mut self, other: Sweeps) {
+        if other.evictions > 0 {
+            self.evicted_time = other.evicted_time;
+        }
+        self.blocks += other.blocks;
+        self.evictions += other.evictions;
+        self.evicted_unfetched += other.evicted_unfetched;
+        self.evicted_active += other.evicted_active;
+        self.evicted_nonzero += other.evicted_nonzero;
+        self.reclaimed += other.reclaimed;
+        self.crawler_reclaimed += other.crawler_reclaimed;
+        self.expired_unfetched += other.expired_unfetched;
+        self.crawled += other.crawled;
+        self.passes += other.passes;
+    }
+}

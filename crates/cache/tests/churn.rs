@@ -1,0 +1,147 @@
+//! Churn with changing sizes: the resident set keeps to the limit, and no operation shows a wrong value. One test in a process of its
+//! own: the resident set is the process's.
+
+use relativist_testing as _;
+
+use relativist_cache::Clock;
+use relativist_cache::{Cache, Content, Direction, Lookup, Mode, Store};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+const LIMIT: usize = 64 << 20;
+const MEBIBYTE: usize = 1 << 20;
+const THREADS: u64 = 4;
+const KEYS: u64 = 1 << 15;
+
+/// A small generator (xorshift64*): the same keys and sizes in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % bound
+    }
+}
+
+/// A value that tells its key and version throughout.
+fn value(key: u64, version: u64, size: usize) -> Vec<u8> {
+    let mark = [key.to_le_bytes(), version.to_le_bytes()].concat();
+    let mut value = mark.repeat(size.div_ceil(mark.len()).max(1));
+    value.truncate(size.max(mark.len()));
+    value
+}
+
+fn check(key: u64, bytes: &[u8]) -> u64 {
+    let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+    assert!(bytes == value(key, version, bytes.len()), "a wrong or torn value under {key}");
+    version
+}
+
+/// Nothing under a sanitizer, whose own memory is many times as much.
+fn resident() -> usize {
+    if cfg!(any(relativist_sanitizer = "thread", relativist_sanitizer = "address")) {
+        return 0;
+    }
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// What one thread does to keys of its own, so that it knows what it stored last. Others only read them.
+fn churn(engine: &Cache, thread: u64, phase: u64, sizes: (u64, u64), bytes: usize, newest: &[AtomicU64]) {
+    let mut random = Random((thread << 32 | phase << 8) + 1);
+    let (mut stored, mut deleted) = (0, HashSet::new());
+    while stored < bytes {
+        let key = random.below(KEYS) / THREADS * THREADS + thread;
+        let name = key.to_le_bytes();
+        let known = &newest[key as usize];
+        match random.below(16) {
+            0 => {
+                engine.delete(&name);
+                deleted.insert(key);
+            }
+            1 => _ = engine.touch(&name, 0),
+            2..=5 => {
+                let other = random.below(KEYS);
+                // Relaxed, all: a version is published before it is stored, and hits are ordered by the table.
+                engine.get(&other.to_le_bytes(), |hit| {
+                    let version = check(other, hit.value);
+                    assert!(version <= newest[other as usize].load(Ordering::Relaxed), "a version not stored yet");
+                });
+            }
+            _ => {
+                let version = known.load(Ordering::Relaxed) + 1;
+                known.store(version, Ordering::Relaxed);
+                let size = sizes.0 + random.below(sizes.1 - sizes.0);
+                let content =
+                    Content { flags: (version % 2) as u32, exptime: 0, value: &value(key, version, size as usize) };
+                assert_eq!(engine.store(Mode::Set, &name, content), Store::Stored);
+                deleted.remove(&key);
+                stored += size as usize;
+            }
+        }
+        // Of its own keys a thread finds the last version or none.
+        let lookup = engine.get(&name, |hit| {
+            assert_eq!(check(key, hit.value), known.load(Ordering::Relaxed), "an old version of {key} came back");
+            assert_eq!(u64::from(hit.flags), check(key, hit.value) % 2);
+        });
+        assert!(lookup == Lookup::Miss || (lookup == Lookup::Hit && !deleted.contains(&key)), "{key}: {lookup:?}");
+    }
+}
+
+#[test]
+fn the_resident_set_keeps_to_the_limit() {
+    let before = resident();
+    let clock = Arc::new(Clock::new(1_700_000_000));
+    let engine = Cache::new(clock, LIMIT, 4 * MEBIBYTE).unwrap();
+    let newest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let share = if cfg!(debug_assertions) { 4 } else { 40 };
+    let phases = [(16, 200), (1_000, 9_000), (16, 100), (10_000, 200_000), (16, 1_000), (500_000, 1_500_000), (50, 60)];
+    for (phase, sizes) in (0..).zip(phases) {
+        // Small values take more time for the same bytes.
+        let bytes = share * if sizes.1 <= 1_000 { MEBIBYTE / 2 } else { 5 * MEBIBYTE };
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (engine, newest) = (&engine, &newest);
+                scope.spawn(move || churn(engine, thread, phase, sizes, bytes, newest));
+            }
+        });
+        let usage = engine.usage();
+        assert!(usage.heap_bytes + usage.table_bytes <= LIMIT, "{sizes:?}: {usage:?}");
+        let grown = resident() - before;
+        assert!(grown < LIMIT + LIMIT * 15 / 100 + 32 * MEBIBYTE, "{sizes:?}: {grown} resident");
+    }
+    assert!(engine.usage().sweeps.evictions > 0);
+    assert_eq!(engine.count(b"none", Direction::Up, 1).ok(), None);
+    engine.flush(0);
+    engine.maintain();
+    assert!((0..KEYS).all(|key| engine.get(&key.to_le_bytes(), |_| ()) != Lookup::Hit));
+    assert_eq!((engine.usage().items, engine.usage().item_bytes), (0, 0));
+    // One second each.
+    (0..10).for_each(|_| engine.maintain());
+    let grown = resident() - before;
+    assert!(grown < 24 * MEBIBYTE, "{grown} resident with nothing stored");
+
+    // Who keeps a large value keeps its memory, though the engine is gone; and no longer.
+    let large = value(0, 0, MEBIBYTE);
+    let content = Content { flags: 0, exptime: 0, value: &large };
+    let mut kept = None;
+    assert_eq!(engine.store(Mode::Set, b"large", content), Store::Stored);
+    engine.get(b"large", |hit| kept = hit.lease());
+    engine.delete(b"large");
+    drop(engine);
+    let address = kept.as_deref().map_or(0, |bytes| bytes.as_ptr().addr());
+    assert!(kept.as_deref() == Some(&large[..]) && is_mapped(address));
+    drop(kept);
+    assert!(!is_mapped(address));
+}
+
+fn is_mapped(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let number = |text| usize::from_str_radix(text, 16).unwrap();
+    let mut ranges = maps.lines().map(|line| line.split(' ').next().unwrap().split_once('-').unwrap());
+    ranges.any(|(start, end)| (number(start)..number(end)).contains(&address))
+}

@@ -1,0 +1,334 @@
+//! A model of the engine, with a limit that is reached all the time: each answer must be the model's, with the item there or evicted.
+//! Large values arrive in place, if there is room, and some that were found are kept for a while, as connections do.
+//! What is asked comes from a generator of random numbers, or from a fuzzer.
+
+use relativist_cache::Clock;
+use relativist_cache::{
+    Cache, Content, CountError, Direction, LARGE_VALUE, Lease, Lookup, Mode, Outline, Store, Usage,
+};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+const NOW: u32 = 1_700_000_000;
+const MAX_ITEM: usize = 1 << 20;
+const LIMIT: usize = 1 << 20;
+
+/// On which condition to store.
+#[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verb {
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+    /// With the present unique, or one that is wrong.
+    Compare {
+        is_right: bool,
+    },
+}
+
+/// What to store.
+#[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
+#[derive(Clone, Copy, Debug)]
+pub enum Value {
+    Number(u64),
+    /// A letter, many times.
+    Text(u8, u16),
+    /// The same, a kilobyte each.
+    Large(u8, u8),
+}
+
+impl Value {
+    fn bytes(self) -> Vec<u8> {
+        match self {
+            Value::Number(number) => number.to_string().into_bytes(),
+            Value::Text(letter, size) => vec![b'a' + letter % 26; size.into()],
+            Value::Large(letter, size) => vec![b'a' + letter % 26; usize::from(size) << 10],
+        }
+    }
+}
+
+/// A command, or what happens meanwhile.
+#[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
+#[derive(Clone, Copy, Debug)]
+pub enum Operation {
+    Store {
+        verb: Verb,
+        key: u16,
+        flags: u32,
+        lifetime: i8,
+        value: Value,
+    },
+    Count {
+        key: u16,
+        is_up: bool,
+        delta: u64,
+    },
+    Touch {
+        key: u16,
+        lifetime: i8,
+    },
+    Delete {
+        key: u16,
+    },
+    Get {
+        key: u16,
+    },
+    Flush {
+        delay: i8,
+    },
+    Scan,
+    /// Seconds pass, and the background does its work.
+    ConnectionPermit {
+        seconds: u8,
+    },
+}
+
+#[cfg(fuzzing)]
+impl Operation {
+    /// The same on another key.
+    pub fn shifted(mut self, by: u16) -> Operation {
+        match &mut self {
+            Operation::Store { key, .. }
+            | Operation::Count { key, .. }
+            | Operation::Touch { key, .. }
+            | Operation::Delete { key }
+            | Operation::Get { key } => *key = key.wrapping_add(by),
+            Operation::Flush { .. } | Operation::Scan | Operation::ConnectionPermit { .. } => (),
+        }
+        self
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Item {
+    value: Vec<u8>,
+    flags: u32,
+    /// The second in which it ends; 0 for never.
+    end: u32,
+}
+
+/// An engine, and what may be in it.
+pub struct Model {
+    engine: Cache,
+    evicts: bool,
+    clock: Arc<Clock>,
+    items: HashMap<Vec<u8>, Item>,
+    /// When a flush is to come.
+    due: Option<u32>,
+    /// Values that were found and are kept, and what they were.
+    kept: VecDeque<(Lease, Vec<u8>)>,
+}
+
+/// Values kept at most.
+const MAX_KEPT: usize = 3;
+
+impl Model {
+    /// An empty cache, as `configure` returns it.
+    pub fn new(evicts: bool, configure: impl FnOnce(Cache) -> Cache) -> Model {
+        let clock = Arc::new(Clock::new(NOW));
+        let engine = Cache::new(Arc::clone(&clock), LIMIT, MAX_ITEM).unwrap();
+        let engine = configure(if evicts { engine } else { engine.without_eviction() });
+        Model { engine, evicts, clock, items: HashMap::new(), due: None, kept: VecDeque::new() }
+    }
+
+    /// What the engine says of itself.
+    pub fn usage(&self) -> Usage {
+        self.engine.usage()
+    }
+
+    /// Does it, and compares.
+    pub fn apply(&mut self, operation: Operation) {
+        match operation {
+            Operation::Store { verb, key, flags, lifetime, value } => {
+                self.store(&name(key), verb, flags, lifetime, value.bytes());
+            }
+            Operation::Count { key, is_up, delta } => self.count(&name(key), is_up, delta),
+            Operation::Touch { key, lifetime } => self.touch(&name(key), lifetime),
+            Operation::Delete { key } => {
+                let key = name(key);
+                let present = self.look(&key);
+                let is_deleted = self.engine.delete(&key);
+                assert!(is_deleted == present.is_some() || self.may_be_evicted(is_deleted), "{is_deleted}");
+                self.items.remove(&key);
+            }
+            Operation::Get { key } => {
+                let key = name(key);
+                let present = self.look(&key);
+                let kept = &mut self.kept;
+                let lookup = self.engine.get(&key, |hit| {
+                    assert_eq!(Some(hit.value), present.as_ref().map(|item| &*item.value));
+                    kept.extend(hit.lease().map(|lease| (lease, hit.value.to_vec())));
+                });
+                assert_eq!(lookup == Lookup::Hit, present.is_some(), "{lookup:?}");
+                self.let_go(MAX_KEPT);
+            }
+            Operation::Flush { delay } => {
+                self.engine.flush(delay.into());
+                self.due = None;
+                match u32::try_from(delay) {
+                    Ok(delay @ 1..) => self.due = Some(self.clock.now() + delay),
+                    _ => self.items.clear(),
+                }
+            }
+            Operation::Scan => self.scan(),
+            Operation::ConnectionPermit { seconds } => {
+                self.clock.set(self.clock.now() + u32::from(seconds));
+                if self.due.is_some_and(|due| due <= self.clock.now()) {
+                    self.due = None;
+                    self.items.clear();
+                }
+                self.engine.maintain();
+            }
+        }
+        let usage = self.usage();
+        assert!(usage.heap_bytes + usage.table_bytes <= LIMIT, "{usage:?}");
+        assert!(usage.item_bytes <= usage.heap_bytes, "{usage:?}");
+    }
+
+    /// What must be under `key` if anything is; and whether it is, as the engine says. From here on it is as it says.
+    fn look(&mut self, key: &[u8]) -> Option<Item> {
+        self.expire();
+        let mut found = None;
+        self.engine.peek(key, |hit| {
+            found = Some(Item { value: hit.value.to_vec(), flags: hit.flags, end: hit.expiry.to_bits() });
+        });
+        match &found {
+            Some(found) => assert_eq!(Some(found), self.items.get(key), "under {key:?}"),
+            None => assert!(self.items.remove(key).is_none() || self.evicts, "{key:?} is gone"),
+        }
+        found
+    }
+
+    /// Keeps no more than so many values.
+    fn let_go(&mut self, most: usize) {
+        while self.kept.len() > most {
+            let (lease, value) = self.kept.pop_front().expect("there are some");
+            assert!(*lease == *value, "a value has changed while it was kept");
+        }
+    }
+
+    /// Any change may find that it is time to evict, and take what was there a moment before.
+    fn may_be_evicted(&self, is_found: bool) -> bool {
+        self.evicts && !is_found
+    }
+
+    fn expire(&mut self) {
+        let now = self.clock.now();
+        self.items.retain(|_, item| item.end == 0 || item.end > now);
+    }
+
+    fn end(&self, lifetime: i8) -> u32 {
+        if lifetime == 0 { 0 } else { self.clock.now() + u32::try_from(lifetime).unwrap_or(0) }
+    }
+
+    fn store(&mut self, key: &[u8], verb: Verb, flags: u32, lifetime: i8, value: Vec<u8>) {
+        let present = self.look(key);
+        let mut unique = 0;
+        self.engine.peek(key, |hit| unique = hit.unique);
+        let mode = match verb {
+            Verb::Set => Mode::Set,
+            Verb::Add => Mode::Add,
+            Verb::Replace => Mode::Replace,
+            Verb::Append => Mode::Append,
+            Verb::Prepend => Mode::Prepend,
+            Verb::Compare { is_right } => Mode::CompareUnique(unique + u64::from(!is_right)),
+        };
+        let item = Item { value: value.clone(), flags, end: self.end(lifetime) };
+        let joined = value.len() + present.as_ref().map_or(0, |old| old.value.len());
+        if joined > LIMIT / 8 {
+            self.let_go(0);
+        }
+        match self.hand_over(mode, key, Content { flags, exptime: lifetime.into(), value: &value }) {
+            Store::Stored => {
+                let item = match (verb, present) {
+                    (Verb::Add, Some(_)) => panic!("added over what was there"),
+                    (Verb::Append, Some(old)) => Item { value: [old.value, value].concat(), ..old },
+                    (Verb::Prepend, Some(old)) => Item { value: [value, old.value].concat(), ..old },
+                    (Verb::Replace | Verb::Append | Verb::Prepend, None) => panic!("{verb:?}: nothing was there"),
+                    (Verb::Compare { is_right }, present) => {
+                        assert!(is_right && present.is_some());
+                        item
+                    }
+                    _ => item,
+                };
+                self.items.insert(key.to_vec(), item);
+            }
+            // What was there may have been evicted to make room for what was to replace it.
+            Store::NotStored => match verb {
+                Verb::Add => assert!(present.is_some()),
+                Verb::Replace => assert!(present.is_none() || self.evicts),
+                Verb::Append | Verb::Prepend => {
+                    let is_too_large = present.is_some_and(|old| key.len() + old.value.len() + value.len() > MAX_ITEM);
+                    assert!(is_too_large || self.evicts || !self.items.contains_key(key));
+                }
+                _ => panic!("{verb:?} has no condition"),
+            },
+            Store::Exists => assert!(present.is_some() && verb == Verb::Compare { is_right: false }),
+            Store::NotFound => assert!(matches!(verb, Verb::Compare { .. }) && (present.is_none() || self.evicts)),
+            Store::OutOfMemory => {
+                assert!(!self.evicts || joined > LIMIT * 3 / 4, "{verb:?}: no memory, {:?}", self.usage());
+                if verb == Verb::Set {
+                    self.items.remove(key);
+                }
+            }
+        }
+    }
+
+    /// Stores; what is large arrives in two pieces, if there is room for it.
+    fn hand_over(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
+        let Content { flags, exptime, value } = content;
+        let outline = Outline { key_len: key.len(), value_len: value.len(), has_flags: flags != 0, has_unique: false };
+        let Some(mut arrival) = self.engine.expect(&outline) else { return self.engine.store(mode, key, content) };
+        assert!(value.len() >= LARGE_VALUE);
+        let (first, second) = value.split_at(value.len() / 2);
+        assert_eq!((arrival.take(first), arrival.take(second)), (first.len(), second.len()));
+        self.engine.store_arrived(mode, key, flags, exptime, &arrival)
+    }
+
+    fn count(&mut self, key: &[u8], is_up: bool, delta: u64) {
+        let present = self.look(key);
+        let number = present
+            .as_ref()
+            .and_then(|item| std::str::from_utf8(&item.value).ok()?.trim_end_matches(' ').parse::<u64>().ok());
+        let direction = if is_up { Direction::Up } else { Direction::Down };
+        match (self.engine.count(key, direction, delta), present, number) {
+            (Ok(new), Some(old), Some(number)) => {
+                assert_eq!(new, if is_up { number.wrapping_add(delta) } else { number.saturating_sub(delta) });
+                let value = format!("{new:<width$}", width = old.value.len()).into_bytes();
+                self.items.insert(key.to_vec(), Item { value, ..old });
+            }
+            (Err(CountError::NotANumber), Some(_), None) | (Err(CountError::NotFound), None, _) => (),
+            (Err(CountError::NotFound), Some(_), _) => assert!(self.evicts),
+            (Err(CountError::OutOfMemory), Some(_), Some(_)) => assert!(!self.evicts),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn touch(&mut self, key: &[u8], lifetime: i8) {
+        let present = self.look(key);
+        let is_touched = self.engine.touch(key, lifetime.into());
+        assert!(is_touched == present.is_some() || self.may_be_evicted(is_touched), "{is_touched}");
+        let end = self.end(lifetime);
+        if let Some(old) = present {
+            self.items.insert(key.to_vec(), Item { end, ..old });
+        }
+    }
+
+    fn scan(&mut self) {
+        self.expire();
+        let (mut cursor, mut seen) = (Some(0), 0);
+        while let Some(from) = cursor {
+            cursor = self.engine.scan(from, |hit| {
+                assert_eq!(Some(hit.value), self.items.get(hit.key).map(|item| &*item.value));
+                seen += 1;
+            });
+        }
+        assert!(seen <= self.items.len() && (self.evicts || seen == self.items.len()));
+    }
+}
+
+fn name(key: u16) -> Vec<u8> {
+    key.to_string().into_bytes()
+}

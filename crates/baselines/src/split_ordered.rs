@@ -328,7 +328,7 @@ impl<H> SplitOrdered<H> {
             let _guard = read();
             // SAFETY: dummies of smaller numbers are still there; in a read section.
             let removed = unsafe { remove(&(*old.0[parent(bucket)]).next, place_of_dummy(bucket)) };
-            debug_assert!(removed.is_some(), "nobody else removes dummies");
+            debug_assert!(removed.is_some(), "only resizers remove dummies");
         }
         self.resizer.subtract_bytes(now * Array::BUCKET);
         // SAFETY: from a box, replaced, and readers have left it.

@@ -175,7 +175,7 @@
 //!   reader, however long it stays, delays the automatic growth of any map. A replaced array is
 //!   freed after a grace period. (A resize by hand begins and returns with all chains cut. While it
 //!   or a rename waits for readers, the automatic growth of the same map waits, too.)
-//! * **T6** If the new array can't be allocated, the table goes on with the old one.
+//! * **T6** If the new array cannot be allocated, the table keeps the old one.
 //! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry
 //!   twice that was not removed and inserted again. The same holds for the calls of one scan, taken
 //!   together. (An entry that is renamed meanwhile may be seen or not. One that the rename replaced

@@ -126,7 +126,7 @@ impl<K, V, S> Iterator for IntoIter<K, V, S> {
             // SAFETY: this thread has unlinked it, and owns the map. References to keys and values
             // borrow the map, so none are left.
             Entry::Occupied(entry) => Some(unsafe { Node::take(entry.remove()) }),
-            Entry::Vacant(_) => unreachable!("nobody else removes entries from a map that we own"),
+            Entry::Vacant(_) => unreachable!("no other thread removes entries from a map that is owned"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The map: construction, size, and how it is resized. What is done to entries is in `access.rs`.
+//! The map: construction, size and resizing. Operations on entries are in `access.rs`.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -33,7 +33,7 @@ use crate::stats::Stats;
 /// assert!(pinned.is_empty());
 /// ```
 ///
-/// The reference that `get` returns can't be used after the handle is gone:
+/// The reference that `get` returns cannot be used after the handle was dropped:
 ///
 /// ```compile_fail,E0716
 /// # let map = relativist::HashMap::from([("one", 1)]);

@@ -89,7 +89,7 @@ where
         let make = |link| {
             // SAFETY: as above.
             let value = unsafe { self.node(link) }.value.clone();
-            Node::new(new_hash, new.take().expect("nobody else takes it"), value).into_link()
+            Node::new(new_hash, new.take().expect("it is taken once"), value).into_link()
         };
         // SAFETY: a node of this map's type, whose box is given up: freed a grace period after it
         // is unlinked, or with the table.

@@ -20,7 +20,7 @@ const MAX_TRUSTED: usize = 4096;
 impl<K: Serialize, V: Serialize, S> Serialize for HashMap<K, V, S> {
     fn serialize<T: Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
         let guard = read();
-        // Collected first, because the number has to be right while others update the map.
+        // Collected first, because the number must be correct even if other threads update the map.
         let entries: Vec<_> = self.iter(&guard).collect();
         serializer.collect_map(entries)
     }

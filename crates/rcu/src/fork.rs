@@ -72,7 +72,7 @@ mod tests {
             unsafe { libc::_exit(0) };
         }
         let mut status = 0;
-        // SAFETY: `status` is ours.
+        // SAFETY: `status` is a local variable.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert_eq!(status, 0, "the child hung or failed");
         drop(finish);

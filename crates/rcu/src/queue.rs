@@ -5,10 +5,9 @@
 //! again once it has linked the next one, so the consumer frees chunks as it leaves them. (Its
 //! owner bounds the queue: see `defer.rs`.)
 //!
-//! A fork may cut off producer and consumer between any two steps, and the child goes on from
-//! there. So each step leaves a consistent state: a chunk has the number of its first entry, links
-//! are set before data that relies on them, and [`Queue::reset_in_child`] resets data that may be
-//! torn.
+//! A fork may stop producer and consumer between any two steps, and the child continues from there.
+//! So each step leaves a consistent state: a chunk has the number of its first entry, links are set
+//! before data that relies on them, and [`Queue::reset_in_child`] resets data that may be torn.
 
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};

@@ -118,8 +118,8 @@ mod background {
         use std::ptr::null_mut;
 
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: both sets are ours; `sigfillset` fills the one, `pthread_sigmask` the other.
-        // Neither can fail with these arguments.
+        // SAFETY: both sets are local variables; `sigfillset` fills the one, `pthread_sigmask` the
+        // other. Neither can fail with these arguments.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
@@ -210,7 +210,7 @@ mod loom_tests {
             };
             let stays = !presence.try_leave(|| pushed.load(Relaxed) > 0);
             let restarted = producer.join().unwrap();
-            assert!(stays || restarted, "the push is nobody's");
+            assert!(stays || restarted, "no worker handles the push");
             assert!(!(stays && restarted), "one worker is enough");
         });
     }

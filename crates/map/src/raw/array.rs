@@ -13,7 +13,7 @@ use super::memory;
 use super::occupancy::Occupancy;
 use crate::sync::{Acquire, AtomicPtr, Release};
 
-/// A bucket array could not be allocated. The table goes on with the one it has.
+/// A bucket array could not be allocated. The table keeps the one that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocError {
     buckets: usize,

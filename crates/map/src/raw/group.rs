@@ -76,8 +76,8 @@ pub(super) enum Change {
 }
 
 impl TableInner {
-    /// Locks what has to be locked to change the chain of this hash. Panics if this thread holds
-    /// another lock of the table.
+    /// Locks the head that guards the chain of this hash. Panics if this thread holds another lock
+    /// of the table.
     #[inline(always)]
     pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
         reentrancy::enter(self);
@@ -117,7 +117,8 @@ impl TableInner {
                     }
                 }
             }
-            // The resizer has gone on in between: start again from the array that is published now.
+            // The resizer has made progress meanwhile: start again from the array that is published
+            // now.
         }
     }
 
@@ -387,8 +388,8 @@ impl Place {
     #[inline(always)]
     fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
         let is_here = |link: NonNull<Link>| {
-            // SAFETY: all links that we look at are in the chain that the caller has locked, or
-            // about to enter it.
+            // SAFETY: all these links are in the chain that the caller has locked, or about to
+            // enter it.
             unsafe { link.as_ref() }.hash().shares_bucket(hash, scale)
         };
         let is_first = !self.before.is_some_and(is_here);
@@ -451,7 +452,7 @@ fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
     Place { before, found: None, after: next }
 }
 
-/// Makes a link ready to be reached.
+/// Prepares a link for insertion.
 #[inline(always)]
 pub(super) fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
     // SAFETY: the caller vouches that it is valid.

@@ -28,7 +28,7 @@ use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release};
 use relativist_rcu::contention::Site;
 use relativist_rcu::prefetch::prefetch;
 
-/// What a [`Head`] holds. Pointers keep their provenance, so this is a tagged pointer.
+/// The value of a [`Head`]. Pointers keep their provenance, so this is a tagged pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(*mut Link);
 
@@ -47,7 +47,7 @@ impl Word {
     /// An empty bucket that follows a coarser one.
     pub(super) const EMPTY_FOLLOWER: Self = Self(std::ptr::without_provenance_mut(Self::FOLLOWS));
 
-    /// What is left in the head of a group that was cut: its links belong to the finer heads now.
+    /// The word of a head whose group was cut: its links belong to the finer heads now.
     pub(super) fn moved() -> Self {
         Self(std::ptr::without_provenance_mut(Self::LINK | Self::FOLLOWS))
     }
@@ -367,7 +367,7 @@ mod tests {
 
         let counts = || counts().into_iter().find(|counts| counts.site == BUCKET.name());
         let head = Head(AtomicPtr::new(Word::EMPTY.0));
-        let word = head.try_lock_if_settled().expect("nobody has it");
+        let word = head.try_lock_if_settled().expect("no thread has locked it");
         let before = counts().expect("a bucket was locked");
         std::thread::scope(|scope| {
             scope.spawn(|| head.unlock(head.lock()));

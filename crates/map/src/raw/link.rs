@@ -1,4 +1,4 @@
-//! What makes an object linkable.
+//! The link that an object embeds to be in a table.
 
 use std::ptr::{NonNull, null_mut};
 

@@ -15,9 +15,9 @@ impl Table {
     /// a larger hash: on average half of a chain of entries per bucket; `is_match` is asked only
     /// where the whole hash is equal. Most misses are answered by the head alone.
     ///
-    /// A link that is in the table throughout the call is found. What is found stays valid as long
-    /// as the guard, even if it is removed meanwhile. During a [rename](Table::rename) a miss may
-    /// walk the chain twice.
+    /// Finds every link that is in the table throughout the call. The link stays valid as long as
+    /// the guard, even if it is removed meanwhile. During a [rename](Table::rename) a miss may walk
+    /// the chain twice.
     ///
     /// (Let `is_match` capture by `move`: then the code for renames costs other lookups nothing.)
     #[inline]
@@ -93,8 +93,8 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
     let mut next = unsafe { first_not_smaller(first, hash) };
     while let Some(link) = NonNull::new(next) {
         // SAFETY: links reachable from a head stay allocated until a grace period after their
-        // removal (the contract of `VacantEntry::insert`), and the section began before we got
-        // here.
+        // removal (the contract of `VacantEntry::insert`), and the section began before the lookup
+        // reached them.
         let current = unsafe { link.as_ref() };
         // SAFETY: reached by a chain.
         let its = unsafe { current.hash_in_chain() };

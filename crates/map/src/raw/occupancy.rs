@@ -116,7 +116,7 @@ impl<'a> Array<'a> {
             // SAFETY: no other thread has seen it.
             return unsafe { Occupancy::free(new) };
         }
-        // SAFETY: installed, and we are in a read section.
+        // SAFETY: installed, and this thread is in a read section.
         let new = unsafe { new.as_ref() };
         // After the installation: updates in sections that begin from here on find it.
         new.grace.set(GracePeriod::start()).expect("only the thread that installed it sets it");

@@ -56,9 +56,9 @@ impl LockedTables {
     fn push_other(&self, table: &TableInner) {
         assert!(
             self.position(table).is_none(),
-            "this thread holds a bucket of this table locked already, and would wait for itself: what runs under the lock (a \
-             key's Eq, or all that is done while a raw::Entry lives) may look keys up, but must not update the same table; do \
-             that before or after"
+            "this thread already holds the lock of a bucket of this table, and would wait for itself: code that runs under \
+             the lock (a key's Eq, or any code while a raw::Entry lives) may look keys up, but must not update the same \
+             table; update it before or after"
         );
         self.push(table);
     }

@@ -252,7 +252,7 @@ impl Rename<'_> {
         self.inner.lock_pair(self.old, self.new, guard)
     }
 
-    /// Takes the link that is to be renamed out of its chain and puts it in flight.
+    /// Takes the link out of its chain and puts it in flight.
     fn take(
         &self,
         is_old: impl FnMut(NonNull<Link>) -> bool,

@@ -371,8 +371,8 @@ fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
     coarse.unlock(word.with_finer());
 }
 
-/// The same for a table whose chains are uncut: they are those of a coarser array, `base`, which
-/// has the locks.
+/// As `fill_settled`, for a table whose chains are uncut: they are those of a coarser array,
+/// `base`, which has the locks.
 fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
     let factor = fine.len() / coarse.len();
     let step = STEP.min(coarse.len() / base.len());

@@ -74,7 +74,7 @@ pub struct Table {
     inner: Arc<TableInner>,
 }
 
-/// What the table shares with the resize worker.
+/// The state that the table shares with the resize worker.
 pub(crate) struct TableInner {
     /// Only the resizer replaces it, and frees the old one after a grace period.
     pub(super) array: AtomicArray,
@@ -339,7 +339,7 @@ impl TableInner {
     #[inline(always)]
     pub(super) fn array<'g>(&self, _guard: &'g Guard) -> Array<'g> {
         // SAFETY: an array is freed a grace period after it was replaced, and the guard was taken
-        // before we found it.
+        // before it was found.
         unsafe { self.array.load() }
     }
 
@@ -375,7 +375,7 @@ impl TableInner {
     pub(crate) fn advance_resize(&self) -> bool {
         // A resize by hand or a rename may hold the mutex as long as readers stay.
         let Some(mut resizer) = self.try_lock_resizer() else { return true };
-        // Cleared before we look, so that a later update asks again. AcqRel: pairs with the one in
+        // Cleared before looking, so that a later update asks again. AcqRel: pairs with the one in
         // `ask_worker`; the updates that found it set are seen.
         self.requested.swap(false, AcqRel);
         // Relaxed, both: a statistic.

@@ -12,7 +12,7 @@ use memchr::memchr;
 
 use crate::command::{Admin, Arithmetic, Command, StoreVerb};
 use crate::error::{Rejection, RequestError};
-use crate::meta::MetaVerb;
+use crate::meta::{MetaMode, MetaVerb};
 use crate::parse::store::{Header, Refused};
 use crate::parse::{admin, fetch, meta, store, update};
 use crate::words::Words;
@@ -293,7 +293,7 @@ impl Decoder {
             Err(error) => self.skip(input, line.len(), length + LINE_END.len(), Rejection::answered(error)),
             Ok(flags) if length > self.limits.max_value => {
                 self.skip_large(length, false);
-                let is_base64 = flags.has(b'b');
+                let is_base64 = flags.has_base64_key();
                 Decoded::TooLarge { consumed: line.len(), key: meta.sent_key, replaces: true, is_base64 }
             }
             Ok(_) => self.meta_value(input, line.len(), length),
@@ -345,12 +345,12 @@ impl Decoder {
                 let (_, args) = split_line(input.get(..line)?);
                 let (meta, _) = meta::set(args).ok()?;
                 let flags = meta.flags().ok()?;
-                let is_judged = flags.has(b'I') && flags.compare.is_some();
-                (!is_judged && !matches!(flags.mode, b'A' | b'P')).then(|| PendingStore {
+                let joins = matches!(flags.mode, MetaMode::Append | MetaMode::Prepend);
+                (!flags.stores_stale() && !joins).then(|| PendingStore {
                     front: line,
                     length,
                     key: meta.sent_key,
-                    is_base64: flags.has(b'b'),
+                    is_base64: flags.has_base64_key(),
                     flags: flags.client_flags.unwrap_or(0),
                     has_unique: flags.unique.is_some_and(|unique| unique != 0),
                 })

@@ -79,7 +79,7 @@ pub use command::{Admin, Arithmetic, Command, StoreVerb};
 pub use decode::{Decoded, Decoder, Limits, MAX_GET_LINE, MAX_UNFINISHED_LINE, PendingStore};
 pub use error::{Rejection, RequestError};
 pub use login::{Login, LoginDecoder};
-pub use meta::{Meta, MetaFlags, MetaVerb, decode_key, encode_key};
+pub use meta::{Meta, MetaFlags, MetaMode, MetaVerb, decode_key, encode_key};
 pub use peek::peek_key;
 pub use percent::encode_percent;
 pub use words::{Keys, MAX_KEY, Words};

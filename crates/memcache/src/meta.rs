@@ -1,7 +1,8 @@
 //! The meta commands `mg`, `ms`, `md` and `ma`: a key, and flags of one letter each.
 //!
-//! The words of a line are looked at twice. [`Meta::flags`] checks them and collects what they ask for; whoever answers
-//! walks them once more ([`Meta::words`]), because what is returned comes in the order in which it was asked for.
+//! The words of a line are read twice. [`Meta::flags`] checks them and collects what they ask for.
+//! The server reads them again for the reply ([`Meta::words`]), because the reply has its parts in
+//! the order of the flags.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -15,7 +16,7 @@ use crate::words::{MAX_KEY, Words};
 const MAX_OPAQUE: usize = 32;
 /// Words of a line, verb and key included.
 const MAX_WORDS: usize = 20;
-/// Padding is required; the bits that it makes superfluous are not looked at.
+/// Padding is required. The superfluous bits of the last letter are ignored.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -36,19 +37,38 @@ pub enum MetaVerb {
     Arithmetic,
 }
 
-/// A meta command, its flags still to be checked.
+/// The mode of an `ms` or `ma`: its flag `M`, or the default.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MetaMode {
+    /// `S` of `ms`: store.
+    Set,
+    /// `E` of `ms`: store if there is no item.
+    Add,
+    /// `A` of `ms`: append to the value of an item.
+    Append,
+    /// `P` of `ms`: prepend to the value of an item.
+    Prepend,
+    /// `R` of `ms`: store if there is an item.
+    Replace,
+    /// `I` or `+` of `ma`: count up.
+    Increment,
+    /// `D` or `-` of `ma`: count down.
+    Decrement,
+}
+
+/// A meta command whose flags were not checked yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Meta<'b> {
     /// What to do.
     pub verb: MetaVerb,
-    /// The key as it stands on the line; see [`key`](Self::key).
+    /// The key as sent; see [`key`](Self::key).
     pub sent_key: &'b [u8],
     /// The value of a `ms`; empty for the others.
     pub value: &'b [u8],
     words: Words<'b>,
 }
 
-/// What the flags of a command ask for, as far as they carry a token. The others are asked for by [`has`](Self::has).
+/// The flags of a command. Those with a token are fields, the others methods.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MetaFlags {
     letters: u64,
@@ -71,14 +91,49 @@ pub struct MetaFlags {
     /// Whether the token of `O` is too long. Only `ms` sets this, because it stores nevertheless;
     /// other commands with such a token are refused.
     pub is_opaque_too_long: bool,
-    /// `M`: the mode of `ms` and `ma`, in capitals: `S`, `E`, `A`, `P` or `R`, and `I` or `D`.
-    pub mode: u8,
+    /// `M`: the mode of `ms` and `ma`.
+    pub mode: MetaMode,
 }
 
 impl MetaFlags {
-    /// Whether a flag of this letter was given.
+    /// Whether a flag of this letter was given. The methods below name those without a token.
     pub fn has(&self, letter: u8) -> bool {
         self.letters & bit(letter) != 0
+    }
+
+    /// `b`: the key is sent in base64.
+    pub fn has_base64_key(&self) -> bool {
+        self.has(b'b')
+    }
+
+    /// `q`: the ordinary outcome is not answered.
+    pub fn is_quiet(&self) -> bool {
+        self.has(b'q')
+    }
+
+    /// `u` of `mg`: the fetch does not count as an access.
+    pub fn is_peek(&self) -> bool {
+        self.has(b'u')
+    }
+
+    /// `v`: the reply has the value.
+    pub fn returns_value(&self) -> bool {
+        self.has(b'v')
+    }
+
+    /// `I` of `md`: the item becomes stale instead of being removed.
+    pub fn marks_stale(&self) -> bool {
+        self.has(b'I')
+    }
+
+    /// `I` and `C` of `ms`: a store with an older unique succeeds, but leaves the item stale.
+    pub fn stores_stale(&self) -> bool {
+        self.has(b'I') && self.compare.is_some()
+    }
+
+    /// `x` of `md`: the item stays, without its value.
+    pub fn removes_value_only(&self) -> bool {
+        self.has(b'x')
     }
 }
 
@@ -88,17 +143,17 @@ impl<'b> Meta<'b> {
         Ok(Self { verb, sent_key, value: b"", words: args })
     }
 
-    /// The length of the value, which stands behind the key of a `ms`.
+    /// The length of the value, which follows the key of an `ms`.
     pub(crate) fn take_length(&mut self) -> Option<&'b [u8]> {
         self.words.next()
     }
 
-    /// The flags as they stand on the line, letter and token.
+    /// The flags as sent, letter and token.
     pub fn words(&self) -> Words<'b> {
         self.words.clone()
     }
 
-    /// What is wrong with the line as a whole, so that not even its value is looked for.
+    /// Checks the line as a whole. After an error here no value follows the line.
     pub(crate) fn check_line(&self) -> Result<(), RequestError> {
         let in_front = if self.verb == MetaVerb::Set { 3 } else { 2 };
         if self.words().count() + in_front > MAX_WORDS {
@@ -128,7 +183,7 @@ impl<'b> Meta<'b> {
             delta: 1,
             initial: 0,
             is_opaque_too_long: false,
-            mode: if self.verb == MetaVerb::Arithmetic { b'I' } else { b'S' },
+            mode: if self.verb == MetaVerb::Arithmetic { MetaMode::Increment } else { MetaMode::Set },
         };
         for word in self.words() {
             flags.take(word).map_err(|error| self.as_this_verb_says_it(error))?;
@@ -148,9 +203,13 @@ impl<'b> Meta<'b> {
 
     fn take_mode(&self, token: &[u8], flags: &mut MetaFlags) -> Result<(), RequestError> {
         flags.mode = match (self.verb, token) {
-            (MetaVerb::Set, &[mode @ (b'S' | b'E' | b'A' | b'P' | b'R'), ..]) => mode,
-            (MetaVerb::Arithmetic, [b'I' | b'+', ..]) => b'I',
-            (MetaVerb::Arithmetic, [b'D' | b'-', ..]) => b'D',
+            (MetaVerb::Set, [b'S', ..]) => MetaMode::Set,
+            (MetaVerb::Set, [b'E', ..]) => MetaMode::Add,
+            (MetaVerb::Set, [b'A', ..]) => MetaMode::Append,
+            (MetaVerb::Set, [b'P', ..]) => MetaMode::Prepend,
+            (MetaVerb::Set, [b'R', ..]) => MetaMode::Replace,
+            (MetaVerb::Arithmetic, [b'I' | b'+', ..]) => MetaMode::Increment,
+            (MetaVerb::Arithmetic, [b'D' | b'-', ..]) => MetaMode::Decrement,
             (MetaVerb::Set, _) => return Err(RequestError::InvalidSetMode),
             (MetaVerb::Arithmetic, _) => return Err(RequestError::InvalidArithmeticMode),
             _ => flags.mode,
@@ -158,7 +217,7 @@ impl<'b> Meta<'b> {
         Ok(())
     }
 
-    /// The key that is meant: with the flag `b`, what the one on the line decodes to.
+    /// The key; with the flag `b` the one that the sent key encodes.
     ///
     /// # Errors
     /// When it does not decode to a key.
@@ -166,7 +225,7 @@ impl<'b> Meta<'b> {
     where
         'b: 'k,
     {
-        if !flags.has(b'b') {
+        if !flags.has_base64_key() {
             return Ok(self.sent_key);
         }
         decode_key(self.sent_key, room).ok_or(self.as_this_verb_says_it(RequestError::BadKeyEncoding))
@@ -205,12 +264,12 @@ impl MetaFlags {
     }
 }
 
-/// The place of a letter in a set; digits have none, because they are no flags.
+/// The bit of a letter in a set. Digits have none, because no flag is a digit.
 fn bit(letter: u8) -> u64 {
     letter.checked_sub(b'A').map_or(0, |place| 1 << place)
 }
 
-/// The key that `text` stands for in base64; bytes that do not belong to the alphabet are skipped. None if it stands for no
+/// Decodes a key from base64. Bytes outside of the alphabet are skipped. None if `text` encodes no
 /// key.
 pub fn decode_key<'k>(text: &[u8], room: &'k mut [u8; MAX_KEY]) -> Option<&'k [u8]> {
     let mut letters = [0; MAX_KEY];

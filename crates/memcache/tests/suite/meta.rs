@@ -1,6 +1,6 @@
 //! Meta commands: their flags, keys and values.
 
-use relativist_memcache::{MetaVerb, RequestError, decode_key, encode_key};
+use relativist_memcache::{MetaMode, MetaVerb, RequestError, decode_key, encode_key};
 
 use crate::event::{Event, cut, events};
 use crate::framing::{LIMITS, aloud, decode};
@@ -29,13 +29,13 @@ fn tokens_are_read() {
     assert_eq!((flags.compare, flags.unique), (Some(7), Some(8)));
     assert!(flags.has(b'v') && flags.has(b'q') && !flags.has(b's') && !flags.has(b'5'));
     let Event::Meta { flags, .. } = meta("ma n D18446744073709551615 J9 M-") else { panic!() };
-    assert_eq!((flags.delta, flags.initial, flags.mode), (u64::MAX, 9, b'D'));
+    assert_eq!((flags.delta, flags.initial, flags.mode), (u64::MAX, 9, MetaMode::Decrement));
 }
 
 #[test]
 fn defaults() {
     let Event::Meta { flags, .. } = meta("ma n") else { panic!() };
-    assert_eq!((flags.delta, flags.initial, flags.mode, flags.exptime), (1, 0, b'I', None));
+    assert_eq!((flags.delta, flags.initial, flags.mode, flags.exptime), (1, 0, MetaMode::Increment, None));
 }
 
 /// A `ms` stores first, and is answered by an error after that.

@@ -1,18 +1,18 @@
 //! The meta commands.
 //!
-//! What is returned comes in the order in which the client asked for it, so the words of the command are walked while the
-//! reply is written. Three facts that nobody asks for come behind: `Z` (somebody else was told to renew the item), `X` (it is
-//! stale) and `W` (you are the one to renew it).
+//! The reply has its parts in the order of the request's flags, so the words of the request are read
+//! again while the reply is written. Three facts follow unasked: `Z` (another client was asked to
+//! renew the item), `X` (the item is stale) and `W` (this client is to renew it: it has won).
 //!
-//! To win, a client must be the first: that is decided under the key's lock. Fetching asks for the lock only then, and to change
-//! the expiry; other `mg` are lookups.
+//! The first client wins, which is decided under the lock of the key. An `mg` takes this lock only if
+//! the client may win, or to change the expiry. Every other `mg` is a lookup without a lock.
 
 use super::observe::{CLASS, Stored};
 use super::{Executor, Replies, Session};
 use relativist_cache::{
     Change, CountError, Direction, Expiry, Hit, Lookup, Marks, New, Present, Store, Value, apply, parse,
 };
-use relativist_memcache::{Meta, MetaFlags, MetaVerb, RequestError, encode_key, reply};
+use relativist_memcache::{Meta, MetaFlags, MetaMode, MetaVerb, RequestError, encode_key, reply};
 use std::cell::Cell;
 use std::io::Write as _;
 
@@ -23,11 +23,28 @@ struct Request<'m, 'b> {
     key: &'m [u8],
 }
 
-/// What the first lookup, which takes no lock, has found.
+/// An item as the first lookup, which takes no lock, has found it.
 struct Seen {
     number: u64,
     idle: u32,
     marks: Marks,
+}
+
+/// What the reply to an `mg` reports of the item as it was before the command.
+#[derive(Clone, Copy)]
+struct Before {
+    unique: u64,
+    ttl: Option<u32>,
+    idle: u32,
+    marks: Marks,
+    /// Whether this client is to renew the item.
+    wins: bool,
+}
+
+impl Before {
+    fn of(item: &Hit<'_>, wins: bool) -> Before {
+        Before { unique: item.unique, ttl: item.ttl(), idle: item.idle, marks: item.marks, wins }
+    }
 }
 
 /// How a change ended.
@@ -41,17 +58,17 @@ enum Ending {
 }
 
 impl Request<'_, '_> {
-    /// Marks of an item created by this command.
+    /// The marks of an item that this command creates.
     fn marks(&self) -> Marks {
-        if self.flags.has(b'b') { Marks::ENCODED_KEY } else { Marks::NONE }
+        if self.flags.has_base64_key() { Marks::ENCODED_KEY } else { Marks::NONE }
     }
 
-    /// The unique that a new item is to have; 0 asks for none in particular.
+    /// The unique for the new item, if the client gives one; 0 stands for none.
     fn unique(&self) -> Option<u64> {
         self.flags.unique.filter(|unique| *unique != 0)
     }
 
-    /// Whether this command makes the client the one to renew `hit`. What `T` sets counts for an `R` behind it.
+    /// Whether this client is to renew `hit`. An `R` that follows `T` compares with the new expiry.
     fn wins(&self, hit: &Hit<'_>) -> bool {
         if hit.marks.has(Marks::WON) {
             return false;
@@ -68,19 +85,19 @@ impl Request<'_, '_> {
         ends_soon || hit.marks.has(Marks::STALE)
     }
 
-    /// Seconds that `T` leaves, if it was given; none for ever.
+    /// The seconds to live that `T` sets, if it was given; none for ever.
     fn new_ttl(&self, now: u32) -> Option<u32> {
         let expiry = Expiry::from_protocol(self.flags.exptime?, now);
         (expiry != Expiry::NEVER).then(|| expiry.to_bits().saturating_sub(now))
     }
 
-    /// The code of a failure, with what is told then.
+    /// Appends the reply to a failure: its code and the flags that are returned then.
     fn fail(&self, code: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(code);
         for word in self.meta.words() {
             match word[0] {
                 b'O' => append_word(out, word),
-                b'k' => append_key(out, self.key, self.flags.has(b'b')),
+                b'k' => append_key(out, self.key, self.flags.has_base64_key()),
                 b'c' if self.meta.verb == MetaVerb::Set => out.extend_from_slice(b" c0"),
                 b's' if self.meta.verb == MetaVerb::Set => append_number(out, b's', self.meta.value.len() as u64),
                 _ => (),
@@ -122,18 +139,18 @@ impl Executor<'_> {
                 } else {
                     size = hit.value.len();
                     lookup = Some(Lookup::Hit);
-                    self.append_found(request, &hit, &hit, false, out);
+                    self.append_found(request, Before::of(&hit, false), &hit, out);
                 }
             };
             let engine = &self.shared.engine;
             let found =
-                if request.flags.has(b'u') { engine.peek(request.key, visit) } else { engine.get(request.key, visit) };
+                if request.flags.is_peek() { engine.peek(request.key, visit) } else { engine.get(request.key, visit) };
             if found != Lookup::Hit && request.flags.vivify.is_none() {
                 lookup = Some(found);
             }
         }
         let lookup = lookup.unwrap_or_else(|| self.get_and_change(request, seen, &mut size, out));
-        if lookup != Lookup::Hit && request.flags.vivify.is_none() && !request.flags.has(b'q') {
+        if lookup != Lookup::Hit && request.flags.vivify.is_none() && !request.flags.is_quiet() {
             request.fail(b"EN", &mut out.bytes);
         }
         match request.flags.exptime {
@@ -155,14 +172,14 @@ impl Executor<'_> {
         out: &mut Replies,
     ) -> Lookup {
         let flags = &request.flags;
-        // What `h`, `l` and a `t` in front of `T` tell is how the item was before.
-        let before: Cell<Option<(Hit<'static>, bool)>> = Cell::new(None);
+        // `h`, `l`, and a `t` that precedes `T`, report the item as it was before.
+        let before: Cell<Option<Before>> = Cell::new(None);
         let decide = |present: Present<'_>| {
             let change = match (present.item, flags.vivify) {
                 (Some(hit), _) => {
                     let wins = request.wins(&hit);
-                    before.set(Some((Hit { key: b"", value: b"", origin: None, ..hit }, wins)));
-                    let is_access = !flags.has(b'u');
+                    before.set(Some(Before::of(&hit, wins)));
+                    let is_access = !flags.is_peek();
                     let add = if wins { Marks::WON } else { Marks::NONE };
                     let add = if is_access { add | Marks::FETCHED } else { add };
                     let expiry = flags.exptime.map(|exptime| Expiry::from_protocol(exptime, present.now));
@@ -180,18 +197,17 @@ impl Executor<'_> {
         };
         let lookup = self.shared.engine.update(request.key, decide, |hit| {
             *size = hit.value.len();
-            let Some((old, wins)) = before.get() else {
-                // An item that was not there before was created, and so won.
-                let created = Hit { marks: hit.marks & Marks::ENCODED_KEY, ..hit };
-                return self.append_found(request, &created, &hit, true, out);
+            let Some(old) = before.get() else {
+                // The command has created the item, and the client is to fill it.
+                let created = Before { marks: hit.marks & Marks::ENCODED_KEY, ..Before::of(&hit, true) };
+                return self.append_found(request, created, &hit, out);
             };
             // The first lookup was an access if it has found this item.
             let seen = seen.as_ref().filter(|seen| seen.number == hit.number);
             let (idle, fetched) = seen.map_or((hit.idle, hit.marks), |seen| (seen.idle, seen.marks));
             let decided = Marks::STALE | Marks::WON | Marks::ENCODED_KEY;
             let marks = old.marks & decided | fetched & Marks::FETCHED;
-            let old = Hit { key: hit.key, value: hit.value, idle, marks, ..old };
-            self.append_found(request, &old, &hit, wins, out);
+            self.append_found(request, Before { idle, marks, ..old }, &hit, out);
         });
         match lookup {
             Ok(lookup) => lookup,
@@ -203,10 +219,10 @@ impl Executor<'_> {
         }
     }
 
-    /// The reply to an `mg` that has found `old` and left `new`.
-    fn append_found(&self, request: &Request<'_, '_>, old: &Hit<'_>, new: &Hit<'_>, wins: bool, replies: &mut Replies) {
+    /// The reply to an `mg` that has found an item as `old` and left it as `new`.
+    fn append_found(&self, request: &Request<'_, '_>, old: Before, new: &Hit<'_>, replies: &mut Replies) {
         let is_known = request.flags.compare == Some(self.visible(old.unique));
-        let tells_value = request.flags.has(b'v') && !is_known;
+        let tells_value = request.flags.returns_value() && !is_known;
         let lease = if tells_value { self.lease(new) } else { None };
         let out = &mut replies.bytes;
         if tells_value {
@@ -216,7 +232,7 @@ impl Executor<'_> {
         } else {
             out.extend_from_slice(b"HD");
         }
-        let mut ttl = old.ttl();
+        let mut ttl = old.ttl;
         for word in request.meta.words() {
             match word[0] {
                 b'O' => append_word(out, word),
@@ -231,7 +247,7 @@ impl Executor<'_> {
                 _ => (),
             }
         }
-        let facts = [(old.marks.has(Marks::WON), b" Z"), (old.marks.has(Marks::STALE), b" X"), (wins, b" W")];
+        let facts = [(old.marks.has(Marks::WON), b" Z"), (old.marks.has(Marks::STALE), b" X"), (old.wins, b" W")];
         facts.iter().filter(|(is_so, _)| *is_so).for_each(|(_, fact)| out.extend_from_slice(*fact));
         out.extend_from_slice(b"\r\n");
         if tells_value {
@@ -260,8 +276,10 @@ impl Executor<'_> {
             self.observe_lookup(session, key);
         }
         let ending = match flags.mode {
-            b'A' | b'P' => self.shared.engine.update(key, |present| self.join_step(request, present), show),
-            _ if flags.has(b'I') && flags.compare.is_some() => {
+            MetaMode::Append | MetaMode::Prepend => {
+                self.shared.engine.update(key, |present| self.join_step(request, present), show)
+            }
+            _ if flags.stores_stale() => {
                 self.shared.engine.update(key, |present| self.invalidating_step(request, present), show)
             }
             _ => {
@@ -279,7 +297,7 @@ impl Executor<'_> {
                 Store::OutOfMemory
             }
         };
-        self.count_store(store, flags.compare.is_some() && matches!(flags.mode, b'S' | b'R'));
+        self.count_store(store, flags.compare.is_some() && matches!(flags.mode, MetaMode::Set | MetaMode::Replace));
         if self.is_observed {
             let ttl = flags.exptime.unwrap_or(0).into();
             self.observe_store(session, key, store, Stored { command: "ms", ttl, size: meta.value.len() });
@@ -287,7 +305,7 @@ impl Executor<'_> {
         match store {
             Store::OutOfMemory => out.extend_from_slice(reply::OUT_OF_MEMORY),
             _ if flags.is_opaque_too_long => out.extend_from_slice(RequestError::OpaqueTooLong.reply()),
-            Store::Stored if flags.has(b'q') => (),
+            Store::Stored if flags.is_quiet() => (),
             Store::Stored => append_stored(request, stored.unwrap_or_default(), out),
             Store::Exists => request.fail(b"EX", out),
             Store::NotFound => request.fail(b"NF", out),
@@ -311,8 +329,8 @@ impl Executor<'_> {
     /// Whether a `ms` in the modes set, add and replace is to store.
     fn permits(&self, request: &Request<'_, '_>, present: Present<'_>) -> (bool, Ending) {
         let ending = match (request.flags.mode, request.flags.compare, present.item) {
-            (b'E', _, Some(_)) | (b'R', None, None) => Ending::NotStored,
-            (b'E', _, None) | (_, None, _) => Ending::Done,
+            (MetaMode::Add, _, Some(_)) | (MetaMode::Replace, None, None) => Ending::NotStored,
+            (MetaMode::Add, _, None) | (_, None, _) => Ending::Done,
             (_, Some(_), None) => Ending::NotFound,
             (_, Some(unique), Some(item)) if unique == 0 || unique != self.visible(item.unique) => Ending::Exists,
             (_, Some(_), Some(_)) => Ending::Done,
@@ -354,7 +372,8 @@ impl Executor<'_> {
         if self.is_too_large(key, item.value.len() + meta.value.len()) {
             return (Change::Keep, Ending::NotStored);
         }
-        let value = if flags.mode == b'A' { Value::Appended(meta.value) } else { Value::Prepended(meta.value) };
+        let value =
+            if flags.mode == MetaMode::Append { Value::Appended(meta.value) } else { Value::Prepended(meta.value) };
         (Change::Put(New { unique: request.unique(), ..item.joined(value) }), Ending::Done)
     }
 
@@ -381,7 +400,7 @@ impl Executor<'_> {
             self.observe_delete(request.key, "md", size);
         }
         match ending {
-            Ending::Done if request.flags.has(b'q') => (),
+            Ending::Done if request.flags.is_quiet() => (),
             Ending::Done => request.fail(b"HD", out),
             Ending::NotFound => request.fail(b"NF", out),
             _ => request.fail(b"EX", out),
@@ -393,7 +412,7 @@ impl Executor<'_> {
         if self.is_observed {
             self.observe_lookup(session, request.key);
         }
-        let direction = if flags.mode == b'I' { Direction::Up } else { Direction::Down };
+        let direction = if flags.mode == MetaMode::Increment { Direction::Up } else { Direction::Down };
         let (mut number, mut ttl_before, mut is_created) = (0, None, false);
         let decide = |present: Present<'_>| {
             let expiry = |exptime| Expiry::from_protocol(exptime, present.now);
@@ -435,7 +454,7 @@ impl Executor<'_> {
             Ok(Ending::NotANumber) => out.extend_from_slice(reply::NON_NUMERIC),
             Ok(Ending::NotFound) => request.fail(b"NF", out),
             Ok(Ending::Done) => {
-                if !flags.has(b'q')
+                if !flags.is_quiet()
                     && let Some((ttl, unique, marks)) = after
                 {
                     let ttl_before = if is_created { ttl } else { ttl_before };
@@ -473,7 +492,7 @@ impl Executor<'_> {
 /// What a `md` that may go on does with the item.
 fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
     let flags = &request.flags;
-    let (invalidates, empties) = (flags.has(b'I'), flags.has(b'x'));
+    let (invalidates, empties) = (flags.marks_stale(), flags.removes_value_only());
     if !invalidates && !empties {
         return Change::Remove;
     }
@@ -501,7 +520,7 @@ fn append_stored(request: &Request<'_, '_>, (unique, length): (u64, usize), out:
         match word[0] {
             b'O' => append_word(out, word),
             b'c' => append_number(out, b'c', unique),
-            b'k' => append_key(out, request.key, request.flags.has(b'b')),
+            b'k' => append_key(out, request.key, request.flags.has_base64_key()),
             b's' => append_number(out, b's', length as u64),
             _ => (),
         }
@@ -520,7 +539,7 @@ fn append_counted(
 ) {
     let mut text = itoa::Buffer::new();
     let text = text.format(number).as_bytes();
-    let tells_value = request.flags.has(b'v');
+    let tells_value = request.flags.returns_value();
     if tells_value {
         out.extend_from_slice(b"VA");
         append_number(out, b' ', text.len() as u64);

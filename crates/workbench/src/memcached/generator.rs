@@ -259,13 +259,7 @@ impl Driver {
                 _ if now < until => until,
                 _ => give_up,
             };
-            let next = self.broken.front().map_or(next, |&(at, _)| next.min(at));
-            let timeout = next.saturating_duration_since(now).min(PATIENCE);
-            let timeout = Timespec::try_from(timeout).expect("short enough");
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error).context("cannot wait for events"),
-            }
+            self.wait(next, now, &mut events)?;
             let mut hears = self.outstanding == 0 && self.broken.is_empty() && self.connecting == 0;
             for event in events.drain(..) {
                 hears |= self.serve(setting, event, schedule.as_ref(), due)?;
@@ -290,6 +284,18 @@ impl Driver {
         cpu.look(Instant::now(), from, until);
         self.tally.cpu = cpu.used();
         Ok(self.tally)
+    }
+
+    /// Waits for events until `next`, or until a client without a connection has to connect again.
+    #[inline]
+    fn wait(&self, next: Instant, now: Instant, events: &mut Vec<epoll::Event>) -> Result<()> {
+        let next = self.broken.front().map_or(next, |&(at, _)| next.min(at));
+        let timeout = next.saturating_duration_since(now).min(PATIENCE);
+        let timeout = Timespec::try_from(timeout).expect("short enough");
+        match epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error).context("cannot wait for events"),
+        }
     }
 
     /// Handles one client. Returns whether its connection still works.

@@ -89,3 +89,80 @@ pub trait Table: Lookup + Sized {
 /// A table whose sessions keep one guard for all their operations.
 #[derive(Debug)]
 pub struct Handle<T>(pub Arc<T>);
+
+/// Implements [`Lookup`] and [`Table`] for an adapter of a map whose operations need a handle from
+/// `pin()`, and [`Lookup`] for a [`Handle`] that keeps one. The items at the end go into the
+/// implementation of [`Table`].
+macro_rules! pinned_map {
+    ($adapter:ident, $name:literal, $handle:literal, $session:ty; $($more:item)*) => {
+        impl<K: Key, V: Value> Lookup for $adapter<K, V> {
+            const NAME: &'static str = $name;
+            type Key = K;
+            type Value = V;
+            type Session<'t> = &'t HashMap<K, V, Foldhash>;
+
+            fn session(&self) -> Self::Session<'_> {
+                &self.0
+            }
+
+            #[inline(always)]
+            fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+                map.pin().get(key).copied()
+            }
+        }
+
+        impl<K: Key, V: Value> Table for $adapter<K, V> {
+            fn with_capacity(capacity: usize) -> Self {
+                Self(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
+            }
+
+            #[inline(always)]
+            fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+                map.pin().insert(key, value).is_none()
+            }
+
+            #[inline(always)]
+            fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+                map.pin().try_insert(key, value).is_ok()
+            }
+
+            #[inline(always)]
+            fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+                map.pin().insert(key, value).is_some()
+            }
+
+            #[inline(always)]
+            fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
+                map.pin().remove(key).is_some()
+            }
+
+            fn clear(map: &mut Self::Session<'_>) {
+                map.pin().clear();
+            }
+
+            #[inline(always)]
+            fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+                map.pin().iter().for_each(|(_, value)| visit(*value));
+            }
+
+            $($more)*
+        }
+
+        impl<K: Key, V: Value> Lookup for Handle<$adapter<K, V>> {
+            const NAME: &'static str = $handle;
+            type Key = K;
+            type Value = V;
+            type Session<'t> = $session;
+
+            fn session(&self) -> Self::Session<'_> {
+                self.0.0.pin()
+            }
+
+            #[inline(always)]
+            fn get(pinned: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+                pinned.get(key).copied()
+            }
+        }
+    };
+}
+use pinned_map;

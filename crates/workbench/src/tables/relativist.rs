@@ -9,63 +9,16 @@ use std::time::{Duration, Instant};
 use relativist::{HashMap, Pinned};
 
 use super::hashers::Foldhash;
-use super::{Handle, Lookup, Table, View};
+use super::{Handle, Lookup, Table, View, pinned_map};
 use crate::harness::keys::Indices;
 use crate::tables::candidate::{BATCH, Lookups};
 use crate::tables::entries::{Key, Value};
 
 #[derive(Debug)]
-pub struct Relativist<K, V>(HashMap<K, V, Foldhash>);
+pub struct Relativist<K: Key, V: Value>(HashMap<K, V, Foldhash>);
 
-impl<K: Key, V: Value> Lookup for Relativist<K, V> {
-    const NAME: &'static str = "relativist";
-    type Key = K;
-    type Value = V;
-    type Session<'t> = &'t HashMap<K, V, Foldhash>;
-
-    fn session(&self) -> Self::Session<'_> {
-        &self.0
-    }
-
-    #[inline(always)]
-    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
-        map.pin().get(key).copied()
-    }
-}
-
-impl<K: Key, V: Value> Table for Relativist<K, V> {
-    fn with_capacity(capacity: usize) -> Self {
-        Self(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
-    }
-
-    #[inline(always)]
-    fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        map.pin().insert(key, value).is_none()
-    }
-
-    #[inline(always)]
-    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        map.pin().try_insert(key, value).is_ok()
-    }
-
-    #[inline(always)]
-    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        map.pin().insert(key, value).is_some()
-    }
-
-    #[inline(always)]
-    fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
-        map.pin().remove(key).is_some()
-    }
-
-    fn clear(map: &mut Self::Session<'_>) {
-        map.pin().clear();
-    }
-
-    #[inline(always)]
-    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
-        map.pin().iter().for_each(|(_, value)| visit(*value));
-    }
+pinned_map! {
+    Relativist, "relativist", "relativist, handle", Pinned<'t, K, V, Foldhash>;
 
     /// Waits until the background worker has finished resizing: no resize is in progress, and none
     /// happened since the last check. Gives up after a minute. Then waits until removed entries are
@@ -85,22 +38,6 @@ impl<K: Key, V: Value> Table for Relativist<K, V> {
 
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
         vec![Arc::clone(&self) as _, Arc::new(Handle(Arc::clone(&self))), Arc::new(Batched(self))]
-    }
-}
-
-impl<K: Key, V: Value> Lookup for Handle<Relativist<K, V>> {
-    const NAME: &'static str = "relativist, handle";
-    type Key = K;
-    type Value = V;
-    type Session<'t> = Pinned<'t, K, V, Foldhash>;
-
-    fn session(&self) -> Self::Session<'_> {
-        self.0.0.pin()
-    }
-
-    #[inline(always)]
-    fn get(pinned: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
-        pinned.get(key).copied()
     }
 }
 

@@ -188,6 +188,28 @@ impl Chart {
             .bold_line_style(GRID)
             .axis_style(INK)
             .draw()?;
+        self.draw_points(&mut chart, lowest)?;
+        if has_lines {
+            chart
+                .configure_series_labels()
+                .position(SeriesLabelPosition::UpperRight)
+                .label_font(("sans-serif", 13).into_font().color(&INK))
+                .background_style(WHITE.mix(0.8))
+                .border_style(GRID)
+                .draw()?;
+        }
+        area.present()?;
+        Ok(())
+    }
+
+    fn draw_points<Y>(
+        &self,
+        chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<plotters::coord::types::RangedCoordf64, Y>>,
+        lowest: f64,
+    ) -> Drawn
+    where
+        Y: Ranged<ValueType = f64>,
+    {
         let mut labels = Labels::default();
         for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
             let points = || series.points.iter().map(|(x, y)| (*x, y.max(lowest)));
@@ -212,16 +234,6 @@ impl Chart {
                 }
             }
         }
-        if has_lines {
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
-                .label_font(("sans-serif", 13).into_font().color(&INK))
-                .background_style(WHITE.mix(0.8))
-                .border_style(GRID)
-                .draw()?;
-        }
-        area.present()?;
         Ok(())
     }
 }

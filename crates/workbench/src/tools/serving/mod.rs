@@ -230,7 +230,7 @@ fn judge(over: &'static str, one: &Measured, other: &Measured, figure: Figure, m
 }
 
 fn describe(outcomes: &[Outcome]) -> String {
-    let header = ["work", "threads", "ratio of", "over", "median (from, to)", "target", "met", "ours", "theirs"];
+    let header = ["workload", "threads", "ratio of", "over", "median (from, to)", "target", "met", "ours", "theirs"];
     let rows = outcomes.iter().flat_map(|Outcome { row, threads, servers, judged, .. }| {
         judged.iter().map(move |Judged { over, ratio, verdict, void }| {
             let value = |server: usize| {
@@ -263,26 +263,8 @@ fn describe(outcomes: &[Outcome]) -> String {
             text += &format!("{} with {threads} threads is void: {failure}\n", spell(row));
         }
     }
-    for Outcome { row, threads, workload, servers, recurring, .. } in
-        outcomes.iter().filter(|outcome| outcome.workload.rate.is_some())
-    {
-        text += &format!(
-            "\n{} with {threads} threads, compared with GETs alone at the same rate from the echo server, for a shorter time. ",
-            spell(row)
-        );
-        text += &latencies(workload, servers);
-        text += &format!(
-            "\nOf that, what comes again in every round and so is the server's own, not the machine's: {}, in µs:\n\n",
-            recurring::NAME
-        );
-        text += &table(
-            &["server", "p50", "p90", "p99", "max", "tenths"],
-            servers.iter().zip(recurring).map(|(server, recurring)| {
-                let Recurring { p50, p90, p99, max, parts } = recurring;
-                let latencies = [p50, p90, p99, max].map(|latency| significant(latency / 1e3));
-                [server.name.clone()].into_iter().chain(latencies).chain([parts.to_string()]).collect()
-            }),
-        );
+    for outcome in outcomes.iter().filter(|outcome| outcome.workload.rate.is_some()) {
+        text += &describe_latencies(outcome);
     }
     text.push('\n');
     for Outcome { row, workload, .. } in outcomes.iter().filter(|outcome| outcome.threads == outcomes[0].threads) {
@@ -293,6 +275,29 @@ fn describe(outcomes: &[Outcome]) -> String {
         .map(|outcome| outcome.servers.iter().take(2).filter_map(|server| server.version.as_deref()).collect())
         .unwrap_or_default();
     text + &format!("\n{}\n", versions.join(" against "))
+}
+
+/// The latencies of an open loop.
+fn describe_latencies(outcome: &Outcome) -> String {
+    let Outcome { row, threads, workload, servers, recurring, .. } = outcome;
+    let mut text = format!(
+        "\n{} with {threads} threads, compared with GETs alone at the same rate from the echo server, for a shorter time. ",
+        spell(row)
+    );
+    text += &latencies(workload, servers);
+    text += &format!(
+        "\nThe part that recurs in every round, and so is caused by the server and not by the machine: {}, in µs:\n\n",
+        recurring::NAME
+    );
+    text += &table(
+        &["server", "p50", "p90", "p99", "max", "tenths"],
+        servers.iter().zip(recurring).map(|(server, recurring)| {
+            let Recurring { p50, p90, p99, max, parts } = recurring;
+            let latencies = [p50, p90, p99, max].map(|latency| significant(latency / 1e3));
+            [server.name.clone()].into_iter().chain(latencies).chain([parts.to_string()]).collect()
+        }),
+    );
+    text
 }
 
 #[cfg(test)]

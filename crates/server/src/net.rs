@@ -1,19 +1,21 @@
 //! The network: sockets, event loops, and the buffers between them and execution.
 //!
-//! One thread accepts. It hands each connection to one of the worker threads, in turn, where it stays. (Letting the kernel
-//! spread connections over one listener per worker, by `SO_REUSEPORT`, leaves workers idle when there are few connections,
-//! does not exist for Unix sockets, and could not enforce one limit on all connections.) The accepting thread also
-//! drives the clock, having nothing else to do.
+//! One thread accepts. It distributes connections to the worker threads, in turn, where they stay.
+//! (Letting the kernel distribute them by `SO_REUSEPORT` leaves workers idle if there are few
+//! connections, does not exist for Unix sockets, and cannot enforce one limit on all connections.)
+//! The accepting thread also drives the clock.
 //!
-//! A worker runs one event loop over non-blocking sockets. A connection gets its turn when something has arrived: it receives
-//! once, executes all that arrived, and answers by one write. Then it is the next one's turn, however much more there may
-//! be to receive. How bytes come and go is a [`backend`]'s: [`epoll`] or, where the kernel has it, [`uring`], with encryption
-//! on top of either where it is asked for ([`tls`]). Datagrams have a thread of their own ([`udp`]). Every buffer is bounded: a client
-//! that does not read its answers is not read from.
+//! A worker runs one event loop over non-blocking sockets. When something has arrived for a
+//! connection, the worker receives once, executes all that arrived, and sends the replies at once.
+//! Then it serves the next connection, however much more there may be to receive. A [`backend`]
+//! receives and sends: [`epoll`] or, if the kernel has it, [`uring`], with encryption on top of
+//! either ([`tls`]). Datagrams have a thread of their own ([`udp`]). Every buffer is bounded: the
+//! server does not read from a client that does not read its replies.
 //!
-//! Large values pass by the buffers. An [input](buffer) that ends within one gets room for it from the engine, and what arrives from then on
-//! goes there. An output has them on loan from the engine, and refers to them where they lie. Who needs replies in one piece has the
-//! [executor](crate::execute::Executor::copying) copy.
+//! Large values bypass the buffers. An [input](buffer) that ends within a value reserves memory of
+//! the engine, and the rest is received there. An output refers to pinned values in memory of the
+//! engine. For replies in one piece the [executor](crate::execute::Executor::copying) copies
+//! values.
 
 mod acceptor;
 mod backend;

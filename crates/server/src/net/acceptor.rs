@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 
 const EVENTS: usize = 64;
 
-/// Connections accepted from a listener before the clock, the other listeners and a stop get their turn.
+/// The connections accepted from one listener before the clock, the other listeners and a stop are
+/// looked at.
 const ACCEPTS: usize = 64;
 
 /// Most connections accepted from a listener when the server begins to drain: far more than the
@@ -32,7 +33,7 @@ const MAX_WAITING: usize = 1 << 16;
 /// How soon to look whether a connection has left that makes room for one that waits, or was the last.
 const FULL: Duration = Duration::from_millis(10);
 
-/// What the waker's events carry; listeners carry their index.
+/// The token of the waker's events. Listeners use their index.
 const WAKER: Token = Token(usize::MAX);
 
 /// In the order in which they follow each other.
@@ -80,7 +81,7 @@ impl Stopper {
     }
 }
 
-/// The listeners and those who work for them.
+/// The listeners, and the workers that serve their connections.
 pub(crate) struct Acceptor {
     poll: Poll,
     listeners: Vec<Listener>,
@@ -112,7 +113,8 @@ impl Acceptor {
         self.stopper.clone()
     }
 
-    /// Deals connections out to `workers` until stopped, and drained if it is to be. The workers stop when it returns, for their handles are dropped.
+    /// Distributes connections to `workers` until the server is stopped, and then drains if that
+    /// was asked for. The workers stop when this returns, because it drops their handles.
     ///
     /// # Errors
     /// When the kernel reports no more events.
@@ -162,7 +164,7 @@ impl Acceptor {
                 self.accept_waiting(listener, turn)?;
             }
         }
-        // Closing them ends their registration, and whoever connects is refused from now on.
+        // Closing the listeners ends their registration. From now on the kernel refuses clients.
         self.listeners.clear();
         let end = Instant::now() + Duration::from_secs(self.shared.options.drain.into());
         while !self.stopper.has_come(Phase::Stopped) && self.shared.connection_limit.open() > 0 && Instant::now() < end
@@ -173,14 +175,16 @@ impl Acceptor {
             }
             self.enforce_buffer_limit(workers)?;
         }
-        // Here, and not by the workers when they close them: whom they are to tell might be gone.
+        // The acceptor logs this, not the workers: the watchers to notify might be gone when the
+        // workers close.
         for session in self.shared.connections.sessions() {
             tell(&self.shared, &session, "conn_close", " reason=shutdown");
         }
         Ok(())
     }
 
-    /// Has the workers look around while the buffers of all hold too much: whoever has large ones may be waiting.
+    /// Wakes the workers while the buffers of all connections exceed their limit: a worker with
+    /// large ones may be waiting.
     fn enforce_buffer_limit(&self, workers: &[WorkerHandle]) -> io::Result<()> {
         if self.shared.buffer_limit.is_exceeded() { workers.iter().try_for_each(WorkerHandle::wake) } else { Ok(()) }
     }
@@ -263,7 +267,7 @@ impl Acceptor {
         }
     }
 
-    /// What to encrypt a connection with, if it is to be.
+    /// The TLS session for a connection, if it is encrypted.
     fn secure(&self, security: Security) -> Result<Option<Box<UnbufferedServerConnection>>, rustls::Error> {
         match (security, &self.shared.tls) {
             (Security::Plain, _) => Ok(None),
@@ -276,7 +280,8 @@ impl Acceptor {
         self.counters.rejected_connections.bump();
         self.shared.log.say(Level::Trouble, format_args!("connection from {transport} refused: there are too many"));
         if security == Security::Plain {
-            // A courtesy: a fresh socket has room for it, and if not there is nobody to tell.
+            // Best effort: a new socket has room for this line. If it has not, the client cannot be
+            // informed.
             let _ = stream.write(reply::TOO_MANY_CONNECTIONS);
         }
     }

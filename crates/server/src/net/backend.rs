@@ -1,7 +1,8 @@
-//! How bytes come and go: what a worker asks of the kernel.
+//! How a worker receives and sends bytes.
 //!
-//! A connection does not know whether its socket is read when it is ready ([`epoll`](super::epoll)) or whether the kernel delivers what
-//! has arrived ([`uring`](super::uring)). It asks for what there is, hands over what is to be sent, and is told when to ask again.
+//! A connection does not know whether its socket is read when it is ready ([`epoll`](super::epoll))
+//! or whether the kernel delivers what has arrived ([`uring`](super::uring)). It asks for received
+//! bytes, hands over its output, and learns from events when to ask again.
 
 use super::buffer::{Input, Output, Pool};
 use super::stream::Stream;
@@ -12,7 +13,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What has happened. Connections are called by the number that [`Backend::open`] gave them; they may have been closed since.
+/// An event. It names connections by the number that [`Backend::open`] returned; they may have been
+/// closed since.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Event {
     /// The waker was used, once or more often.
@@ -23,7 +25,7 @@ pub(super) enum Event {
     Sent(usize),
 }
 
-/// What came of receiving.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Received {
     /// Something.
@@ -42,11 +44,11 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Ends a wait from another thread.
     fn waker(&self) -> Arc<Waker>;
 
-    /// To be called once, by the thread that will call everything else.
+    /// Called once, by the thread that calls everything else.
     fn start(&mut self) -> io::Result<()>;
 
-    /// Hands to the kernel what is to be handed, waits for something to happen, and adds it to `events`. Returns without
-    /// when `timeout` has passed, or a signal came.
+    /// Submits what is queued for the kernel, waits for events, and adds them to `events`. Returns
+    /// without any after `timeout` or a signal.
     fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool, events: &mut Vec<Event>) -> io::Result<()>;
 
     /// Takes a connection over, and gives it a number.
@@ -55,10 +57,12 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Receives into `input` once. An error, also of sending: the connection is of no more use.
     fn receive(&mut self, key: usize, pool: &mut Pool, input: &mut Input) -> io::Result<Received>;
 
-    /// What has arrived and was not received yet, as far as that is known without asking the kernel.
+    /// The bytes that have arrived and were not received yet, as far as they are known without a
+    /// system call.
     fn arrived(&self, key: usize) -> &[u8];
 
-    /// Receives what `input` expects while nobody asks, if that saves a copy, until the next [`receive`](Backend::receive).
+    /// Receives the value that `input` expects without being asked, if that saves a copy, until the
+    /// next [`receive`](Backend::receive).
     fn expect(&mut self, key: usize, input: &mut Input);
 
     /// Whether there may be more to receive that will not be announced.
@@ -76,7 +80,7 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Bytes of buffers that it holds for the connection: received, and to be sent.
     fn held(&self, key: usize) -> (usize, usize);
 
-    /// Whether it keeps large values of the connection on loan.
+    /// Whether it pins memory of items for the connection.
     fn has_loans(&self, _: usize) -> bool {
         false
     }
@@ -87,7 +91,8 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Closes the connection. Its number may be another's from now on.
     fn close(&mut self, key: usize);
 
-    /// Has a connection encrypted over which nothing has gone. For backends that can: see [`tls`](super::tls).
+    /// Encrypts a connection that has transferred nothing yet. Only for backends that can: see
+    /// [`tls`](super::tls).
     fn encrypt(&mut self, _: usize, _: Box<UnbufferedServerConnection>) {
         unreachable!("only the backend for TLS is asked to");
     }
@@ -109,7 +114,7 @@ impl Waker {
     pub(super) fn wake(&self) -> io::Result<()> {
         match self {
             Waker::Poll(waker) => waker.wake(),
-            // Nobody reads the number: each addition is an event.
+            // The number is not read: each addition is an event.
             #[cfg(target_os = "linux")]
             Waker::Event(event) => event.write(1).map(drop).map_err(io::Error::from),
         }

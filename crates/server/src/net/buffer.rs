@@ -11,32 +11,35 @@ use std::mem;
 /// Size of a fresh input buffer.
 const INPUT_SIZE: usize = 64 << 10;
 
-/// What a connection receives at a time. It is decoded before more is received: that may belong to a large value, and goes where this will lie then,
-/// instead of to an input that grows and is copied.
+/// The bytes received at a time. They are decoded before more is received, because those may belong
+/// to a large value. It is then received directly into memory of the engine, not into an input that
+/// grows and is copied.
 pub(super) const MAX_READ_BYTES: usize = LARGE_VALUE;
 
-/// What a connection reads in one turn of a value that goes where it will lie. Others wait meanwhile.
+/// The bytes of a large value that a connection reads before other connections are served.
 const MAX_VALUE_READ: usize = 256 << 10;
 
-/// Storage that an input keeps if next to nothing is in it.
+/// The storage that an input keeps if it holds almost nothing.
 const MIN_INPUT: usize = 512;
 
 /// An output buffer that has grown beyond this is freed when it is empty.
 const MAX_POOLED_OUTPUT: usize = 512 << 10;
 
-/// Pieces that are sent at a time, of what does not lie in one.
+/// The maximum number of pieces sent by one system call.
 pub(super) const MAX_PIECES: usize = 64;
 
 /// Idle inputs kept.
 const POOLED: usize = 16;
 
-/// Bytes of idle outputs kept: where the kernel sends by itself, many are on their way at the same time.
+/// Maximum bytes of idle outputs: where the kernel sends asynchronously, many outputs are in use at
+/// a time.
 const POOLED_OUTPUT: usize = 8 << 20;
 
-/// Most of what arrives, and of what is answered, is no longer than that.
+/// The size of small buffers. Most requests and replies are not longer.
 const SMALL: usize = 2 << 10;
 
-/// Small buffers kept, of each kind: where the kernel delivers and sends by itself, every connection that is busy has some at the same time.
+/// Small buffers kept, of each kind: where the kernel receives and sends asynchronously, every busy
+/// connection uses some.
 const SMALL_POOLED: usize = 1024;
 
 /// Received bytes that were not consumed yet. All of the storage is initialised; `start..end` holds input.
@@ -45,40 +48,41 @@ pub(super) struct Input {
     storage: Vec<u8>,
     start: usize,
     end: usize,
-    /// A value that is received to where it will lie: what comes belongs to it until it is complete.
+    /// A value that is received into memory of the engine. All input belongs to it until it is
+    /// complete.
     arrival: Option<Box<Arrival>>,
 }
 
-/// What is to be sent. Nothing is appended while some of it was sent and some not.
+/// Bytes to be sent. Nothing is appended after a part of them was sent.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     replies: Replies,
-    /// Of the bytes.
+    /// How many of the bytes were sent.
     sent: usize,
-    /// Of the first of the values that lie elsewhere.
+    /// How many bytes of the first pinned value were sent.
     sent_of_value: usize,
 }
 
-/// Buffers without an owner.
+/// Buffers that no connection uses.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     inputs: Vec<Vec<u8>>,
     outputs: Vec<Vec<u8>>,
-    /// Bytes of these.
+    /// The capacity of all `outputs`.
     output_bytes: usize,
-    /// Of [`SMALL`] bytes.
+    /// Inputs of [`SMALL`] bytes.
     small_inputs: Vec<Vec<u8>>,
-    /// Of no more than that.
+    /// Outputs of at most [`SMALL`] bytes.
     small_outputs: Vec<Vec<u8>>,
 }
 
 impl Input {
-    /// What was received and not consumed.
+    /// The bytes that were received and not consumed.
     pub(super) fn unread(&self) -> &[u8] {
         &self.storage[self.start..self.end]
     }
 
-    /// The same, to be changed in place.
+    /// The same bytes, to be changed in place.
     pub(super) fn unread_mut(&mut self) -> &mut [u8] {
         &mut self.storage[self.start..self.end]
     }
@@ -107,7 +111,8 @@ impl Input {
         Ok((count, is_filled))
     }
 
-    /// The same, of what is expected first, and what follows only if all of that may come at once.
+    /// Reads into the expected value first, and what follows it only if all of the value may be
+    /// read at once.
     #[cold]
     fn fill_both_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         let rest = self.arrival.as_mut().map_or(&mut [][..], |arrival| arrival.rest());
@@ -120,46 +125,47 @@ impl Input {
         Ok((count, count == most))
     }
 
-    /// Lets a value be received apart: what is unread belongs to it as far as it goes, and so does what comes.
+    /// Receives a value into memory of the engine from now on. The unread bytes belong to it as far
+    /// as it goes.
     pub(super) fn expect(&mut self, mut arrival: Box<Arrival>) {
         let count = arrival.take(self.unread());
         self.consume(count);
         self.arrival = Some(arrival);
     }
 
-    /// Whether a value is being received apart.
+    /// Whether bytes of such a value are missing.
     pub(super) fn is_expecting(&self) -> bool {
         self.missing() > 0
     }
 
-    /// How much is missing of the value that is received apart, if one is.
+    /// The number of bytes that are missing of such a value.
     pub(super) fn missing(&self) -> usize {
         self.arrival.as_ref().map_or(0, |arrival| arrival.missing())
     }
 
-    /// Whether it keeps a value's room on loan.
+    /// Whether it pins memory of the engine for a value.
     pub(super) fn has_loan(&self) -> bool {
         self.arrival.is_some()
     }
 
-    /// Whether there is nothing in it to work on: no bytes, and no value that has arrived.
+    /// Whether it has nothing to execute: no bytes, and no complete value.
     pub(super) fn is_empty(&self) -> bool {
         self.unread().is_empty() && self.arrival.as_ref().is_none_or(|arrival| !arrival.is_complete())
     }
 
-    /// Hands what is expected over to `other`, where nothing is unread.
+    /// Hands the expected value over to `other`, which has no unread bytes.
     pub(super) fn pass_expectation(&mut self, other: &mut Input) {
         debug_assert!(other.unread().is_empty() && other.arrival.is_none());
         other.arrival = self.arrival.take();
     }
 
-    /// The value that was received apart, if it is complete, and `behind` bytes are unread behind it.
+    /// Takes the received value if it is complete and at least `behind` bytes follow it.
     pub(super) fn take_arrival(&mut self, behind: usize) -> Option<Box<Arrival>> {
         let is_there = self.unread().len() >= behind;
         self.arrival.take_if(|arrival| is_there && arrival.is_complete())
     }
 
-    /// Lets what is expected have as many of `bytes` as belong to it, and returns the others.
+    /// Takes the bytes that belong to the expected value, and returns the others.
     pub(super) fn pass_on<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         match &mut self.arrival {
             Some(arrival) => &bytes[arrival.take(bytes)..],
@@ -190,8 +196,9 @@ impl Input {
         self.storage.capacity()
     }
 
-    /// Makes room for `count` bytes at the end. What is unread moves to the front: that is seldom more than a part of a command. If
-    /// that is not enough, the storage doubles: the size grows with what a client has sent, not with what it has announced.
+    /// Makes room for `count` bytes at the end. Unread bytes move to the front; they are seldom
+    /// more than a part of a command. If that is not enough, the storage doubles: it grows with the
+    /// bytes that a client has sent, not with those that it has announced.
     fn make_room(&mut self, count: usize) {
         if self.storage.len() - self.end >= count && self.start == 0 {
             return;
@@ -206,7 +213,7 @@ impl Input {
         }
     }
 
-    /// Moves what is unread to storage of about its size, if it has much more than that.
+    /// Moves the unread bytes to smaller storage, if they fill less than a quarter of it.
     pub(super) fn shrink(&mut self) {
         let fitting = self.unread().len().next_power_of_two().max(MIN_INPUT);
         if !self.storage.is_empty() && self.storage.len() / 4 >= fitting {
@@ -220,19 +227,19 @@ impl Input {
 }
 
 impl Output {
-    /// Where to append. There is nothing in it that was sent already.
+    /// The replies to append to. Nothing of them was sent yet.
     pub(super) fn replies(&mut self) -> &mut Replies {
         debug_assert_eq!(self.sent, 0);
         &mut self.replies
     }
 
-    /// The same, for bytes alone.
+    /// The bytes of the replies.
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.replies().bytes
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        // No value comes without bytes before it, and those stay until all is sent.
+        // Every pinned value follows bytes, which stay until all is sent.
         self.replies.bytes.is_empty()
     }
 
@@ -269,12 +276,12 @@ impl Output {
         sink.write_vectored(&slices[..count])
     }
 
-    /// What is to be sent, if all of it lies here.
+    /// The bytes to be sent, if no pinned value is among them.
     pub(super) fn in_one_piece(&self) -> Option<&[u8]> {
         self.replies.values.is_empty().then(|| &self.replies.bytes[self.sent..])
     }
 
-    /// The pieces of what is to be sent, or of the first `most` bytes of it, in their order.
+    /// The pieces to be sent in their order, `most` bytes of them at most.
     pub(super) fn pieces(&self, most: usize) -> impl Iterator<Item = &[u8]> {
         let Replies { bytes, values, .. } = &self.replies;
         let (mut start, mut skipped, mut left) = (self.sent, self.sent_of_value, most);
@@ -292,12 +299,13 @@ impl Output {
         within.filter(|piece| !piece.is_empty())
     }
 
-    /// Fills `slots` with the first pieces, of `most` bytes at most, each as `slot` has it, and returns how many that are.
+    /// Fills `slots` with the first pieces, of `most` bytes at most, converted by `slot`. Returns
+    /// their number.
     pub(super) fn fill<'o, T>(&'o self, slots: &mut [T], most: usize, slot: impl Fn(&'o [u8]) -> T) -> usize {
         slots.iter_mut().zip(self.pieces(most)).map(|(place, piece)| *place = slot(piece)).count()
     }
 
-    /// The first `count` bytes were sent.
+    /// Notes that the first `count` bytes were sent.
     pub(super) fn advance(&mut self, count: usize) {
         self.sent += if self.replies.values.is_empty() { count } else { self.advance_values(count) };
         debug_assert!(self.sent <= self.replies.bytes.len());
@@ -307,7 +315,8 @@ impl Output {
         }
     }
 
-    /// The same for the values that lie elsewhere, and what comes before them. Returns how much of it comes behind.
+    /// Notes that bytes up to the last pinned value were sent, and returns how many bytes behind it
+    /// were sent.
     #[cold]
     fn advance_values(&mut self, mut count: usize) -> usize {
         while let Some((place, value)) = self.replies.values.front() {
@@ -325,12 +334,12 @@ impl Output {
         count
     }
 
-    /// Whether it keeps values on loan.
+    /// Whether it pins memory of items.
     pub(super) fn has_loans(&self) -> bool {
         !self.replies.values.is_empty()
     }
 
-    /// Bytes that it occupies. (What lies elsewhere counts there.)
+    /// The bytes that it occupies, without pinned values.
     pub(super) fn capacity(&self) -> usize {
         self.replies.bytes.capacity()
     }
@@ -386,7 +395,7 @@ impl Pool {
         }
     }
 
-    /// The same of an output.
+    /// Takes back the storage of an output if it is empty, unless it has grown.
     pub(super) fn take_back_output(&mut self, output: &mut Output) {
         if output.is_empty() {
             let bytes = mem::take(&mut output.replies.bytes);
@@ -404,179 +413,4 @@ impl Pool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use relativist_cache::Clock;
-    use relativist_cache::{Cache, Content, LARGE_VALUE, Mode, Outline, Store};
-    use std::sync::Arc;
-
-    /// Takes so many bytes and then blocks.
-    struct Sink(usize, Vec<u8>);
-
-    impl Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let count = bytes.len().min(self.0).min(3);
-            if count == 0 {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            self.0 -= count;
-            self.1.extend_from_slice(&bytes[..count]);
-            Ok(count)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn input_keeps_its_bytes_when_it_moves_and_grows() {
-        let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
-        let mut source = &bytes[..];
-        let mut input = Input::default();
-        assert_eq!(input.fill_from(&mut source).unwrap(), (MAX_READ_BYTES, true));
-        input.consume(10);
-        while !source.is_empty() {
-            input.fill_from(&mut source).unwrap();
-        }
-        assert_eq!(input.unread(), &bytes[10..]);
-        assert_eq!(input.fill_from(&mut source).unwrap(), (0, false));
-    }
-
-    #[test]
-    fn input_does_not_grow_ahead_of_what_was_sent() {
-        let mut input = Input::default();
-        input.fill_from(&mut &b"set k 0 0 1048000"[..]).unwrap();
-        assert_eq!(input.storage.len(), INPUT_SIZE);
-    }
-
-    #[test]
-    fn output_goes_on_where_it_was_blocked() {
-        let mut output = Output::default();
-        output.bytes().extend_from_slice(b"0123456789");
-        let mut sink = Sink(4, Vec::new());
-        assert_eq!(output.drain_into(&mut sink).unwrap(), 4);
-        assert!(!output.is_empty());
-        sink.0 = 100;
-        assert_eq!(output.drain_into(&mut sink).unwrap(), 6);
-        assert!(output.is_empty());
-        assert_eq!(sink.1, b"0123456789");
-    }
-
-    /// Two values on loan among bytes, the last one without anything behind it; sent in pieces of every size.
-    #[test]
-    fn output_sends_values_from_where_they_lie() {
-        let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
-        let value = |letter| vec![letter; LARGE_VALUE + usize::from(letter)];
-        for letter in [b'a', b'b'] {
-            let content = Content { flags: 0, exptime: 0, value: &value(letter) };
-            assert_eq!(engine.store(Mode::Set, &[letter], content), Store::Stored);
-        }
-        let whole = [b"first", &*value(b'a'), b"between", &value(b'b')].concat();
-        for step in (1..8).chain([100, LARGE_VALUE, whole.len() - 1, whole.len()]) {
-            let mut output = Output::default();
-            for (text, key) in [("first", b"a"), ("between", b"b")] {
-                output.bytes().extend_from_slice(text.as_bytes());
-                engine.get(key, |hit| output.replies().append(hit.lease().unwrap()));
-            }
-            assert_eq!(output.len(), whole.len());
-            let mut sent = Vec::new();
-            while !output.is_empty() {
-                let left = output.pieces(step).collect::<Vec<_>>().concat();
-                assert_eq!(left.len(), step.min(whole.len() - sent.len()));
-                output.advance(left.len());
-                sent.extend(left);
-            }
-            assert!(sent == whole, "in steps of {step}");
-            assert_eq!((output.len(), engine.usage().lent_bytes), (0, 0));
-        }
-    }
-
-    /// The value first, then what follows it, however it comes.
-    #[test]
-    fn input_goes_to_what_is_expected_first() {
-        let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
-        let outline = Outline { key_len: 1, value_len: 100_000, has_flags: false, has_unique: false };
-        let bytes: Vec<u8> = (0..100_100_u32).map(|i| (i % 251) as u8).collect();
-        for by_reading in [true, false] {
-            let (mut input, mut other) = (Input::default(), Input::default());
-            input.append(&bytes[..10]);
-            input.expect(Box::new(engine.expect(&outline).unwrap()));
-            assert!(input.is_empty() && input.is_expecting() && input.unread().is_empty());
-            input.pass_expectation(&mut other);
-            assert!(!input.is_expecting() && other.is_expecting());
-            input.take_from(&mut other);
-            let mut source = &bytes[10..];
-            while !source.is_empty() {
-                assert!(input.take_arrival(0).is_none() || input.unread().len() == 100);
-                let (mut piece, rest) = source.split_at(source.len().min(if by_reading { 70_000 } else { 9_001 }));
-                if by_reading {
-                    assert_eq!(input.fill_from(&mut piece).unwrap(), (70_000.min(source.len()), false));
-                } else {
-                    input.append(piece);
-                }
-                source = rest;
-            }
-            assert!(!input.is_expecting() && !input.is_empty());
-            assert!(input.take_arrival(101).is_none());
-            assert_eq!(input.take_arrival(100).unwrap().value(), &bytes[..100_000]);
-            assert_eq!(input.unread(), &bytes[100_000..]);
-        }
-    }
-
-    #[test]
-    fn a_turn_reads_a_bounded_part_of_a_value() {
-        const LENGTH: usize = 2 * MAX_VALUE_READ + 1;
-        let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
-        let outline = Outline { key_len: 1, value_len: LENGTH, has_flags: false, has_unique: false };
-        let bytes: Vec<u8> = (0..LENGTH as u32 + 100).map(|i| (i % 251) as u8).collect();
-        let mut source = &bytes[..];
-        let mut input = Input::default();
-        input.expect(Box::new(engine.expect(&outline).unwrap()));
-        for expected in [(MAX_VALUE_READ, true), (MAX_VALUE_READ, true), (101, false)] {
-            assert_eq!(input.fill_from(&mut source).unwrap(), expected);
-        }
-        assert!(input.take_arrival(100).unwrap().value() == &bytes[..LENGTH] && input.unread() == &bytes[LENGTH..]);
-    }
-
-    #[test]
-    fn the_pool_takes_back_empty_buffers_only() {
-        let (mut pool, mut input, mut output) = (Pool::default(), Input::default(), Output::default());
-        input.fill_from(&mut &b"x"[..]).unwrap();
-        output.bytes().push(b'y');
-        pool.take_back_input(&mut input);
-        pool.take_back_output(&mut output);
-        assert!(pool.inputs.is_empty() && pool.outputs.is_empty() && pool.small_outputs.is_empty());
-        input.consume(1);
-        output.drain_into(&mut io::sink()).unwrap();
-        pool.take_back_input(&mut input);
-        pool.take_back_output(&mut output);
-        assert_eq!((pool.inputs.len(), pool.small_outputs.len()), (1, 1));
-        pool.lend_input(&mut input);
-        assert_eq!(input.storage.len(), INPUT_SIZE);
-        let mut small = Input::default();
-        pool.lend_input_for(5, &mut small);
-        small.append(b"small");
-        assert_eq!((small.unread(), small.capacity()), (&b"small"[..], SMALL));
-        small.consume(5);
-        pool.take_back_input(&mut small);
-        assert_eq!(pool.small_inputs.len(), 1);
-    }
-
-    #[test]
-    fn what_is_left_of_much_input_takes_little() {
-        let (mut pool, mut input) = (Pool::default(), Input::default());
-        let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
-        bytes.chunks(9_000).for_each(|chunk| input.append(chunk));
-        input.consume(199_000);
-        input.shrink();
-        assert_eq!((input.unread(), input.capacity()), (&bytes[199_000..], 1024));
-        pool.inputs.push(vec![0; INPUT_SIZE]);
-        pool.lend_input(&mut input);
-        let mut more = Input::default();
-        more.append(b"more");
-        input.take_from(&mut more);
-        assert!(more.unread().is_empty());
-        assert_eq!((input.unread(), input.capacity()), (&[&bytes[199_000..], b"more"].concat()[..], INPUT_SIZE));
-    }
-}
+mod tests;

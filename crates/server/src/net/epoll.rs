@@ -1,6 +1,7 @@
-//! Readiness: the kernel tells which sockets can be read or written (epoll on Linux), and each is read and written by a system
-//! call of its own. It tells once (edge-triggered), so that a connection costs one receive and one send per request, and the loop
-//! one wait for all that are ready.
+//! Readiness: the kernel reports which sockets can be read or written (epoll on Linux), and each is
+//! read and written by a system call of its own. The kernel reports each change once
+//! (edge-triggered), so a request costs one receive and one send, and the loop waits once for all
+//! sockets that are ready.
 
 use super::backend::{Backend, Event, Received, Waker};
 use super::buffer::{Input, Output, Pool};
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 1024;
 
-/// What the waker's events carry; connections carry their place in the slab.
+/// The token of the waker's events. Connections use their index in the slab.
 const WAKER: Token = Token(usize::MAX);
 
 /// Sockets, and what they are ready for.
@@ -32,7 +33,8 @@ pub(super) struct Epoll {
 /// A socket.
 struct Line {
     stream: Stream,
-    /// Whether it may have something to read. Readiness is told once, so it must not be lost.
+    /// Whether there may be something to read. Readiness is reported once, so it must not be
+    /// forgotten.
     is_readable: bool,
     /// Whether the client has closed its side.
     is_half_closed: bool,
@@ -96,7 +98,7 @@ impl Backend for Epoll {
         b""
     }
 
-    /// Nothing comes when nobody asks.
+    /// Nothing is received unasked.
     fn expect(&mut self, _: usize, _: &mut Input) {}
 
     fn is_readable(&self, key: usize) -> bool {

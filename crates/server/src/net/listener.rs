@@ -66,7 +66,8 @@ impl Listener {
         match &self.socket {
             ListeningSocket::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
-                // Answers are written whole, so there is nothing to wait for. If the client is gone already, reading tells.
+                // Replies are written whole, so there is nothing to wait for. If the client has
+                // gone, reading reports that.
                 let _ = stream.set_nodelay(true);
                 let local = stream.local_addr().unwrap_or(peer);
                 Ok((Stream::Tcp(stream), Transport::Tcp { peer, local }))
@@ -93,7 +94,7 @@ impl Listener {
         }
     }
 
-    /// What the kernel's poll wants to watch.
+    /// What to register with the poll.
     pub(super) fn source(&mut self) -> &mut dyn mio::event::Source {
         match &mut self.socket {
             ListeningSocket::Tcp(listener) => listener,
@@ -194,7 +195,7 @@ fn keep_alive(listener: &Socket) -> io::Result<()> {
     listener.set_keepalive(true)
 }
 
-/// What all sockets for the network have in common.
+/// Sets the options that all network sockets have in common.
 pub(super) fn prepare(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     if address.is_ipv6() {
         // So that `*` can have both families on one port.
@@ -245,8 +246,8 @@ pub(crate) fn port_file() -> Option<PathBuf> {
     Some(std::path::absolute(&path).unwrap_or(path))
 }
 
-/// Writes the ports of the sockets to `path`, for whoever started us with a port of the kernel's choice. The file appears
-/// all at once.
+/// Writes the ports of the sockets to `path`, for programs that start the server with `-p -1`. The
+/// file appears complete.
 pub(crate) fn write_port_file(path: &Path, tcp: &[SocketAddr], udp: &[SocketAddr]) -> io::Result<()> {
     let mut lines = String::new();
     for (transport, addresses) in [("TCP", tcp), ("UDP", udp)] {

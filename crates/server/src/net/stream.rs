@@ -26,7 +26,8 @@ impl Stream {
         }
     }
 
-    /// Reads into `input` once, and takes note of whether there may be more to read that will not be announced, and how much there was.
+    /// Reads into `input` once. Notes whether there may be more to read that will not be announced,
+    /// and adds the number of bytes to `received`.
     pub(super) fn receive(
         &mut self,
         input: &mut Input,
@@ -64,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// Bytes of which the peer's kernel has said that they have arrived, if ours tells.
+    /// The number of bytes that the peer's kernel has acknowledged, if ours reports it.
     #[cfg(target_os = "linux")]
     pub(super) fn acknowledged(&self) -> Option<u64> {
         /// In `struct tcp_info`, of which the C library's version ends before.
@@ -79,7 +80,7 @@ impl Stream {
         (result == 0).then_some(info[BYTES_ACKED / 8]).filter(|bytes| *bytes > 0)
     }
 
-    /// It does not.
+    /// Not reported by this system.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn acknowledged(&self) -> Option<u64> {
         None
@@ -153,7 +154,7 @@ mod tests {
     use std::os::unix;
     use std::thread::yield_now;
 
-    /// A connection, and its peer with room for so many bytes.
+    /// A connection, and its peer with a receive buffer of `room` bytes.
     fn pair(room: usize) -> (Stream, net::TcpStream) {
         let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let peer = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -28,10 +28,10 @@ const MAX_SENT: usize = 1400;
 /// The largest datagram there can be.
 const MAX_RECEIVED: usize = 1 << 16;
 
-/// An answer may get that long before one is refused: what is much longer would hardly arrive as a whole.
+/// The maximum length of an answer. Much longer ones would hardly arrive completely.
 const OUTPUT_LIMIT: usize = 1 << 20;
 
-/// Datagrams received from a socket before the others, and a stop, get their turn.
+/// The datagrams received from one socket before the other sockets and a stop are looked at.
 const RECEIVED_IN_A_ROW: usize = 64;
 
 const EVENTS: usize = 16;
@@ -61,7 +61,7 @@ pub(crate) fn discard_waiting(socket: &UdpSocket) {
     }
 }
 
-/// The sockets, and who answers what they receive.
+/// The sockets, and the executor of their requests.
 pub(crate) struct UdpServer {
     poll: Poll,
     sockets: Vec<UdpSocket>,
@@ -157,7 +157,7 @@ impl UdpServer {
         for (place, part) in (0..count).zip(parts) {
             let ([place_0, place_1], [count_0, count_1]) = (place.to_be_bytes(), count.to_be_bytes());
             let datagram = [&[id_0, id_1, place_0, place_1, count_0, count_1, 0, 0], part].concat();
-            // Datagrams may get lost anyway; whoever misses one asks again.
+            // Datagrams may get lost anyway: a client that misses one asks again.
             if let Ok(count) = socket.send_to(&datagram, peer) {
                 self.counters.bytes_written.add(count as u64);
             }
@@ -193,8 +193,10 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
                     Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
                 }
             }
-            // The answer of another server, perhaps, to a request that was forged to come from here. That one would take ours for a
-            // request in turn, without end. (Commands are in lower case, answers are not, or are numbers, and get one that isn't.)
+            // This may be the answer of another server to a forged request with our address. That
+            // server would take our answer for a request, and so on without end. (Commands are in
+            // lower case. Answers are not, or are numbers, and get an answer that is not a
+            // command.)
             Decoded::Reject { consumed, rejection }
                 if rejection.error == RequestError::UnknownCommand && requests[0].is_ascii_uppercase() =>
             {
@@ -220,8 +222,9 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
     }
 }
 
-/// Goes on with a fetch that was paused so that others have their turn: a datagram holds so few keys that nobody waits long. It stays paused
-/// if the answers are too long. Dumps stay paused at once: what looks at more than it may in one turn is not for whoever sends a datagram.
+/// Continues a fetch that was paused to let others go first: a datagram holds so few keys that they
+/// wait only briefly. It stays paused if the answers are too long. Dumps are never continued: they
+/// would cost too much for one datagram.
 fn finish<'b>(
     executor: &Executor<'_>,
     session: &Session,

@@ -1,15 +1,19 @@
-//! Completion: the kernel delivers what has arrived and sends what it was given (io_uring, Linux 6.1 or later), and there is one system
-//! call per turn of the loop, however many connections have received and sent in it.
+//! Completion: the kernel delivers what arrives and sends what it is given (io_uring, Linux 6.1 or
+//! later). One system call per iteration of the loop serves all connections that have received or
+//! sent.
 //!
-//! Each connection has one reception under way that lasts ("multishot"). What arrives is put into [`Buffers`] by the kernel, copied to the
-//! connection's input at once, and the buffer given back. That does not suit connections which send large values, and those that are not
-//! received from because they don't take their answers: the input grows, and is copied once more. When much has piled up, or is expected,
-//! the reception is ended. From then on the kernel only tells that there is something to receive, and a system call reads it to where it
-//! will lie, until the connection has sent small things for a while.
+//! Each connection has one long-lived receive operation ("multishot"). The kernel puts arriving
+//! bytes into [`Buffers`]. They are copied to the connection's input at once, and the buffer
+//! returns to the kernel. That does not suit connections that send large values, or that do not
+//! take their replies: their input grows and is copied once more. When much has piled up or is
+//! expected, the operation is cancelled. From then on the kernel only reports that the socket is
+//! readable, and a system call reads the bytes to their final place, until the connection has sent
+//! only small requests for a while.
 //!
-//! **Ownership.** What the kernel is sending belongs to the [`Line`], and is not touched until the completion. A line, and with it
-//! the socket and its number, stays until the last of its operations has completed, also when the connection was closed.
-//! [`Uring`] itself ends all operations, and waits for them, before anything is freed.
+//! **Ownership.** The bytes that the kernel sends belong to the [`Line`], and stay untouched until
+//! the completion. A line, and with it the socket and its number, stays until its last operation
+//! has completed, even if the connection was closed. [`Uring`] ends all operations and waits for
+//! them before anything is freed.
 
 mod buffers;
 mod message;
@@ -31,13 +35,14 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Operations that can wait to be handed over; more are handed over early.
+/// The size of the submission queue. When it is full, it is submitted early.
 const SUBMISSIONS: u32 = 1024;
 
 /// Completions that the ring has room for; the kernel keeps more than that by itself.
 const COMPLETIONS: u32 = 4096;
 
-/// What may pile up of a connection, or be missing of a value, before it is read by system calls.
+/// The number of bytes that may pile up for a connection, or be missing of a value, before system
+/// calls read its input.
 const MAX_DELIVERED: usize = 64 << 10;
 
 /// Reads by system call, none of a large value, after which the kernel delivers again.
@@ -46,17 +51,18 @@ const READS_AFTER_FLOOD: u8 = 16;
 /// The largest piece sent by one operation.
 const MAX_SEND: usize = 1 << 30;
 
-/// The same of values on loan: so that it is seen that a client takes something, where the kernel does not tell (Unix sockets).
+/// The largest piece sent by one operation if it has pinned values. It is small, so that a client's
+/// progress shows even where the kernel does not report it (Unix sockets).
 const MAX_LENT_SEND: usize = 1 << 20;
 
-/// What an operation does, in the lowest bits of what its completions carry; the connection's number is above.
+/// The kind of an operation, in the lowest bits of its user data. The connection's number is above.
 #[derive(Clone, Copy, Eq, PartialEq)]
 #[repr(u64)]
 enum Operation {
     Receive,
     Send,
     Cancel,
-    /// Concerns no connection.
+    /// An operation of the ring itself.
     Own,
 }
 
@@ -67,11 +73,11 @@ pub(super) struct Uring {
     ring: IoUring,
     buffers: Buffers,
     lines: Slab<Line>,
-    /// Connections of which the reception is to be ended, to read them.
+    /// Connections whose multishot receive will be cancelled.
     flooded: Vec<usize>,
     /// Operations that have not completed for the last time.
     under_way: usize,
-    /// Whether the waker is to be listened to anew.
+    /// Whether the poll of the waker has to be started again.
     must_poll_waker: bool,
     counters: Arc<CachePadded<Counters>>,
     waker: Arc<Waker>,
@@ -188,7 +194,7 @@ impl Backend for Uring {
         {
             return Err(error);
         }
-        // Who cannot be woken does not sleep.
+        // A thread that cannot be woken must not sleep.
         let timeout = if self.must_poll_waker { Some(Duration::ZERO) } else { timeout };
         self.cancel_floods();
         let submitted = match timeout {
@@ -242,7 +248,8 @@ impl Backend for Uring {
                 Incoming::Ending(Ok(())) => return Ok(Received::End),
                 Incoming::Ended => (),
             }
-            // What comes for a value that is expected is what it is asked for again.
+            // Bytes arrived for the expected value: report them, so that the connection looks at
+            // it.
             if is_expecting { Received::Bytes } else { Received::Nothing }
         };
         let is_open = matches!(line.incoming, Incoming::Open);
@@ -336,10 +343,10 @@ impl Backend for Uring {
 }
 
 impl Uring {
-    /// Has `entry` handed over with the next wait, for the connection `key`.
+    /// Queues `entry` of the connection `key` for the next submission.
     ///
     /// # Safety
-    /// What `entry` refers to stays as it is until its last completion.
+    /// The memory that `entry` refers to stays valid and unchanged until the last completion.
     unsafe fn push(&mut self, entry: squeue::Entry, key: usize, operation: Operation) -> io::Result<()> {
         let entry = entry.user_data((key as u64) << OPERATION_BITS | operation as u64);
         // SAFETY: the caller's promise.
@@ -365,7 +372,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Has the input delivered, or waits for something to read.
+    /// Starts delivery of the input, or a poll for something to read.
     fn begin_receiving(&mut self, key: usize) -> io::Result<()> {
         let line = &self.lines[key];
         let socket = Fd(line.stream.id());
@@ -394,27 +401,27 @@ impl Uring {
                 opcode::SendMsg::new(socket, header).flags(flags as u32).build()
             }
         };
-        // SAFETY: bytes, values on loan and what describes them belong to the line, which leaves them alone while `is_sending`, and
-        // stays until the completion.
+        // SAFETY: the bytes, the pinned values and their description belong to the line. It leaves
+        // them alone while `is_sending`, and stays until the completion.
         unsafe { self.push(send, key, Operation::Send) }?;
         self.lines[key].is_sending = true;
         Ok(())
     }
 
-    /// Ends the reception of connections that are to be read.
+    /// Cancels the receive operations of connections that will be read by system calls.
     fn cancel_floods(&mut self) {
         for key in std::mem::take(&mut self.flooded) {
             let Some(line) = self.lines.get(key) else { continue };
             if line.reception == Reception::Cancelling && !line.is_closed {
                 let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
-                // What cannot be ended now is seen to again when more has come.
+                // If this fails, it is tried again when more has arrived.
                 // SAFETY: refers to no memory.
                 let _ = unsafe { self.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) };
             }
         }
     }
 
-    /// Takes note of all completions that are there.
+    /// Processes all completions.
     fn reap(&mut self, pool: &mut Pool, events: &mut Vec<Event>) {
         let Uring { ring, buffers, lines, flooded, under_way, must_poll_waker, counters, .. } = self;
         for completion in ring.completion() {
@@ -506,7 +513,7 @@ impl Line {
         Ok(received)
     }
 
-    /// Takes what has arrived.
+    /// Appends bytes that have arrived.
     fn take_in(&mut self, bytes: &[u8], pool: &mut Pool, counters: &Counters) {
         if !bytes.is_empty() && !self.is_closed {
             counters.bytes_read.add(bytes.len() as u64);
@@ -539,7 +546,8 @@ impl Line {
         }
     }
 
-    /// Notes an error, unless it is one of ours, or means that there was no buffer: then the operation is begun anew.
+    /// Notes an error. A cancellation, an interruption, or a lack of buffers is none: the operation
+    /// starts again.
     fn note_failure(&mut self, result: i32) {
         match Errno::from_raw(-result) {
             Errno::ECANCELED | Errno::ENOBUFS | Errno::EINTR | Errno::EAGAIN => (),
@@ -552,7 +560,8 @@ impl Line {
     }
 }
 
-/// Whether it is worth to try again: the wait took too long or was interrupted, or the kernel has no memory or room just now.
+/// Whether to try again: the wait timed out or was interrupted, or the kernel lacks memory for the
+/// moment.
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw),
@@ -561,80 +570,4 @@ fn is_transient(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::buffer::MAX_READ_BYTES;
-    use super::*;
-    use std::io::Write as _;
-    use std::os::unix::net::UnixStream;
-
-    /// None if the kernel has no io_uring.
-    fn ring_with_a_connection() -> Option<(Uring, usize, UnixStream)> {
-        let Ok(mut uring) = Uring::new(Arc::default()) else {
-            eprintln!("skipped: the kernel has no io_uring");
-            return None;
-        };
-        uring.start().unwrap();
-        let (ours, peer) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        let key = uring.open(Stream::Unix(mio::net::UnixStream::from_std(ours))).unwrap();
-        Some((uring, key, peer))
-    }
-
-    /// As it is when the kernel has no buffer for what arrives while the connection, which is being sent to, receives nothing.
-    #[test]
-    fn a_reception_that_ended_during_a_sending_is_begun_anew() {
-        let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };
-        let (mut pool, mut events, mut input) = (Pool::default(), Vec::new(), Input::default());
-        let mut output = Output::default();
-        // More than the socket takes, so the sending lasts.
-        output.bytes().resize(16 << 20, b'x');
-        assert!(!uring.send(key, &mut pool, &mut output).unwrap());
-        let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
-        // SAFETY: refers to no memory.
-        unsafe { uring.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) }.unwrap();
-        while uring.lines[key].reception.may_deliver() {
-            uring.wait(None, &mut pool, &mut events).unwrap();
-        }
-        assert!(uring.lines[key].is_sending && !events.contains(&Event::Sent(key)));
-        assert!(uring.is_readable(key), "nobody would receive when all is sent");
-        assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Nothing);
-        assert!(!uring.is_readable(key), "what arrives will be announced");
-        peer.write_all(b"y").unwrap();
-        while !uring.is_readable(key) {
-            uring.wait(None, &mut pool, &mut events).unwrap();
-        }
-        assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Bytes);
-        assert_eq!(input.unread(), b"y");
-    }
-
-    #[test]
-    fn who_sends_much_is_read_for_a_while() {
-        let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };
-        let (mut pool, mut events, mut input) = (Pool::default(), Vec::new(), Input::default());
-        let mut transfer = |uring: &mut Uring, bytes: &[u8]| {
-            peer.write_all(bytes).unwrap();
-            let mut largest = 0;
-            while input.unread().len() < bytes.len() {
-                let before = input.unread().len();
-                if !uring.is_readable(key) {
-                    uring.wait(None, &mut pool, &mut events).unwrap();
-                }
-                uring.receive(key, &mut pool, &mut input).unwrap();
-                largest = largest.max(input.unread().len() - before);
-            }
-            assert!(input.unread() == bytes);
-            input.consume(bytes.len());
-            largest
-        };
-        let much: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
-        assert!(transfer(&mut uring, b"little") == 6 && uring.lines[key].reads_left == 0);
-        assert!(transfer(&mut uring, &much) > MAX_DELIVERED, "all at once, before anybody can know");
-        assert!(transfer(&mut uring, &much) <= MAX_READ_BYTES && uring.lines[key].reads_left > 0);
-        for _ in 0..READS_AFTER_FLOOD {
-            transfer(&mut uring, b"little");
-        }
-        assert_eq!(uring.lines[key].reads_left, 0);
-        transfer(&mut uring, b"little");
-        assert_eq!(uring.lines[key].reception, Reception::Delivering);
-    }
-}
+mod tests;

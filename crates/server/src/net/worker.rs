@@ -34,7 +34,8 @@ const SILENCE_CHECK: Duration = Duration::from_secs(1);
 /// Seconds in which a client has to agree on how to encrypt.
 const HANDSHAKE_LIMIT: u32 = 30;
 
-/// Requests of a connection that is alone before newcomers and the waker get a look, unless `-R` allows more.
+/// The requests of a connection executed in a row while no other connection waits, before new
+/// connections and the waker are looked at. `-R` may raise it.
 const MAX_REQUESTS_ALONE: u32 = 1024;
 
 /// A connection on its way to a worker.
@@ -42,7 +43,7 @@ pub(crate) struct AcceptedConnection {
     pub(super) stream: Stream,
     pub(super) transport: Transport,
     pub(super) binding: Binding,
-    /// What it is to be encrypted with.
+    /// The TLS session, if it is encrypted.
     pub(super) tls: Option<Box<UnbufferedServerConnection>>,
     pub(super) pass: ConnectionPermit,
 }
@@ -53,7 +54,7 @@ struct ConnectionSlot {
     listed: Listed,
 }
 
-/// The other end of a worker: gives it connections. Dropping it stops the worker.
+/// The other end of a worker, through which it receives connections. Dropping it stops the worker.
 pub(crate) struct WorkerHandle {
     /// Never holds more than there may be connections: each accepted has a pass.
     inbox: Option<Sender<AcceptedConnection>>,
@@ -75,7 +76,7 @@ struct Worker<B> {
     usage: WorkerUsage,
     /// When connections were last looked at for their silence.
     checked: u32,
-    /// Whether some may have large values on loan.
+    /// Whether some connection may pin memory of items.
     has_loans: bool,
 }
 
@@ -87,7 +88,7 @@ pub(crate) enum Io {
     Uring,
 }
 
-/// What a worker's thread is to run.
+/// What a worker's thread runs.
 pub(crate) type Run = Box<dyn FnOnce(&Stopper) -> io::Result<()> + Send>;
 
 impl Io {
@@ -100,7 +101,7 @@ impl Io {
             IoKind::Epoll => Ok(Io::Epoll),
             IoKind::Uring => Io::uring(),
             IoKind::Auto => Ok(Io::uring().unwrap_or_else(|error| {
-                log.say(Level::Trouble, format_args!("io_uring is not to be had ({error}): using epoll"));
+                log.say(Level::Trouble, format_args!("io_uring unavailable ({error}); using epoll"));
                 Io::Epoll
             })),
         }
@@ -118,8 +119,9 @@ impl Io {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// A worker that counts on the counters of `thread`: its handle, and what its thread is to run. That returns when the handle is
-    /// dropped, or a client has the server end.
+    /// Creates a worker that uses the counters of `thread`: its handle, and the function that its
+    /// thread runs. The function returns when the handle is dropped, or when a client shuts the
+    /// server down.
     ///
     /// # Errors
     /// When the kernel has no memory or descriptors for it.
@@ -180,7 +182,7 @@ impl WorkerHandle {
         self.wake()
     }
 
-    /// Has it look around.
+    /// Wakes the worker.
     pub(super) fn wake(&self) -> io::Result<()> {
         self.waker.wake()
     }
@@ -263,12 +265,12 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Sends those who watch what they were told at last, as far as their sockets take it at once.
+    /// Sends the last log lines to watchers, as far as their sockets take them at once.
     fn flush_watchers(mut self) -> io::Result<()> {
         for key in std::mem::take(&mut self.watchers) {
             self.give_turn(key);
         }
-        // What was not sent yet, but only handed over.
+        // Output that was handed over but not sent yet.
         self.backend.wait(Some(Duration::ZERO), &mut self.pool, &mut Vec::new())
     }
 
@@ -283,7 +285,8 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Takes a connection over. One that the kernel won't watch (for lack of memory, say) is closed; the others stay.
+    /// Takes a connection over. If the kernel cannot watch it, for lack of memory for example, it
+    /// is closed.
     fn admit(&mut self, AcceptedConnection { stream, transport, binding, tls, pass }: AcceptedConnection) {
         let id = stream.id();
         let key = match self.backend.open(stream) {
@@ -309,7 +312,8 @@ impl<B: Backend> Worker<B> {
         self.slots.insert(key, ConnectionSlot { connection: Connection::new(key, session, terms, pass), listed });
     }
 
-    /// One turn for everybody who is in the queue now, or for some if they need too much memory. False if a client has the server end.
+    /// Serves every connection in the queue once, or fewer if they need too much memory. False if a
+    /// client shuts the server down.
     fn give_turns(&mut self) -> bool {
         let mut prefetched = 0;
         for _ in 0..self.queue.len() {
@@ -321,7 +325,8 @@ impl<B: Backend> Worker<B> {
             if !self.give_turn(key) {
                 return false;
             }
-            // Not only when all had their turn: thousands may add to what is held. What a backend sends is freed when it has waited.
+            // Not only after all connections: thousands of them may add to the buffers. Buffers
+            // that a backend sends are freed when it has waited.
             if self.usage.publish(&self.shared.buffer_limit) && self.enforce_buffer_limit() {
                 break;
             }
@@ -329,8 +334,8 @@ impl<B: Backend> Worker<B> {
         true
     }
 
-    /// Begins to fetch what the first commands of those who are next in the queue will need, so that they need not wait for memory one
-    /// after the other. Returns how many are next.
+    /// Prefetches the memory that the first commands of the next connections in the queue will
+    /// need, so that their cache misses overlap. Returns the number of these connections.
     fn prefetch_queued(&self) -> usize {
         let mut keys = [&[][..]; MAX_BATCH_KEYS];
         let arrived = self.queue.iter().take(MAX_BATCH_KEYS).map(|&key| self.backend.arrived(key));
@@ -347,7 +352,7 @@ impl<B: Backend> Worker<B> {
         let Some(connection) = self.slots.get_mut(key) else { return true };
         connection.is_queued = false;
         let most = self.shared.options.max_reqs_per_event;
-        // Who is alone takes nobody's time, as far as is known.
+        // A connection that is alone delays no other one, as far as is known.
         let most = if self.queue.is_empty() { most.max(MAX_REQUESTS_ALONE) } else { most };
         let next = connection.on_ready(&executor, &mut self.backend, &mut self.pool, most);
         let held = connection.held(&self.backend);
@@ -363,7 +368,7 @@ impl<B: Backend> Worker<B> {
                     subscription.set_wake(move || drop(waker.wake()));
                 }
                 self.watchers.push(key);
-                // What was told before there was a way to wake is there already.
+                // Log lines that came before the watcher could be woken are waiting.
                 enqueue(&mut self.queue, connection, key);
             }
             Ok(NextState::End(Ending::Normal)) => self.close(key, "normal"),
@@ -378,7 +383,8 @@ impl<B: Backend> Worker<B> {
         true
     }
 
-    /// Closes connections while the buffers of all hold too much: those first that hold most. True if there was one.
+    /// Closes the connections with the largest buffers while all buffers together exceed their
+    /// limit. True if one was closed.
     fn enforce_buffer_limit(&mut self) -> bool {
         self.usage.publish(&self.shared.buffer_limit);
         if !self.shared.buffer_limit.is_exceeded() {
@@ -391,7 +397,7 @@ impl<B: Backend> Worker<B> {
             let Some((key, _)) = largest.filter(|(_, connection)| connection.counted.sum() >= least) else { break };
             has_closed = true;
             shared.buffer_limit.note_closed();
-            self.say_why(key, format_args!("the buffers of all hold too much"));
+            self.say_why(key, format_args!("the buffers of all connections exceed their limit"));
             self.close(key, "out_of_memory");
             self.usage.publish(&shared.buffer_limit);
         }
@@ -406,7 +412,8 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Closes the TCP connections from which nothing came for too long. Of those that are to be encrypted, nothing counts before it was agreed how.
+    /// Closes TCP connections that were idle for too long. For encrypted ones nothing counts before
+    /// the handshake has ended.
     fn close_silent(&mut self) {
         let now = self.shared.ticker.clock().now();
         if std::mem::replace(&mut self.checked, now) == now {
@@ -416,7 +423,7 @@ impl<B: Backend> Worker<B> {
         let is_silent = |key: usize, connection: &Connection| {
             let session = &connection.session;
             let silence = session.silence(now);
-            // What has come is about to be looked at.
+            // Its input is about to be executed.
             if connection.is_queued {
                 return false;
             }
@@ -439,14 +446,14 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Closes connections that keep large values on loan, and are too slow with them.
+    /// Closes connections that pin memory of items and are too slow.
     fn close_slow(&mut self, now: u32) {
         let Worker { slots, backend, .. } = self;
         let is_slow = |(key, connection): (usize, &mut Connection)| connection.is_too_slow(backend, now).then_some(key);
         for key in slots.iter_mut().filter_map(is_slow).collect::<Vec<_>>() {
             self.say_why(
                 key,
-                format_args!("it kept large values, and moved less than {MIN_BYTES} bytes in {PERIOD} s"),
+                format_args!("it pinned large values and moved less than {MIN_BYTES} bytes in {PERIOD} s"),
             );
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");
@@ -478,7 +485,7 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// Tells those who watch connections.
+/// Notifies those who watch connections.
 pub(super) fn tell(shared: &SharedState, session: &Session, event: &str, reason: &str) {
     if shared.watch.is_watched() {
         let (address, port) = session.transport.peer();

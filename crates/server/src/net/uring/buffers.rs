@@ -10,14 +10,15 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// How many buffers there are, a power of two: what can arrive between two looks at the ring. When there are none left the kernel
-/// ends the receptions that lack one, and they are begun anew.
+/// The number of buffers, a power of two: what can arrive between two looks at the ring. When none
+/// is left, the kernel ends the receive operations that need one, and they start again.
 const COUNT: u16 = 256;
 
-/// Bytes of a buffer.
+/// The size of a buffer.
 const SIZE: usize = 8 << 10;
 
-/// From one buffer to the next. With the size alone all of them would begin in the same few sets of the processor's cache.
+/// The distance between buffers. A multiple of 8 KiB would place all of them in the same few cache
+/// sets.
 const STRIDE: usize = SIZE + 192;
 
 /// The ring's name among the rings of provided buffers.
@@ -63,7 +64,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// What the kernel has put into this buffer, which it has taken and not been given since.
+    /// The bytes that the kernel has put into this buffer since it was given the buffer.
     ///
     /// # Panics
     /// If there is no such buffer, or no such length.

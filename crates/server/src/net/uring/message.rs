@@ -23,7 +23,8 @@ impl Default for Message {
 }
 
 impl Message {
-    /// Describes what `output` has to send, or so many bytes of it. Good for as long as both stay as and where they are.
+    /// Describes the output, `most` bytes of it at most. Valid while both stay unchanged and
+    /// unmoved.
     pub(super) fn describe(&mut self, output: &Output, most: usize) -> *const msghdr {
         let piece = |bytes: &[u8]| iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let count = output.fill(&mut self.pieces, most, piece);

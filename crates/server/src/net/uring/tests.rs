@@ -1,0 +1,77 @@
+//! Receptions that end, and connections that send much.
+
+use super::super::buffer::MAX_READ_BYTES;
+use super::*;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+
+/// None if the kernel has no io_uring.
+fn ring_with_a_connection() -> Option<(Uring, usize, UnixStream)> {
+    let Ok(mut uring) = Uring::new(Arc::default()) else {
+        eprintln!("skipped: the kernel has no io_uring");
+        return None;
+    };
+    uring.start().unwrap();
+    let (ours, peer) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let key = uring.open(Stream::Unix(mio::net::UnixStream::from_std(ours))).unwrap();
+    Some((uring, key, peer))
+}
+
+/// As it is when the kernel has no buffer for what arrives while the connection, which is being sent to, receives nothing.
+#[test]
+fn a_reception_that_ended_during_a_sending_is_begun_anew() {
+    let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };
+    let (mut pool, mut events, mut input) = (Pool::default(), Vec::new(), Input::default());
+    let mut output = Output::default();
+    // More than the socket takes, so the sending lasts.
+    output.bytes().resize(16 << 20, b'x');
+    assert!(!uring.send(key, &mut pool, &mut output).unwrap());
+    let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
+    // SAFETY: refers to no memory.
+    unsafe { uring.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) }.unwrap();
+    while uring.lines[key].reception.may_deliver() {
+        uring.wait(None, &mut pool, &mut events).unwrap();
+    }
+    assert!(uring.lines[key].is_sending && !events.contains(&Event::Sent(key)));
+    assert!(uring.is_readable(key), "nobody would receive when all is sent");
+    assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Nothing);
+    assert!(!uring.is_readable(key), "what arrives will be announced");
+    peer.write_all(b"y").unwrap();
+    while !uring.is_readable(key) {
+        uring.wait(None, &mut pool, &mut events).unwrap();
+    }
+    assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Bytes);
+    assert_eq!(input.unread(), b"y");
+}
+
+#[test]
+fn who_sends_much_is_read_for_a_while() {
+    let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };
+    let (mut pool, mut events, mut input) = (Pool::default(), Vec::new(), Input::default());
+    let mut transfer = |uring: &mut Uring, bytes: &[u8]| {
+        peer.write_all(bytes).unwrap();
+        let mut largest = 0;
+        while input.unread().len() < bytes.len() {
+            let before = input.unread().len();
+            if !uring.is_readable(key) {
+                uring.wait(None, &mut pool, &mut events).unwrap();
+            }
+            uring.receive(key, &mut pool, &mut input).unwrap();
+            largest = largest.max(input.unread().len() - before);
+        }
+        assert!(input.unread() == bytes);
+        input.consume(bytes.len());
+        largest
+    };
+    let much: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
+    assert!(transfer(&mut uring, b"little") == 6 && uring.lines[key].reads_left == 0);
+    assert!(transfer(&mut uring, &much) > MAX_DELIVERED, "all at once, before anybody can know");
+    assert!(transfer(&mut uring, &much) <= MAX_READ_BYTES && uring.lines[key].reads_left > 0);
+    for _ in 0..READS_AFTER_FLOOD {
+        transfer(&mut uring, b"little");
+    }
+    assert_eq!(uring.lines[key].reads_left, 0);
+    transfer(&mut uring, b"little");
+    assert_eq!(uring.lines[key].reception, Reception::Delivering);
+}

@@ -1,0 +1,301 @@
+//! Snapshots that are whole, cut off, and damaged.
+
+use super::*;
+use relativist_cache::Clock;
+use relativist_cache::{Content, Mode, Store};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const NOW: u32 = 1_800_000_000;
+
+fn engine(clock: &Arc<Clock>) -> Cache {
+    Cache::new(Arc::clone(clock), 16 << 20, 1 << 20).unwrap().with_random_uniques()
+}
+
+fn set(engine: &Cache, key: &[u8], flags: u32, exptime: i32, value: &[u8]) {
+    assert_eq!(engine.store(Mode::Set, key, Content { flags, exptime, value }), Store::Stored);
+}
+
+/// A few items of all sorts.
+fn varied(clock: &Arc<Clock>) -> Cache {
+    let engine = engine(clock);
+    set(&engine, b"plain", 0, 0, b"value");
+    set(&engine, b"empty", 7, 0, b"");
+    set(&engine, b"flags and expiry", u32::MAX, 100, b"x");
+    set(&engine, &[b'k'; MAX_KEY], 0, 0, b"the longest key");
+    let given =
+        New { unique: Some(u64::MAX), marks: Marks::STALE | Marks::ENCODED_KEY, ..New::plain(3, Value::Whole(b"v")) };
+    engine.put(b"\0given\xff", &given, |_| (true, ()), |_| ()).unwrap();
+    engine
+}
+
+/// The present, if the system's clock is right.
+fn moment(engine: &Cache) -> Moment {
+    Moment { wall: engine.now().into(), boot: None }
+}
+
+fn snapshot(engine: &Cache) -> Vec<u8> {
+    snapshot_at(engine, &moment(engine))
+}
+
+fn snapshot_at(engine: &Cache, moment: &Moment) -> Vec<u8> {
+    let mut file = Vec::new();
+    let items = write(&mut file, engine, Occasion::End, moment).unwrap();
+    assert_eq!(items, contents(engine).len() as u64);
+    file
+}
+
+fn restored(file: &[u8], clock: &Arc<Clock>) -> Result<(Cache, Summary), Refusal> {
+    let moment = Moment { wall: clock.now().into(), boot: None };
+    restored_at(file, clock, &moment)
+}
+
+fn restored_at(file: &[u8], clock: &Arc<Clock>, moment: &Moment) -> Result<(Cache, Summary), Refusal> {
+    let engine = engine(clock);
+    let summary = read(file, file.len() as u64, &engine, false, moment)?;
+    Ok((engine, summary))
+}
+
+/// All that outlives a restart, by key.
+type Contents = BTreeMap<Vec<u8>, (u32, Expiry, Marks, Vec<u8>)>;
+
+fn contents(engine: &Cache) -> Contents {
+    let (mut all, mut cursor) = (BTreeMap::new(), Some(0));
+    while let Some(from) = cursor {
+        cursor = engine.scan(from, |hit| {
+            all.insert(hit.key.to_vec(), (hit.flags, hit.expiry, hit.marks, hit.value.to_vec()));
+        });
+    }
+    all
+}
+
+fn unique(engine: &Cache, key: &[u8]) -> u64 {
+    let mut unique = 0;
+    engine.peek(key, |hit| unique = hit.unique);
+    unique
+}
+
+#[test]
+fn items_come_back_as_they_were() {
+    let clock = Arc::new(Clock::new(NOW));
+    let before = varied(&clock);
+    let (after, summary) = restored(&snapshot(&before), &clock).unwrap();
+    assert_eq!(contents(&after), contents(&before));
+    assert_eq!(summary, Summary { items: 5, left_out: 0 });
+    assert_eq!(unique(&after, b"\0given\xff"), u64::MAX);
+    // Both begin at random, with 31 bits.
+    let [old, new] = [&before, &after].map(|engine| unique(engine, b"plain"));
+    assert!(old.abs_diff(new) > 1_000, "no client knows it from before: {old}, {new}");
+}
+
+#[test]
+fn many_frames_and_large_values() {
+    let clock = Arc::new(Clock::new(NOW));
+    let before = engine(&clock);
+    (0..3_000).for_each(|n: u32| set(&before, format!("key {n}").as_bytes(), n, 0, &vec![n as u8; n as usize % 300]));
+    set(&before, b"large", 0, 0, &vec![b'x'; 1 << 19]);
+    let file = snapshot(&before);
+    assert!(file.len() > 5 * FRAME);
+    let (after, _) = restored(&file, &clock).unwrap();
+    assert_eq!(contents(&after), contents(&before));
+}
+
+#[test]
+fn no_part_of_a_file_is_taken_for_the_whole() {
+    let clock = Arc::new(Clock::new(NOW));
+    let file = snapshot(&varied(&clock));
+    for length in 0..file.len() {
+        let refusal = restored(&file[..length], &clock).map(|(_, summary)| summary).expect_err("a part");
+        assert!(matches!(refusal, Refusal::Torn), "{length}: {refusal}");
+    }
+    let longer = [file.as_slice(), b"\0"].concat();
+    assert!(matches!(restored(&longer, &clock), Err(Refusal::Torn)));
+}
+
+#[test]
+fn no_changed_byte_goes_unnoticed() {
+    let clock = Arc::new(Clock::new(NOW));
+    let mut file = snapshot(&varied(&clock));
+    for at in 0..file.len() {
+        file[at] ^= 0x20;
+        assert!(restored(&file, &clock).is_err(), "{at}");
+        file[at] ^= 0x20;
+    }
+    assert!(matches!(restored(&[b'x'; 100], &clock), Err(Refusal::Foreign)));
+}
+
+#[test]
+fn other_versions_are_told() {
+    let clock = Arc::new(Clock::new(NOW));
+    let mut file = snapshot(&engine(&clock));
+    file[8] = 9;
+    let refusal = restored(&file, &clock).map(|(_, summary)| summary).unwrap_err();
+    assert_eq!(refusal.to_string(), "it has version 9 of the format, not 3");
+}
+
+#[test]
+fn what_expires_meanwhile_stays_out() {
+    let clock = Arc::new(Clock::new(NOW));
+    let file = snapshot(&varied(&clock));
+    clock.set(NOW + 99);
+    assert_eq!(restored(&file, &clock).unwrap().1.left_out, 0);
+    clock.set(NOW + 100);
+    let (after, summary) = restored(&file, &clock).unwrap();
+    assert_eq!(summary, Summary { items: 4, left_out: 1 });
+    assert!(!contents(&after).contains_key(b"flags and expiry".as_slice()));
+}
+
+#[test]
+fn a_flush_to_come_still_comes() {
+    let clock = Arc::new(Clock::new(NOW));
+    let before = varied(&clock);
+    before.flush(50);
+    let file = snapshot(&before);
+    let (after, _) = restored(&file, &clock).unwrap();
+    assert_eq!(contents(&after).len(), 5);
+    clock.set(NOW + 50);
+    assert_eq!(contents(&after).len(), 0, "it came in the new process");
+    assert_eq!(restored(&file, &clock).unwrap().1, Summary { items: 0, left_out: 5 }, "or between the two");
+}
+
+/// The writer's clock was wrong when it started, which the system has found out since.
+#[test]
+fn what_is_left_of_a_life_does_not_depend_on_the_writers_clock() {
+    for wrong in [-1_000_000, -1, 0, 1, 1_000_000] {
+        let clock = Arc::new(Clock::new(NOW.saturating_add_signed(wrong)));
+        let before = varied(&clock);
+        before.flush(200);
+        let file = snapshot_at(&before, &Moment { wall: NOW.into(), boot: None });
+        let clock = Arc::new(Clock::new(NOW + 30));
+        let (after, summary) = restored(&file, &clock).unwrap();
+        assert_eq!(summary, Summary { items: 5, left_out: 0 }, "{wrong}");
+        clock.set(NOW + 99);
+        assert_eq!(contents(&after).len(), 5, "{wrong}");
+        clock.set(NOW + 100);
+        assert_eq!(contents(&after).len(), 4, "{wrong}");
+        clock.set(NOW + 199);
+        assert_eq!(contents(&after).len(), 4, "{wrong}");
+        clock.set(NOW + 200);
+        assert_eq!(contents(&after).len(), 0, "{wrong}");
+    }
+}
+
+/// As long as the system goes on, it knows how much time has passed.
+#[test]
+fn what_is_left_of_a_life_does_not_depend_on_the_wall_clock_within_a_boot() {
+    for (wall, passed, is_left) in [(NOW - 5_000, 99, true), (NOW + 5_000, 99, true), (NOW + 1, 100, false)] {
+        let clock = Arc::new(Clock::new(NOW));
+        let file = snapshot_at(&varied(&clock), &Moment { wall: NOW.into(), boot: Some(([1; 16], 70)) });
+        let clock = Arc::new(Clock::new(wall));
+        let now = Moment { wall: wall.into(), boot: Some(([1; 16], 70 + passed)) };
+        let (after, _) = restored_at(&file, &clock, &now).unwrap();
+        assert_eq!(contents(&after).contains_key(b"flags and expiry".as_slice()), is_left, "{wall}");
+    }
+}
+
+#[test]
+fn what_was_written_while_clients_went_on_is_refused_unless_accepted() {
+    let clock = Arc::new(Clock::new(NOW));
+    let before = varied(&clock);
+    let (mut file, now) = (Vec::new(), moment(&before));
+    write(&mut file, &before, Occasion::Request, &now).unwrap();
+    assert!(matches!(restored(&file, &clock), Err(Refusal::Outdated)));
+    let after = engine(&clock);
+    assert_eq!(read(file.as_slice(), file.len() as u64, &after, true, &now).unwrap().items, 5);
+}
+
+/// Items keep 48 bits of their numbers. Restarts must not use them up.
+#[test]
+fn a_flush_after_thousands_of_restarts_takes_only_what_came_before() {
+    let clock = Arc::new(Clock::new(NOW));
+    let mut file = snapshot(&varied(&clock));
+    for _ in 0..4_200 {
+        file = snapshot(&restored(&file, &clock).unwrap().0);
+    }
+    let (engine, _) = restored(&file, &clock).unwrap();
+    engine.flush(0);
+    set(&engine, b"later", 0, 0, b"x");
+    assert_eq!(contents(&engine).into_keys().collect::<Vec<_>>(), [b"later"]);
+}
+
+/// Beyond what the protocol's signed times can say.
+#[test]
+fn a_flush_to_come_after_2038_still_comes() {
+    let late = i32::MAX as u32 + 1_000;
+    let clock = Arc::new(Clock::new(late));
+    let before = varied(&clock);
+    before.flush(50);
+    let (after, _) = restored(&snapshot(&before), &clock).unwrap();
+    clock.set(late + 49);
+    assert_eq!(contents(&after).len(), 5);
+    clock.set(late + 50);
+    assert_eq!(contents(&after).len(), 0);
+}
+
+/// Takes what is written, and does something to the engine before one of the calls.
+struct Meddler<F> {
+    file: Vec<u8>,
+    calls: usize,
+    at: usize,
+    meddle: F,
+}
+
+impl<F: FnMut()> Write for Meddler<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.calls == self.at {
+            (self.meddle)();
+        }
+        self.calls += 1;
+        self.file.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_flushed_while_it_is_written_does_not_come_back() {
+    let written = |at, exptime| {
+        let clock = Arc::new(Clock::new(NOW));
+        let before = engine(&clock);
+        (0..2_000).for_each(|n: u32| set(&before, &n.to_le_bytes(), 0, 0, &[0; 200]));
+        set(&before, b"large", 0, 0, &vec![0; 2 * FRAME]);
+        let meddle = || {
+            before.flush(exptime);
+            set(&before, b"later", 0, 0, b"");
+        };
+        let mut meddler = Meddler { file: Vec::new(), calls: 0, at, meddle };
+        let items = write(&mut meddler, &before, Occasion::End, &moment(&before)).unwrap();
+        let (after, summary) = restored(&meddler.file, &clock).unwrap();
+        assert_eq!(summary.items, items);
+        (contents(&after), meddler.calls, after, clock)
+    };
+    let (all, calls, ..) = written(usize::MAX, 0);
+    assert_eq!((all.len(), calls > 20), (2_001, true), "{calls} calls");
+    // The last three calls write the end. There are some more or less from one engine to the next: each hashes differently.
+    let is_before_end = |at, calls| at + 3 < calls;
+    for at in 0..calls {
+        let (left, calls, ..) = written(at, 0);
+        let is_gone = left.keys().all(|key| key == b"later");
+        assert!(is_gone || !is_before_end(at, calls), "{at} of {calls}: {} items are back", left.len());
+        let (left, calls, after, clock) = written(at, 9);
+        assert!(left.len() >= 2_001, "{at}");
+        clock.set(NOW + 9);
+        let is_gone = contents(&after).is_empty();
+        assert!(is_gone || !is_before_end(at, calls), "{at} of {calls}: a flush to come is forgotten");
+    }
+}
+
+#[test]
+fn what_has_no_place_any_more_is_left_out() {
+    let clock = Arc::new(Clock::new(NOW));
+    let before = engine(&clock);
+    set(&before, b"small", 0, 0, b"x");
+    set(&before, b"large", 0, 0, &[0; 5_000]);
+    let file = snapshot(&before);
+    let after = Cache::new(Arc::clone(&clock), 16 << 20, 4_000).unwrap();
+    let summary = read(file.as_slice(), file.len() as u64, &after, false, &moment(&before));
+    assert_eq!(summary.unwrap(), Summary { items: 1, left_out: 1 });
+}

@@ -13,8 +13,8 @@ const VARIABLE: &str = "RELATIVIST_TEST_ALONE";
 /// Runs `body` in a process of its own. For tests of process-wide state, which other tests would
 /// change.
 ///
-/// `body` must be a closure that is written in the test function itself: the name of its type is the
-/// name of the test that the new process runs.
+/// `body` must be a closure that is written in the test function itself: the name of its type is
+/// the name of the test that the new process runs.
 ///
 /// # Panics
 ///
@@ -28,8 +28,8 @@ pub fn alone<F: FnOnce()>(body: F) {
     let program = env::current_exe().expect("a test knows its program");
     let mut command = Command::new(program);
     command.args(["--exact", &test, "--include-ignored", "--nocapture"]).env(VARIABLE, &test);
-    // Shorter than the limit of this process: otherwise the watchdog here would end this process first,
-    // and leave the other one running.
+    // Shorter than the limit of this process: otherwise the watchdog here would end this process
+    // first, and leave the other one running.
     #[cfg(target_os = "linux")]
     command.env(watchdog::VARIABLE, (watchdog::bound().as_secs() / 2).to_string());
     let output = command.output().expect("a test can start its program");

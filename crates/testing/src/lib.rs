@@ -1,8 +1,8 @@
 //! Shared by the tests of all crates: [`alone`], which runs a test in a process of its own, and a
 //! [`watchdog`].
 //!
-//! The watchdog is linked into each test program by `use relativist_testing as _;`, or by any other use
-//! of this crate.
+//! The watchdog is linked into each test program by `use relativist_testing as _;`, or by any other
+//! use of this crate.
 
 mod alone;
 #[cfg(target_os = "linux")]

@@ -2,14 +2,14 @@
 //! all its threads.
 //!
 //! It starts by itself in each program that links this crate. It is a timer of the kernel, not a
-//! thread, which tests of fork, signals or threads could notice. When the timer expires, its signal goes
-//! to the main thread. The handler there sends the same signal to one thread after another, and each
-//! prints its own stack. Then the handler aborts the program. The thread of a test has the name of the
-//! test.
+//! thread, which tests of fork, signals or threads could notice. When the timer expires, its signal
+//! goes to the main thread. The handler there sends the same signal to one thread after another,
+//! and each prints its own stack. Then the handler aborts the program. The thread of a test has the
+//! name of the test.
 //!
-//! The handlers allocate and take locks to print symbols, which signal handlers must not do in general.
-//! A thread that was interrupted in the allocator cannot answer: after a while the main thread goes on
-//! to the next one. If the main thread gets stuck itself, `alarm` ends the program.
+//! The handlers allocate and take locks to print symbols, which signal handlers must not do in
+//! general. A thread that was interrupted in the allocator cannot answer: after a while the main
+//! thread goes on to the next one. If the main thread gets stuck itself, `alarm` ends the program.
 
 use std::backtrace::Backtrace;
 use std::env;
@@ -26,8 +26,8 @@ use std::sync::atomic::{
 use std::thread;
 use std::time::Duration;
 
-/// How many seconds a test program may run. Only hangs should exceed this. Under CPU pressure tests take
-/// ten times as long as otherwise.
+/// How many seconds a test program may run. Only hangs should exceed this. Under CPU pressure tests
+/// take ten times as long as otherwise.
 pub(crate) const VARIABLE: &str = "RELATIVIST_TEST_SECONDS";
 const DEFAULT: u64 = 600;
 
@@ -58,7 +58,8 @@ fn signal() -> i32 {
     libc::SIGRTMIN() + 10
 }
 
-/// Aborts this program after `bound`. Each call starts another timer, and the first that expires counts.
+/// Aborts this program after `bound`. Each call starts another timer, and the first that expires
+/// counts.
 pub fn watch(bound: Duration) {
     // Relaxed: for the message only.
     BOUND_MILLISECONDS.store(bound.as_millis() as u64, Relaxed);
@@ -146,7 +147,8 @@ fn print_stack() {
     say(&format!("watchdog: thread {number}, {name}:\n{}\n", Backtrace::force_capture()));
 }
 
-/// Writes to standard error directly: past its lock, and past the test harness, which captures output.
+/// Writes to standard error directly: past its lock, and past the test harness, which captures
+/// output.
 fn say(text: &str) {
     // SAFETY: standard error stays open, since the file is never dropped.
     let mut stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });

@@ -96,3 +96,7 @@ pub use usage::{Sequence, Sweeps, Usage};
 
 /// Keys that [`Cache::get_many`] looks up at a time.
 pub const MAX_BATCH_KEYS: usize = relativist::raw::Table::BATCH;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 100
 NARROW = ["crates/rcu", "crates/map", "crates/baselines", "crates/capi", "crates/testing", "crates/workbench"]
 # Comments have no forbidden words in these folders.
-PLAIN = NARROW
+PLAIN = ["crates/rcu", "crates/map", "crates/baselines", "crates/capi", "crates/testing", "crates/workbench"]
 
 COMMENT = re.compile(r"^\s*//[/!]? ?(.*)$")
 # Lines that cannot be broken: code, tables, links, and pictures are indented code.

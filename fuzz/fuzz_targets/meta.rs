@@ -131,7 +131,7 @@ impl Request {
                 Flag::Vivify(number) => assert_eq!(flags.vivify, Some(number)),
                 Flag::Recache(number) => assert_eq!(flags.recache, Some(number)),
                 Flag::Compare(number) => assert_eq!(flags.compare, Some(number)),
-                Flag::Unique(number) => assert_eq!(flags.unique, Some(number)),
+                Flag::Unique(number) => assert_eq!(flags.cas, Some(number)),
                 Flag::Delta(number) => assert_eq!(flags.delta, number),
                 Flag::Initial(number) => assert_eq!(flags.initial, number),
                 Flag::Opaque(_) | Flag::Bare(_) => assert!(flags.has(flag.word()[0])),

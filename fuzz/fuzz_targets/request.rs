@@ -17,7 +17,7 @@ const LIMITS: Limits = Limits { max_value: 4096 };
 /// What a client may ask for, before keys and values are put into shape.
 #[derive(Arbitrary, Debug)]
 enum Request {
-    Fetch { exptime: Option<i32>, keys: Vec<Vec<u8>>, with_unique: bool },
+    Fetch { exptime: Option<i32>, keys: Vec<Vec<u8>>, with_cas: bool },
     Store { condition: Condition, key: Vec<u8>, flags: u32, exptime: i32, value: Vec<u8>, noreply: bool },
     Arithmetic { key: Vec<u8>, is_incr: bool, delta: u64, noreply: bool },
     Delete { key: Vec<u8>, noreply: bool },
@@ -41,11 +41,11 @@ enum Condition {
 impl Request {
     fn into_event(self) -> Event {
         match self {
-            Self::Fetch { exptime, keys, with_unique } => {
+            Self::Fetch { exptime, keys, with_cas } => {
                 let mut keys: Vec<Vec<u8>> = keys.into_iter().map(shaped).collect();
                 keys.truncate(7);
                 keys.resize_with(keys.len().max(1), || shaped(Vec::new()));
-                Event::Fetch { exptime, keys, with_unique }
+                Event::Fetch { exptime, keys, with_cas }
             }
             Self::Store { condition, key, flags, exptime, mut value, noreply } => {
                 value.truncate(LIMITS.max_value);
@@ -74,7 +74,7 @@ impl Condition {
             Self::Replace => StoreVerb::Replace,
             Self::Append => StoreVerb::Append,
             Self::Prepend => StoreVerb::Prepend,
-            Self::Cas(unique) => StoreVerb::Cas(unique),
+            Self::Cas(cas) => StoreVerb::Cas(cas),
         }
     }
 }

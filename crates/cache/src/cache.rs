@@ -33,7 +33,7 @@ pub use hooks::Hooks;
 use crate::TableStats;
 use crate::clock::Clock;
 use crate::eviction::item_store::ItemStore;
-use crate::eviction::observer::Witness;
+use crate::eviction::observer::EvictionObserver;
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::new::New;
@@ -97,7 +97,7 @@ impl Cache {
 
     /// The same cache, with uniques that begin at random. Call this before anything is stored.
     #[must_use]
-    pub fn with_random_uniques(self) -> Cache {
+    pub fn with_random_cas(self) -> Cache {
         let first = random() % MAX_FIRST_NUMBER;
         Cache { store: self.store.with_first_number(first), ..self }
     }
@@ -108,10 +108,10 @@ impl Cache {
         Cache { store: ItemStore { evicts: false, ..self.store }, ..self }
     }
 
-    /// The same cache, telling `witness` what it evicts.
+    /// The same cache, telling `observer` what it evicts.
     #[must_use]
-    pub fn with_witness(self, witness: Arc<dyn Witness>) -> Cache {
-        Cache { store: ItemStore { witness: Some(witness), ..self.store }, ..self }
+    pub fn with_observer(self, observer: Arc<dyn EvictionObserver>) -> Cache {
+        Cache { store: ItemStore { observer: Some(observer), ..self.store }, ..self }
     }
 
     /// The same cache, in which one thread at a time runs a command: for comparison.
@@ -241,7 +241,7 @@ impl Cache {
     /// Sets the limit of what items, table and all memory that waits to be freed may occupy together. What exceeds a smaller limit is
     /// evicted as new items come.
     pub fn set_limit(&self, bytes: usize) {
-        self.store.heap.set_limit(bytes);
+        self.store.allocator.set_limit(bytes);
     }
 
     /// Frees what has expired. Call it every second or so, from a thread that may wait for others. Takes no global lock, so commands go
@@ -249,7 +249,7 @@ impl Cache {
     pub fn maintain(&self) {
         self.store.sweep_expired(self.store.begin());
         self.store.evict_ahead();
-        self.store.heap.trim();
+        self.store.allocator.trim();
     }
 
     /// The largest item: bytes of key and value together.
@@ -261,14 +261,14 @@ impl Cache {
     pub fn usage(&self) -> Usage {
         Usage {
             items: self.store.table.len(),
-            item_bytes: self.store.heap.linked(),
+            item_bytes: self.store.allocator.linked(),
             buckets: self.store.table.buckets(),
             table_bytes: self.store.table_memory().bytes,
             is_resizing: self.store.table.is_resizing(),
-            heap_bytes: self.store.heap.mapped(),
-            lent_bytes: self.store.heap.loans().bytes(),
-            limit: self.store.heap.limit(),
-            sweeps: self.store.heap.sweeps(),
+            mapped_bytes: self.store.allocator.mapped(),
+            pinned_bytes: self.store.allocator.pinned().bytes(),
+            limit: self.store.allocator.limit(),
+            sweeps: self.store.allocator.sweeps(),
         }
     }
 
@@ -299,7 +299,7 @@ impl Cache {
             second if exptime > 0 && second < self.created => self.store.flush.cancel(),
             // Also for a moment that has passed since the start: items do not know when they were stored, and a cache may
             // drop too much, but must not keep what it was told to drop.
-            _ => self.store.flush.now(&self.store.last_unique),
+            _ => self.store.flush.now(&self.store.last_number),
         }
     }
 }

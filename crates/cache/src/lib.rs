@@ -29,8 +29,8 @@
 //! [`Cache::update`]. A closure decides in `put` and `update` while the key is locked, so a decision and its change are one
 //! step. [`Cache::store`], [`count`](Cache::count), [`touch`](Cache::touch) and [`delete`](Cache::delete) are made of these.
 //!
-//! Large values need not be copied. [`Cache::expect`] reserves memory into which the caller receives a value that it then
-//! stores. [`Hit::lease`] keeps a value that was found, whatever becomes of the item.
+//! Large values need not be copied. [`Cache::reserve`] reserves memory into which the caller receives a value that it then
+//! stores. [`Hit::pin`] keeps a value that was found, whatever becomes of the item.
 //!
 //! # Consistency
 //!
@@ -81,18 +81,18 @@ mod usage;
 pub use cache::Hooks;
 pub use cache::{Cache, Change, Content, CountError, Direction, Mode, Present, Store, apply, parse};
 pub use clock::{Clock, Ticker};
-pub use eviction::observer::Witness;
+pub use eviction::observer::EvictionObserver;
 pub use expiry::Expiry;
 pub use item::hit::{Hit, Lookup};
 pub use item::layout::{ITEM_OVERHEAD, MAX_KEY};
 pub use item::new::{New, Value};
-pub use item::reserved::{Arrival, Outline};
+pub use item::reserved::{ItemShape, ReservedValue};
 pub use item::status::Marks;
-pub use item::value_ref::{Lease, Origin};
+pub use item::value_ref::{ValueRef, ValueSource};
 pub use memory::allocator::OutOfMemory;
 pub use memory::block_ref::LARGE_VALUE;
 pub use relativist::Stats as TableStats;
-pub use usage::{Sequence, Sweeps, Usage};
+pub use usage::{Sequence, SweepStats, Usage};
 
 /// Keys that [`Cache::get_many`] looks up at a time.
 pub const MAX_BATCH_KEYS: usize = relativist::raw::Table::BATCH;

@@ -9,7 +9,7 @@
 //! *level*; its priority is the stamp plus what one hit is worth per byte, the inverse of the size. The block with the lowest
 //! priority goes, and its priority becomes the level. So a small item outlives a large one by the ratio of their sizes, and what
 //! nobody wants goes at last, however small. Each look that finds an item visited earns it another one to survive, up to
-//! [`MOST_VISITS`]; each other look takes one away: hits are counted in looks, as in GCLOCK.
+//! [`MAX_VISITS`]; each other look takes one away: hits are counted in looks, as in GCLOCK.
 //!
 //! Measured on the trace of Twitter's cluster 52 that comes with libCacheSim (10^6 requests for 143,542 objects, median 54
 //! bytes); request miss ratios with the cache at 1, 10 and 30 % of the objects' bytes, sizes taken as they are:
@@ -33,7 +33,7 @@
 pub const CLASSES: usize = 24;
 
 /// Visits that are remembered of an item; more gain nothing (.2868 at 1 % with 7, .2863 with 15).
-pub const MOST_VISITS: u8 = 7;
+pub const MAX_VISITS: u8 = 7;
 
 /// The class of items of `size` bytes: those of 4^n up to 4^(n+1).
 pub fn class(size: usize) -> usize {
@@ -49,7 +49,7 @@ pub fn worth(class: usize) -> u64 {
 /// What becomes of an item with so many `visits` to its credit when its block is evicted: it stays with the visits returned, or
 /// goes if there are none left.
 pub fn verdict(visits: u8, was_visited: bool) -> Option<u8> {
-    if was_visited { Some((visits + 1).min(MOST_VISITS)) } else { visits.checked_sub(1).filter(|&left| left > 0) }
+    if was_visited { Some((visits + 1).min(MAX_VISITS)) } else { visits.checked_sub(1).filter(|&left| left > 0) }
 }
 
 #[cfg(test)]
@@ -76,6 +76,6 @@ mod tests {
         assert_eq!(verdict(0, true), Some(1));
         assert_eq!(verdict(1, false), None);
         assert_eq!(verdict(3, false), Some(2));
-        assert_eq!(verdict(MOST_VISITS, true), Some(MOST_VISITS));
+        assert_eq!(verdict(MAX_VISITS, true), Some(MAX_VISITS));
     }
 }

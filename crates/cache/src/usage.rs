@@ -25,18 +25,18 @@ pub struct Usage {
     /// Whether the table is being resized.
     pub is_resizing: bool,
     /// Bytes of memory for items: in the table, removed and not freed yet, or free for new ones.
-    pub heap_bytes: usize,
+    pub mapped_bytes: usize,
     /// Of these, bytes in the hands of connections: large values, sent from where they lie, and the blocks around them.
-    pub lent_bytes: usize,
+    pub pinned_bytes: usize,
     /// What table and memory for items together may not exceed.
     pub limit: usize,
     /// What was done to make room, since the start.
-    pub sweeps: Sweeps,
+    pub sweeps: SweepStats,
 }
 
 /// What became of items whose blocks were swept. (Of others that have expired, or were flushed, who meets them is told.)
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Sweeps {
+pub struct SweepStats {
     /// Blocks swept.
     pub blocks: u64,
     /// Items that had to make room.
@@ -62,12 +62,12 @@ pub struct Sweeps {
     pub passes: u64,
 }
 
-impl Sweeps {
+impl SweepStats {
     /// The difference to `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Sweeps) -> Sweeps {
+    pub fn since(&self, earlier: &SweepStats) -> SweepStats {
         let evictions = self.evictions.saturating_sub(earlier.evictions);
-        Sweeps {
+        SweepStats {
             blocks: self.blocks.saturating_sub(earlier.blocks),
             evictions,
             evicted_unfetched: self.evicted_unfetched.saturating_sub(earlier.evicted_unfetched),
@@ -83,8 +83,8 @@ impl Sweeps {
     }
 }
 
-impl AddAssign for Sweeps {
-    fn add_assign(&mut self, other: Sweeps) {
+impl AddAssign for SweepStats {
+    fn add_assign(&mut self, other: SweepStats) {
         if other.evictions > 0 {
             self.evicted_time = other.evicted_time;
         }

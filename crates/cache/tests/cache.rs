@@ -36,10 +36,10 @@ fn get(engine: &Cache, key: &str) -> Option<String> {
     value
 }
 
-fn unique(engine: &Cache, key: &str) -> u64 {
-    let mut unique = 0;
-    assert_eq!(engine.get(key.as_bytes(), |hit| unique = hit.unique), Lookup::Hit);
-    unique
+fn cas(engine: &Cache, key: &str) -> u64 {
+    let mut cas = 0;
+    assert_eq!(engine.get(key.as_bytes(), |hit| cas = hit.cas), Lookup::Hit);
+    cas
 }
 
 #[test]
@@ -48,16 +48,16 @@ fn modes() {
     assert_eq!(store(&engine, Mode::Replace, "k", "x"), Store::NotStored);
     assert_eq!(store(&engine, Mode::Append, "k", "x"), Store::NotStored);
     assert_eq!(store(&engine, Mode::Prepend, "k", "x"), Store::NotStored);
-    assert_eq!(store(&engine, Mode::CompareUnique(1), "k", "x"), Store::NotFound);
+    assert_eq!(store(&engine, Mode::Cas(1), "k", "x"), Store::NotFound);
     assert_eq!(store(&engine, Mode::Add, "k", "b"), Store::Stored);
     assert_eq!(store(&engine, Mode::Add, "k", "x"), Store::NotStored);
     assert_eq!(store(&engine, Mode::Append, "k", "c"), Store::Stored);
     assert_eq!(store(&engine, Mode::Prepend, "k", "a"), Store::Stored);
     assert_eq!(get(&engine, "k").as_deref(), Some("abc"));
-    let old = unique(&engine, "k");
-    assert_eq!(store(&engine, Mode::CompareUnique(old), "k", "new"), Store::Stored);
-    assert_eq!(store(&engine, Mode::CompareUnique(old), "k", "newer"), Store::Exists);
-    assert!(unique(&engine, "k") > old);
+    let old = cas(&engine, "k");
+    assert_eq!(store(&engine, Mode::Cas(old), "k", "new"), Store::Stored);
+    assert_eq!(store(&engine, Mode::Cas(old), "k", "newer"), Store::Exists);
+    assert!(cas(&engine, "k") > old);
     assert!(engine.delete(b"k"));
     assert!(!engine.delete(b"k"));
     assert_eq!(get(&engine, "k"), None);
@@ -112,7 +112,7 @@ fn an_expired_item_is_absent_for_every_command() {
     assert!(!engine.touch(b"touch", 0));
     assert_eq!(store(&engine, Mode::Replace, "replace", "2"), Store::NotStored);
     assert_eq!(store(&engine, Mode::Append, "append", "2"), Store::NotStored);
-    assert_eq!(store(&engine, Mode::CompareUnique(7), "cas", "2"), Store::NotFound);
+    assert_eq!(store(&engine, Mode::Cas(7), "cas", "2"), Store::NotFound);
     assert_eq!(engine.count(b"count", Direction::Up, 1), Err(CountError::NotFound));
     assert!(!engine.delete(b"delete"));
     assert_eq!(store(&engine, Mode::Add, "add", "2"), Store::Stored);
@@ -291,18 +291,18 @@ fn an_update_decides_and_shows_what_is_left() {
 #[test]
 fn a_given_unique_is_told_and_does_not_confuse_a_flush() {
     let (engine, _) = engine();
-    let put = |unique| {
-        let new = New { unique: Some(unique), ..New::plain(0, Value::Whole(b"v")) };
-        engine.put(b"k", &new, |_| (true, ()), |hit| assert_eq!(hit.unique, unique)).unwrap();
+    let put = |cas| {
+        let new = New { cas: Some(cas), ..New::plain(0, Value::Whole(b"v")) };
+        engine.put(b"k", &new, |_| (true, ()), |hit| assert_eq!(hit.cas, cas)).unwrap();
     };
     put(u64::MAX);
-    assert_eq!(unique(&engine, "k"), u64::MAX);
+    assert_eq!(cas(&engine, "k"), u64::MAX);
     engine.flush(0);
-    assert_eq!(engine.get(b"k", |_| panic!("shown")), Lookup::Flushed, "stored before, however large its unique");
+    assert_eq!(engine.get(b"k", |_| panic!("shown")), Lookup::Flushed, "stored before, however large its cas");
     put(1);
-    assert_eq!(unique(&engine, "k"), 1, "stored after, however small its unique");
+    assert_eq!(cas(&engine, "k"), 1, "stored after, however small its cas");
     store(&engine, Mode::Append, "k", "w");
-    assert!(unique(&engine, "k") > 1, "a new one is drawn");
+    assert!(cas(&engine, "k") > 1, "a new one is drawn");
 }
 
 #[test]
@@ -491,10 +491,10 @@ fn increment_by_comparing(engine: &Cache) {
         let mut seen = (0, 0);
         engine.get(b"cas", |hit| {
             let number: u64 = std::str::from_utf8(hit.value).unwrap().parse().unwrap();
-            seen = (hit.unique, number);
+            seen = (hit.cas, number);
         });
         let next = (seen.1 + 1).to_string();
-        if store(engine, Mode::CompareUnique(seen.0), "cas", &next) == Store::Stored {
+        if store(engine, Mode::Cas(seen.0), "cas", &next) == Store::Stored {
             return;
         }
     }

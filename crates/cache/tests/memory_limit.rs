@@ -4,8 +4,8 @@ use relativist_testing as _;
 
 use relativist_cache::Clock;
 use relativist_cache::{
-    Cache, Change, Content, CountError, Direction, Expiry, Hit, ITEM_OVERHEAD, Lookup, Marks, Mode, New, Present,
-    Store, Value, Witness,
+    Cache, Change, Content, CountError, Direction, EvictionObserver, Expiry, Hit, ITEM_OVERHEAD, Lookup, Marks, Mode,
+    New, Present, Store, Value,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +31,8 @@ fn set(engine: &Cache, key: &str, value: &[u8]) -> Store {
 fn set_until(engine: &Cache, key: &str, value: &[u8], exptime: i32) -> Store {
     let stored = engine.store(Mode::Set, key.as_bytes(), Content { flags: 0, exptime, value });
     let usage = engine.usage();
-    assert!(usage.heap_bytes + usage.table_bytes <= usage.limit, "{usage:?}");
-    assert!(usage.item_bytes <= usage.heap_bytes, "{usage:?}");
+    assert!(usage.mapped_bytes + usage.table_bytes <= usage.limit, "{usage:?}");
+    assert!(usage.item_bytes <= usage.mapped_bytes, "{usage:?}");
     stored
 }
 
@@ -66,7 +66,7 @@ fn without_eviction_what_does_not_fit_is_refused() {
     // A refused set takes the old value with it, so that nobody reads what was overwritten; others leave it alone.
     let larger = vec![b'l'; 500_000];
     let content = Content { flags: 0, exptime: 0, value: &larger };
-    for mode in [Mode::Add, Mode::Replace, Mode::Append, Mode::Prepend, Mode::CompareUnique(1)] {
+    for mode in [Mode::Add, Mode::Replace, Mode::Append, Mode::Prepend, Mode::Cas(1)] {
         assert_eq!(engine.store(mode, key(0).as_bytes(), content), Store::OutOfMemory, "{mode:?}");
         assert!(has(&engine, &key(0)));
     }
@@ -229,7 +229,7 @@ fn items_of_all_sizes_share_mappings() {
     }
     (0..20).for_each(|_| engine.maintain());
     let usage = engine.usage();
-    assert!(usage.items >= 1_500 && usage.heap_bytes < 40 << 20, "{usage:?}");
+    assert!(usage.items >= 1_500 && usage.mapped_bytes < 40 << 20, "{usage:?}");
     // Other tests of this process map some, too.
     assert!(mappings() < before + 500, "{} mappings, {before} before", mappings());
 }
@@ -276,7 +276,7 @@ fn memory_in_which_all_is_dead_is_used_again_at_once() {
         relativist_rcu::wait_for_readers();
     }
     let usage = engine.usage();
-    assert!(usage.heap_bytes < 3 << 20 && usage.sweeps.blocks == 0, "{usage:?}");
+    assert!(usage.mapped_bytes < 3 << 20 && usage.sweeps.blocks == 0, "{usage:?}");
 }
 
 /// Whatever sizes came before, those that come now find room for as many as ever; of large ones, which the policy likes less, for
@@ -325,7 +325,7 @@ fn set_fitting(engine: &Cache, from: usize) {
         let content = Content { flags: 0, exptime: 0, value: &[b'v'; 100] };
         assert_eq!(engine.store(Mode::Set, key(from + index % 1000).as_bytes(), content), Store::Stored);
         let usage = engine.usage();
-        usage.heap_bytes + usage.table_bytes <= usage.limit
+        usage.mapped_bytes + usage.table_bytes <= usage.limit
     };
     assert!((0..1_000_000).any(is_kept), "{:?}", engine.usage());
 }
@@ -386,7 +386,7 @@ fn what_was_flushed_is_freed_without_being_met() {
         // One second each.
         (0..10).for_each(|_| engine.maintain());
         let usage = engine.usage();
-        assert!(usage.heap_bytes < usage.limit / 8, "the system has got it back: {usage:?}");
+        assert!(usage.mapped_bytes < usage.limit / 8, "the system has got it back: {usage:?}");
     }
 }
 
@@ -427,7 +427,7 @@ fn what_is_shown_stays_as_long_as_it_is_shown() {
 /// Makes blocks scarce: the next one who looks sweeps the oldest.
 fn make_scarce(engine: &Cache) {
     let usage = engine.usage();
-    engine.set_limit(usage.heap_bytes + usage.table_bytes + (3 << 16));
+    engine.set_limit(usage.mapped_bytes + usage.table_bytes + (3 << 16));
 }
 
 /// Its block is swept while a command has its bucket. What moves on is what the command leaves.
@@ -461,7 +461,7 @@ struct Halt {
     turns: Barrier,
 }
 
-impl Witness for Halt {
+impl EvictionObserver for Halt {
     fn is_watching(&self) -> bool {
         true
     }
@@ -480,7 +480,7 @@ impl Witness for Halt {
 fn who_looks_when_a_sweep_has_begun_is_waited_for() {
     let (engine, _) = engine(8 << 20);
     let halt = Arc::new(Halt { is_first: AtomicBool::new(true), turns: Barrier::new(2) });
-    let engine = engine.with_witness(Arc::clone(&halt) as Arc<dyn Witness>);
+    let engine = engine.with_observer(Arc::clone(&halt) as Arc<dyn EvictionObserver>);
     (0..10_000).for_each(|index| _ = set(&engine, &key(index), &[b'v'; 100]));
     make_scarce(&engine);
     thread::scope(|scope| {
@@ -534,7 +534,7 @@ fn the_limit_holds_when_the_table_grows() {
 #[derive(Default)]
 struct Mourner(Mutex<Vec<String>>);
 
-impl Witness for Mourner {
+impl EvictionObserver for Mourner {
     fn is_watching(&self) -> bool {
         true
     }
@@ -549,7 +549,7 @@ impl Witness for Mourner {
 fn what_sweeps_do_is_counted_and_told() {
     let (engine, clock) = engine(1 << 20);
     let mourner = Arc::new(Mourner::default());
-    let engine = engine.with_witness(Arc::clone(&mourner) as Arc<dyn Witness>);
+    let engine = engine.with_observer(Arc::clone(&mourner) as Arc<dyn EvictionObserver>);
     for index in 0..3 {
         set_until(&engine, &format!("expires{index}"), &[b'v'; 100], 10);
     }

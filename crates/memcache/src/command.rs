@@ -10,21 +10,21 @@ use crate::words::{Keys, Words};
 /// sends nothing back, whatever the outcome.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Command<'b> {
-    /// `get`, or `gets` when `with_unique`: fetch items.
+    /// `get`, or `gets` when `with_cas`: fetch items.
     Get {
         /// What to look up, in the order to be answered; duplicates included.
         keys: Keys<'b>,
         /// Whether the reply carries each item's unique.
-        with_unique: bool,
+        with_cas: bool,
     },
-    /// `gat`, or `gats` when `with_unique`: fetch items and set their expiry.
+    /// `gat`, or `gats` when `with_cas`: fetch items and set their expiry.
     GetAndTouch {
         /// The new expiry of every item found.
         exptime: i32,
         /// What to look up, in the order to be answered; duplicates included.
         keys: Keys<'b>,
         /// Whether the reply carries each item's unique.
-        with_unique: bool,
+        with_cas: bool,
     },
     /// `set`, `add`, `replace`, `append`, `prepend` or `cas`: store a value.
     Store {

@@ -98,7 +98,7 @@ pub struct PendingStore<'b> {
     /// The client flags of the new item.
     pub flags: u32,
     /// Whether the client says which unique the new item is to have.
-    pub has_unique: bool,
+    pub has_cas: bool,
 }
 
 /// Finds the commands in a connection's bytes.
@@ -339,7 +339,7 @@ impl Decoder {
                 key: input.get(pending.key_start..pending.key_end)?,
                 is_base64: false,
                 flags: pending.flags,
-                has_unique: false,
+                has_cas: false,
             }),
             State::MetaValue { line, length } => {
                 let (_, args) = split_line(input.get(..line)?);
@@ -352,7 +352,7 @@ impl Decoder {
                     key: meta.sent_key,
                     is_base64: flags.has_base64_key(),
                     flags: flags.client_flags.unwrap_or(0),
-                    has_unique: flags.unique.is_some_and(|unique| unique != 0),
+                    has_cas: flags.cas.is_some_and(|cas| cas != 0),
                 })
             }
             State::Line { .. } | State::Skip { .. } => None,

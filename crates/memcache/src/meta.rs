@@ -83,7 +83,7 @@ pub struct MetaFlags {
     /// `C`: the unique to compare with.
     pub compare: Option<u64>,
     /// `E`: the unique that the new item is to have.
-    pub unique: Option<u64>,
+    pub cas: Option<u64>,
     /// `D`: by how much to count.
     pub delta: u64,
     /// `J`: where to begin counting.
@@ -179,7 +179,7 @@ impl<'b> Meta<'b> {
             vivify: None,
             recache: None,
             compare: None,
-            unique: None,
+            cas: None,
             delta: 1,
             initial: 0,
             is_opaque_too_long: false,
@@ -249,7 +249,7 @@ impl MetaFlags {
         self.letters |= bit(letter);
         match letter {
             b'C' => self.compare = Some(unsigned_64(token).ok_or(RequestError::BadToken)?),
-            b'E' => self.unique = Some(unsigned_64(token).ok_or(RequestError::BadToken)?),
+            b'E' => self.cas = Some(unsigned_64(token).ok_or(RequestError::BadToken)?),
             b'T' => self.exptime = Some(signed_32(token).ok_or(RequestError::BadToken)?),
             b'N' => self.vivify = Some(signed_32(token).ok_or(RequestError::BadToken)?),
             b'R' => self.recache = Some(signed_32(token).ok_or(RequestError::BadToken)?),

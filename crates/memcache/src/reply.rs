@@ -55,27 +55,27 @@ const CRLF: &[u8] = b"\r\n";
 /// Decimal digits of the largest `u64`.
 const MAX_DIGITS: usize = 20;
 
-/// Appends a whole hit: the `VALUE` line, the value and its CR LF. `unique` is given for `gets` and `gats`.
+/// Appends a whole hit: the `VALUE` line, the value and its CR LF. `cas` is given for `gets` and `gats`.
 ///
 /// The list of hits is closed by [`END`].
 #[inline]
-pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, value: &[u8]) {
+pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value: &[u8]) {
     // "VALUE key flags length unique\r\n" + value + "\r\n"
     out.reserve(b"VALUE ".len() + key.len() + 3 * (1 + MAX_DIGITS) + 2 * CRLF.len() + value.len());
-    value_line(out, key, flags, unique, value.len());
+    value_line(out, key, flags, cas, value.len());
     out.extend_from_slice(value);
     out.extend_from_slice(CRLF);
 }
 
 /// Appends the `VALUE` line of a hit whose value of `length` bytes, and its CR LF, follow from elsewhere.
 #[inline]
-pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, length: usize) {
+pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, length: usize) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
     spaced(out, flags.into());
     spaced(out, length as u64);
-    if let Some(unique) = unique {
-        spaced(out, unique);
+    if let Some(cas) = cas {
+        spaced(out, cas);
     }
     out.extend_from_slice(CRLF);
 }

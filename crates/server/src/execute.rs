@@ -33,7 +33,7 @@ use crate::options::{Options, PROTOCOL_VERSION};
 use crate::security::auth::Users;
 use crate::security::tls::Tls;
 use relativist_cache::Ticker;
-use relativist_cache::{Arrival, Cache, Hit, LARGE_VALUE, Lease, Outline, Value};
+use relativist_cache::{Cache, Hit, ItemShape, LARGE_VALUE, ReservedValue, Value, ValueRef};
 use relativist_memcache::binary as packets;
 use relativist_memcache::{Command, Limits, PendingStore, Rejection, RequestError, decode_key, number, reply};
 use std::sync::Arc;
@@ -125,7 +125,7 @@ pub struct Executor<'s> {
     /// Whether large values may be sent from where they lie.
     lends: bool,
     /// The value of the next command, if that was received to where it will lie.
-    arrival: Option<&'s Arrival>,
+    reserved: Option<&'s ReservedValue>,
     /// Whether somebody wants to know what happens to items.
     is_observed: bool,
     /// Whether the log wants to know what clients say.
@@ -140,7 +140,7 @@ impl<'s> Executor<'s> {
         let is_observed = shared.watch.is_watched() || shared.prefixes.is_counting();
         let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());
         let is_traced = shared.log.wants(Level::Connection);
-        Executor { shared, counters, output_limit, lends: true, arrival: None, is_observed, is_traced, latencies }
+        Executor { shared, counters, output_limit, lends: true, reserved: None, is_observed, is_traced, latencies }
     }
 
     /// The same, for replies that are wanted in one piece: values are copied, however large.
@@ -150,22 +150,22 @@ impl<'s> Executor<'s> {
     }
 
     /// Room for the value of a store that has arrived in part, if that is worth it.
-    pub fn expect(&self, store: &PendingStore<'_>, missing: usize) -> Option<Arrival> {
+    pub fn reserve(&self, store: &PendingStore<'_>, missing: usize) -> Option<ReservedValue> {
         let mut room = [0; _];
         let key = if store.is_base64 { decode_key(store.key, &mut room)? } else { store.key };
-        let (has_flags, has_unique) = (store.flags != 0, store.has_unique);
-        let outline = Outline { key_len: key.len(), value_len: store.length, has_flags, has_unique };
+        let (has_flags, has_cas) = (store.flags != 0, store.has_cas);
+        let shape = ItemShape { key_len: key.len(), value_len: store.length, has_flags, has_cas };
         // What little is missing is collected where the rest is.
-        (missing >= LARGE_VALUE).then(|| self.shared.engine.expect(&outline)).flatten()
+        (missing >= LARGE_VALUE).then(|| self.shared.engine.reserve(&shape)).flatten()
     }
 
-    /// The same executor, for the one command whose value is `arrival`'s.
+    /// The same executor, for the one command whose value is `reserved`'s.
     #[must_use]
-    pub fn storing<'a>(&self, arrival: &'a Arrival) -> Executor<'a>
+    pub fn storing<'a>(&self, reserved: &'a ReservedValue) -> Executor<'a>
     where
         's: 'a,
     {
-        Executor { arrival: Some(arrival), ..*self }
+        Executor { reserved: Some(reserved), ..*self }
     }
 
     /// The value of a store as the engine is to see it.
@@ -173,7 +173,7 @@ impl<'s> Executor<'s> {
     where
         's: 'v,
     {
-        self.arrival.map_or(Value::Whole(bytes), Value::Arrived)
+        self.reserved.map_or(Value::Whole(bytes), Value::Reserved)
     }
 
     /// Executes a command of the text protocol and appends the reply to `replies`.
@@ -181,11 +181,11 @@ impl<'s> Executor<'s> {
         let _timing = self.latencies.map(|latencies| latencies.time(Kind::from(&command)));
         let out = &mut replies.bytes;
         match command {
-            Command::Get { keys, with_unique } => {
-                return self.fetch(session, Fetch::get(with_unique), keys, replies);
+            Command::Get { keys, with_cas } => {
+                return self.fetch(session, Fetch::get(with_cas), keys, replies);
             }
-            Command::GetAndTouch { exptime, keys, with_unique } => {
-                return self.fetch(session, Fetch::get_and_touch(exptime, with_unique), keys, replies);
+            Command::GetAndTouch { exptime, keys, with_cas } => {
+                return self.fetch(session, Fetch::get_and_touch(exptime, with_cas), keys, replies);
             }
             Command::Store { verb, key, flags, exptime, value, noreply } => {
                 let content = relativist_cache::Content { flags, exptime, value };
@@ -283,8 +283,8 @@ impl<'s> Executor<'s> {
 
     /// The value of `hit`, if it is to be sent from where it lies.
     #[inline(always)]
-    fn lease(&self, hit: &Hit<'_>) -> Option<Lease> {
-        if hit.value.len() >= LARGE_VALUE && self.lends { hit.lease() } else { None }
+    fn lease(&self, hit: &Hit<'_>) -> Option<ValueRef> {
+        if hit.value.len() >= LARGE_VALUE && self.lends { hit.pin() } else { None }
     }
 
     /// Whether a key and a value make an item that is too large.
@@ -293,8 +293,8 @@ impl<'s> Executor<'s> {
     }
 
     /// An item's unique as clients see it: without uniques (`-C`) there are none.
-    fn visible(&self, unique: u64) -> u64 {
-        if self.shared.options.disable_cas { 0 } else { unique }
+    fn visible(&self, cas: u64) -> u64 {
+        if self.shared.options.disable_cas { 0 } else { cas }
     }
 }
 

@@ -191,7 +191,7 @@ impl<'o> Unprivileged<'o> {
             let clock = Arc::clone(ticker.clock());
             let engine = Cache::new(clock, options.memory_bytes(), options.max_key_and_value())?;
             // Tests replay transcripts of a server whose uniques began at 1.
-            let engine = if options.debug_time { engine } else { engine.with_random_uniques() };
+            let engine = if options.debug_time { engine } else { engine.with_random_cas() };
             let engine = if options.disable_evictions { engine.without_eviction() } else { engine };
             Ok(match options.engine {
                 EngineKind::Relativistic => engine,
@@ -228,7 +228,7 @@ impl Loaded<'_> {
         let threads = usize::from(options.threads);
         let watch = Arc::new(Watch::new(options.extended.watcher_logbuf_size as usize * 1024));
         let shared = Arc::new(SharedState {
-            engine: configure(engine.with_witness(Arc::clone(&watch) as _)),
+            engine: configure(engine.with_observer(Arc::clone(&watch) as _)),
             started: ticker.clock().now(),
             ticker,
             // One more for the accepting thread, and one for datagrams.

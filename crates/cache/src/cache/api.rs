@@ -31,7 +31,7 @@ pub enum Mode {
     /// Before the present value, keeping its flags and expiry.
     Prepend,
     /// If the item is the one with this unique.
-    CompareUnique(u64),
+    Cas(u64),
 }
 
 /// What is under a key when it is about to change.

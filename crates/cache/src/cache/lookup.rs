@@ -5,7 +5,7 @@ use crate::cache::Cache;
 use crate::cache::update::Step;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
-use crate::item::value_ref::Origin;
+use crate::item::value_ref::ValueSource;
 use relativist::raw::{Hash, Link};
 use relativist_rcu::Guard;
 use relativist_rcu::prefetch::prefetch;
@@ -72,7 +72,7 @@ impl Cache {
         if state == Lookup::Hit {
             visit(self.show(item, now));
         } else {
-            self.remove_dead(hash, key, &guard);
+            self.remove_absent(hash, key, &guard);
         }
         state
     }
@@ -92,7 +92,7 @@ impl Cache {
     /// What clients see of `item` at `now`, who may keep its value.
     #[inline(always)]
     pub(crate) fn show<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Hit<'a> {
-        Hit { origin: Some(Origin::new(item, self.store.heap.loans())), ..item.hit(now) }
+        Hit { source: Some(ValueSource::new(item, self.store.allocator.pinned())), ..item.hit(now) }
     }
 
     /// Notes an access of `item`, and tells what it was like before. None if the note would be lost, because another item takes its
@@ -100,7 +100,7 @@ impl Cache {
     #[inline(always)]
     pub(crate) fn access<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Option<Hit<'a>> {
         let status = item.status().access(now)?;
-        Some(Hit { origin: Some(Origin::new(item, self.store.heap.loans())), ..item.hit_with(status, now) })
+        Some(Hit { source: Some(ValueSource::new(item, self.store.allocator.pinned())), ..item.hit_with(status, now) })
     }
 
     /// The item under `key`, dead or alive.
@@ -139,7 +139,7 @@ impl Cache {
 
     /// Unlinks the item under `key` if it is dead.
     #[cold]
-    pub(crate) fn remove_dead(&self, hash: Hash, key: &[u8], guard: &Guard) {
+    pub(crate) fn remove_absent(&self, hash: Hash, key: &[u8], guard: &Guard) {
         self.change(hash, key, guard, |_, _, _| (Step::Keep, ()));
     }
 }

@@ -6,7 +6,7 @@ use crate::cache::arithmetic::{Direction, apply, parse};
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::new::{New, Value};
-use crate::item::reserved::Arrival;
+use crate::item::reserved::ReservedValue;
 use crate::item::status::Marks;
 
 impl Cache {
@@ -20,11 +20,11 @@ impl Cache {
         }
     }
 
-    /// The same of a value that was [expected](Cache::expect), unless it is to be joined.
-    pub fn store_arrived(&self, mode: Mode, key: &[u8], flags: u32, exptime: i32, value: &Arrival) -> Store {
+    /// The same of a value that was [expected](Cache::reserve), unless it is to be joined.
+    pub fn store_reserved(&self, mode: Mode, key: &[u8], flags: u32, exptime: i32, value: &ReservedValue) -> Store {
         match mode {
             Mode::Append | Mode::Prepend => self.store(mode, key, Content { flags, exptime, value: value.value() }),
-            _ => self.store_whole(mode, key, flags, exptime, Value::Arrived(value)),
+            _ => self.store_whole(mode, key, flags, exptime, Value::Reserved(value)),
         }
     }
 
@@ -67,8 +67,8 @@ impl Cache {
         let new = New { expiry: Expiry::from_protocol(exptime, self.now()), ..New::plain(flags, value) };
         let permit = |present: Present<'_>| match (mode, present.item) {
             (Mode::Add, Some(_)) | (Mode::Replace, None) => (false, Store::NotStored),
-            (Mode::CompareUnique(_), None) => (false, Store::NotFound),
-            (Mode::CompareUnique(unique), Some(item)) if item.unique != unique => (false, Store::Exists),
+            (Mode::Cas(_), None) => (false, Store::NotFound),
+            (Mode::Cas(cas), Some(item)) if item.cas != cas => (false, Store::Exists),
             _ => (true, Store::Stored),
         };
         self.put(key, &new, permit, |_| ()).unwrap_or_else(|_| {

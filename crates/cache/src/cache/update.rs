@@ -7,10 +7,10 @@ use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
 use crate::item::layout::Layout;
 use crate::item::new::{New, Value};
-use crate::item::reserved::{Arrival, Outline};
+use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::Status;
-use crate::item::unlinked::{Draft, Recipe};
-use crate::memory::allocator::{Asks, OutOfMemory};
+use crate::item::unlinked::{ItemInit, UnlinkedItem};
+use crate::memory::allocator::{AllocContext, OutOfMemory};
 use relativist::raw::{Entry, Hash};
 use relativist_rcu::Guard;
 
@@ -19,7 +19,7 @@ pub(crate) enum Step<'e> {
     /// Leave it.
     Keep,
     /// Put this in its place.
-    Put(Draft<'e>),
+    Put(UnlinkedItem<'e>),
     /// Unlink it.
     Remove,
 }
@@ -35,17 +35,19 @@ impl Cache {
     ) -> Result<R, OutOfMemory> {
         let hash = self.hash(key);
         let around = match new.value {
-            Value::Arrived(arrival) => self.draft_around(hash, key, new, arrival),
+            Value::Reserved(reserved) => self.new_item_around(hash, key, new, reserved),
             _ => None,
         };
-        let draft = match around {
-            Some(draft) => draft,
-            None => self.with_room(|| self.draft(hash, key, new, b"", Asks::Unlocked, self.store.clock.now()))?,
+        let unlinked = match around {
+            Some(unlinked) => unlinked,
+            None => {
+                self.with_room(|| self.new_item(hash, key, new, b"", AllocContext::NoLock, self.store.clock.now()))?
+            }
         };
         let guard = relativist_rcu::read();
         let ((is_stored, result), item, now) = self.change(hash, key, &guard, |item, lookup, now| {
             let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
-            (if is_permitted { Step::Put(draft) } else { Step::Keep }, (is_permitted, result))
+            (if is_permitted { Step::Put(unlinked) } else { Step::Keep }, (is_permitted, result))
         });
         if let (true, Some(item)) = (is_stored, item) {
             show(self.show(item, now));
@@ -71,8 +73,11 @@ impl Cache {
                 let (change, result) = decide(Present { item: hit, lookup, now });
                 match self.step(hash, key, change, item, now, &mut before) {
                     Ok(step) => {
-                        let expiry =
-                            if let Step::Put(draft) = &step { Some(draft.expiry()) } else { item.map(ItemRef::expiry) };
+                        let expiry = if let Step::Put(unlinked) = &step {
+                            Some(unlinked.expiry())
+                        } else {
+                            item.map(ItemRef::expiry)
+                        };
                         (step, Ok((result, expiry)))
                     }
                     Err(full) => (Step::Keep, Err(full)),
@@ -92,15 +97,15 @@ impl Cache {
     }
 
     /// Room for the value of an item that is to be put, so that it is received to where it will lie: to be filled, and then
-    /// [put](Value::Arrived). None if that is not worth it, or too much is expected already: then the value is to be collected elsewhere. May
+    /// [put](Value::Reserved). None if that is not worth it, or too much is expected already: then the value is to be collected elsewhere. May
     /// evict and wait as [`put`](Self::put) does. Takes no global lock, because no key is concerned yet.
-    pub fn expect(&self, outline: &Outline) -> Option<Arrival> {
-        if !outline.is_large() || outline.key_len + outline.value_len > self.max_item {
+    pub fn reserve(&self, shape: &ItemShape) -> Option<ReservedValue> {
+        if !shape.is_large() || shape.key_len + shape.value_len > self.max_item {
             return None;
         }
-        let layout = Layout::of(outline);
-        let lent = self.with_room(|| self.store.heap.lend_new(layout.footprint(), || self.store.table_charge()));
-        lent.ok().flatten().map(|loan| Arrival::new(loan, layout))
+        let layout = Layout::of(shape);
+        let pinned = self.with_room(|| self.store.allocator.pin_new(layout.footprint(), || self.store.table_charge()));
+        pinned.ok().flatten().map(|block_ref| ReservedValue::new(block_ref, layout))
     }
 
     /// Changes the item under `key` as `decide` says, who sees it if it is live, and returns the one that is there then. The
@@ -121,10 +126,10 @@ impl Cache {
         match self.store.table.entry(hash, has_key(key), guard) {
             Entry::Vacant(entry) => {
                 let (step, result) = decide(None, Lookup::Miss, now);
-                let Step::Put(draft) = step else { return (result, None, now) };
+                let Step::Put(unlinked) = step else { return (result, None, now) };
                 // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period
-                // passed, see `Heap::release`.
-                let link = draft.link(self.store.next_number(), guard, |link| unsafe { entry.insert(link) });
+                // passed, see `ItemAllocator::release`.
+                let link = unlinked.link(self.store.next_number(), guard, |link| unsafe { entry.insert(link) });
                 (result, Some(item_of(link)), now)
             }
             Entry::Occupied(entry) => {
@@ -138,12 +143,12 @@ impl Cache {
                         entry.remove();
                         None
                     }
-                    Step::Put(draft) => {
+                    Step::Put(unlinked) => {
                         match live {
-                            Some(item) => draft.inherit(item),
+                            Some(item) => unlinked.inherit(item),
                             None => self.store.count_reclaimed(item, state, guard),
                         }
-                        let link = draft.link(self.store.next_number(), guard, |link| {
+                        let link = unlinked.link(self.store.next_number(), guard, |link| {
                             // SAFETY: as for `insert` above.
                             unsafe { entry.replace(link) };
                         });
@@ -151,7 +156,7 @@ impl Cache {
                     }
                 };
                 // SAFETY: unlinked just now, within the section of `guard`.
-                unsafe { item.bury(&self.store.heap, guard) };
+                unsafe { item.free_item(&self.store.allocator, guard) };
                 (result, left, now)
             }
         }
@@ -160,26 +165,32 @@ impl Cache {
     /// Counts a dead item that a store replaces. `state` says what it died of.
     #[cold]
     /// An item for `new` under `key`, in the place of one with the value `present`.
-    pub(crate) fn draft(
+    pub(crate) fn new_item(
         &self,
         hash: Hash,
         key: &[u8],
         new: &New<'_>,
         present: &[u8],
-        who: Asks,
+        context: AllocContext,
         now: u32,
-    ) -> Result<Draft<'_>, OutOfMemory> {
+    ) -> Result<UnlinkedItem<'_>, OutOfMemory> {
         let mut text = String::new();
-        let recipe = Recipe::new(hash, key, new, present, &mut text, now);
-        Draft::new(&recipe, &self.store.heap, who, || self.store.table_charge())
+        let init = ItemInit::new(hash, key, new, present, &mut text, now);
+        UnlinkedItem::new(&init, &self.store.allocator, context, || self.store.table_charge())
     }
 
     /// The same around a value that has arrived, if it lies where it should.
     #[cold]
-    pub(crate) fn draft_around(&self, hash: Hash, key: &[u8], new: &New<'_>, arrival: &Arrival) -> Option<Draft<'_>> {
+    pub(crate) fn new_item_around(
+        &self,
+        hash: Hash,
+        key: &[u8],
+        new: &New<'_>,
+        reserved: &ReservedValue,
+    ) -> Option<UnlinkedItem<'_>> {
         let mut text = String::new();
-        let recipe = Recipe::new(hash, key, new, b"", &mut text, self.store.clock.now());
-        Draft::around(&recipe, arrival, &self.store.heap)
+        let init = ItemInit::new(hash, key, new, b"", &mut text, self.store.clock.now());
+        UnlinkedItem::around(&init, reserved, &self.store.allocator)
     }
 
     /// Executes `change` on `item` as far as it concerns that alone. If it marks the item, sets
@@ -198,7 +209,7 @@ impl Cache {
             Change::Remove => Ok(Step::Remove),
             Change::Put(new) => {
                 let present = item.map_or(&b""[..], ItemRef::value);
-                Ok(Step::Put(self.draft(hash, key, &new, present, Asks::Locked, now)?))
+                Ok(Step::Put(self.new_item(hash, key, &new, present, AllocContext::UnderBucketLock, now)?))
             }
             Change::Mark { expiry, add, is_access } => {
                 if let Some(item) = item {
@@ -212,17 +223,17 @@ impl Cache {
 
     /// Runs `attempt`, and again for as long as what it lacks can be made room for.
     pub(crate) fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, OutOfMemory>) -> Result<R, OutOfMemory> {
-        /// Others may be faster to take the room that was made, but not for ever: see [`Heap::claim`].
+        /// Others may be faster to take the room that was made, but not for ever: see [`ItemAllocator::claim`].
         const PATIENCE: usize = 8;
         /// If the system has no memory, there is none.
         const ATTEMPTS: usize = 4 * PATIENCE;
         self.store.evict_ahead();
-        let mut claim = None;
+        let mut reservation = None;
         for turn in 1..ATTEMPTS {
             match attempt() {
                 Err(full) if self.store.make_room(full.requested) => {
                     if turn >= PATIENCE {
-                        claim.get_or_insert_with(|| self.store.heap.claim(full.requested));
+                        reservation.get_or_insert_with(|| self.store.allocator.reserve(full.requested));
                     }
                 }
                 outcome => return outcome,
@@ -251,8 +262,8 @@ mod tests {
         let engine = Cache::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
         let by_another = || {
             let allocate = || {
-                let place = engine.store.heap.allocate(600_000, Asks::Unlocked, || 0);
-                place.map(|place| engine.store.heap.abandon(place, 600_000)).is_ok()
+                let place = engine.store.allocator.allocate(600_000, AllocContext::NoLock, || 0);
+                place.map(|place| engine.store.allocator.abandon(place, 600_000)).is_ok()
             };
             thread::scope(|scope| scope.spawn(allocate).join().expect("no panic"))
         };
@@ -269,7 +280,7 @@ mod tests {
     #[test]
     fn fetches_too_late_for_a_copy_count_for_the_copy() {
         fetch_when_replaced(|engine, item| {
-            let copy = Draft::copy(item, 1100, &engine.store.heap, || 0).unwrap();
+            let copy = UnlinkedItem::copy(item, 1100, &engine.store.allocator, || 0).unwrap();
             copy.take_over(item, 0, 1100);
             (copy, (100, b"value"))
         });
@@ -279,7 +290,7 @@ mod tests {
     fn fetches_too_late_for_an_heir_count_for_the_heir() {
         fetch_when_replaced(|engine, item| {
             let new = New { inherits: Marks::FETCHED, ..New::plain(0, Value::Whole(b"other")) };
-            let heir = engine.draft(engine.hash(KEY), KEY, &new, b"", Asks::Locked, 1100).unwrap();
+            let heir = engine.new_item(engine.hash(KEY), KEY, &new, b"", AllocContext::UnderBucketLock, 1100).unwrap();
             heir.inherit(item);
             (heir, (0, b"other"))
         });
@@ -287,7 +298,9 @@ mod tests {
 
     /// Replaces an item by what `successor` makes, with lookups at the worst moment: they find it when the successor has its status
     /// already. The first is to tell how long the successor was idle, and its value.
-    fn fetch_when_replaced(successor: impl for<'e> Fn(&'e Cache, ItemRef<'_>) -> (Draft<'e>, (u32, &'static [u8]))) {
+    fn fetch_when_replaced(
+        successor: impl for<'e> Fn(&'e Cache, ItemRef<'_>) -> (UnlinkedItem<'e>, (u32, &'static [u8])),
+    ) {
         let clock = Arc::new(Clock::new(1000));
         let engine = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
         engine.store(Mode::Set, KEY, Content { flags: 0, exptime: 0, value: b"value" });
@@ -333,7 +346,7 @@ mod tests {
                 unsafe { entry.replace(link) };
             });
             // SAFETY: unlinked just now, within the section of `guard`.
-            unsafe { item.bury(&engine.store.heap, &guard) };
+            unsafe { item.free_item(&engine.store.allocator, &guard) };
             (wanted, [one.join().unwrap(), many.join().unwrap()])
         });
         found.sort_by_key(|(marks, ..)| marks.has(Marks::FETCHED));

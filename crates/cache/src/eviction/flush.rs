@@ -33,32 +33,32 @@ impl Flush {
         self.line.load(Ordering::Acquire)
     }
 
-    /// Whether the item numbered `unique` was flushed.
-    pub(crate) fn covers(&self, unique: u64) -> bool {
-        unique <= self.line()
+    /// Whether the item numbered `cas` was flushed.
+    pub(crate) fn covers(&self, cas: u64) -> bool {
+        cas <= self.line()
     }
 
     /// Executes the pending flush if its second has come. Every command calls this first.
-    pub(crate) fn catch_up(&self, now: u32, last_unique: &AtomicU64) {
+    pub(crate) fn catch_up(&self, now: u32, last_number: &AtomicU64) {
         // Acquire: pairs with the Release store in `draw_line`, so that who finds nothing pending sees the line drawn.
         if self.due.load(Ordering::Acquire) <= now {
-            self.execute_due(now, last_unique);
+            self.execute_due(now, last_number);
         }
     }
 
     #[cold]
-    fn execute_due(&self, now: u32, last_unique: &AtomicU64) {
+    fn execute_due(&self, now: u32, last_number: &AtomicU64) {
         let _writing = FLUSH.lock(&self.writers);
         // Relaxed: only holders of the mutex write it. Another thread may have been faster.
         if self.due.load(Ordering::Relaxed) <= now {
-            self.draw_line(last_unique);
+            self.draw_line(last_number);
         }
     }
 
     /// Flushes everything stored before now. Replaces a pending flush.
-    pub(crate) fn now(&self, last_unique: &AtomicU64) {
+    pub(crate) fn now(&self, last_number: &AtomicU64) {
         let _writing = FLUSH.lock(&self.writers);
-        self.draw_line(last_unique);
+        self.draw_line(last_number);
     }
 
     /// The last line drawn, and the second of a flush that is still to come: of one moment, so that no flush is in neither.
@@ -86,17 +86,17 @@ impl Flush {
     }
 
     /// The mutex must be held. The line only rises: numbers drawn do.
-    fn draw_line(&self, last_unique: &AtomicU64) {
-        self.draw_line_around(last_unique, || ());
+    fn draw_line(&self, last_number: &AtomicU64) {
+        self.draw_line_around(last_number, || ());
     }
 
     /// Like [`draw_line`](Self::draw_line). Runs `between` for tests, when the line is drawn and
     /// the flush is still due.
     #[inline(always)]
-    fn draw_line_around(&self, last_unique: &AtomicU64, between: impl FnOnce()) {
+    fn draw_line_around(&self, last_number: &AtomicU64, between: impl FnOnce()) {
         // Relaxed: a number drawn before this flush by another thread is ordered before it by whatever told that thread's
         // client from ours; numbers drawn concurrently may end up on either side.
-        self.line.store(last_unique.load(Ordering::Relaxed), Ordering::Release);
+        self.line.store(last_number.load(Ordering::Relaxed), Ordering::Release);
         between();
         // Release (both): the line before the flush stops being due; pairs with the Acquire in `covers` and `catch_up`.
         self.due.store(NONE_PENDING, Ordering::Release);

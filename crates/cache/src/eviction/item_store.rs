@@ -2,12 +2,12 @@
 
 use crate::clock::Clock;
 use crate::eviction::flush::Flush;
-use crate::eviction::observer::Witness;
+use crate::eviction::observer::EvictionObserver;
 use crate::item::hit::Lookup;
 use crate::item::item_ref::ItemRef;
 use crate::item::status::Marks;
 use crate::item::unlinked::dispose;
-use crate::memory::allocator::{Heap, OutOfMemory, TableMemory};
+use crate::memory::allocator::{ItemAllocator, OutOfMemory, TableMemory};
 use crossbeam_utils::CachePadded;
 use relativist::raw::Table;
 use relativist::{Policy, Resizing};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets of an empty table: 8 KiB, below which nothing would be gained.
-const FEWEST_BUCKETS: usize = 1 << 10;
+const MIN_BUCKETS: usize = 1 << 10;
 
 /// Uniques up to this are never drawn: 0 stands for none in the protocols, and 1 is what people try who want to be wrong.
 const NEVER_DRAWN: u64 = 1;
@@ -33,13 +33,13 @@ const GROWTH: usize = 4;
 pub(crate) struct ItemStore {
     pub(crate) table: Table,
     pub(crate) clock: Arc<Clock>,
-    pub(crate) heap: Heap,
+    pub(crate) allocator: ItemAllocator,
     /// Whether items may be evicted to make room.
     pub(crate) evicts: bool,
     pub(crate) flush: Flush,
     /// Is shown what is evicted.
-    pub(crate) witness: Option<Arc<dyn Witness>>,
-    pub(crate) last_unique: CachePadded<AtomicU64>,
+    pub(crate) observer: Option<Arc<dyn EvictionObserver>>,
+    pub(crate) last_number: CachePadded<AtomicU64>,
 }
 
 impl ItemStore {
@@ -47,26 +47,26 @@ impl ItemStore {
     pub(crate) fn new(clock: Arc<Clock>, limit: usize) -> Result<ItemStore, OutOfMemory> {
         let policy = Policy::from(Resizing::Automatic).load_factor(LOAD).expect("the bounds are far enough apart");
         Ok(ItemStore {
-            table: Table::new(FEWEST_BUCKETS, policy, dispose)
-                .map_err(|_| OutOfMemory { requested: FEWEST_BUCKETS * size_of::<usize>() })?,
+            table: Table::new(MIN_BUCKETS, policy, dispose)
+                .map_err(|_| OutOfMemory { requested: MIN_BUCKETS * size_of::<usize>() })?,
             clock,
-            heap: Heap::new(limit),
+            allocator: ItemAllocator::new(limit),
             evicts: true,
             flush: Flush::new(),
-            witness: None,
-            last_unique: CachePadded::new(AtomicU64::new(NEVER_DRAWN)),
+            observer: None,
+            last_number: CachePadded::new(AtomicU64::new(NEVER_DRAWN)),
         })
     }
 
     /// The same store, whose numbers begin `first` higher.
     pub(crate) fn with_first_number(self, first: u64) -> ItemStore {
-        ItemStore { last_unique: CachePadded::new(AtomicU64::new(NEVER_DRAWN + first)), ..self }
+        ItemStore { last_number: CachePadded::new(AtomicU64::new(NEVER_DRAWN + first)), ..self }
     }
 
     /// The second in which the calling command runs. Executes a flush that has come due by then.
     pub(crate) fn begin(&self) -> u32 {
         let now = self.clock.now();
-        self.flush.catch_up(now, &self.last_unique);
+        self.flush.catch_up(now, &self.last_number);
         now
     }
 
@@ -83,13 +83,13 @@ impl ItemStore {
 
     pub(crate) fn count_reclaimed(&self, item: ItemRef<'_>, state: Lookup, guard: &Guard) {
         let is_unfetched = !item.status().load().marks().has(Marks::FETCHED);
-        self.heap.count_reclaimed(state == Lookup::Expired && is_unfetched, guard);
+        self.allocator.count_reclaimed(state == Lookup::Expired && is_unfetched, guard);
     }
 
     /// The number of an item that is about to be linked. The bucket lock is held.
     pub(crate) fn next_number(&self) -> u64 {
         // Relaxed: only the numbers' being distinct and rising matters; locks order those of one key.
-        self.last_unique.fetch_add(1, Ordering::Relaxed) + 1
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// What the table takes, and will take if it grows soon: the old array and the new one are there at the same time. (The old one
@@ -97,7 +97,7 @@ impl ItemStore {
     pub(crate) fn table_memory(&self) -> TableMemory {
         let (buckets, is_resizing) = (self.table.buckets(), self.table.is_resizing());
         // This is told when blocks are asked for: that has to be in time for the last one before it grows.
-        let soon = self.table.len() + self.heap.most_unasked();
+        let soon = self.table.len() + self.allocator.max_items_in_open_blocks();
         let grows = is_resizing || soon as f64 > 0.95 * buckets as f64 * LOAD.end();
         // Who resizes it may be late, and catches up in one step.
         let grown = self.table.policy().buckets_for(soon).max(GROWTH * buckets);

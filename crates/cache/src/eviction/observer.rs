@@ -3,7 +3,7 @@
 use crate::item::hit::Hit;
 
 /// Somebody who may want to know what is evicted.
-pub trait Witness: Send + Sync {
+pub trait EvictionObserver: Send + Sync {
     /// Whether he does, now. Asked once per block.
     fn is_watching(&self) -> bool;
 

@@ -4,13 +4,13 @@ use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
 
 /// Least seconds between two sweeps of a block for expired items.
-const LEAST_INTERVAL: u32 = 5;
+const MIN_SWEEP_INTERVAL: u32 = 5;
 
 /// A block is swept when one in this many of its live bytes has expired.
 const SHARE: usize = 16;
 
 /// A block is swept at the latest this many seconds after its first item has expired.
-const MOST_PATIENCE: u32 = 300;
+const MAX_SWEEP_DELAY: u32 = 300;
 
 /// Computes when to sweep a block again, from the items that stay in it.
 #[derive(Default)]
@@ -44,9 +44,9 @@ impl Schedule {
             dead += size;
             dead * SHARE >= self.alive
         });
-        let latest = first.saturating_add(MOST_PATIENCE);
+        let latest = first.saturating_add(MAX_SWEEP_DELAY);
         let second = pays.map_or(latest, |&(second, _)| second.min(latest));
-        Some(second.max(now.saturating_add(LEAST_INTERVAL)))
+        Some(second.max(now.saturating_add(MIN_SWEEP_INTERVAL)))
     }
 }
 
@@ -66,8 +66,8 @@ mod tests {
         assert_eq!(next(&[200], 0, 100), Some(200), "all of it");
         assert_eq!(next(&[101], 0, 100), Some(105), "not at once again");
         assert_eq!(next(&[300, 250, 200], 290, 100), Some(250), "two of 32");
-        assert_eq!(next(&[200, 250, 300], 1000, 100), Some(200 + MOST_PATIENCE), "too little ever expires");
+        assert_eq!(next(&[200, 250, 300], 1000, 100), Some(200 + MAX_SWEEP_DELAY), "too little ever expires");
         assert_eq!(next(&[200, 250, 9000], 290, 100), Some(250));
-        assert_eq!(next(&[200, 9000, 9001], 290, 100), Some(200 + MOST_PATIENCE), "the share is late");
+        assert_eq!(next(&[200, 9000, 9001], 290, 100), Some(200 + MAX_SWEEP_DELAY), "the share is late");
     }
 }

@@ -20,18 +20,18 @@
 //! do not wrap (see [`crate::item::status`]).
 
 use crate::eviction::item_store::ItemStore;
-use crate::eviction::reclaim::Remedy;
+use crate::eviction::reclaim::ReclaimStep;
 use crate::eviction::schedule::Schedule;
 use crate::expiry::Expiry;
 use crate::item::hit::Lookup;
 use crate::item::item_ref::{ItemRef, items_of};
 use crate::item::status::Marks;
 use crate::item::status::VISIT_INTERVAL;
-use crate::item::unlinked::Draft;
+use crate::item::unlinked::UnlinkedItem;
 use crate::memory::block::Block;
 use crate::memory::pool::{Purpose, Victim};
 use crate::policy;
-use crate::usage::Sweeps;
+use crate::usage::SweepStats;
 use relativist::raw::Entry;
 
 /// What became of an item whose block was swept.
@@ -51,12 +51,12 @@ struct Sweep<'e> {
     purpose: Purpose,
     now: u32,
     is_watched: bool,
-    counts: Sweeps,
+    counts: SweepStats,
     schedule: Schedule,
 }
 
 /// What a sweep will do with an item, as decided without a lock.
-struct Outlook {
+struct Verdict {
     state: Lookup,
     /// The visits to its credit if it moves on.
     visits: Option<u8>,
@@ -66,21 +66,21 @@ impl ItemStore {
     /// Makes room for an item of `bytes`, or finds that there can't be any. Blocks: evicts a block or some, and waits for readers where
     /// enough memory waits for them. The work is in proportion to `bytes`. Others may take the room before the caller does.
     pub(crate) fn make_room(&self, bytes: usize) -> bool {
-        let mut search = self.heap.search(bytes);
+        let mut reclaim = self.allocator.begin_reclaim(bytes);
         loop {
-            match self.heap.remedy(&mut search, self.evicts, &self.table_memory()) {
-                Remedy::Attempt => return true,
-                Remedy::Hopeless => return false,
-                Remedy::Sweep(victim) => search.note_swept(self.sweep(victim)),
-                Remedy::Wait(grace) => grace.wait(),
-                Remedy::Retry => self.heap.wait_for_others(),
+            match self.allocator.next_reclaim_step(&mut reclaim, self.evicts, &self.table_memory()) {
+                ReclaimStep::Attempt => return true,
+                ReclaimStep::OutOfMemory => return false,
+                ReclaimStep::Sweep(victim) => reclaim.note_swept(self.sweep(victim)),
+                ReclaimStep::Wait(grace) => grace.wait(),
+                ReclaimStep::Retry => self.allocator.wait_for_others(),
             }
         }
     }
 
     /// Evicts a block if few are free, so that nobody has to wait for readers.
     pub(crate) fn evict_ahead(&self) {
-        if let Some(victim) = self.heap.victim_ahead(self.evicts) {
+        if let Some(victim) = self.allocator.victim_ahead(self.evicts) {
             self.sweep(victim);
         }
     }
@@ -89,8 +89,8 @@ impl ItemStore {
     fn sweep(&self, victim: Victim) -> bool {
         let Victim { block, purpose } = victim;
         let now = self.begin();
-        let is_watched = self.witness.as_ref().is_some_and(|witness| witness.is_watching());
-        let counts = Sweeps { blocks: 1, ..Sweeps::default() };
+        let is_watched = self.observer.as_ref().is_some_and(|observer| observer.is_watching());
+        let counts = SweepStats { blocks: 1, ..SweepStats::default() };
         let schedule = Schedule::default();
         let mut sweep = Sweep { store: self, purpose, now, is_watched, counts, schedule };
         if purpose == Purpose::Expire {
@@ -103,12 +103,12 @@ impl ItemStore {
         }
         let Sweep { counts, schedule, .. } = sweep;
         match purpose {
-            _ if !stays => self.heap.release(block, counts),
+            _ if !stays => self.allocator.release(block, counts),
             Purpose::Expire => {
                 block.note_due(schedule.next(now).unwrap_or(u32::MAX).min(now.saturating_add(VISIT_INTERVAL)));
-                self.heap.put_back(block, false, counts);
+                self.allocator.put_back(block, false, counts);
             }
-            _ => self.heap.put_back(block, true, counts),
+            _ => self.allocator.put_back(block, true, counts),
         }
         !stays
     }
@@ -118,21 +118,21 @@ impl ItemStore {
     pub(crate) fn sweep_expired(&self, now: u32) {
         let line = self.flush.line();
         let is_due = |block: Block| block.is_due(now, line);
-        self.heap.close_all(is_due);
+        self.allocator.close_all(is_due);
         let mut has_swept = false;
-        while let Some(victim) = self.heap.next_due(now) {
+        while let Some(victim) = self.allocator.next_due(now) {
             has_swept = true;
             self.sweep(victim);
         }
-        let mut left = self.heap.begin_round(line);
+        let mut left = self.allocator.begin_round(line);
         while left > 0 {
-            if let Some(victim) = self.heap.look_around(&mut left, is_due) {
+            if let Some(victim) = self.allocator.look_around(&mut left, is_due) {
                 has_swept = true;
                 self.sweep(victim);
             }
         }
         if has_swept {
-            self.heap.count_pass();
+            self.allocator.count_pass();
         }
     }
 }
@@ -141,14 +141,14 @@ impl Sweep<'_> {
     fn item(&mut self, item: ItemRef<'_>) -> Fate {
         self.counts.crawled += u64::from(self.purpose == Purpose::Expire);
         match self.look(item) {
-            Ok(outlook) => self.carry_out(item, &outlook),
+            Ok(verdict) => self.carry_out(item, &verdict),
             Err(fate) => fate,
         }
     }
 
     /// Decides what to do with `item`. An error is the fate of an item with which nothing is to be
     /// done.
-    fn look(&mut self, item: ItemRef<'_>) -> Result<Outlook, Fate> {
+    fn look(&mut self, item: ItemRef<'_>) -> Result<Verdict, Fate> {
         let &mut Sweep { store, purpose, now, .. } = self;
         if item.status().is_gone() {
             return Err(Fate::Gone);
@@ -165,26 +165,26 @@ impl Sweep<'_> {
             _ if !is_alive => None,
             Purpose::Purge => None,
             Purpose::Evict => policy::verdict(visits, was_visited),
-            Purpose::Compact | Purpose::Expire => Some(visits + u8::from(was_visited && visits < policy::MOST_VISITS)),
+            Purpose::Compact | Purpose::Expire => Some(visits + u8::from(was_visited && visits < policy::MAX_VISITS)),
         };
         // Alone in its block, it moves on with that.
         if let Some(visits) = visits
-            && store.heap.is_large(item.footprint())
+            && store.allocator.is_large(item.footprint())
         {
             item.status().age(now);
             item.status().cool(visits);
             return Err(Fate::Stays);
         }
-        Ok(Outlook { state, visits })
+        Ok(Verdict { state, visits })
     }
 
     /// Carries out that decision under the lock of the item's bucket. Another thread may have been
     /// faster.
-    fn carry_out(&mut self, item: ItemRef<'_>, &Outlook { state, visits }: &Outlook) -> Fate {
+    fn carry_out(&mut self, item: ItemRef<'_>, &Verdict { state, visits }: &Verdict) -> Fate {
         let &mut Sweep { store, now, .. } = self;
-        let (heap, is_alive) = (&store.heap, state == Lookup::Hit);
-        let copy =
-            visits.and_then(|visits| Some((Draft::copy(item, now, heap, || store.table_charge()).ok()?, visits)));
+        let (allocator, is_alive) = (&store.allocator, state == Lookup::Hit);
+        let copy = visits
+            .and_then(|visits| Some((UnlinkedItem::copy(item, now, allocator, || store.table_charge()).ok()?, visits)));
         if copy.is_none() && is_alive && !store.evicts {
             return Fate::Stays;
         }
@@ -197,7 +197,7 @@ impl Sweep<'_> {
                 copy.take_over(item, visits, now);
                 copy.link(item.number(), &guard, |link| {
                     // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period passed,
-                    // see `Heap::release`.
+                    // see `ItemAllocator::release`.
                     unsafe { entry.replace(link) };
                 });
                 Fate::Moved
@@ -213,7 +213,7 @@ impl Sweep<'_> {
             }
         };
         // SAFETY: unlinked just now, within the section of `guard`.
-        unsafe { item.bury_swept(heap, &guard) };
+        unsafe { item.free_item_in_sweep(allocator, &guard) };
         drop(guard);
         if fate == Fate::Gone {
             self.count(item, state);
@@ -237,9 +237,9 @@ impl Sweep<'_> {
         counts.evicted_nonzero += u64::from(hit.expiry != Expiry::NEVER);
         counts.evicted_time = hit.idle;
         if self.is_watched
-            && let Some(witness) = &store.witness
+            && let Some(observer) = &store.observer
         {
-            witness.evicted(hit);
+            observer.evicted(hit);
         }
     }
 }
@@ -258,23 +258,23 @@ mod tests {
         let clock = Arc::new(Clock::new(1000));
         let engine = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
         engine.store(Mode::Set, b"key", Content { flags: 0, exptime: 10, value: b"value" });
-        engine.store.heap.close_all(|_| true);
+        engine.store.allocator.close_all(|_| true);
         clock.set(1010);
-        let Victim { block, purpose } = engine.store.heap.next_due(1010).expect("something expires");
-        let (counts, schedule) = (Sweeps::default(), Schedule::default());
+        let Victim { block, purpose } = engine.store.allocator.next_due(1010).expect("something expires");
+        let (counts, schedule) = (SweepStats::default(), Schedule::default());
         let mut sweep = Sweep { store: &engine.store, purpose, now: 1010, is_watched: false, counts, schedule };
         block.forget();
         // SAFETY: a victim is closed and without drafts, and ours until it is put back.
         let item = unsafe { items_of(block) }.next().expect("the one item");
-        let Ok(outlook) = sweep.look(item) else { panic!("it has expired") };
-        assert_eq!((outlook.state, outlook.visits), (Lookup::Expired, None));
+        let Ok(verdict) = sweep.look(item) else { panic!("it has expired") };
+        assert_eq!((verdict.state, verdict.visits), (Lookup::Expired, None));
         clock.set(1009);
         assert!(engine.touch(b"key", 100));
         clock.set(1010);
-        assert!(sweep.carry_out(item, &outlook) == Fate::Stays);
+        assert!(sweep.carry_out(item, &verdict) == Fate::Stays);
         let Sweep { counts, schedule, .. } = sweep;
-        assert_eq!((counts, schedule.next(1010)), (Sweeps::default(), Some(1109)), "when it expires now");
-        engine.store.heap.put_back(block, false, counts);
+        assert_eq!((counts, schedule.next(1010)), (SweepStats::default(), Some(1109)), "when it expires now");
+        engine.store.allocator.put_back(block, false, counts);
         assert_eq!(engine.peek(b"key", |hit| assert_eq!(hit.ttl(), Some(99))), Lookup::Hit);
     }
 }

@@ -3,7 +3,7 @@
 use crate::expiry::Expiry;
 use crate::item::new::{New, Value, decimal_digits};
 use crate::item::status::Marks;
-use crate::item::value_ref::{Lease, Origin};
+use crate::item::value_ref::{ValueRef, ValueSource};
 use crate::memory::block_ref::LARGE_VALUE;
 
 /// A found item.
@@ -14,7 +14,7 @@ pub struct Hit<'a> {
     /// The number that the client stored with it.
     pub flags: u32,
     /// The number that tells this item from all others stored before and after, unless a client has given one.
-    pub unique: u64,
+    pub cas: u64,
     /// The bytes.
     pub value: &'a [u8],
     /// When it ends.
@@ -31,15 +31,15 @@ pub struct Hit<'a> {
     /// Its number, which no other item has. A copy that a sweep moves keeps it.
     pub number: u64,
     /// Where it lies, if its value may be kept there.
-    pub origin: Option<Origin<'a>>,
+    pub source: Option<ValueSource<'a>>,
 }
 
 impl Hit<'_> {
     /// The value, to be kept for longer than it is shown. None if that is not worth it (below [`LARGE_VALUE`]), or too much is
     /// kept already.
     #[inline(always)]
-    pub fn lease(&self) -> Option<Lease> {
-        if self.value.len() < LARGE_VALUE { None } else { self.origin.and_then(Origin::lease) }
+    pub fn pin(&self) -> Option<ValueRef> {
+        if self.value.len() < LARGE_VALUE { None } else { self.source.and_then(ValueSource::pin) }
     }
 
     /// Seconds until it ends; none for never.
@@ -63,8 +63,8 @@ impl Hit<'_> {
 
     /// What takes its place with another value, but the same flags, expiry, and those of its marks.
     pub fn successor<'a>(&self, value: Value<'a>, keeps: Marks) -> New<'a> {
-        let (unique, marks) = (None, Marks::NONE);
-        New { flags: self.flags, expiry: self.expiry, value, unique, marks, inherits: keeps }
+        let (cas, marks) = (None, Marks::NONE);
+        New { flags: self.flags, expiry: self.expiry, value, cas, marks, inherits: keeps }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::expiry::Expiry;
 use crate::item::hit::Hit;
-use crate::item::layout::{GIVEN_UNIQUE, ITEM_OVERHEAD, Item, Layout, Options};
+use crate::item::layout::{CLIENT_CAS, ITEM_OVERHEAD, Item, Layout, Options};
 use crate::item::status::{AtomicStatus, Marks, Status};
-use crate::item::unlinked::Recipe;
-use crate::memory::allocator::Heap;
+use crate::item::unlinked::ItemInit;
+use crate::memory::allocator::ItemAllocator;
 use crate::memory::block::{self, Block};
 use relativist::raw::{Hash, Link};
 use relativist_rcu::Guard;
@@ -25,7 +25,7 @@ impl<'a> ItemRef<'a> {
     /// The item that `link` is embedded in.
     ///
     /// # Safety
-    /// `link` comes from [`Draft::link`], directly or by way of the table, and the item stays allocated for `'a`.
+    /// `link` comes from [`UnlinkedItem::link`], directly or by way of the table, and the item stays allocated for `'a`.
     pub(crate) unsafe fn of_link(link: NonNull<Link>) -> ItemRef<'a> {
         // The link is the first field of a `repr(C)` struct, so the address is the item's.
         ItemRef { item: link.cast(), lifetime: PhantomData }
@@ -62,7 +62,7 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// The item has them.
     pub(crate) unsafe fn bytes(self, start: usize, length: usize) -> &'a [u8] {
-        // SAFETY: within the memory that `item` points to, by the caller's promise; initialised by `Draft::new`, and not
+        // SAFETY: within the memory that `item` points to, by the caller's promise; initialised by `UnlinkedItem::new`, and not
         // written again.
         unsafe { NonNull::slice_from_raw_parts(self.address().add(ITEM_OVERHEAD + start), length).as_ref() }
     }
@@ -128,11 +128,11 @@ impl<'a> ItemRef<'a> {
         low | middle << 16 | high << 32
     }
 
-    pub(crate) fn given_unique_in(self, layout: Layout) -> Option<u64> {
-        layout.options.has_unique.then(|| {
+    pub(crate) fn client_cas_in(self, layout: Layout) -> Option<u64> {
+        layout.options.has_cas.then(|| {
             let start = layout.options.size() + layout.key_len + layout.value_len;
             // SAFETY: the options say that the item has these bytes behind the value.
-            let bytes = unsafe { self.bytes(start, GIVEN_UNIQUE) };
+            let bytes = unsafe { self.bytes(start, CLIENT_CAS) };
             u64::from_ne_bytes(bytes.try_into().expect("so many were taken"))
         })
     }
@@ -159,30 +159,30 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Safety
     /// The caller has unlinked it, in the section of `guard`.
-    pub(crate) unsafe fn bury(self, heap: &Heap, guard: &Guard) {
+    pub(crate) unsafe fn free_item(self, allocator: &ItemAllocator, guard: &Guard) {
         // SAFETY: the caller's promise.
-        if unsafe { self.die(heap, guard) } {
-            heap.note_dead(self.block());
+        if unsafe { self.die(allocator, guard) } {
+            allocator.note_freed(self.block());
         }
     }
 
     /// The same, by who sweeps its block, and knows what is dead there.
     ///
     /// # Safety
-    /// As for [`bury`](Self::bury).
-    pub(crate) unsafe fn bury_swept(self, heap: &Heap, guard: &Guard) {
+    /// As for [`free_item`](Self::free_item).
+    pub(crate) unsafe fn free_item_in_sweep(self, allocator: &ItemAllocator, guard: &Guard) {
         // SAFETY: the caller's promise.
-        unsafe { self.die(heap, guard) };
+        unsafe { self.die(allocator, guard) };
     }
 
     /// # Safety
-    /// As for [`bury`](Self::bury).
-    pub(crate) unsafe fn die(self, heap: &Heap, guard: &Guard) -> bool {
+    /// As for [`free_item`](Self::free_item).
+    pub(crate) unsafe fn die(self, allocator: &ItemAllocator, guard: &Guard) -> bool {
         let size = self.footprint();
         self.status().set_gone();
-        heap.count_unlinked(size, guard);
+        allocator.count_unlinked(size, guard);
         // SAFETY: alive until now.
-        unsafe { self.block().bury(size) }
+        unsafe { self.block().free_item(size) }
     }
 
     /// What clients see of it at `now`.
@@ -198,7 +198,7 @@ impl<'a> ItemRef<'a> {
         Hit {
             key: self.key_with(status),
             flags: self.flags_in(layout),
-            unique: self.given_unique_in(layout).unwrap_or_else(|| self.number()),
+            cas: self.client_cas_in(layout).unwrap_or_else(|| self.number()),
             number: self.number(),
             value: self.value_in(layout),
             expiry: self.expiry(),
@@ -206,14 +206,14 @@ impl<'a> ItemRef<'a> {
             marks: status.marks(),
             size: block::footprint(layout.size()),
             now,
-            origin: None,
+            source: None,
         }
     }
 
     /// The recipe of a copy, made at `now`.
-    pub(crate) fn recipe(self, now: u32) -> Recipe<'a> {
+    pub(crate) fn init(self, now: u32) -> ItemInit<'a> {
         let layout = self.layout();
-        Recipe {
+        ItemInit {
             hash: self.hash(),
             key: self.key(),
             key_len: self.header().key_len,
@@ -221,8 +221,8 @@ impl<'a> ItemRef<'a> {
             expiry: self.expiry(),
             value: [self.value_in(layout), b""],
             value_len: layout.value_len as u32,
-            unique: self.given_unique_in(layout),
-            // All that stands in the status comes with `Draft::take_over`.
+            cas: self.client_cas_in(layout),
+            // All that stands in the status comes with `UnlinkedItem::take_over`.
             marks: Marks::NONE,
             inherits: Marks::NONE,
             now,

@@ -2,22 +2,22 @@
 //!
 //! ```text
 //! 0      16       22          24       28       32        33        33 + options
-//! | link | number | value len | expiry | status | key len | options | key bytes | value bytes | given unique |
+//! | link | number | value len | expiry | status | key len | options | key bytes | value bytes | given cas |
 //! ```
 //!
 //! The number says which items were stored before a flush, so it is always one that was drawn, and rises. It is the item's
-//! unique, too, unless a client has given one: that stands behind the value then (8 bytes, [`Marks::GIVEN_UNIQUE`]).
+//! unique, too, unless a client has given one: that stands behind the value then (8 bytes, [`Marks::CLIENT_CAS`]).
 //!
 //! What most items don't have stands in the options, if the [status](crate::item::status) says so: the upper half of the value's length, and the client
 //! flags. So an item has [`ITEM_OVERHEAD`] = 33 bytes beside its key and value, 2 more if the value has 64 KiB, 4 more with flags that are
 //! not zero, and up to 7 for the next item to be aligned, for its link. The table takes another 2 to 8, at loads between 1 and 4.
 //!
-//! An item is written while it is a [`Draft`], owned by one thread. Once in the table it is shared and never changes, but for
+//! An item is written while it is a [`UnlinkedItem`], owned by one thread. Once in the table it is shared and never changes, but for
 //! its expiry and status, which are atomic: readers copy values without a lock, so a new value is always a new item. One whose block
 //! is evicted may move on: a copy takes its place in the table, with the same number, and readers are done with the old one before
 //! its memory is used again.
 
-use crate::item::reserved::Outline;
+use crate::item::reserved::ItemShape;
 use crate::item::status::{AtomicStatus, Marks, Status};
 use crate::memory::block;
 use relativist::raw::Link;
@@ -45,7 +45,7 @@ pub(crate) struct Item {
 }
 
 /// Bytes of a unique behind the value.
-pub(crate) const GIVEN_UNIQUE: usize = size_of::<u64>();
+pub(crate) const CLIENT_CAS: usize = size_of::<u64>();
 
 /// What an item consists of.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -57,10 +57,10 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// That of an item to come.
-    pub(crate) fn of(outline: &Outline) -> Layout {
-        let &Outline { key_len, value_len, has_flags, has_unique } = outline;
+    pub(crate) fn of(shape: &ItemShape) -> Layout {
+        let &ItemShape { key_len, value_len, has_flags, has_cas } = shape;
         let is_long = value_len > u16::MAX.into();
-        Layout { options: Options { is_long, has_flags, has_unique }, key_len, value_len }
+        Layout { options: Options { is_long, has_flags, has_cas }, key_len, value_len }
     }
 
     pub(crate) fn value_len(&self) -> usize {
@@ -79,8 +79,8 @@ impl Layout {
 
     /// Bytes of all of it.
     pub(crate) fn size(&self) -> usize {
-        let unique = if self.options.has_unique { GIVEN_UNIQUE } else { 0 };
-        ITEM_OVERHEAD + self.options.size() + self.key_len + self.value_len + unique
+        let cas = if self.options.has_cas { CLIENT_CAS } else { 0 };
+        ITEM_OVERHEAD + self.options.size() + self.key_len + self.value_len + cas
     }
 }
 
@@ -90,13 +90,13 @@ pub(crate) struct Options {
     pub(crate) is_long: bool,
     pub(crate) has_flags: bool,
     /// Behind the value.
-    pub(crate) has_unique: bool,
+    pub(crate) has_cas: bool,
 }
 
 impl Options {
     pub(crate) fn of(status: Status) -> Options {
-        let has_unique = status.marks().has(Marks::GIVEN_UNIQUE);
-        Options { is_long: status.is_long(), has_flags: status.has_flags(), has_unique }
+        let has_cas = status.marks().has(Marks::CLIENT_CAS);
+        Options { is_long: status.is_long(), has_flags: status.has_flags(), has_cas }
     }
 
     /// Bytes of those before the key.

@@ -1,7 +1,7 @@
 //! What a command puts into the cache.
 
 use crate::expiry::Expiry;
-use crate::item::reserved::Arrival;
+use crate::item::reserved::ReservedValue;
 use crate::item::status::Marks;
 
 /// What goes into a new item.
@@ -14,7 +14,7 @@ pub struct New<'a> {
     /// The bytes.
     pub value: Value<'a>,
     /// The unique that the client wants it to have; otherwise one is drawn that is larger than all drawn before.
-    pub unique: Option<u64>,
+    pub cas: Option<u64>,
     /// What has happened to it already.
     pub marks: Marks,
     /// What has happened to it already if it has happened to the item in whose place it is put. Not decided by a look at that
@@ -25,7 +25,7 @@ pub struct New<'a> {
 impl<'a> New<'a> {
     /// An item that never ends and to which nothing has happened.
     pub fn plain(flags: u32, value: Value<'a>) -> New<'a> {
-        New { flags, expiry: Expiry::NEVER, value, unique: None, marks: Marks::NONE, inherits: Marks::NONE }
+        New { flags, expiry: Expiry::NEVER, value, cas: None, marks: Marks::NONE, inherits: Marks::NONE }
     }
 }
 
@@ -34,8 +34,8 @@ impl<'a> New<'a> {
 pub enum Value<'a> {
     /// These bytes.
     Whole(&'a [u8]),
-    /// What has arrived. [`Cache::put`](crate::Cache::put) does not copy it if the item is as it was [expected](crate::Cache::expect).
-    Arrived(&'a Arrival),
+    /// What has arrived. [`Cache::put`](crate::Cache::put) does not copy it if the item is as it was [expected](crate::Cache::reserve).
+    Reserved(&'a ReservedValue),
     /// The present value.
     Kept,
     /// The present value, and these bytes.
@@ -51,7 +51,7 @@ impl Value<'_> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Value::Whole(bytes) | Value::Appended(bytes) | Value::Prepended(bytes) => bytes.len(),
-            Value::Arrived(arrival) => arrival.value().len(),
+            Value::Reserved(reserved) => reserved.value().len(),
             Value::Kept => 0,
             Value::Number(number) => decimal_digits(*number),
         }

@@ -1,15 +1,15 @@
 //! Large values on their way in: received to where they will lie.
 
 use crate::item::layout::Layout;
-use crate::memory::allocator::Heap;
-use crate::memory::block_ref::{LARGE_VALUE, Loan};
+use crate::memory::allocator::ItemAllocator;
+use crate::memory::block_ref::{BlockRef, LARGE_VALUE};
 use std::cell::Cell;
 use std::fmt::{self, Debug, Formatter};
 use std::ptr::NonNull;
 
 /// What has to be known of an item before its value is there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Outline {
+pub struct ItemShape {
     /// Bytes of its key.
     pub key_len: usize,
     /// Bytes of its value.
@@ -17,10 +17,10 @@ pub struct Outline {
     /// Whether it has client flags other than 0.
     pub has_flags: bool,
     /// Whether the client says what its unique is to be.
-    pub has_unique: bool,
+    pub has_cas: bool,
 }
 
-impl Outline {
+impl ItemShape {
     /// Whether its value is worth to be received apart.
     pub fn is_large(&self) -> bool {
         self.value_len >= LARGE_VALUE
@@ -28,24 +28,24 @@ impl Outline {
 }
 
 /// A value that is being received: room for it in the engine's memory, and how much of it is there. It is stored by
-/// [`Value::Arrived`](crate::Value::Arrived); otherwise the room is given back when this is dropped. Its memory counts as the engine's
+/// [`Value::Reserved`](crate::Value::Reserved); otherwise the room is given back when this is dropped. Its memory counts as the engine's
 /// all the time, and what all of these take is bounded.
-pub struct Arrival {
+pub struct ReservedValue {
     /// Of a block that the heap has let go of; once the item is stored, the heap has it, too.
-    loan: Loan,
+    block_ref: BlockRef,
     layout: Layout,
     received: usize,
     is_stored: Cell<bool>,
 }
 
-impl Arrival {
-    pub(crate) fn new(loan: Loan, layout: Layout) -> Arrival {
-        Arrival { loan, layout, received: 0, is_stored: Cell::new(false) }
+impl ReservedValue {
+    pub(crate) fn new(block_ref: BlockRef, layout: Layout) -> ReservedValue {
+        ReservedValue { block_ref, layout, received: 0, is_stored: Cell::new(false) }
     }
 
     fn start(&self) -> NonNull<u8> {
         // SAFETY: the block has room for an item of this layout.
-        unsafe { self.loan.block().first().add(self.layout.value_start()) }
+        unsafe { self.block_ref.block().first().add(self.layout.value_start()) }
     }
 
     /// What was received.
@@ -93,18 +93,18 @@ impl Arrival {
 
     /// Turns the block over to the heap, with room for one item, if that is to be as it was expected; returns where. Once at most. There is
     /// a draft on it.
-    pub(crate) fn turn_over(&self, layout: Layout, heap: &Heap) -> Option<NonNull<u8>> {
-        let fits = layout == self.layout && self.is_complete() && self.loan.is_of(heap.loans());
+    pub(crate) fn attach(&self, layout: Layout, allocator: &ItemAllocator) -> Option<NonNull<u8>> {
+        let fits = layout == self.layout && self.is_complete() && self.block_ref.is_of(allocator.pinned());
         if !fits || self.is_stored.replace(true) {
             return None;
         }
         // SAFETY: the heap has let go of the block, and there is one loan, ours.
-        unsafe { heap.adopt(self.loan.block(), self.layout.footprint()) }
+        unsafe { allocator.attach(self.block_ref.block(), self.layout.footprint()) }
     }
 }
 
-impl Debug for Arrival {
+impl Debug for ReservedValue {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "Arrival({} of {} bytes)", self.received, self.layout.value_len())
+        write!(f, "ReservedValue({} of {} bytes)", self.received, self.layout.value_len())
     }
 }

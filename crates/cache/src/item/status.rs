@@ -15,7 +15,7 @@
 //! passed on ([`AtomicStatus::pass_on`]): marks and time can't change any more then. A lookup that would change them is refused
 //! ([`AtomicStatus::access`]), and what it finds there has been noted for the new item.
 
-use crate::policy::MOST_VISITS;
+use crate::policy::MAX_VISITS;
 use std::ops::{BitAnd, BitOr};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -35,7 +35,7 @@ impl Marks {
     /// Its key was given in base64, and is told that way.
     pub const ENCODED_KEY: Marks = Marks(1 << 3);
     /// Its unique was given by a client, and stands behind the value.
-    pub const GIVEN_UNIQUE: Marks = Marks(1 << 4);
+    pub const CLIENT_CAS: Marks = Marks(1 << 4);
 
     /// From a byte that was kept.
     pub fn from_bits(bits: u8) -> Marks {
@@ -49,7 +49,7 @@ impl Marks {
 
     /// Without what tells how an item lies in memory, which is not for others to say.
     pub(crate) fn of_others(self) -> Marks {
-        Marks(self.0 & ALL_MARKS & !Marks::GIVEN_UNIQUE.0)
+        Marks(self.0 & ALL_MARKS & !Marks::CLIENT_CAS.0)
     }
 
     /// Whether any of `marks` is among these.
@@ -84,7 +84,7 @@ const MARKS: u32 = 19;
 const ALL_MARKS: u8 = (1 << 5) - 1;
 /// Where the visits to the item's credit begin, see [`policy`](crate::policy).
 const VISITS: u32 = 24;
-const ALL_VISITS: u32 = (MOST_VISITS as u32) << VISITS;
+const ALL_VISITS: u32 = (MAX_VISITS as u32) << VISITS;
 /// Another item, which takes this one's place, has what is noted here.
 const PASSED_ON: u32 = 1 << 27;
 /// There is the upper half of the value's length.
@@ -96,8 +96,8 @@ const GONE: u32 = 1 << 30;
 /// Visited since its block was last swept.
 const VISITED: u32 = 1 << 31;
 
-const _: () = assert!((MOST_VISITS + 1).is_power_of_two() && ALL_VISITS < PASSED_ON);
-const _: () = assert!((ALL_MARKS as u32) << MARKS < 1 << VISITS && Marks::GIVEN_UNIQUE.0 <= ALL_MARKS);
+const _: () = assert!((MAX_VISITS + 1).is_power_of_two() && ALL_VISITS < PASSED_ON);
+const _: () = assert!((ALL_MARKS as u32) << MARKS < 1 << VISITS && Marks::CLIENT_CAS.0 <= ALL_MARKS);
 
 /// Accesses are noted when the last one noted is that many seconds old, so that a hot item is not written all the time.
 const ACCESS_RESOLUTION: u32 = 60;
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     fn status(now: u32) -> AtomicStatus {
-        AtomicStatus::new(Status::new(now, Marks::ENCODED_KEY | Marks::GIVEN_UNIQUE, false, true))
+        AtomicStatus::new(Status::new(now, Marks::ENCODED_KEY | Marks::CLIENT_CAS, false, true))
     }
 
     fn facts(status: &AtomicStatus, now: u32) -> (Marks, u32) {
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(facts(&status, 169).1, 59);
         status.access(170);
         assert_eq!(facts(&status, 171).1, 1);
-        assert_eq!(facts(&status, 165).1, 0, "who has begun before");
+        assert_eq!(facts(&status, 165).1, 0, "a command that began before");
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
         copy.take_over(old.pass_on(), 0, 200);
         assert_eq!(facts(&copy, 205), (Marks::ENCODED_KEY | Marks::FETCHED, 5));
         assert!(old.access(205).is_some(), "the copy has what there is to note");
-        assert!(copy.load().marks().has(Marks::GIVEN_UNIQUE) && copy.load().has_flags() && !copy.load().is_long());
+        assert!(copy.load().marks().has(Marks::CLIENT_CAS) && copy.load().has_flags() && !copy.load().is_long());
     }
 
     #[test]

@@ -4,9 +4,9 @@ use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
 use crate::item::layout::{ITEM_OVERHEAD, Item, Layout};
 use crate::item::new::{New, Value};
-use crate::item::reserved::{Arrival, Outline};
+use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
-use crate::memory::allocator::{Asks, Heap, OutOfMemory};
+use crate::memory::allocator::{AllocContext, ItemAllocator, OutOfMemory};
 use crate::memory::block;
 use relativist::raw::{Hash, Link};
 use relativist_rcu::Guard;
@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU32;
 /// What goes into a new item: [`New`], with its value spelled out. Its lengths are known to fit, so that nothing can go wrong once
 /// there is memory for it.
 #[derive(Clone, Copy)]
-pub(crate) struct Recipe<'a> {
+pub(crate) struct ItemInit<'a> {
     pub(crate) hash: Hash,
     pub(crate) key: &'a [u8],
     pub(crate) key_len: u8,
@@ -25,13 +25,13 @@ pub(crate) struct Recipe<'a> {
     /// The value, in two pieces that are joined: either may be empty.
     pub(crate) value: [&'a [u8]; 2],
     pub(crate) value_len: u32,
-    pub(crate) unique: Option<u64>,
+    pub(crate) cas: Option<u64>,
     pub(crate) marks: Marks,
     pub(crate) inherits: Marks,
     pub(crate) now: u32,
 }
 
-impl<'a> Recipe<'a> {
+impl<'a> ItemInit<'a> {
     /// The recipe for `new` under `key`, in the place of an item with the value `present`. `text` is room for a number.
     ///
     /// # Panics
@@ -43,10 +43,10 @@ impl<'a> Recipe<'a> {
         present: &'a [u8],
         text: &'a mut String,
         now: u32,
-    ) -> Recipe<'a> {
+    ) -> ItemInit<'a> {
         let value = match new.value {
             Value::Whole(bytes) => [bytes, b""],
-            Value::Arrived(arrival) => [arrival.value(), b""],
+            Value::Reserved(reserved) => [reserved.value(), b""],
             Value::Kept => [present, b""],
             Value::Appended(bytes) => [present, bytes],
             Value::Prepended(bytes) => [bytes, present],
@@ -59,16 +59,16 @@ impl<'a> Recipe<'a> {
         };
         let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes");
         let value_len = u32::try_from(value[0].len() + value[1].len()).expect("values are below 4 GiB");
-        let &New { flags, expiry, unique, marks, inherits, .. } = new;
-        Recipe { hash, key, key_len, flags, expiry, value, value_len, unique, marks, inherits, now }
+        let &New { flags, expiry, cas, marks, inherits, .. } = new;
+        ItemInit { hash, key, key_len, flags, expiry, value, value_len, cas, marks, inherits, now }
     }
 
     pub(crate) fn layout(&self) -> Layout {
-        Layout::of(&Outline {
+        Layout::of(&ItemShape {
             key_len: self.key_len.into(),
             value_len: self.value_len as usize,
             has_flags: self.flags != 0,
-            has_unique: self.unique.is_some(),
+            has_cas: self.cas.is_some(),
         })
     }
 
@@ -79,58 +79,62 @@ impl<'a> Recipe<'a> {
 }
 
 /// An item that is not in the table: owned here, given back on drop.
-pub(crate) struct Draft<'h> {
+pub(crate) struct UnlinkedItem<'h> {
     pub(crate) item: ItemRef<'h>,
     /// What it occupies.
     pub(crate) size: usize,
     /// The marks that it inherits.
     pub(crate) inherits: Marks,
-    pub(crate) heap: &'h Heap,
+    pub(crate) allocator: &'h ItemAllocator,
 }
 
-impl<'h> Draft<'h> {
+impl<'h> UnlinkedItem<'h> {
     /// A copy of `item` that is made at `now`, to take its place.
     pub(crate) fn copy(
         item: ItemRef<'_>,
         now: u32,
-        heap: &'h Heap,
+        allocator: &'h ItemAllocator,
         table: impl FnOnce() -> usize,
-    ) -> Result<Draft<'h>, OutOfMemory> {
-        Draft::new(&item.recipe(now), heap, Asks::Mover, table)
+    ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
+        UnlinkedItem::new(&item.init(now), allocator, AllocContext::Relocation, table)
     }
 
     /// Makes an item, if there is room; `table` tells the table's bytes.
     pub(crate) fn new(
-        recipe: &Recipe<'_>,
-        heap: &'h Heap,
-        who: Asks,
+        init: &ItemInit<'_>,
+        allocator: &'h ItemAllocator,
+        context: AllocContext,
         table: impl FnOnce() -> usize,
-    ) -> Result<Draft<'h>, OutOfMemory> {
-        let size = block::footprint(recipe.size());
-        let place = heap.allocate(size, who, table)?;
+    ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
+        let size = block::footprint(init.size());
+        let place = allocator.allocate(size, context, table)?;
         // From here to the end nothing panics: a block with an item that was begun and not written could never be swept.
-        // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the draft is there.
+        // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the unlinked is there.
         let item: ItemRef<'_> = unsafe {
-            write::<false>(place, recipe);
+            write::<false>(place, init);
             ItemRef::at(place)
         };
-        item.block().note_expiry(recipe.expiry);
-        item.block().note_due(recipe.now.saturating_add(VISIT_INTERVAL));
-        Ok(Draft { item, size, inherits: recipe.inherits, heap })
+        item.block().note_expiry(init.expiry);
+        item.block().note_due(init.now.saturating_add(VISIT_INTERVAL));
+        Ok(UnlinkedItem { item, size, inherits: init.inherits, allocator })
     }
 
-    /// Makes the item around the value that has arrived, which `recipe` is about, if that lies as it should.
-    pub(crate) fn around(recipe: &Recipe<'_>, arrival: &Arrival, heap: &'h Heap) -> Option<Draft<'h>> {
-        let place = arrival.turn_over(recipe.layout(), heap)?;
+    /// Makes the item around the value that has arrived, which `init` is about, if that lies as it should.
+    pub(crate) fn around(
+        init: &ItemInit<'_>,
+        reserved: &ReservedValue,
+        allocator: &'h ItemAllocator,
+    ) -> Option<UnlinkedItem<'h>> {
+        let place = reserved.attach(init.layout(), allocator)?;
         // As in `new`, nothing panics.
         // SAFETY: as in `new`, but for the value, which lies where an item of this layout has it.
         let item: ItemRef<'_> = unsafe {
-            write::<true>(place, recipe);
+            write::<true>(place, init);
             ItemRef::at(place)
         };
-        item.block().note_expiry(recipe.expiry);
-        item.block().note_due(recipe.now.saturating_add(VISIT_INTERVAL));
-        Some(Draft { item, size: block::footprint(recipe.size()), inherits: recipe.inherits, heap })
+        item.block().note_expiry(init.expiry);
+        item.block().note_due(init.now.saturating_add(VISIT_INTERVAL));
+        Some(UnlinkedItem { item, size: block::footprint(init.size()), inherits: init.inherits, allocator })
     }
 
     pub(crate) fn expiry(&self) -> Expiry {
@@ -155,23 +159,23 @@ impl<'h> Draft<'h> {
 
     /// Gives the item its number and hands it to `link`, which puts it into the table.
     pub(crate) fn link(self, number: u64, guard: &Guard, link: impl FnOnce(NonNull<Link>)) -> NonNull<Link> {
-        let Draft { item, size, heap, .. } = self;
+        let UnlinkedItem { item, size, allocator, .. } = self;
         std::mem::forget(self);
         let block = item.block();
         block.note_number(number);
-        // SAFETY: the draft owned the item, so nobody else refers to it.
+        // SAFETY: the unlinked owned the item, so nobody else refers to it.
         unsafe { (*item.item.as_ptr()).number = [number as u16, (number >> 16) as u16, (number >> 32) as u16] };
-        heap.count_linked(size, guard);
+        allocator.count_linked(size, guard);
         // The block may not be swept before the item can be found in the table.
         link(item.link());
-        block.finish_draft();
+        block.finish_pending();
         item.link()
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for UnlinkedItem<'_> {
     fn drop(&mut self) {
-        self.heap.abandon(self.item.address(), self.size);
+        self.allocator.abandon(self.item.address(), self.size);
     }
 }
 
@@ -183,19 +187,19 @@ pub(crate) unsafe fn dispose(link: NonNull<Link>) {
     // SAFETY: the item is there until it is buried.
     let item: ItemRef<'_> = unsafe { ItemRef::of_link(link) };
     // SAFETY: the table was the last to refer to it.
-    unsafe { item.block().settle_last(item.footprint()) };
+    unsafe { item.block().sub_live_at_teardown(item.footprint()) };
 }
 
 /// Writes an item; with `AROUND` all but its value, which is there already.
 ///
 /// # Safety
 /// `place` is memory of the recipe's size, aligned for items, to which nobody else refers, but for the value that is there already.
-unsafe fn write<const AROUND: bool>(place: NonNull<u8>, recipe: &Recipe<'_>) {
-    let (options, length) = (recipe.layout().options, recipe.value_len);
-    let given = recipe.unique.map(u64::to_ne_bytes);
+unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
+    let (options, length) = (init.layout().options, init.value_len);
+    let given = init.cas.map(u64::to_ne_bytes);
     let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
-    let unique = if given.is_empty() { Marks::NONE } else { Marks::GIVEN_UNIQUE };
-    let status = Status::new(recipe.now, recipe.marks.of_others() | unique, options.is_long, options.has_flags);
+    let cas = if given.is_empty() { Marks::NONE } else { Marks::CLIENT_CAS };
+    let status = Status::new(init.now, init.marks.of_others() | cas, options.is_long, options.has_flags);
     let (low, high) = (length as u16, (length >> u16::BITS) as u16);
     let item = place.cast::<Item>().as_ptr();
     let mut end = place.as_ptr().wrapping_add(ITEM_OVERHEAD);
@@ -207,27 +211,27 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, recipe: &Recipe<'_>) {
     // SAFETY: the memory is large and aligned enough for all fields. They are written one by one, because the header as a whole ends
     // in padding, where the rest begins.
     unsafe {
-        (&raw mut (*item).link).write(Link::new(recipe.hash));
+        (&raw mut (*item).link).write(Link::new(init.hash));
         (&raw mut (*item).number).write([0; 3]);
         (&raw mut (*item).value_len).write(low);
-        (&raw mut (*item).expiry).write(AtomicU32::new(recipe.expiry.to_bits()));
+        (&raw mut (*item).expiry).write(AtomicU32::new(init.expiry.to_bits()));
         (&raw mut (*item).status).write(AtomicStatus::new(status));
-        (&raw mut (*item).key_len).write(recipe.key_len);
+        (&raw mut (*item).key_len).write(init.key_len);
     }
     if options.is_long {
         append(&high.to_ne_bytes());
     }
     if options.has_flags {
-        append(&recipe.flags.to_ne_bytes());
+        append(&init.flags.to_ne_bytes());
     }
-    append(recipe.key);
+    append(init.key);
     if AROUND {
-        end = end.wrapping_add(recipe.value_len as usize);
+        end = end.wrapping_add(init.value_len as usize);
         // SAFETY: as above; the value's length is within the memory.
         return unsafe { end.copy_from_nonoverlapping(given.as_ptr(), given.len()) };
     }
-    append(recipe.value[0]);
-    for rare in [recipe.value[1], given] {
+    append(init.value[0]);
+    for rare in [init.value[1], given] {
         if !rare.is_empty() {
             append(rare);
         }
@@ -239,15 +243,15 @@ mod tests {
     use super::*;
     use crate::item::layout::MAX_KEY;
 
-    fn recipe<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> Recipe<'a> {
-        let (hash, expiry, unique, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
+    fn init<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> ItemInit<'a> {
+        let (hash, expiry, cas, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
         let (key_len, value_len) = (key.len() as u8, value.concat().len() as u32);
         let inherits = Marks::NONE;
-        Recipe { hash, key, key_len, flags: 7, expiry, value, value_len, unique, marks, inherits, now: 100 }
+        ItemInit { hash, key, key_len, flags: 7, expiry, value, value_len, cas, marks, inherits, now: 100 }
     }
 
-    fn draft<'h>(recipe: &Recipe<'_>, heap: &'h Heap) -> Draft<'h> {
-        Draft::new(recipe, heap, Asks::Unlocked, || 0).unwrap()
+    fn unlinked<'h>(init: &ItemInit<'_>, allocator: &'h ItemAllocator) -> UnlinkedItem<'h> {
+        UnlinkedItem::new(init, allocator, AllocContext::NoLock, || 0).unwrap()
     }
 
     #[test]
@@ -257,44 +261,44 @@ mod tests {
 
     #[test]
     fn an_item_reads_back_as_written() {
-        let heap = Heap::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20);
         let long = vec![b'x'; 70_000];
         for (flags, options, value) in [(7, 4, [&b"one"[..], b"two"]), (0, 0, [b"", b""]), (u32::MAX, 6, [&long, b"y"])]
         {
-            let draft = draft(&Recipe { flags, ..recipe(&[b'k'; MAX_KEY], value) }, &heap);
-            let item = draft.item;
-            draft.link((1 << 48) - 2, &relativist_rcu::read(), |_| ());
+            let unlinked = unlinked(&ItemInit { flags, ..init(&[b'k'; MAX_KEY], value) }, &allocator);
+            let item = unlinked.item;
+            unlinked.link((1 << 48) - 2, &relativist_rcu::read(), |_| ());
             assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
-            assert_eq!((item.hit(100).flags, item.hit(100).unique), (flags, (1 << 48) - 2));
+            assert_eq!((item.hit(100).flags, item.hit(100).cas), (flags, (1 << 48) - 2));
             assert_eq!(item.footprint(), (33 + options + 250 + value.concat().len()).next_multiple_of(8));
         }
     }
 
     #[test]
     fn a_draft_given_up_leaves_its_room() {
-        let heap = Heap::new(1 << 20);
-        let first = draft(&recipe(b"k", [b"", b""]), &heap).item.address();
-        let second = draft(&recipe(b"other", [b"value", b""]), &heap).item.address();
+        let allocator = ItemAllocator::new(1 << 20);
+        let first = unlinked(&init(b"k", [b"", b""]), &allocator).item.address();
+        let second = unlinked(&init(b"other", [b"value", b""]), &allocator).item.address();
         assert_eq!(first, second);
-        assert_eq!(heap.linked(), 0);
+        assert_eq!(allocator.linked(), 0);
     }
 
     #[test]
     fn a_given_unique_is_told_and_the_number_kept() {
-        let heap = Heap::new(1 << 20);
-        let draft = draft(&Recipe { unique: Some(u64::MAX - 1), ..recipe(b"key", [b"value", b""]) }, &heap);
-        let item = draft.item;
-        draft.link(42, &relativist_rcu::read(), |_| ());
-        assert_eq!((item.hit(100).unique, item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
-        assert_eq!(item.footprint(), heap.linked());
-        assert_eq!(Draft::copy(item, 100, &heap, || 0).unwrap().item.hit(100).unique, u64::MAX - 1);
+        let allocator = ItemAllocator::new(1 << 20);
+        let unlinked = unlinked(&ItemInit { cas: Some(u64::MAX - 1), ..init(b"key", [b"value", b""]) }, &allocator);
+        let item = unlinked.item;
+        unlinked.link(42, &relativist_rcu::read(), |_| ());
+        assert_eq!((item.hit(100).cas, item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
+        assert_eq!(item.footprint(), allocator.linked());
+        assert_eq!(UnlinkedItem::copy(item, 100, &allocator, || 0).unwrap().item.hit(100).cas, u64::MAX - 1);
     }
 
     #[test]
     fn a_copy_keeps_all_but_its_heat() {
-        let heap = Heap::new(1 << 20);
-        let item = draft(&recipe(b"key", [b"value", b""]), &heap);
-        let copy = Draft::copy(item.item, 100, &heap, || 0).unwrap();
+        let allocator = ItemAllocator::new(1 << 20);
+        let item = unlinked(&init(b"key", [b"value", b""]), &allocator);
+        let copy = UnlinkedItem::copy(item.item, 100, &allocator, || 0).unwrap();
         item.item.set_expiry(Expiry::from_bits(77));
         item.item.status().access(130);
         copy.take_over(item.item, 3, 135);

@@ -1,7 +1,7 @@
 //! References to large values that outlive the command that was shown them.
 
 use crate::item::item_ref::ItemRef;
-use crate::memory::block_ref::{Loan, Loans};
+use crate::memory::block_ref::{BlockRef, PinnedBlocks};
 use std::fmt::{self, Debug, Formatter};
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 /// A value that is kept beyond the moment in which it was shown. It stays as it is, and where it is, whatever becomes of the item; its memory is
 /// the engine's, and counts as such, until this is dropped, on any thread.
-pub struct Lease {
+pub struct ValueRef {
     value: NonNull<[u8]>,
-    _loan: Loan,
+    _block_ref: BlockRef,
 }
 
 // SAFETY: the bytes are not written while there is a loan, so all threads may read them; a loan may end on any thread.
-unsafe impl Send for Lease {}
+unsafe impl Send for ValueRef {}
 // SAFETY: as above.
-unsafe impl Sync for Lease {}
+unsafe impl Sync for ValueRef {}
 
-impl Deref for Lease {
+impl Deref for ValueRef {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -28,35 +28,35 @@ impl Deref for Lease {
     }
 }
 
-impl Debug for Lease {
+impl Debug for ValueRef {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease({} bytes)", self.len())
+        write!(f, "ValueRef({} bytes)", self.len())
     }
 }
 
 /// Where an item that is shown lies.
 #[derive(Clone, Copy)]
-pub struct Origin<'a> {
+pub struct ValueSource<'a> {
     item: ItemRef<'a>,
-    loans: &'a Arc<Loans>,
+    pinned: &'a Arc<PinnedBlocks>,
 }
 
-impl<'a> Origin<'a> {
-    pub(crate) fn new(item: ItemRef<'a>, loans: &'a Arc<Loans>) -> Origin<'a> {
-        Origin { item, loans }
+impl<'a> ValueSource<'a> {
+    pub(crate) fn new(item: ItemRef<'a>, pinned: &'a Arc<PinnedBlocks>) -> ValueSource<'a> {
+        ValueSource { item, pinned }
     }
 
-    /// See [`Hit::lease`](crate::Hit::lease).
+    /// See [`Hit::pin`](crate::Hit::pin).
     #[cold]
-    pub fn lease(self) -> Option<Lease> {
+    pub fn pin(self) -> Option<ValueRef> {
         let value = NonNull::from(self.item.value());
         // SAFETY: the item stays allocated for `'a`.
-        unsafe { Loan::of_shown(self.item.block(), self.loans) }.map(|_loan| Lease { value, _loan })
+        unsafe { BlockRef::pin(self.item.block(), self.pinned) }.map(|_block_ref| ValueRef { value, _block_ref })
     }
 }
 
-impl Debug for Origin<'_> {
+impl Debug for ValueSource<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("Origin")
+        f.write_str("ValueSource")
     }
 }

@@ -12,8 +12,8 @@
 //! **Taking back.** A closed block in which all is dead, such as that of a large item that was replaced, waits for a grace period at once,
 //! and is free. A block to be evicted is taken out of its queue, so it has one sweeper. When all that was in it is unlinked, it
 //! waits for a grace period, because readers may still look at its items, and is free. A few are kept waiting or free ahead
-//! ([`Heap::victim_ahead`]), so that who needs one finds it, and what moves on finds room. Nobody waits for readers here: see
-//! [`Heap::remedy`]. What stays free goes back to the system.
+//! ([`ItemAllocator::victim_ahead`]), so that who needs one finds it, and what moves on finds room. Nobody waits for readers here: see
+//! [`ItemAllocator::next_reclaim_step`]. What stays free goes back to the system.
 //!
 //! **Why blocks and not size classes.** In slabs, items can be evicted one by one, but memory that one class has is lost for others
 //! until someone empties a page of it, and sizes are rounded (memcached's factor of 1.25 loses 10 % on average). Blocks are all alike, so no
@@ -24,11 +24,11 @@
 
 use crate::memory::arena::SLOT;
 use crate::memory::block::{Block, HEADER};
-use crate::memory::block_ref::{Loan, Loans};
-use crate::memory::pool::{Central, Source, Victim};
+use crate::memory::block_ref::{BlockRef, PinnedBlocks};
+use crate::memory::pool::{BlockPool, Source, Victim};
 use crate::policy;
 use crate::policy::CLASSES;
-use crate::usage::Sweeps;
+use crate::usage::SweepStats;
 use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
 use relativist_rcu::{GracePeriod, Guard, wait_for_readers};
@@ -39,15 +39,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
-static CENTRAL: Site = Site::new("heap_central");
+static POOL: Site = Site::new("heap_central");
 static STRIPE: Site = Site::new("heap_stripe");
-static CLAIM: Site = Site::new("heap_claim");
+static RESERVATION: Site = Site::new("heap_claim");
 
 /// The smallest blocks, those of tiny heaps. Their beginnings lie as far apart as those of larger ones.
-const SMALLEST_BLOCK: usize = 1 << 12;
+const MIN_BLOCK: usize = 1 << 12;
 
 /// Blocks that a heap should have at least, its limit permitting.
-const FEWEST_BLOCKS: usize = 64;
+const MIN_BLOCKS: usize = 64;
 
 /// How long to wait at a time for others to be done. Mostly they tell.
 const SHORT_WAIT: Duration = Duration::from_millis(1);
@@ -60,19 +60,19 @@ pub struct OutOfMemory {
 }
 
 /// The memory of one engine's items.
-pub(crate) struct Heap {
+pub(crate) struct ItemAllocator {
     /// Of an ordinary block.
     pub(crate) capacity: usize,
     /// As many as a power of two.
     stripes: Box<[CachePadded<Stripe>]>,
     /// Few blocks are free or about to be: whoever comes by should evict one.
     is_low: AtomicBool,
-    central: CachePadded<Mutex<Central>>,
+    pool: CachePadded<Mutex<BlockPool>>,
     /// Somebody has put back a block that he had in hand.
     returned: Condvar,
     /// Held by who has a claim.
-    claimant: Mutex<()>,
-    loans: Arc<Loans>,
+    reservation_lock: Mutex<()>,
+    pinned: Arc<PinnedBlocks>,
 }
 
 /// What some threads share.
@@ -96,31 +96,31 @@ pub(crate) struct TableMemory {
 
 /// Who asks for room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Asks {
+pub(crate) enum AllocContext {
     /// Who stores, and holds no lock.
-    Unlocked,
-    /// Who stores, and holds a bucket's lock. Nothing is given back to the system for him, which may take long: [`Heap::remedy`] does that.
-    Locked,
+    NoLock,
+    /// Who stores, and holds a bucket's lock. Nothing is given back to the system for him, which may take long: [`ItemAllocator::next_reclaim_step`] does that.
+    UnderBucketLock,
     /// Who moves items on. He may have the last free blocks.
-    Mover,
+    Relocation,
 }
 
 /// The right to all that becomes free, up to some bytes. One thread has it at a time.
-pub(crate) struct Claim<'h> {
-    heap: &'h Heap,
+pub(crate) struct Reservation<'h> {
+    allocator: &'h ItemAllocator,
     _turn: MutexGuard<'h, ()>,
 }
 
-impl Drop for Claim<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.heap.central().set_claim(None);
+        self.allocator.pool().set_reservation(None);
     }
 }
 
-impl Heap {
+impl ItemAllocator {
     /// A heap that maps `limit` bytes at most.
-    pub(crate) fn new(limit: usize) -> Heap {
-        let capacity = (limit / FEWEST_BLOCKS).clamp(SMALLEST_BLOCK, SLOT) & !(SMALLEST_BLOCK - 1);
+    pub(crate) fn new(limit: usize) -> ItemAllocator {
+        let capacity = (limit / MIN_BLOCKS).clamp(MIN_BLOCK, SLOT) & !(MIN_BLOCK - 1);
         // Twice as many as processors, so that threads rarely share; few where their open blocks would be much of the memory.
         let threads = available_parallelism().map_or(8, |threads| 2 * threads.get());
         let stripes = 1 << threads.min(limit / capacity / 64).clamp(1, 64).ilog2();
@@ -130,25 +130,25 @@ impl Heap {
             reclaimed: AtomicU64::new(0),
             expired_unfetched: AtomicU64::new(0),
         };
-        Heap {
+        ItemAllocator {
             capacity,
             stripes: (0..stripes).map(|_| CachePadded::new(stripe())).collect(),
             is_low: AtomicBool::new(false),
-            central: CachePadded::new(Mutex::new(Central::new(capacity, limit))),
+            pool: CachePadded::new(Mutex::new(BlockPool::new(capacity, limit))),
             returned: Condvar::new(),
-            claimant: Mutex::new(()),
-            loans: Arc::new(Loans::new(limit)),
+            reservation_lock: Mutex::new(()),
+            pinned: Arc::new(PinnedBlocks::new(limit)),
         }
     }
 
     pub(crate) fn limit(&self) -> usize {
-        self.central().limit()
+        self.pool().limit()
     }
 
     /// Sets the limit. What is over it goes as items come.
     pub(crate) fn set_limit(&self, limit: usize) {
-        self.central().set_limit(limit);
-        self.loans.set_limit(limit);
+        self.pool().set_limit(limit);
+        self.pinned.set_limit(limit);
         // Relaxed: as in `victim_ahead`.
         self.is_low.store(true, Ordering::Relaxed);
     }
@@ -162,17 +162,17 @@ impl Heap {
 
     /// Bytes mapped for items: linked, dead, waiting for readers, and not yet any.
     pub(crate) fn mapped(&self) -> usize {
-        self.central().mapped()
+        self.pool().mapped()
     }
 
     /// What connections hold of that.
-    pub(crate) fn loans(&self) -> &Arc<Loans> {
-        &self.loans
+    pub(crate) fn pinned(&self) -> &Arc<PinnedBlocks> {
+        &self.pinned
     }
 
     /// Counts of what sweeps have freed, and of dead items that stores have replaced.
-    pub(crate) fn sweeps(&self) -> Sweeps {
-        let mut sweeps = self.central().sweeps;
+    pub(crate) fn sweeps(&self) -> SweepStats {
+        let mut sweeps = self.pool().sweeps;
         for stripe in &self.stripes {
             // Relaxed, both: plain sums.
             sweeps.reclaimed += stripe.reclaimed.load(Ordering::Relaxed);
@@ -206,8 +206,8 @@ impl Heap {
     }
 
     /// The lock of all. Nobody waits under it for anything but other holders. Taken after a stripe's.
-    pub(crate) fn central(&self) -> MutexGuard<'_, Central> {
-        CENTRAL.lock(&self.central)
+    pub(crate) fn pool(&self) -> MutexGuard<'_, BlockPool> {
+        POOL.lock(&self.pool)
     }
 
     /// Room for an item of `size` bytes, with a draft on its block. Evicts nothing and waits for nobody, so it may be called under a bucket's
@@ -217,16 +217,16 @@ impl Heap {
     pub(crate) fn allocate(
         &self,
         size: usize,
-        who: Asks,
+        context: AllocContext,
         table: impl FnOnce() -> usize,
     ) -> Result<NonNull<u8>, OutOfMemory> {
         let full = OutOfMemory { requested: size };
         let class = policy::class(size);
         if self.is_large(size) {
-            let block = self.obtain(Block::capacity_for(size), who, table()).ok_or(full)?;
+            let block = self.obtain(Block::capacity_for(size), context, table()).ok_or(full)?;
             block.open(class);
             let place = block.take(size).ok_or(full);
-            self.put_down(|central| central.put_back(block, true));
+            self.put_down(|pool| pool.put_back(block, true));
             return place;
         }
         let stripe = self.stripe(&relativist_rcu::read());
@@ -234,33 +234,33 @@ impl Heap {
             return Ok(place);
         }
         // Not under the lock: it may take long.
-        let fresh = self.obtain(self.capacity, who, table()).ok_or(full)?;
+        let fresh = self.obtain(self.capacity, context, table()).ok_or(full)?;
         let mut open = STRIPE.lock(&stripe.open);
         if let Some(place) = open[class].and_then(|block| block.take(size)) {
             // Another thread of the stripe was faster.
-            self.put_down(|central| central.put_unused(fresh));
+            self.put_down(|pool| pool.put_unused(fresh));
             return Ok(place);
         }
         fresh.open(class);
         let full_one = open[class].replace(fresh);
-        self.put_down(|central| central.opened_in_place_of(full_one));
+        self.put_down(|pool| pool.opened_in_place_of(full_one));
         fresh.take(size).ok_or(full)
     }
 
     /// A block for an item of `size` bytes, on loan to who receives its value; `Ok(None)` if too much is lent.
-    pub(crate) fn lend_new(&self, size: usize, table: impl FnOnce() -> usize) -> Result<Option<Loan>, OutOfMemory> {
+    pub(crate) fn pin_new(&self, size: usize, table: impl FnOnce() -> usize) -> Result<Option<BlockRef>, OutOfMemory> {
         let capacity = Block::capacity_for(size);
-        if !self.loans.allow_arrival(capacity) {
+        if !self.pinned.allows_writer(capacity) {
             return Ok(None);
         }
-        let block = self.obtain(capacity, Asks::Unlocked, table()).ok_or(OutOfMemory { requested: size })?;
+        let block = self.obtain(capacity, AllocContext::NoLock, table()).ok_or(OutOfMemory { requested: size })?;
         // It may be larger than was asked for, and others may have been faster.
-        let is_allowed = self.loans.reserve_arrival(block.capacity());
-        self.put_down(|central| if is_allowed { central.let_go_new() } else { central.put_unused(block) });
+        let is_allowed = self.pinned.pin_bytes_of_writer(block.capacity());
+        self.put_down(|pool| if is_allowed { pool.release_new() } else { pool.put_unused(block) });
         Ok(is_allowed.then(|| {
-            block.allow(size);
+            block.unpoison(size);
             // SAFETY: the block was in our hands, and is in nobody's.
-            unsafe { Loan::of_new(block, &self.loans) }
+            unsafe { BlockRef::of_new(block, &self.pinned) }
         }))
     }
 
@@ -268,16 +268,16 @@ impl Heap {
     ///
     /// # Safety
     /// The heap has let go of the block, and the caller has the only loan of it.
-    pub(crate) unsafe fn adopt(&self, block: Block, size: usize) -> Option<NonNull<u8>> {
+    pub(crate) unsafe fn attach(&self, block: Block, size: usize) -> Option<NonNull<u8>> {
         block.open(policy::class(size));
         let place = block.take(size)?;
-        block.adopt();
-        self.put_down(|central| central.close(block));
+        block.attach();
+        self.put_down(|pool| pool.close(block));
         Some(place)
     }
 
     /// How many items can come before anybody asks for a block again: those that fill the open ones.
-    pub(crate) fn most_unasked(&self) -> usize {
+    pub(crate) fn max_items_in_open_blocks(&self) -> usize {
         // Of each class there is one open. Their items have 40, 64, 256 bytes and so on at least, and so one in 20 bytes is more than all.
         self.stripes.len() * self.capacity / 20
     }
@@ -288,25 +288,25 @@ impl Heap {
     }
 
     /// A block that nobody else has, if there is room: in the caller's hands.
-    fn obtain(&self, capacity: usize, who: Asks, table: usize) -> Option<Block> {
+    fn obtain(&self, capacity: usize, context: AllocContext, table: usize) -> Option<Block> {
         let mut has_harvested = false;
         loop {
-            let mut central = self.central();
-            central.set_table(table);
+            let mut pool = self.pool();
+            pool.set_table(table);
             // What waits for readers is asked for only if nothing else is there: that may cost a barrier on all processors.
-            if !has_harvested && !central.has_free(capacity, who) {
-                drop(central);
+            if !has_harvested && !pool.has_free(capacity, context) {
+                drop(pool);
                 self.harvest();
                 has_harvested = true;
                 continue;
             }
-            let source = central.source(capacity, who);
-            self.note_low(&central);
-            drop(central);
+            let source = pool.source(capacity, context);
+            self.note_low(&pool);
+            drop(pool);
             match source {
                 Source::Block(block) => {
                     // SAFETY: it was free: swept, and its grace period has passed.
-                    unsafe { block.scribble() };
+                    unsafe { block.fill_debug_pattern() };
                     return Some(block);
                 }
                 // SAFETY: the arena has just handed it out, for so many bytes.
@@ -319,15 +319,15 @@ impl Heap {
 
     /// Frees what has waited for readers long enough, and what connections had and nobody else has.
     pub(crate) fn harvest(&self) {
-        let returned = self.loans.take_returned();
+        let returned = self.pinned.take_returned();
         if !returned.is_empty() {
-            let mut central = self.central();
-            returned.into_iter().for_each(|block| central.put_free(block));
+            let mut pool = self.pool();
+            returned.into_iter().for_each(|block| pool.put_free(block));
         }
-        let mut next = self.central().next_grace();
+        let mut next = self.pool().next_grace();
         // To ask may cost a barrier on all processors: not under the lock.
         while let Some(grace) = next.filter(GracePeriod::has_passed) {
-            next = self.central().harvest(grace);
+            next = self.pool().harvest(grace);
         }
     }
 
@@ -339,24 +339,24 @@ impl Heap {
             (unsafe { block.discard() }, capacity)
         };
         let runs: Vec<_> = blocks.into_iter().map(discard).collect();
-        self.put_down(|central| central.given_back(runs));
+        self.put_down(|pool| pool.given_back(runs));
     }
 
     /// Puts down what was in the caller's hands, and tells those who wait for it.
-    fn put_down(&self, put: impl FnOnce(&mut Central)) {
-        let mut central = self.central();
-        put(&mut central);
-        self.note_low(&central);
-        if central.waiters > 0 {
+    fn put_down(&self, put: impl FnOnce(&mut BlockPool)) {
+        let mut pool = self.pool();
+        put(&mut pool);
+        self.note_low(&pool);
+        if pool.waiters > 0 {
             self.returned.notify_all();
         }
     }
 
     /// Waits for somebody to put down what he has in hand, not for long.
     pub(crate) fn wait_for_others(&self) {
-        let mut central = self.central();
-        central.waiters += 1;
-        let woken = self.returned.wait_timeout(central, SHORT_WAIT);
+        let mut pool = self.pool();
+        pool.waiters += 1;
+        let woken = self.returned.wait_timeout(pool, SHORT_WAIT);
         woken.unwrap_or_else(PoisonError::into_inner).0.waiters -= 1;
     }
 
@@ -366,20 +366,20 @@ impl Heap {
         let block = unsafe { Block::of(place) };
         let section = relativist_rcu::read();
         let open = STRIPE.lock(&self.stripe(&section).open);
-        let is_undone = open.contains(&Some(block)) && block.untake(place, size);
+        let is_undone = open.contains(&Some(block)) && block.undo_take(place, size);
         drop(open);
         if is_undone {
-            return block.finish_draft();
+            return block.finish_pending();
         }
         // SAFETY: the item was never alive for others; the draft keeps the block, and from its end on the read section.
-        if unsafe { block.bury_draft(size) } {
-            self.note_dead(block);
+        if unsafe { block.free_pending(size) } {
+            self.note_freed(block);
         }
     }
 
-    /// Much of the block is dead, or all, as [`Block::bury`] has said.
-    pub(crate) fn note_dead(&self, block: Block) {
-        self.central().note_dead(block);
+    /// Much of the block is dead, or all, as [`Block::free_item`] has said.
+    pub(crate) fn note_freed(&self, block: Block) {
+        self.pool().note_freed(block);
     }
 
     /// A block to evict ahead of need, if few are free or about to be.
@@ -392,43 +392,42 @@ impl Heap {
     #[cold]
     fn act_on_hint(&self, evicts: bool) -> Option<Victim> {
         self.harvest();
-        let mut central = self.central();
-        let excess = central.over_limit();
-        let is_useless = !evicts && central.is_refused(self.capacity, self.linked());
-        let victim =
-            (!is_useless && central.has_few(self.wanted(&central))).then(|| central.victim(evicts, false)).flatten();
-        if evicts && central.is_over_limit() {
+        let mut pool = self.pool();
+        let excess = pool.over_limit();
+        let is_useless = !evicts && pool.is_refused(self.capacity, self.linked());
+        let victim = (!is_useless && pool.has_few(self.wanted(&pool))).then(|| pool.victim(evicts, false)).flatten();
+        if evicts && pool.is_over_limit() {
             // Relaxed: as in `victim_ahead`.
             self.is_low.store(true, Ordering::Relaxed);
         }
-        drop(central);
+        drop(pool);
         if !excess.is_empty() {
             self.give_back(excess);
         }
         victim
     }
 
-    fn note_low(&self, central: &Central) {
-        if central.is_over_limit() || central.has_few(self.wanted(central)) {
+    fn note_low(&self, pool: &BlockPool) {
+        if pool.is_over_limit() || pool.has_few(self.wanted(pool)) {
             // Relaxed: as in `victim_ahead`.
             self.is_low.store(true, Ordering::Relaxed);
         }
     }
 
     /// Bytes that might be needed soon.
-    fn wanted(&self, central: &Central) -> usize {
-        central.kept() + self.stripes.len().min(1 + central.limit() / self.capacity / 16) * self.capacity
+    fn wanted(&self, pool: &BlockPool) -> usize {
+        pool.kept() + self.stripes.len().min(1 + pool.limit() / self.capacity / 16) * self.capacity
     }
 
     /// Gives back to the system half of what nobody has used since the last call. Waits for readers.
     pub(crate) fn trim(&self) {
-        let last = self.central().last_grace();
+        let last = self.pool().last_grace();
         last.into_iter().for_each(|grace| grace.wait());
         self.harvest();
-        let mut central = self.central();
-        let wanted = self.wanted(&central);
-        let idle = central.idle(wanted);
-        drop(central);
+        let mut pool = self.pool();
+        let wanted = self.wanted(&pool);
+        let idle = pool.idle(wanted);
+        drop(pool);
         if !idle.is_empty() {
             self.give_back(idle);
         }
@@ -440,10 +439,10 @@ impl Heap {
     }
 
     /// Sets room for an item of `size` bytes aside for the calling thread. Waits for others that have a claim.
-    pub(crate) fn claim(&self, size: usize) -> Claim<'_> {
-        let turn = CLAIM.lock(&self.claimant);
-        self.central().set_claim(Some((thread::current().id(), self.block_for(size))));
-        Claim { heap: self, _turn: turn }
+    pub(crate) fn reserve(&self, size: usize) -> Reservation<'_> {
+        let turn = RESERVATION.lock(&self.reservation_lock);
+        self.pool().set_reservation(Some((thread::current().id(), self.block_for(size))));
+        Reservation { allocator: self, _turn: turn }
     }
 
     /// Closes all open blocks that `wanted` says yes to.
@@ -453,56 +452,56 @@ impl Heap {
             for slot in open.iter_mut() {
                 if let Some(block) = slot.take_if(|block| wanted(*block)) {
                     block.cut();
-                    self.central().close(block);
+                    self.pool().close(block);
                 }
             }
         }
     }
 
     /// A swept block in which nothing is alive. It waits for readers.
-    pub(crate) fn release(&self, block: Block, sweeps: Sweeps) {
-        self.put_down(|central| {
-            central.sweeps += sweeps;
-            central.put_waiting(block);
+    pub(crate) fn release(&self, block: Block, sweeps: SweepStats) {
+        self.put_down(|pool| {
+            pool.sweeps += sweeps;
+            pool.put_waiting(block);
         });
     }
 
     /// A swept block in which something stays: at its old place in the queue, or as if it had just been closed.
-    pub(crate) fn put_back(&self, block: Block, is_renewed: bool, sweeps: Sweeps) {
-        self.put_down(|central| {
-            central.sweeps += sweeps;
-            central.put_back(block, is_renewed);
+    pub(crate) fn put_back(&self, block: Block, is_renewed: bool, sweeps: SweepStats) {
+        self.put_down(|pool| {
+            pool.sweeps += sweeps;
+            pool.put_back(block, is_renewed);
         });
     }
 
-    /// [`Central::next_due`].
+    /// [`BlockPool::next_due`].
     pub(crate) fn next_due(&self, now: u32) -> Option<Victim> {
-        self.central().next_due(now)
+        self.pool().next_due(now)
     }
 
-    /// [`Central::begin_round`].
+    /// [`BlockPool::begin_round`].
     pub(crate) fn begin_round(&self, line: u64) -> usize {
-        self.central().begin_round(line)
+        self.pool().begin_round(line)
     }
 
-    /// [`Central::look_around`].
+    /// [`BlockPool::look_around`].
     pub(crate) fn look_around(&self, left: &mut usize, is_due: impl Fn(Block) -> bool) -> Option<Victim> {
-        self.central().look_around(left, is_due)
+        self.pool().look_around(left, is_due)
     }
 
     /// Counts a pass of the background that looked at items.
     pub(crate) fn count_pass(&self) {
-        self.central().sweeps.passes += 1;
+        self.pool().sweeps.passes += 1;
     }
 }
 
-impl Drop for Heap {
+impl Drop for ItemAllocator {
     fn drop(&mut self) {
         // The table's resizer may still look at items that are gone.
         wait_for_readers();
         let open =
             self.stripes.iter_mut().flat_map(|stripe| mem::take(get_mut(&mut stripe.open)).into_iter().flatten());
-        get_mut(&mut self.central).tear_down(open, &self.loans);
+        get_mut(&mut self.pool).tear_down(open, &self.pinned);
     }
 }
 
@@ -517,25 +516,28 @@ mod tests {
     /// Claimed memory is refused to other threads, though it is free.
     #[test]
     fn what_is_claimed_is_for_nobody_else() {
-        let heap = Heap::new(1 << 20);
-        let (claimed, other) = (500_000, 600_000);
-        let allocate = |size| heap.allocate(size, Asks::Unlocked, || 0).is_ok();
+        let allocator = ItemAllocator::new(1 << 20);
+        let (reserved_by_others, other) = (500_000, 600_000);
+        let allocate = |size| allocator.allocate(size, AllocContext::NoLock, || 0).is_ok();
         let by_another = |size| thread::scope(|scope| scope.spawn(|| allocate(size)).join().expect("no panic"));
-        let claim = heap.claim(claimed);
-        assert!(!by_another(other), "there is room, but it is claimed");
-        assert!(by_another(100_000), "there is more than what is claimed");
-        drop(claim);
+        let reservation = allocator.reserve(reserved_by_others);
+        assert!(!by_another(other), "there is room, but it is reserved_by_others");
+        assert!(by_another(100_000), "there is more than what is reserved_by_others");
+        drop(reservation);
         assert!(by_another(other));
 
-        let heap = Heap::new(1 << 20);
-        let _claim = heap.claim(claimed);
-        assert!(heap.allocate(other, Asks::Unlocked, || 0).is_ok(), "the thread with the claim may have all");
+        let allocator = ItemAllocator::new(1 << 20);
+        let _reservation = allocator.reserve(reserved_by_others);
+        assert!(
+            allocator.allocate(other, AllocContext::NoLock, || 0).is_ok(),
+            "the thread with the claim may have all"
+        );
     }
 
     /// When a heap is dropped, readers may still look at items that are gone.
     #[test]
     fn a_heap_that_is_dropped_waits_for_readers() {
-        let heap = Heap::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20);
         let (entered, has_entered) = std::sync::mpsc::channel();
         let (leave, may_leave) = std::sync::mpsc::channel::<()>();
         thread::scope(|scope| {
@@ -546,7 +548,7 @@ mod tests {
                 let _ = may_leave.recv();
             });
             has_entered.recv().expect("the reader has come");
-            let dropping = scope.spawn(|| drop(heap));
+            let dropping = scope.spawn(|| drop(allocator));
             // A drop that does not wait ends within 100 ms. (Yields would take minutes on a busy core.)
             let has_ended = (0..100).any(|_| {
                 thread::sleep(std::time::Duration::from_millis(1));

@@ -325,19 +325,19 @@ mod tests {
         if !has_huge_pages() {
             return;
         }
-        let is_forbidden = |start, bytes| {
+        let is_poisoned = |start, bytes| {
             let all = mappings(start, bytes);
             all.iter().all(|flags| flags.split(' ').any(|flag| flag == "nh"))
         };
         let mut arena = Arena::new(true);
         let (one, other) = (arena.take(SLOT).unwrap(), arena.take(2 * FIRST_REGION).unwrap());
-        assert!(!is_forbidden(one, SLOT) && !is_forbidden(other, 2 * FIRST_REGION));
+        assert!(!is_poisoned(one, SLOT) && !is_poisoned(other, 2 * FIRST_REGION));
         // SAFETY: the run is ours, and not used any more.
         unsafe { discard(one, SLOT) };
         arena.give_back(one, SLOT);
-        assert!(is_forbidden(one, SLOT) && is_forbidden(other, 2 * FIRST_REGION));
+        assert!(is_poisoned(one, SLOT) && is_poisoned(other, 2 * FIRST_REGION));
         let later = arena.take(8 * FIRST_REGION).unwrap();
-        assert!(is_forbidden(later, 8 * FIRST_REGION), "regions to come");
+        assert!(is_poisoned(later, 8 * FIRST_REGION), "regions to come");
     }
 
     #[test]

@@ -7,9 +7,9 @@
 //!
 //! **Who may do what.** While a block is open, one thread at a time puts items in, holding its stripe's lock. Whoever makes an
 //! item there holds the block by a *draft*, until the item is linked or given up. A closed block without drafts has all its items
-//! written, and gets no more; who takes it out of its queue may walk over them. `owed` counts the bytes of items that are not dead yet,
+//! written, and gets no more; who takes it out of its queue may walk over them. `live_bytes` counts the bytes of items that are not dead yet,
 //! their drafts, and the heap's own claim. It frees the block of the last item where the heap is gone before the table, which happens when a
-//! resize outlives the engine. `loans` counts who sends items from where they lie, see [`crate::memory::block_ref`].
+//! resize outlives the engine. `pins` counts who sends items from where they lie, see [`crate::memory::pin`].
 
 use crate::expiry::Expiry;
 use crate::memory::arena;
@@ -28,13 +28,13 @@ const PAGE: usize = 4096;
 pub(crate) const HEADER: usize = size_of::<Header>();
 
 /// The heap's own claim on a block, beside the bytes of its items.
-const CLAIM: usize = 1 << 62;
+const ALLOCATOR_REF: usize = 1 << 62;
 
 /// The claim of an item in the making.
-const DRAFT: usize = 1 << 40;
+const PENDING_ITEM: usize = 1 << 40;
 
-/// In `loans`: the heap has let go of the block, which comes back with the last loan.
-const LET_GO: u32 = 1 << 31;
+/// In `pins`: the heap has let go of the block, which comes back with the last loan.
+const RELEASED: u32 = 1 << 31;
 
 /// `due` of a block in which nothing expires.
 pub(crate) const NEVER: u32 = u32::MAX;
@@ -48,8 +48,8 @@ struct Header {
     indexed: AtomicU32,
     /// Bytes taken, this header included. Written under the stripe's lock.
     used: AtomicUsize,
-    /// Bytes of items that are not dead, [`DRAFT`] for each in the making, and [`CLAIM`] while the heap has the block.
-    owed: AtomicUsize,
+    /// Bytes of items that are not dead, [`PENDING_ITEM`] for each in the making, and [`ALLOCATOR_REF`] while the heap has the block.
+    live_bytes: AtomicUsize,
     /// Place in its queue, and the level when it was closed. Written under the lock of the queues.
     number: AtomicU64,
     stamp: AtomicU64,
@@ -57,8 +57,8 @@ struct Header {
     first_number: AtomicU64,
     /// The background need not sweep it before this second: no item expires earlier, or too few do.
     due: AtomicU32,
-    /// Who has it on loan, and [`LET_GO`].
-    loans: AtomicU32,
+    /// Who has it on loan, and [`RELEASED`].
+    pins: AtomicU32,
     class: AtomicU8,
     place: AtomicU8,
     is_closed: AtomicBool,
@@ -75,20 +75,20 @@ pub(crate) enum Place {
     /// In the queue of its class.
     Queue,
     /// Among those of which much is dead.
-    Sparse,
+    Compactable,
     /// In the hands of who sweeps it, or waiting for readers, or free.
     Taken,
 }
 
 /// What follows from the end of a loan.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum LoanEnd {
+pub(crate) enum UnpinOutcome {
     /// Others have the block on loan.
-    StillLent,
+    StillPinned,
     /// Nobody has it on loan any more; the heap has it.
-    Ended,
+    Unpinned,
     /// Nobody has it at all, but the caller.
-    ComesBack,
+    Returned,
 }
 
 /// A block that the heap has. Copies are the same block; what each may do with it says the top of this file.
@@ -112,17 +112,17 @@ impl Block {
         let header = start.cast::<Header>();
         // SAFETY: the caller's memory, aligned to more than the header needs, and larger.
         unsafe {
-            poison::allow(start, HEADER);
+            poison::unpoison(start, HEADER);
             header.write(Header {
                 capacity: (capacity / PAGE) as u32,
                 indexed: AtomicU32::new(NEVER),
                 used: AtomicUsize::new(HEADER),
-                owed: AtomicUsize::new(CLAIM),
+                live_bytes: AtomicUsize::new(ALLOCATOR_REF),
                 number: AtomicU64::new(0),
                 stamp: AtomicU64::new(0),
                 first_number: AtomicU64::new(u64::MAX),
                 due: AtomicU32::new(NEVER),
-                loans: AtomicU32::new(0),
+                pins: AtomicU32::new(0),
                 class: AtomicU8::new(0),
                 place: AtomicU8::new(Place::Taken as u8),
                 is_closed: AtomicBool::new(false),
@@ -130,7 +130,7 @@ impl Block {
             });
         }
         let block = Block(header);
-        block.forbid();
+        block.poison();
         block
     }
 
@@ -143,7 +143,7 @@ impl Block {
         // SAFETY: the caller's promise; a block is a run of an arena.
         unsafe {
             arena::discard(self.0.cast(), capacity);
-            poison::forbid(self.0.cast(), capacity);
+            poison::poison(self.0.cast(), capacity);
         }
         self.0.cast()
     }
@@ -153,24 +153,24 @@ impl Block {
     ///
     /// # Safety
     /// The caller is the last to have the block, but for items that are not dead, and no reader looks at dead ones.
-    pub(crate) unsafe fn disown(self) -> Option<(NonNull<u8>, usize)> {
+    pub(crate) unsafe fn detach(self) -> Option<(NonNull<u8>, usize)> {
         let capacity = self.capacity();
-        (self.settle(CLAIM) == 0).then_some((self.0.cast(), capacity))
+        (self.sub_live(ALLOCATOR_REF) == 0).then_some((self.0.cast(), capacity))
     }
 
     /// Counts `bytes` less as owed, and says what is left: if nothing is, the block is the caller's.
-    fn settle(self, bytes: usize) -> usize {
-        // SeqCst: see `bury`. Also Release and Acquire: whoever frees the block does it after all others are done.
-        self.header().owed.fetch_sub(bytes, Ordering::SeqCst) - bytes
+    fn sub_live(self, bytes: usize) -> usize {
+        // SeqCst: see `free_item`. Also Release and Acquire: whoever frees the block does it after all others are done.
+        self.header().live_bytes.fetch_sub(bytes, Ordering::SeqCst) - bytes
     }
 
-    /// [`Block::bury`] for the items of a table that is torn down, while its heap may be, too, on another thread.
+    /// [`Block::free_item`] for the items of a table that is torn down, while its heap may be, too, on another thread.
     ///
     /// # Safety
     /// An item of this size was alive, and nobody uses it, or needs to know that it is gone.
-    pub(crate) unsafe fn settle_last(self, size: usize) {
+    pub(crate) unsafe fn sub_live_at_teardown(self, size: usize) {
         let capacity = self.capacity();
-        if self.settle(size) == 0 {
+        if self.sub_live(size) == 0 {
             // SAFETY: the heap has given it up, and nothing is left that uses it.
             unsafe { arena::unmap(self.0.cast(), capacity) };
         }
@@ -180,65 +180,65 @@ impl Block {
     ///
     /// # Safety
     /// The heap has not let go of it, and waits for the caller before it does.
-    pub(crate) unsafe fn lend(self) -> bool {
+    pub(crate) unsafe fn pin(self) -> bool {
         // Relaxed: the heap lets go of a block after a grace period, or has it in hand, and so sees this.
-        self.header().loans.fetch_add(1, Ordering::Relaxed) == 0
+        self.header().pins.fetch_add(1, Ordering::Relaxed) == 0
     }
 
     /// The same if somebody has it on loan already; otherwise nothing happens.
     ///
     /// # Safety
-    /// As of [`Block::lend`].
-    pub(crate) unsafe fn join_loan(self) -> bool {
-        let more = |loans: u32| (loans > 0).then_some(loans + 1);
-        // Relaxed, both: as in `lend`.
-        self.header().loans.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    /// As of [`Block::pin`].
+    pub(crate) unsafe fn pin_again(self) -> bool {
+        let more = |pins: u32| (pins > 0).then_some(pins + 1);
+        // Relaxed, both: as in `pin`.
+        self.header().pins.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Whether somebody has it on loan now.
-    pub(crate) fn is_lent(self) -> bool {
-        // Relaxed: a hint. Who has to know asks by `let_go`.
-        self.header().loans.load(Ordering::Relaxed) & !LET_GO > 0
+    pub(crate) fn is_pinned(self) -> bool {
+        // Relaxed: a hint. Who has to know asks by `release`.
+        self.header().pins.load(Ordering::Relaxed) & !RELEASED > 0
     }
 
     /// The caller, who alone has it, has it on loan, and the heap has let go of it.
-    pub(crate) fn lend_new(self) {
+    pub(crate) fn pin_released(self) {
         // Relaxed: nobody else has it.
-        self.header().loans.store(1 | LET_GO, Ordering::Relaxed);
+        self.header().pins.store(1 | RELEASED, Ordering::Relaxed);
     }
 
     /// The heap has it again, which had let go of it. The caller has the only loan.
-    pub(crate) fn adopt(self) {
+    pub(crate) fn attach(self) {
         // Relaxed: others get to know the block under the lock of the queues.
-        self.header().loans.store(1, Ordering::Relaxed);
+        self.header().pins.store(1, Ordering::Relaxed);
     }
 
     /// A loan ends.
     ///
     /// # Safety
-    /// The caller had the block on loan, and does not use it any more unless it [comes back](LoanEnd::ComesBack).
-    pub(crate) unsafe fn end_loan(self) -> LoanEnd {
-        // Release: what was done with the block is done, for who has it then (the Acquire below, in `let_go`, or here). Acquire: the
-        // same, of other loans and of the heap.
-        match self.header().loans.fetch_sub(1, Ordering::AcqRel) {
-            1 => LoanEnd::Ended,
-            last if last == 1 | LET_GO => {
+    /// The caller had the block on loan, and does not use it any more unless it [comes back](UnpinOutcome::Returned).
+    pub(crate) unsafe fn unpin(self) -> UnpinOutcome {
+        // Release: what was done with the block is done, for who has it then (the Acquire below, in `release`, or here). Acquire: the
+        // same, of other pins and of the heap.
+        match self.header().pins.fetch_sub(1, Ordering::AcqRel) {
+            1 => UnpinOutcome::Unpinned,
+            last if last == 1 | RELEASED => {
                 // Relaxed: the caller alone has it.
-                self.header().loans.store(0, Ordering::Relaxed);
-                LoanEnd::ComesBack
+                self.header().pins.store(0, Ordering::Relaxed);
+                UnpinOutcome::Returned
             }
-            _ => LoanEnd::StillLent,
+            _ => UnpinOutcome::StillPinned,
         }
     }
 
     /// The heap, which nobody will ask for another loan of it, lets go of a block. True if nobody has it on loan, so that it is the
     /// caller's; otherwise it comes back with the last loan.
-    pub(crate) fn let_go(self) -> bool {
-        // Acquire and Release: with `end_loan`.
-        let is_free = self.header().loans.fetch_or(LET_GO, Ordering::AcqRel) == 0;
+    pub(crate) fn release(self) -> bool {
+        // Acquire and Release: with `unpin`.
+        let is_free = self.header().pins.fetch_or(RELEASED, Ordering::AcqRel) == 0;
         if is_free {
             // Relaxed: the caller alone has it.
-            self.header().loans.store(0, Ordering::Relaxed);
+            self.header().pins.store(0, Ordering::Relaxed);
         }
         is_free
     }
@@ -275,7 +275,7 @@ impl Block {
         let header = self.header();
         // Relaxed, all: the caller alone has it; others get to know it by locks.
         header.used.store(HEADER, Ordering::Relaxed);
-        header.owed.store(CLAIM, Ordering::Relaxed);
+        header.live_bytes.store(ALLOCATOR_REF, Ordering::Relaxed);
         header.first_number.store(u64::MAX, Ordering::Relaxed);
         header.due.store(NEVER, Ordering::Relaxed);
         header.class.store(class as u8, Ordering::Relaxed);
@@ -285,22 +285,22 @@ impl Block {
     }
 
     /// Nobody looks at what was in the block.
-    pub(crate) fn forbid(self) {
+    pub(crate) fn poison(self) {
         // SAFETY: behind the header, within the mapping.
-        unsafe { poison::forbid(self.first(), self.capacity() - HEADER) };
+        unsafe { poison::poison(self.first(), self.capacity() - HEADER) };
     }
 
     /// The caller, who alone has the block, writes the first `size` bytes of items before they are [taken](Self::take).
-    pub(crate) fn allow(self, size: usize) {
+    pub(crate) fn unpoison(self, size: usize) {
         // SAFETY: behind the header, within the mapping.
-        unsafe { poison::allow(self.first(), size) };
+        unsafe { poison::unpoison(self.first(), size) };
     }
 
     /// In debug builds, spoils what was in the block, so that tests notice who still looks at it.
     ///
     /// # Safety
     /// Nobody else has the block, and nobody looks at what was in it.
-    pub(crate) unsafe fn scribble(self) {
+    pub(crate) unsafe fn fill_debug_pattern(self) {
         if cfg!(debug_assertions) && !poison::IS_USED {
             // SAFETY: the caller's promise; within the mapping.
             unsafe { self.0.cast::<u8>().add(HEADER).write_bytes(0xdb, self.capacity() - HEADER) };
@@ -316,65 +316,65 @@ impl Block {
             return None;
         }
         header.used.store(used + size, Ordering::Relaxed);
-        header.owed.fetch_add(size + DRAFT, Ordering::Relaxed);
+        header.live_bytes.fetch_add(size + PENDING_ITEM, Ordering::Relaxed);
         // SAFETY: within the capacity.
         unsafe {
             let place = self.0.cast::<u8>().add(used);
-            poison::allow(place, size);
+            poison::unpoison(place, size);
             Some(place)
         }
     }
 
     /// Takes back room that was the last taken, of a draft that was given up. The caller holds the stripe's lock, and the block is
     /// open there.
-    pub(crate) fn untake(self, place: NonNull<u8>, size: usize) -> bool {
+    pub(crate) fn undo_take(self, place: NonNull<u8>, size: usize) -> bool {
         let header = self.header();
         // Relaxed, all: as in `take`.
         let used = header.used.load(Ordering::Relaxed);
         let is_last = place.addr().get() + size == self.0.addr().get() + used;
         if is_last {
             header.used.store(used - size, Ordering::Relaxed);
-            header.owed.fetch_sub(size, Ordering::Relaxed);
+            header.live_bytes.fetch_sub(size, Ordering::Relaxed);
             // SAFETY: within the block, and nobody's.
-            unsafe { poison::forbid(place, size) };
+            unsafe { poison::poison(place, size) };
         }
         is_last
     }
 
     /// An item is linked or given up.
-    pub(crate) fn finish_draft(self) {
-        // Release: pairs with the Acquire in `has_drafts`: the item has been written, and linked.
-        self.header().owed.fetch_sub(DRAFT, Ordering::Release);
+    pub(crate) fn finish_pending(self) {
+        // Release: pairs with the Acquire in `has_pending`: the item has been written, and linked.
+        self.header().live_bytes.fetch_sub(PENDING_ITEM, Ordering::Release);
     }
 
     /// Whether items are in the making. Once false for a closed block, it stays false.
-    pub(crate) fn has_drafts(self) -> bool {
-        // Acquire: pairs with the Release in `finish_draft`.
-        self.header().owed.load(Ordering::Acquire) & !CLAIM >= DRAFT
+    pub(crate) fn has_pending(self) -> bool {
+        // Acquire: pairs with the Release in `finish_pending`.
+        self.header().live_bytes.load(Ordering::Acquire) & !ALLOCATOR_REF >= PENDING_ITEM
     }
 
     /// An item of `size` bytes is dead. Says whether the heap should know, because so much of the block is that it should be
-    /// [sparse](Place::Sparse), if it isn't, or all of it.
+    /// [sparse](Place::Compactable), if it isn't, or all of it.
     ///
     /// # Safety
     /// It was alive, and the block is not given back before the caller is done: the caller is in the read section in which it unlinked
     /// the item, or has a draft on the block, or sweeps it.
-    pub(crate) unsafe fn bury(self, size: usize) -> bool {
-        let owed = self.settle(size);
-        // SeqCst, there and here, with those in `close` and `is_sparse`: either we find it closed, or who closes it finds the
+    pub(crate) unsafe fn free_item(self, size: usize) -> bool {
+        let live_bytes = self.sub_live(size);
+        // SeqCst, there and here, with those in `close` and `is_compactable`: either we find it closed, or who closes it finds the
         // item dead. Who sweeps it may put it back without having seen this, so only what is sparse already needs no word.
-        self.has_dead(owed)
+        self.is_quarter_freed(live_bytes)
             && self.header().is_closed.load(Ordering::SeqCst)
-            && (self.place() != Place::Sparse || owed == CLAIM)
+            && (self.place() != Place::Compactable || live_bytes == ALLOCATOR_REF)
     }
 
     /// The same of an item that is given up together with the draft, which may be the last thing that kept the block from being dead.
     ///
     /// # Safety
-    /// As of [`Block::bury`]. The caller is in a read section that began before.
-    pub(crate) unsafe fn bury_draft(self, size: usize) -> bool {
+    /// As of [`Block::free_item`]. The caller is in a read section that began before.
+    pub(crate) unsafe fn free_pending(self, size: usize) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.bury(size + DRAFT) }
+        unsafe { self.free_item(size + PENDING_ITEM) }
     }
 
     /// To be called before a block is closed that is not full.
@@ -389,44 +389,44 @@ impl Block {
         // Relaxed: under the lock of the queues.
         header.number.store(number, Ordering::Relaxed);
         header.stamp.store(stamp, Ordering::Relaxed);
-        // SeqCst: see `bury`.
+        // SeqCst: see `free_item`.
         header.is_closed.swap(true, Ordering::SeqCst);
     }
 
     /// Whether all of a closed block is dead, and nothing in the making. Once true, it stays true.
-    pub(crate) fn is_dead(self) -> bool {
-        // SeqCst: as in `is_sparse`. All who have unlinked its items have done so before.
-        self.header().owed.load(Ordering::SeqCst) == CLAIM
+    pub(crate) fn is_all_freed(self) -> bool {
+        // SeqCst: as in `is_compactable`. All who have unlinked its items have done so before.
+        self.header().live_bytes.load(Ordering::SeqCst) == ALLOCATOR_REF
     }
 
     /// Whether much of a closed block is dead.
-    pub(crate) fn is_sparse(self) -> bool {
-        // SeqCst: see `bury`.
-        self.has_dead(self.header().owed.load(Ordering::SeqCst))
+    pub(crate) fn is_compactable(self) -> bool {
+        // SeqCst: see `free_item`.
+        self.is_quarter_freed(self.header().live_bytes.load(Ordering::SeqCst))
     }
 
     /// Whether as much of a closed block is dead as pays if nothing may be evicted. (What was cut off is not: nobody would gain by moving what
     /// fills a block but for that to one of which it leaves as much.)
-    pub(crate) fn is_thin(self) -> bool {
+    pub(crate) fn is_slightly_fragmented(self) -> bool {
         // Relaxed, both: hints, and what is used does not change once the block is closed.
         let header = self.header();
-        self.dead_before(header.used.load(Ordering::Relaxed), header.owed.load(Ordering::Relaxed))
+        self.freed_before(header.used.load(Ordering::Relaxed), header.live_bytes.load(Ordering::Relaxed))
             >= self.capacity() / 16
     }
 
-    /// Whether a quarter is dead, with `owed` as it is: then what moving the rest costs is three times what is won, and a heap full of
+    /// Whether a quarter is dead, with `live_bytes` as it is: then what moving the rest costs is three times what is won, and a heap full of
     /// items that are overwritten at random holds some 87 % of what it could.
-    fn has_dead(self, owed: usize) -> bool {
+    fn is_quarter_freed(self, live_bytes: usize) -> bool {
         let header = self.header();
         // Relaxed, both: they do not change once the block is closed.
         let is_cut = header.is_cut.load(Ordering::Relaxed);
         let end = if is_cut { self.capacity() } else { header.used.load(Ordering::Relaxed) };
-        self.dead_before(end, owed) >= self.capacity() / 4
+        self.freed_before(end, live_bytes) >= self.capacity() / 4
     }
 
     /// Bytes before `end` that are not owed to anybody.
-    fn dead_before(self, end: usize, owed: usize) -> usize {
-        (end - HEADER).saturating_sub(owed % DRAFT)
+    fn freed_before(self, end: usize, live_bytes: usize) -> usize {
+        (end - HEADER).saturating_sub(live_bytes % PENDING_ITEM)
     }
 
     pub(crate) fn place(self) -> Place {
@@ -434,7 +434,7 @@ impl Block {
         match self.header().place.load(Ordering::Relaxed) {
             0 => Place::Open,
             1 => Place::Queue,
-            2 => Place::Sparse,
+            2 => Place::Compactable,
             _ => Place::Taken,
         }
     }
@@ -495,7 +495,7 @@ impl Block {
         // Relaxed, both: as in `due`.
         self.due() <= now
             || header.first_number.load(Ordering::Relaxed) <= line
-            || header.owed.load(Ordering::Relaxed) == CLAIM
+            || header.live_bytes.load(Ordering::Relaxed) == ALLOCATOR_REF
     }
 
     /// Its second in the index of due blocks.

@@ -18,7 +18,7 @@ unsafe extern "C" {
 /// # Safety
 /// They are part of a mapping.
 #[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "nobody listens"))]
-pub(crate) unsafe fn forbid(start: NonNull<u8>, bytes: usize) {
+pub(crate) unsafe fn poison(start: NonNull<u8>, bytes: usize) {
     #[cfg(relativist_sanitizer = "address")]
     // SAFETY: the caller's promise: the sanitizer has a place where it notes it.
     unsafe {
@@ -29,11 +29,11 @@ pub(crate) unsafe fn forbid(start: NonNull<u8>, bytes: usize) {
 /// These may be looked at again.
 ///
 /// # Safety
-/// As of [`forbid`].
+/// As of [`poison`].
 #[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "nobody listens"))]
-pub(crate) unsafe fn allow(start: NonNull<u8>, bytes: usize) {
+pub(crate) unsafe fn unpoison(start: NonNull<u8>, bytes: usize) {
     #[cfg(relativist_sanitizer = "address")]
-    // SAFETY: as in `forbid`.
+    // SAFETY: as in `poison`.
     unsafe {
         __asan_unpoison_memory_region(start.as_ptr(), bytes);
     }
@@ -45,8 +45,8 @@ mod tests {
     use crate::cache::{Content, Mode, Store};
     use crate::clock::Clock;
     use crate::item::hit::Lookup;
-    use crate::item::reserved::Outline;
-    use crate::memory::allocator::{Asks, Heap};
+    use crate::item::reserved::ItemShape;
+    use crate::memory::allocator::{AllocContext, ItemAllocator};
     use std::ffi::c_int;
     use std::sync::Arc;
 
@@ -54,23 +54,23 @@ mod tests {
         fn __asan_address_is_poisoned(address: *const u8) -> c_int;
     }
 
-    fn is_forbidden(address: *const u8) -> bool {
+    fn is_poisoned(address: *const u8) -> bool {
         // SAFETY: looks at no memory but the sanitizer's own.
         unsafe { __asan_address_is_poisoned(address) != 0 }
     }
 
     #[test]
     fn what_no_item_has_is_forbidden() {
-        let heap = Heap::new(1 << 20);
-        let place = heap.allocate(64, Asks::Unlocked, || 0).unwrap();
+        let allocator = ItemAllocator::new(1 << 20);
+        let place = allocator.allocate(64, AllocContext::NoLock, || 0).unwrap();
         let address = |offset: usize| place.as_ptr().wrapping_add(offset).cast_const();
-        assert!(!is_forbidden(address(0)) && !is_forbidden(address(63)) && is_forbidden(address(64)));
-        let next = heap.allocate(64, Asks::Unlocked, || 0).unwrap();
-        assert!(next.as_ptr().cast_const() == address(64) && !is_forbidden(address(64)));
-        heap.abandon(next, 64);
-        assert!(is_forbidden(address(64)));
-        heap.abandon(place, 64);
-        assert!(is_forbidden(address(0)));
+        assert!(!is_poisoned(address(0)) && !is_poisoned(address(63)) && is_poisoned(address(64)));
+        let next = allocator.allocate(64, AllocContext::NoLock, || 0).unwrap();
+        assert!(next.as_ptr().cast_const() == address(64) && !is_poisoned(address(64)));
+        allocator.abandon(next, 64);
+        assert!(is_poisoned(address(64)));
+        allocator.abandon(place, 64);
+        assert!(is_poisoned(address(0)));
     }
 
     /// Of a block that items share, and of one to an item's measure.
@@ -83,17 +83,17 @@ mod tests {
             let mut address = std::ptr::null();
             assert_eq!(engine.get(b"k", |hit| address = hit.value.as_ptr()), Lookup::Hit);
             engine.delete(b"k");
-            assert!(!is_forbidden(address), "readers may still look at it");
+            assert!(!is_poisoned(address), "readers may still look at it");
             engine.maintain();
-            assert!(is_forbidden(address), "{size}");
+            assert!(is_poisoned(address), "{size}");
         }
-        let outline = Outline { key_len: 1, value_len: 50_000, has_flags: false, has_unique: false };
-        let mut arrival = engine.expect(&outline).unwrap();
-        let rest = arrival.rest().as_ptr_range();
-        assert!(!is_forbidden(rest.start) && !is_forbidden(rest.end.wrapping_sub(1)));
-        assert!(is_forbidden(rest.end.wrapping_add(8)));
-        drop(arrival);
+        let shape = ItemShape { key_len: 1, value_len: 50_000, has_flags: false, has_cas: false };
+        let mut reserved = engine.reserve(&shape).unwrap();
+        let rest = reserved.rest().as_ptr_range();
+        assert!(!is_poisoned(rest.start) && !is_poisoned(rest.end.wrapping_sub(1)));
+        assert!(is_poisoned(rest.end.wrapping_add(8)));
+        drop(reserved);
         engine.maintain();
-        assert!(is_forbidden(rest.start));
+        assert!(is_poisoned(rest.start));
     }
 }

@@ -4,13 +4,13 @@
 //! whoever holds the lock gets as a task, to do when it is free again. The one system call is to map a region of addresses, each larger than
 //! those before: a few in the life of a heap.
 
-use crate::memory::allocator::Asks;
+use crate::memory::allocator::AllocContext;
 use crate::memory::arena::{Arena, SLOT};
 use crate::memory::block::{Block, NEVER, Place};
-use crate::memory::block_ref::Loans;
+use crate::memory::block_ref::PinnedBlocks;
 use crate::policy;
 use crate::policy::CLASSES;
-use crate::usage::Sweeps;
+use crate::usage::SweepStats;
 use relativist_rcu::GracePeriod;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -21,11 +21,11 @@ use std::thread::ThreadId;
 const KEPT: usize = 2;
 
 /// All that is not open.
-pub(crate) struct Central {
+pub(crate) struct BlockPool {
     /// By number. Blocks of a class come one after the other.
     queues: [BTreeMap<u64, Block>; CLASSES],
     /// Blocks of which much is dead.
-    sparse: BTreeMap<u64, Block>,
+    compactable: BTreeMap<u64, Block>,
     /// The queued and sparse blocks in which something expires, by the second in which they should
     /// be swept (as known when they were queued), and by number.
     due: BTreeMap<(u32, u64), Block>,
@@ -39,11 +39,11 @@ pub(crate) struct Central {
     /// To be used again, by capacity, and their bytes.
     free: BTreeMap<usize, Vec<Block>>,
     free_bytes: usize,
-    /// The fewest free bytes since [`Central::idle`] was last asked.
+    /// The fewest free bytes since [`BlockPool::idle`] was last asked.
     least_free: usize,
     /// Blocks that somebody sweeps or gives back, or has got for items that are not there yet.
-    pub(crate) in_hands: usize,
-    /// Threads that wait for [`Central::in_hands`] to change.
+    pub(crate) checked_out: usize,
+    /// Threads that wait for [`BlockPool::checked_out`] to change.
     pub(crate) waiters: usize,
     /// The last block's number, and the priority of the last one evicted.
     number: u64,
@@ -55,12 +55,12 @@ pub(crate) struct Central {
     /// What all of it may be.
     limit: usize,
     /// Who collects room, and how much: nobody else may take that.
-    claim: Option<(ThreadId, usize)>,
+    reservation: Option<(ThreadId, usize)>,
     refusal: Option<Refusal>,
     /// Where to look next for blocks that are thin, in which queue, and how many have been looked at since the last one.
-    thin: (usize, u64),
+    slightly_fragmented: (usize, u64),
     looked_at: usize,
-    pub(crate) sweeps: Sweeps,
+    pub(crate) sweeps: SweepStats,
     /// Capacity of ordinary blocks.
     capacity: usize,
     /// Addresses of blocks that fill their slots, and of others.
@@ -79,7 +79,7 @@ struct Refusal {
 struct Waiting {
     grace: GracePeriod,
     block: Block,
-    /// None if it is lent: it comes back when the loans end, not when the readers have gone.
+    /// None if it is lent: it comes back when the pinned end, not when the readers have gone.
     bytes: usize,
 }
 
@@ -114,11 +114,11 @@ pub(crate) enum Source {
     Nowhere,
 }
 
-impl Central {
-    pub(crate) fn new(capacity: usize, limit: usize) -> Central {
-        Central {
+impl BlockPool {
+    pub(crate) fn new(capacity: usize, limit: usize) -> BlockPool {
+        BlockPool {
             queues: [const { BTreeMap::new() }; CLASSES],
-            sparse: BTreeMap::new(),
+            compactable: BTreeMap::new(),
             due: BTreeMap::new(),
             round: (0, 0),
             swept_line: 0,
@@ -127,18 +127,18 @@ impl Central {
             free: BTreeMap::new(),
             free_bytes: 0,
             least_free: 0,
-            in_hands: 0,
+            checked_out: 0,
             waiters: 0,
             number: 0,
             level: 0,
             mapped: 0,
             table: 0,
             limit,
-            claim: None,
+            reservation: None,
             refusal: None,
-            thin: (0, 0),
+            slightly_fragmented: (0, 0),
             looked_at: 0,
-            sweeps: Sweeps::default(),
+            sweeps: SweepStats::default(),
             capacity,
             whole: Arena::new(true),
             partial: Arena::new(false),
@@ -163,19 +163,19 @@ impl Central {
     }
 
     /// Sets aside `bytes` of what is or becomes free for `thread`.
-    pub(crate) fn set_claim(&mut self, claim: Option<(ThreadId, usize)>) {
-        self.claim = claim;
+    pub(crate) fn set_reservation(&mut self, reservation: Option<(ThreadId, usize)>) {
+        self.reservation = reservation;
     }
 
     /// Bytes that others than the calling thread have set aside.
-    fn claimed(&self) -> usize {
-        self.claim.filter(|&(thread, _)| thread != std::thread::current().id()).map_or(0, |(_, bytes)| bytes)
+    fn reserved_by_others(&self) -> usize {
+        self.reservation.filter(|&(thread, _)| thread != std::thread::current().id()).map_or(0, |(_, bytes)| bytes)
     }
 
     /// Bytes that new items may take without anything being swept. Who moves items on may have what is kept for that, too.
     pub(crate) fn room(&self, is_moving: bool) -> usize {
         let kept = if is_moving { 0 } else { self.kept() };
-        (self.limit + self.free_bytes).saturating_sub(self.taken() + self.claimed() + kept)
+        (self.limit + self.free_bytes).saturating_sub(self.taken() + self.reserved_by_others() + kept)
     }
 
     /// Bytes kept for who moves items on: free, or not mapped yet.
@@ -185,9 +185,9 @@ impl Central {
 
     /// Whether others have in hand what could be had, or write to it.
     pub(crate) fn is_contended(&self, evicts: bool) -> bool {
-        let has_drafts = |queue: &BTreeMap<u64, Block>| queue.values().any(|block| block.has_drafts());
-        let is_written_to = has_drafts(&self.sparse) || evicts && self.queues.iter().any(has_drafts);
-        self.in_hands > 0 || self.claimed() > 0 || is_written_to
+        let has_pending = |queue: &BTreeMap<u64, Block>| queue.values().any(|block| block.has_pending());
+        let is_written_to = has_pending(&self.compactable) || evicts && self.queues.iter().any(has_pending);
+        self.checked_out > 0 || self.reserved_by_others() > 0 || is_written_to
     }
 
     /// Bytes swept, for which readers have to be waited.
@@ -219,26 +219,30 @@ impl Central {
     }
 
     /// Where a block of `capacity` comes from. It is in the caller's hands.
-    pub(crate) fn source(&mut self, capacity: usize, who: Asks) -> Source {
-        if self.room(who == Asks::Mover) < capacity {
+    pub(crate) fn source(&mut self, capacity: usize, context: AllocContext) -> Source {
+        if self.room(context == AllocContext::Relocation) < capacity {
             return Source::Nowhere;
         }
         if let Some(block) = self.fitting(capacity).and_then(|found| self.take_free(found)) {
-            self.in_hands += 1;
+            self.checked_out += 1;
             return Source::Block(block);
         }
         if self.taken() + capacity <= self.limit {
             let Some(address) = self.arena(capacity).take(capacity) else { return Source::Nowhere };
             self.mapped += capacity;
-            self.in_hands += 1;
+            self.checked_out += 1;
             return Source::Address(address);
         }
-        if who == Asks::Locked { Source::Nowhere } else { Source::After(self.in_the_way(capacity)) }
+        if context == AllocContext::UnderBucketLock {
+            Source::Nowhere
+        } else {
+            Source::After(self.in_the_way(capacity))
+        }
     }
 
     /// Whether there is a free block that one of `capacity` may be, and nobody else has a right to it.
-    pub(crate) fn has_free(&self, capacity: usize, who: Asks) -> bool {
-        self.room(who == Asks::Mover) >= capacity && self.fitting(capacity).is_some()
+    pub(crate) fn has_free(&self, capacity: usize, context: AllocContext) -> bool {
+        self.room(context == AllocContext::Relocation) >= capacity && self.fitting(capacity).is_some()
     }
 
     /// The capacity of a free block that one of `capacity` may be.
@@ -269,7 +273,7 @@ impl Central {
             blocks.extend(self.take_free(capacity));
             bytes += capacity;
         }
-        self.in_hands += blocks.len();
+        self.checked_out += blocks.len();
         blocks
     }
 
@@ -291,7 +295,7 @@ impl Central {
         for (start, capacity) in runs {
             self.arena(capacity).give_back(start, capacity);
             self.mapped -= capacity;
-            self.in_hands -= 1;
+            self.checked_out -= 1;
         }
     }
 
@@ -313,38 +317,38 @@ impl Central {
 
     /// A block that was not needed after all. It was in the caller's hands.
     pub(crate) fn put_unused(&mut self, block: Block) {
-        self.in_hands -= 1;
+        self.checked_out -= 1;
         self.put_free(block);
     }
 
     /// A block that was in the caller's hands is lent to who receives a value: nobody is to wait for it.
-    pub(crate) fn let_go_new(&mut self) {
-        self.in_hands -= 1;
+    pub(crate) fn release_new(&mut self) {
+        self.checked_out -= 1;
     }
 
     /// A block that was in the caller's hands is open now, where everybody finds it, and `full` no longer.
     pub(crate) fn opened_in_place_of(&mut self, full: Option<Block>) {
-        self.in_hands -= 1;
+        self.checked_out -= 1;
         full.into_iter().for_each(|full| self.close(full));
     }
 
     /// The block is to be used again.
     pub(crate) fn put_free(&mut self, block: Block) {
-        block.forbid();
+        block.poison();
         self.free_bytes += block.capacity();
         self.free.entry(block.capacity()).or_default().push(block);
     }
 
     /// A swept block waits for readers. It was in the caller's hands.
     pub(crate) fn put_waiting(&mut self, block: Block) {
-        self.in_hands -= 1;
+        self.checked_out -= 1;
         self.let_wait(block);
     }
 
     /// In the block all is dead.
     fn let_wait(&mut self, block: Block) {
         block.set_place(Place::Taken);
-        let bytes = if block.is_lent() { 0 } else { block.capacity() };
+        let bytes = if block.is_pinned() { 0 } else { block.capacity() };
         self.waiting_bytes += bytes;
         self.waiting.push_back(Waiting { grace: GracePeriod::start(), block, bytes });
     }
@@ -353,7 +357,7 @@ impl Central {
     pub(crate) fn harvest(&mut self, passed: GracePeriod) -> Option<GracePeriod> {
         while let Some(Waiting { block, bytes, .. }) = self.waiting.pop_front_if(|waiting| waiting.grace <= passed) {
             self.waiting_bytes -= bytes;
-            if block.let_go() {
+            if block.release() {
                 self.put_free(block);
             }
         }
@@ -369,17 +373,17 @@ impl Central {
 
     /// A block with items that was in the caller's hands: at its old place in the queue, or as if it had just been closed.
     pub(crate) fn put_back(&mut self, block: Block, is_renewed: bool) {
-        self.in_hands -= 1;
+        self.checked_out -= 1;
         if is_renewed { self.close(block) } else { self.enqueue(block) }
     }
 
     fn enqueue(&mut self, block: Block) {
-        if block.is_dead() {
+        if block.is_all_freed() {
             return self.let_wait(block);
         }
-        if block.is_sparse() {
-            block.set_place(Place::Sparse);
-            self.sparse.insert(block.number(), block);
+        if block.is_compactable() {
+            block.set_place(Place::Compactable);
+            self.compactable.insert(block.number(), block);
         } else {
             block.set_place(Place::Queue);
             self.queues[block.class()].insert(block.number(), block);
@@ -399,10 +403,10 @@ impl Central {
     }
 
     /// Much of the block is dead, or all, and then there is nothing to sweep.
-    pub(crate) fn note_dead(&mut self, block: Block) {
+    pub(crate) fn note_freed(&mut self, block: Block) {
         let queue = match block.place() {
             Place::Queue => &mut self.queues[block.class()],
-            Place::Sparse => &mut self.sparse,
+            Place::Compactable => &mut self.compactable,
             Place::Open | Place::Taken => return,
         };
         // Somebody may have been faster, or have it in hand: he looks before he puts it back.
@@ -413,13 +417,14 @@ impl Central {
     }
 
     /// Puts blocks on loan whose turn has come at the ends of their queues, as if they had just been closed: they are in use, and to sweep them
-    /// frees nothing before the loans end.
-    fn pass_over_lent(&mut self) {
+    /// frees nothing before the pinned end.
+    fn skip_pinned(&mut self) {
         let last = self.number;
-        for index in 0..Central::QUEUES {
+        for index in 0..BlockPool::QUEUES {
             loop {
-                let queue = self.queues.get_mut(index).unwrap_or(&mut self.sparse);
-                let is_next = queue.first_key_value().is_some_and(|(&number, block)| number <= last && block.is_lent());
+                let queue = self.queues.get_mut(index).unwrap_or(&mut self.compactable);
+                let is_next =
+                    queue.first_key_value().is_some_and(|(&number, block)| number <= last && block.is_pinned());
                 let Some((_, block)) = is_next.then(|| queue.pop_first()).flatten() else { break };
                 self.forget_due(block);
                 self.close(block);
@@ -430,12 +435,12 @@ impl Central {
     /// Takes the block that should go next: one to compact, or one to evict; only the former without `evicts`, and with `is_urgent` one to
     /// be evicted without mercy. None that is on loan.
     pub(crate) fn victim(&mut self, evicts: bool, is_urgent: bool) -> Option<Victim> {
-        self.pass_over_lent();
+        self.skip_pinned();
         let is_urgent = is_urgent && evicts;
-        let is_free = |block: &Block| !block.has_drafts() && !block.is_lent();
+        let is_free = |block: &Block| !block.has_pending() && !block.is_pinned();
         let first = |queue: &BTreeMap<u64, Block>| queue.values().copied().find(is_free);
-        let sparse = first(&self.sparse);
-        if let Some(block) = sparse
+        let compactable = first(&self.compactable);
+        if let Some(block) = compactable
             && !is_urgent
         {
             return Some(self.take(block, Purpose::Compact));
@@ -444,42 +449,42 @@ impl Central {
             return None;
         }
         let priority = |block: &Block| block.stamp() + policy::worth(block.class());
-        let block = self.queues.iter().filter_map(first).min_by_key(priority).or(sparse)?;
+        let block = self.queues.iter().filter_map(first).min_by_key(priority).or(compactable)?;
         self.level = self.level.max(priority(&block));
         Some(self.take(block, if is_urgent { Purpose::Purge } else { Purpose::Evict }))
     }
 
     /// The next block of which some is dead, round and round. Looks at a limited number of them.
-    pub(crate) fn next_thin(&mut self) -> Option<Victim> {
+    pub(crate) fn next_slightly_fragmented(&mut self) -> Option<Victim> {
         const AT_ONCE: usize = 1024;
         let most = self.looked_at + AT_ONCE;
         for _ in 0..=CLASSES {
-            let (class, from) = self.thin;
+            let (class, from) = self.slightly_fragmented;
             for (&number, &block) in self.queues[class].range(from..) {
                 if self.looked_at == most {
-                    self.thin = (class, number);
+                    self.slightly_fragmented = (class, number);
                     return None;
                 }
                 self.looked_at += 1;
-                if block.is_thin() && !block.has_drafts() && !block.is_lent() {
-                    self.thin = (class, number + 1);
+                if block.is_slightly_fragmented() && !block.has_pending() && !block.is_pinned() {
+                    self.slightly_fragmented = (class, number + 1);
                     self.looked_at = 0;
                     return Some(self.take(block, Purpose::Compact));
                 }
             }
-            self.thin = ((class + 1) % CLASSES, 0);
+            self.slightly_fragmented = ((class + 1) % CLASSES, 0);
         }
         None
     }
 
     /// Takes a block out of its queue, into the caller's hands.
     fn take(&mut self, block: Block, purpose: Purpose) -> Victim {
-        let is_sparse = block.place() == Place::Sparse;
-        let queue = if is_sparse { &mut self.sparse } else { &mut self.queues[block.class()] };
+        let is_compactable = block.place() == Place::Compactable;
+        let queue = if is_compactable { &mut self.compactable } else { &mut self.queues[block.class()] };
         queue.remove(&block.number());
         self.forget_due(block);
         block.set_place(Place::Taken);
-        self.in_hands += 1;
+        self.checked_out += 1;
         Victim { block, purpose }
     }
 
@@ -488,17 +493,17 @@ impl Central {
 
     /// Takes a block that is due at `now`, to sweep the expired items in it.
     pub(crate) fn next_due(&mut self, now: u32) -> Option<Victim> {
-        let block = self.due.range(..=(now, u64::MAX)).map(|(_, &block)| block).find(|block| !block.has_drafts())?;
+        let block = self.due.range(..=(now, u64::MAX)).map(|(_, &block)| block).find(|block| !block.has_pending())?;
         Some(self.take(block, Purpose::Expire))
     }
 
     /// The number of blocks whose headers the background looks at in this second. The index has
     /// most blocks that are due. Others have become due since they were queued, and the background
-    /// finds them within [`Central::ROUND`] seconds. After a flush, which draws a new `line`, it
+    /// finds them within [`BlockPool::ROUND`] seconds. After a flush, which draws a new `line`, it
     /// looks at all blocks.
     pub(crate) fn begin_round(&mut self, line: u64) -> usize {
-        let all = self.queues.iter().chain([&self.sparse]).map(BTreeMap::len).sum();
-        if mem::replace(&mut self.swept_line, line) == line { usize::div_ceil(all, Central::ROUND) } else { all }
+        let all = self.queues.iter().chain([&self.compactable]).map(BTreeMap::len).sum();
+        if mem::replace(&mut self.swept_line, line) == line { usize::div_ceil(all, BlockPool::ROUND) } else { all }
     }
 
     /// Seconds within which the background looks at the header of every block.
@@ -508,26 +513,26 @@ impl Central {
     pub(crate) fn look_around(&mut self, left: &mut usize, is_due: impl Fn(Block) -> bool) -> Option<Victim> {
         const AT_ONCE: usize = 64;
         let mut most = AT_ONCE.min(*left);
-        for _ in 0..=Central::QUEUES {
+        for _ in 0..=BlockPool::QUEUES {
             let (index, from) = self.round;
-            let queue = self.queues.get(index).unwrap_or(&self.sparse);
+            let queue = self.queues.get(index).unwrap_or(&self.compactable);
             for (&number, &block) in queue.range(from..).take(most) {
                 (most, *left) = (most - 1, *left - 1);
                 self.round = (index, number + 1);
-                if is_due(block) && !block.has_drafts() {
+                if is_due(block) && !block.has_pending() {
                     return Some(self.take(block, Purpose::Expire));
                 }
             }
             if most == 0 {
                 return None;
             }
-            self.round = ((index + 1) % Central::QUEUES, 0);
+            self.round = ((index + 1) % BlockPool::QUEUES, 0);
         }
         *left = 0;
         None
     }
 
-    /// Whether [`Central::next_thin`] has looked at all blocks since it found one, or a refusal.
+    /// Whether [`BlockPool::next_slightly_fragmented`] has looked at all blocks since it found one, or a refusal.
     pub(crate) fn has_seen_all(&self) -> bool {
         self.looked_at >= self.queues.iter().map(BTreeMap::len).sum()
     }
@@ -546,19 +551,19 @@ impl Central {
     }
 
     /// Gives up all blocks, as far as no item is left in them, with `open` ones. No one else has any, but who has them on loan.
-    pub(crate) fn tear_down(&mut self, open: impl Iterator<Item = Block>, loans: &Loans) {
+    pub(crate) fn tear_down(&mut self, open: impl Iterator<Item = Block>, pinned: &PinnedBlocks) {
         let queued = mem::take(&mut self.queues).into_iter().flat_map(BTreeMap::into_values);
-        let sparse = mem::take(&mut self.sparse).into_values();
+        let compactable = mem::take(&mut self.compactable).into_values();
         self.due.clear();
         let waiting = mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.block);
         let free = mem::take(&mut self.free).into_values().flatten();
-        let mut blocks: Vec<Block> = open.chain(queued).chain(sparse).chain(waiting).chain(free).collect();
-        blocks.retain(|block| block.let_go());
+        let mut blocks: Vec<Block> = open.chain(queued).chain(compactable).chain(waiting).chain(free).collect();
+        blocks.retain(|block| block.release());
         // Only now: what comes back from here on nobody else has.
-        blocks.extend(loans.close());
+        blocks.extend(pinned.close());
         for block in blocks {
             // SAFETY: the engine is gone, so nobody looks at items but its table, which buries those it has.
-            if let Some((start, capacity)) = unsafe { block.disown() } {
+            if let Some((start, capacity)) = unsafe { block.detach() } {
                 self.arena(capacity).give_back(start, capacity);
             }
         }

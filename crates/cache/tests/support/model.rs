@@ -4,7 +4,7 @@
 
 use relativist_cache::Clock;
 use relativist_cache::{
-    Cache, Content, CountError, Direction, LARGE_VALUE, Lease, Lookup, Mode, Outline, Store, Usage,
+    Cache, Content, CountError, Direction, ItemShape, LARGE_VALUE, Lookup, Mode, Store, Usage, ValueRef,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -118,7 +118,7 @@ pub struct Model {
     /// When a flush is to come.
     due: Option<u32>,
     /// Values that were found and are kept, and what they were.
-    kept: VecDeque<(Lease, Vec<u8>)>,
+    kept: VecDeque<(ValueRef, Vec<u8>)>,
 }
 
 /// Values kept at most.
@@ -159,7 +159,7 @@ impl Model {
                 let kept = &mut self.kept;
                 let lookup = self.engine.get(&key, |hit| {
                     assert_eq!(Some(hit.value), present.as_ref().map(|item| &*item.value));
-                    kept.extend(hit.lease().map(|lease| (lease, hit.value.to_vec())));
+                    kept.extend(hit.pin().map(|pin| (pin, hit.value.to_vec())));
                 });
                 assert_eq!(lookup == Lookup::Hit, present.is_some(), "{lookup:?}");
                 self.let_go(MAX_KEPT);
@@ -183,8 +183,8 @@ impl Model {
             }
         }
         let usage = self.usage();
-        assert!(usage.heap_bytes + usage.table_bytes <= LIMIT, "{usage:?}");
-        assert!(usage.item_bytes <= usage.heap_bytes, "{usage:?}");
+        assert!(usage.mapped_bytes + usage.table_bytes <= LIMIT, "{usage:?}");
+        assert!(usage.item_bytes <= usage.mapped_bytes, "{usage:?}");
     }
 
     /// What must be under `key` if anything is; and whether it is, as the engine says. From here on it is as it says.
@@ -204,8 +204,8 @@ impl Model {
     /// Keeps no more than so many values.
     fn let_go(&mut self, most: usize) {
         while self.kept.len() > most {
-            let (lease, value) = self.kept.pop_front().expect("there are some");
-            assert!(*lease == *value, "a value has changed while it was kept");
+            let (pin, value) = self.kept.pop_front().expect("there are some");
+            assert!(*pin == *value, "a value has changed while it was kept");
         }
     }
 
@@ -225,15 +225,15 @@ impl Model {
 
     fn store(&mut self, key: &[u8], verb: Verb, flags: u32, lifetime: i8, value: Vec<u8>) {
         let present = self.look(key);
-        let mut unique = 0;
-        self.engine.peek(key, |hit| unique = hit.unique);
+        let mut cas = 0;
+        self.engine.peek(key, |hit| cas = hit.cas);
         let mode = match verb {
             Verb::Set => Mode::Set,
             Verb::Add => Mode::Add,
             Verb::Replace => Mode::Replace,
             Verb::Append => Mode::Append,
             Verb::Prepend => Mode::Prepend,
-            Verb::Compare { is_right } => Mode::CompareUnique(unique + u64::from(!is_right)),
+            Verb::Compare { is_right } => Mode::Cas(cas + u64::from(!is_right)),
         };
         let item = Item { value: value.clone(), flags, end: self.end(lifetime) };
         let joined = value.len() + present.as_ref().map_or(0, |old| old.value.len());
@@ -279,12 +279,12 @@ impl Model {
     /// Stores; what is large arrives in two pieces, if there is room for it.
     fn hand_over(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
         let Content { flags, exptime, value } = content;
-        let outline = Outline { key_len: key.len(), value_len: value.len(), has_flags: flags != 0, has_unique: false };
-        let Some(mut arrival) = self.engine.expect(&outline) else { return self.engine.store(mode, key, content) };
+        let shape = ItemShape { key_len: key.len(), value_len: value.len(), has_flags: flags != 0, has_cas: false };
+        let Some(mut reserved) = self.engine.reserve(&shape) else { return self.engine.store(mode, key, content) };
         assert!(value.len() >= LARGE_VALUE);
         let (first, second) = value.split_at(value.len() / 2);
-        assert_eq!((arrival.take(first), arrival.take(second)), (first.len(), second.len()));
-        self.engine.store_arrived(mode, key, flags, exptime, &arrival)
+        assert_eq!((reserved.take(first), reserved.take(second)), (first.len(), second.len()));
+        self.engine.store_reserved(mode, key, flags, exptime, &reserved)
     }
 
     fn count(&mut self, key: &[u8], is_up: bool, delta: u64) {

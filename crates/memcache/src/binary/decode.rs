@@ -16,7 +16,7 @@ pub struct Header {
     /// Replies repeat it.
     pub opaque: u32,
     /// The unique to compare with, 0 for none.
-    pub unique: u64,
+    pub cas: u64,
 }
 
 /// A request.
@@ -205,7 +205,7 @@ impl Decoder {
             key: request.key,
             is_base64: false,
             flags: request.extra_32(0),
-            has_unique: false,
+            has_cas: false,
         })
     }
 
@@ -241,12 +241,12 @@ impl Decoder {
 }
 
 fn parse_header(bytes: &[u8; HEADER]) -> (Header, Lengths) {
-    let [_magic, opcode, k0, k1, extras, _type, _v0, _v1, b0, b1, b2, b3, o0, o1, o2, o3, unique @ ..] = *bytes;
+    let [_magic, opcode, k0, k1, extras, _type, _v0, _v1, b0, b1, b2, b3, o0, o1, o2, o3, cas @ ..] = *bytes;
     let lengths = Lengths {
         key: u16::from_be_bytes([k0, k1]).into(),
         extras,
         body: u32::from_be_bytes([b0, b1, b2, b3]) as usize,
     };
     let opaque = u32::from_be_bytes([o0, o1, o2, o3]);
-    (Header { opcode, opaque, unique: u64::from_be_bytes(unique) }, lengths)
+    (Header { opcode, opaque, cas: u64::from_be_bytes(cas) }, lengths)
 }

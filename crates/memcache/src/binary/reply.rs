@@ -3,14 +3,14 @@
 use super::{Header, REPLY_MAGIC, Status};
 
 /// Appends a reply to the request with this `header`.
-pub fn packet(out: &mut Vec<u8>, header: &Header, status: Status, unique: u64, [extras, key, value]: [&[u8]; 3]) {
+pub fn packet(out: &mut Vec<u8>, header: &Header, status: Status, cas: u64, [extras, key, value]: [&[u8]; 3]) {
     out.reserve(super::HEADER + extras.len() + key.len() + value.len());
-    front(out, header, status, unique, [extras, key], value.len());
+    front(out, header, status, cas, [extras, key], value.len());
     out.extend_from_slice(value);
 }
 
 /// Appends a packet up to its value of `length` bytes.
-fn front(out: &mut Vec<u8>, header: &Header, status: Status, unique: u64, [extras, key]: [&[u8]; 2], length: usize) {
+fn front(out: &mut Vec<u8>, header: &Header, status: Status, cas: u64, [extras, key]: [&[u8]; 2], length: usize) {
     let body = extras.len() + key.len() + length;
     out.extend_from_slice(&[REPLY_MAGIC, header.opcode]);
     out.extend_from_slice(&(key.len() as u16).to_be_bytes());
@@ -18,7 +18,7 @@ fn front(out: &mut Vec<u8>, header: &Header, status: Status, unique: u64, [extra
     out.extend_from_slice(&(status as u16).to_be_bytes());
     out.extend_from_slice(&(body as u32).to_be_bytes());
     out.extend_from_slice(&header.opaque.to_be_bytes());
-    out.extend_from_slice(&unique.to_be_bytes());
+    out.extend_from_slice(&cas.to_be_bytes());
     out.extend_from_slice(extras);
     out.extend_from_slice(key);
 }
@@ -31,18 +31,18 @@ pub fn status_and_length(bytes: &[u8]) -> Option<(u16, usize)> {
 }
 
 /// Appends a reply without a body.
-pub fn success(out: &mut Vec<u8>, header: &Header, unique: u64) {
-    packet(out, header, Status::Success, unique, [b"", b"", b""]);
+pub fn success(out: &mut Vec<u8>, header: &Header, cas: u64) {
+    packet(out, header, Status::Success, cas, [b"", b"", b""]);
 }
 
 /// Appends an item: flags, key (if it is to be told) and value.
-pub fn value(out: &mut Vec<u8>, header: &Header, flags: u32, unique: u64, key: &[u8], value: &[u8]) {
-    packet(out, header, Status::Success, unique, [&flags.to_be_bytes(), key, value]);
+pub fn value(out: &mut Vec<u8>, header: &Header, flags: u32, cas: u64, key: &[u8], value: &[u8]) {
+    packet(out, header, Status::Success, cas, [&flags.to_be_bytes(), key, value]);
 }
 
 /// Appends the packet of an item whose value of `length` bytes follows from elsewhere.
-pub fn value_front(out: &mut Vec<u8>, header: &Header, flags: u32, unique: u64, key: &[u8], length: usize) {
-    front(out, header, Status::Success, unique, [&flags.to_be_bytes(), key], length);
+pub fn value_front(out: &mut Vec<u8>, header: &Header, flags: u32, cas: u64, key: &[u8], length: usize) {
+    front(out, header, Status::Success, cas, [&flags.to_be_bytes(), key], length);
 }
 
 /// Appends a failure, with the text that belongs to it.

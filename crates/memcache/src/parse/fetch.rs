@@ -8,15 +8,15 @@ use crate::words::{Keys, Words};
 
 /// `get KEY+`, `gets KEY+`
 #[inline]
-pub(crate) fn get(args: Words<'_>, with_unique: bool) -> Result<Command<'_>, Rejection> {
+pub(crate) fn get(args: Words<'_>, with_cas: bool) -> Result<Command<'_>, Rejection> {
     let keys = Keys::new(args.into_rest()).map_err(Rejection::answered)?;
-    Ok(Command::Get { keys, with_unique })
+    Ok(Command::Get { keys, with_cas })
 }
 
 /// `gat EXPTIME KEY+`, `gats EXPTIME KEY+`
-pub(crate) fn get_and_touch(mut args: Words<'_>, with_unique: bool) -> Result<Command<'_>, Rejection> {
+pub(crate) fn get_and_touch(mut args: Words<'_>, with_cas: bool) -> Result<Command<'_>, Rejection> {
     let exptime = args.next().ok_or(MISSING_ARGUMENT)?;
     let keys = Keys::new(args.into_rest()).map_err(Rejection::answered)?;
     let exptime = number::signed_32(exptime).ok_or(Rejection::answered(RequestError::InvalidExptime))?;
-    Ok(Command::GetAndTouch { exptime, keys, with_unique })
+    Ok(Command::GetAndTouch { exptime, keys, with_cas })
 }

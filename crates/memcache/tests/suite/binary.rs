@@ -27,7 +27,7 @@ fn a_request_is_taken_apart() {
     let mut decoder = Decoder::new(LIMITS);
     let Decoded::Request { consumed, request } = decoder.decode(&stream, true) else { panic!() };
     assert_eq!((consumed, request.opcode, request.is_quiet), (stream.len(), Opcode::Set, true));
-    assert_eq!((request.key, request.value, request.header.unique), (&b"key"[..], &b"value"[..], 42));
+    assert_eq!((request.key, request.value, request.header.cas), (&b"key"[..], &b"value"[..], 42));
     assert_eq!((request.extra_32(0), request.extra_32(4), request.extra_64(0)), (7, 9, 7 << 32 | 9));
 }
 

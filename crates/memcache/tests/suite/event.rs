@@ -14,7 +14,7 @@ pub enum Event {
     Fetch {
         exptime: Option<i32>,
         keys: Vec<Vec<u8>>,
-        with_unique: bool,
+        with_cas: bool,
     },
     Store {
         verb: StoreVerb,
@@ -81,9 +81,9 @@ pub enum Event {
 impl Event {
     fn from_command(command: Command<'_>) -> Self {
         match command {
-            Command::Get { keys, with_unique } => Self::Fetch { exptime: None, keys: owned(keys), with_unique },
-            Command::GetAndTouch { exptime, keys, with_unique } => {
-                Self::Fetch { exptime: Some(exptime), keys: owned(keys), with_unique }
+            Command::Get { keys, with_cas } => Self::Fetch { exptime: None, keys: owned(keys), with_cas },
+            Command::GetAndTouch { exptime, keys, with_cas } => {
+                Self::Fetch { exptime: Some(exptime), keys: owned(keys), with_cas }
             }
             Command::Store { verb, key, flags, exptime, value, noreply } => {
                 Self::Store { verb, key: key.to_vec(), flags, exptime, value: value.to_vec(), noreply }

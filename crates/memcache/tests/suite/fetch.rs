@@ -5,8 +5,8 @@ use relativist_memcache::{Command, Decoded, Decoder, MAX_GET_LINE, MAX_UNFINISHE
 use crate::event::{Connection, Event};
 use crate::framing::{LIMITS, aloud, decode};
 
-fn fetch(exptime: Option<i32>, keys: &[&[u8]], with_unique: bool) -> Event {
-    Event::Fetch { exptime, keys: keys.iter().map(|key| key.to_vec()).collect(), with_unique }
+fn fetch(exptime: Option<i32>, keys: &[&[u8]], with_cas: bool) -> Event {
+    Event::Fetch { exptime, keys: keys.iter().map(|key| key.to_vec()).collect(), with_cas }
 }
 
 #[test]
@@ -50,9 +50,9 @@ fn needs_a_key() {
 fn takes_more_keys_than_other_commands_take_words() {
     let keys: Vec<Vec<u8>> = (0..1000).map(|n| format!("key{n}").into_bytes()).collect();
     let line = [b"get ", keys.join(&b' ').as_slice(), b"\r\n"].concat();
-    assert_eq!(decode(&line), [Event::Fetch { exptime: None, keys: keys.clone(), with_unique: false }]);
+    assert_eq!(decode(&line), [Event::Fetch { exptime: None, keys: keys.clone(), with_cas: false }]);
     let line = [b"gat 0 ", keys[..40].join(&b' ').as_slice(), b"\r\n"].concat();
-    assert_eq!(decode(&line), [Event::Fetch { exptime: Some(0), keys: keys[..40].to_vec(), with_unique: false }]);
+    assert_eq!(decode(&line), [Event::Fetch { exptime: Some(0), keys: keys[..40].to_vec(), with_cas: false }]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn tokens_are_read() {
     let Event::Meta { verb, key, flags, words, .. } = meta("mg key v T-30 N0 R5 C7 E8 k Oopaque q") else { panic!() };
     assert_eq!((verb, key.as_slice(), words.len()), (MetaVerb::Get, &b"key"[..], 9));
     assert_eq!((flags.exptime, flags.vivify, flags.recache), (Some(-30), Some(0), Some(5)));
-    assert_eq!((flags.compare, flags.unique), (Some(7), Some(8)));
+    assert_eq!((flags.compare, flags.cas), (Some(7), Some(8)));
     assert!(flags.has(b'v') && flags.has(b'q') && !flags.has(b's') && !flags.has(b'5'));
     let Event::Meta { flags, .. } = meta("ma n D18446744073709551615 J9 M-") else { panic!() };
     assert_eq!((flags.delta, flags.initial, flags.mode), (u64::MAX, 9, MetaMode::Decrement));

@@ -71,13 +71,13 @@ pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoItera
 
 /// Spells a request.
 #[allow(dead_code, reason = "the fuzz target has no use for it")]
-pub fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8], unique: u64) -> Vec<u8> {
+pub fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8], cas: u64) -> Vec<u8> {
     let body = extras.len() + key.len() + value.len();
     let mut packet = vec![0x80, opcode];
     packet.extend_from_slice(&(key.len() as u16).to_be_bytes());
     packet.extend_from_slice(&[extras.len() as u8, 0, 0, 0]);
     packet.extend_from_slice(&(body as u32).to_be_bytes());
     packet.extend_from_slice(&0xdead_beef_u32.to_be_bytes());
-    packet.extend_from_slice(&unique.to_be_bytes());
+    packet.extend_from_slice(&cas.to_be_bytes());
     [packet.as_slice(), extras, key, value].concat()
 }

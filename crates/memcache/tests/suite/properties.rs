@@ -42,10 +42,10 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 /// Any command.
 fn command() -> impl Strategy<Value = Event> {
     prop_oneof![
-        (any::<Option<i32>>(), vec(key(), 1..5), any::<bool>()).prop_map(|(exptime, keys, with_unique)| Event::Fetch {
+        (any::<Option<i32>>(), vec(key(), 1..5), any::<bool>()).prop_map(|(exptime, keys, with_cas)| Event::Fetch {
             exptime,
             keys,
-            with_unique
+            with_cas
         }),
         (verb(), key(), any::<u32>(), any::<i32>(), value(), any::<bool>()).prop_map(
             |(verb, key, flags, exptime, value, noreply)| Event::Store { verb, key, flags, exptime, value, noreply }

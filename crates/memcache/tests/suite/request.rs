@@ -7,9 +7,9 @@ use crate::event::Event;
 /// Spells the request that decodes to `event`, which must be a command.
 pub fn encode(event: &Event) -> Vec<u8> {
     match event {
-        Event::Fetch { exptime, keys, with_unique } => {
+        Event::Fetch { exptime, keys, with_cas } => {
             let verb = if exptime.is_some() { "gat" } else { "get" };
-            let s = if *with_unique { "s" } else { "" };
+            let s = if *with_cas { "s" } else { "" };
             let exptime = exptime.map_or(String::new(), |exptime| format!(" {exptime}"));
             let mut line = format!("{verb}{s}{exptime}").into_bytes();
             for key in keys {
@@ -20,15 +20,15 @@ pub fn encode(event: &Event) -> Vec<u8> {
             line
         }
         Event::Store { verb, key, flags, exptime, value, noreply } => {
-            let (verb, unique) = match verb {
+            let (verb, cas) = match verb {
                 StoreVerb::Set => ("set", String::new()),
                 StoreVerb::Add => ("add", String::new()),
                 StoreVerb::Replace => ("replace", String::new()),
                 StoreVerb::Append => ("append", String::new()),
                 StoreVerb::Prepend => ("prepend", String::new()),
-                StoreVerb::Cas(unique) => ("cas", format!(" {unique}")),
+                StoreVerb::Cas(cas) => ("cas", format!(" {cas}")),
             };
-            let mut request = with_key(verb, key, &format!(" {flags} {exptime} {}{unique}", value.len()), *noreply);
+            let mut request = with_key(verb, key, &format!(" {flags} {exptime} {}{cas}", value.len()), *noreply);
             request.extend_from_slice(value);
             request.extend_from_slice(b"\r\n");
             request

@@ -19,8 +19,8 @@ fn each_verb_is_told_apart() {
         ("prepend", "", StoreVerb::Prepend),
         ("cas", " 18446744073709551615", StoreVerb::Cas(u64::MAX)),
     ];
-    for (name, unique, verb) in verbs {
-        let request = format!("{name} k 7 -9 2{unique}\r\nhi\r\n");
+    for (name, cas, verb) in verbs {
+        let request = format!("{name} k 7 -9 2{cas}\r\nhi\r\n");
         assert_eq!(decode(request.as_bytes()), [stored(verb, 7, -9, b"hi")], "{name}");
     }
 }

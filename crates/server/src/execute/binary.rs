@@ -101,11 +101,11 @@ impl Executor<'_> {
     /// The reply that tells an item, with `key` if that is to be told.
     #[inline(always)]
     fn append_item(&self, request: &Request<'_>, key: &[u8], hit: &Hit<'_>, out: &mut Replies) {
-        let (header, unique) = (&request.header, self.visible(hit.unique));
+        let (header, cas) = (&request.header, self.visible(hit.cas));
         match self.lease(hit) {
-            None => reply::value(&mut out.bytes, header, hit.flags, unique, key, hit.value),
+            None => reply::value(&mut out.bytes, header, hit.flags, cas, key, hit.value),
             Some(value) => {
-                reply::value_front(&mut out.bytes, header, hit.flags, unique, key, value.len());
+                reply::value_front(&mut out.bytes, header, hit.flags, cas, key, value.len());
                 out.append(value);
             }
         }
@@ -127,9 +127,9 @@ impl Executor<'_> {
             self.observe_lookup(session, request.key);
         }
         // Without uniques there is nothing to compare with.
-        let compare = if self.shared.options.disable_cas { 0 } else { request.header.unique };
-        let mut unique = 0;
-        let show = |hit: Hit<'_>| unique = self.visible(hit.unique);
+        let compare = if self.shared.options.disable_cas { 0 } else { request.header.cas };
+        let mut cas = 0;
+        let show = |hit: Hit<'_>| cas = self.visible(hit.cas);
         let outcome = match request.opcode {
             Opcode::Append | Opcode::Prepend => self.binary_join(request, compare, show),
             _ => self.binary_put(request, compare, show),
@@ -147,7 +147,7 @@ impl Executor<'_> {
             self.observe_store(session, request.key, store, stored);
         }
         let status = match store {
-            Store::Stored => return succeed(request, unique, out),
+            Store::Stored => return succeed(request, cas, out),
             Store::Exists => Status::Exists,
             Store::NotFound => Status::NotFound,
             Store::NotStored => Status::NotStored,
@@ -172,7 +172,7 @@ impl Executor<'_> {
                 (0, Opcode::Replace, None) => Store::NotFound,
                 (0, _, _) => Store::Stored,
                 (_, _, None) => Store::NotFound,
-                (unique, _, Some(item)) if unique != item.unique => Store::Exists,
+                (cas, _, Some(item)) if cas != item.cas => Store::Exists,
                 _ => Store::Stored,
             };
             (store == Store::Stored, store)
@@ -192,7 +192,7 @@ impl Executor<'_> {
         };
         let join = |present: Present<'_>| match present.item {
             None => (Change::Keep, Store::NotStored),
-            Some(item) if compare != 0 && compare != item.unique => (Change::Keep, Store::Exists),
+            Some(item) if compare != 0 && compare != item.cas => (Change::Keep, Store::Exists),
             Some(item) if self.is_too_large(request.key, item.value.len() + request.value.len()) => {
                 (Change::Keep, Store::NotStored)
             }
@@ -206,8 +206,8 @@ impl Executor<'_> {
             self.observe_lookup(session, request.key);
         }
         let (delta, initial, exptime) = (request.extra_64(0), request.extra_64(8), request.extra_32(16));
-        let compare = request.header.unique;
-        let (mut number, mut unique) = (0, 0);
+        let compare = request.header.cas;
+        let (mut number, mut cas) = (0, 0);
         let step = |present: Present<'_>| match present.item {
             None if exptime == DO_NOT_CREATE => (Change::Keep, Err(Status::NotFound)),
             None => {
@@ -215,7 +215,7 @@ impl Executor<'_> {
                 let expiry = Expiry::from_unsigned(exptime, present.now);
                 (Change::Put(New { expiry, ..New::plain(0, Value::Number(number)) }), Ok(true))
             }
-            Some(item) if compare != 0 && compare != self.visible(item.unique) => (Change::Keep, Err(Status::Exists)),
+            Some(item) if compare != 0 && compare != self.visible(item.cas) => (Change::Keep, Err(Status::Exists)),
             Some(item) => match parse(item.value) {
                 None => (Change::Keep, Err(Status::NotANumber)),
                 Some(present) => {
@@ -224,7 +224,7 @@ impl Executor<'_> {
                 }
             },
         };
-        let outcome = self.shared.engine.update(request.key, step, |hit| unique = self.visible(hit.unique));
+        let outcome = self.shared.engine.update(request.key, step, |hit| cas = self.visible(hit.cas));
         let outcome = outcome.unwrap_or(Err(Status::OutOfMemory));
         self.count_arithmetic(
             direction,
@@ -243,7 +243,7 @@ impl Executor<'_> {
             Ok(_) if request.is_quiet => (),
             Ok(_) => {
                 let body = [b"", b"", &number.to_be_bytes()[..]];
-                reply::packet(out, &request.header, Status::Success, unique, body);
+                reply::packet(out, &request.header, Status::Success, cas, body);
             }
         }
     }
@@ -252,11 +252,11 @@ impl Executor<'_> {
         if self.is_observed {
             self.observe_lookup(session, request.key);
         }
-        let compare = request.header.unique;
+        let compare = request.header.cas;
         let mut size = None;
         let decide = |present: Present<'_>| match present.item {
             None => (Change::Keep, Status::NotFound),
-            Some(item) if compare != 0 && compare != self.visible(item.unique) => (Change::Keep, Status::Exists),
+            Some(item) if compare != 0 && compare != self.visible(item.cas) => (Change::Keep, Status::Exists),
             Some(item) => {
                 size = Some(item.value.len());
                 (Change::Remove, Status::Success)
@@ -305,9 +305,9 @@ impl Executor<'_> {
 }
 
 /// A success, which quiet requests don't want to hear of.
-fn succeed(request: &Request<'_>, unique: u64, out: &mut Vec<u8>) {
+fn succeed(request: &Request<'_>, cas: u64, out: &mut Vec<u8>) {
     if !request.is_quiet {
-        reply::success(out, &request.header, unique);
+        reply::success(out, &request.header, cas);
     }
 }
 

@@ -4,7 +4,9 @@ use super::observe::Stored;
 use super::{Executor, Outcome, Replies, Session, answer};
 use crate::observability::latency::Kind;
 use crate::observability::stats::Counter;
-use relativist_cache::{Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Origin, Store};
+use relativist_cache::{
+    Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Store, ValueSource,
+};
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
 
 /// The answer to `flush_all` with `-F`.
@@ -19,16 +21,16 @@ pub struct Fetch {
     /// The expiry that found items are given.
     exptime: Option<i32>,
     /// Whether the reply tells the unique.
-    with_unique: bool,
+    with_cas: bool,
 }
 
 impl Fetch {
-    pub(super) fn get(with_unique: bool) -> Fetch {
-        Fetch { exptime: None, with_unique }
+    pub(super) fn get(with_cas: bool) -> Fetch {
+        Fetch { exptime: None, with_cas }
     }
 
-    pub(super) fn get_and_touch(exptime: i32, with_unique: bool) -> Fetch {
-        Fetch { exptime: Some(exptime), with_unique }
+    pub(super) fn get_and_touch(exptime: i32, with_cas: bool) -> Fetch {
+        Fetch { exptime: Some(exptime), with_cas }
     }
 }
 
@@ -63,7 +65,7 @@ impl Executor<'_> {
                 next = keys.next();
             }
             let answered = match fetch.exptime {
-                None => self.get_some(session, fetch.with_unique, &batch[..count], b"", out),
+                None => self.get_some(session, fetch.with_cas, &batch[..count], b"", out),
                 Some(_) => self.fetch_one_by_one(session, fetch, &batch[..count], out),
             };
             fetched += answered;
@@ -77,9 +79,9 @@ impl Executor<'_> {
     }
 
     /// Answers `get`s of one key each that have arrived together, [`MAX_BATCH_KEYS`] at most, until the output is full. Returns how many.
-    pub fn get_each(&self, session: &Session, with_unique: bool, keys: &[&[u8]], out: &mut Replies) -> usize {
+    pub fn get_each(&self, session: &Session, with_cas: bool, keys: &[&[u8]], out: &mut Replies) -> usize {
         let timing = self.latencies.map(|latencies| latencies.time(Kind::Get));
-        let done = self.get_some(session, with_unique, keys, reply::END, out);
+        let done = self.get_some(session, with_cas, keys, reply::END, out);
         if let Some(timing) = timing {
             timing.share(done);
         }
@@ -88,13 +90,13 @@ impl Executor<'_> {
 
     /// Looks up some keys together, [`MAX_BATCH_KEYS`] at most, and appends each hit, and `end` after each key, until the output is
     /// full. Returns how many it has looked up.
-    fn get_some(&self, session: &Session, with_unique: bool, keys: &[&[u8]], end: &[u8], out: &mut Replies) -> usize {
+    fn get_some(&self, session: &Session, with_cas: bool, keys: &[&[u8]], end: &[u8], out: &mut Replies) -> usize {
         self.shared.engine.get_many(keys, |index, found| {
             let key = keys[index];
             let (lookup, size) = match found {
                 Ok(hit) => {
-                    let unique = with_unique.then(|| self.visible(hit.unique));
-                    self.append_hit(out, key, unique, &hit);
+                    let cas = with_cas.then(|| self.visible(hit.cas));
+                    self.append_hit(out, key, cas, &hit);
                     (Lookup::Hit, hit.value.len())
                 }
                 Err(lookup) => (lookup, 0),
@@ -122,8 +124,8 @@ impl Executor<'_> {
         let mut size = 0;
         let visit = |hit: Hit<'_>| {
             size = hit.value.len();
-            let unique = fetch.with_unique.then(|| self.visible(hit.unique));
-            self.append_hit(out, key, unique, &hit);
+            let cas = fetch.with_cas.then(|| self.visible(hit.cas));
+            self.append_hit(out, key, cas, &hit);
         };
         let lookup = match fetch.exptime {
             None => {
@@ -144,11 +146,11 @@ impl Executor<'_> {
 
     /// Inlined, so that nothing is looked up of a hit that is not told.
     #[inline(always)]
-    fn append_hit(&self, out: &mut Replies, key: &[u8], unique: Option<u64>, hit: &Hit<'_>) {
+    fn append_hit(&self, out: &mut Replies, key: &[u8], cas: Option<u64>, hit: &Hit<'_>) {
         if hit.value.len() < LARGE_VALUE {
-            append_copied(&mut out.bytes, key, hit.flags, unique, hit.value);
+            append_copied(&mut out.bytes, key, hit.flags, cas, hit.value);
         } else {
-            self.append_large(out, key, hit.flags, unique, hit.value, hit.origin);
+            self.append_large(out, key, hit.flags, cas, hit.value, hit.source);
         }
     }
 
@@ -158,14 +160,14 @@ impl Executor<'_> {
         out: &mut Replies,
         key: &[u8],
         flags: u32,
-        unique: Option<u64>,
+        cas: Option<u64>,
         value: &[u8],
-        origin: Option<Origin<'_>>,
+        source: Option<ValueSource<'_>>,
     ) {
-        match origin.filter(|_| self.lends).and_then(Origin::lease) {
-            None => append_copied(&mut out.bytes, key, flags, unique, value),
+        match source.filter(|_| self.lends).and_then(ValueSource::pin) {
+            None => append_copied(&mut out.bytes, key, flags, cas, value),
             Some(value) => {
-                reply::value_line(&mut out.bytes, key, flags, unique, value.len());
+                reply::value_line(&mut out.bytes, key, flags, cas, value.len());
                 out.append(value);
                 out.bytes.extend_from_slice(b"\r\n");
             }
@@ -203,9 +205,11 @@ impl Executor<'_> {
         let store = match verb {
             // Nothing has a unique then.
             StoreVerb::Cas(_) if self.shared.options.disable_cas => self.compare_without_uniques(key),
-            _ => match self.arrival {
+            _ => match self.reserved {
                 None => self.shared.engine.store(mode(verb), key, content),
-                Some(value) => self.shared.engine.store_arrived(mode(verb), key, content.flags, content.exptime, value),
+                Some(value) => {
+                    self.shared.engine.store_reserved(mode(verb), key, content.flags, content.exptime, value)
+                }
             },
         };
         self.count_store(store, matches!(verb, StoreVerb::Cas(_)));
@@ -344,8 +348,8 @@ fn done(out: &mut Vec<u8>) -> Outcome<'static> {
 
 /// Not inlined, so that what calls it can be.
 #[inline(never)]
-fn append_copied(out: &mut Vec<u8>, key: &[u8], flags: u32, unique: Option<u64>, value: &[u8]) {
-    reply::value(out, key, flags, unique, value);
+fn append_copied(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value: &[u8]) {
+    reply::value(out, key, flags, cas, value);
 }
 
 fn mode(verb: StoreVerb) -> Mode {
@@ -355,7 +359,7 @@ fn mode(verb: StoreVerb) -> Mode {
         StoreVerb::Replace => Mode::Replace,
         StoreVerb::Append => Mode::Append,
         StoreVerb::Prepend => Mode::Prepend,
-        StoreVerb::Cas(unique) => Mode::CompareUnique(unique),
+        StoreVerb::Cas(cas) => Mode::Cas(cas),
     }
 }
 

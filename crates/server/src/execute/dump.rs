@@ -147,11 +147,11 @@ impl Executor<'_> {
                 let end = hit.ttl().map_or(-1, |ttl| i64::from(hit.now) + i64::from(ttl));
                 let accessed = hit.now.saturating_sub(hit.idle);
                 let fetched = if hit.marks.has(Marks::FETCHED) { "yes" } else { "no" };
-                let (key, unique) = (encode_percent(hit.key), self.visible(hit.unique));
+                let (key, cas) = (encode_percent(hit.key), self.visible(hit.cas));
                 let (size, flags) = (hit.size, hit.flags);
                 writeln!(
                     out,
-                    "key={key} exp={end} la={accessed} cas={unique} fetch={fetched} cls={CLASS} size={size} flags={flags} "
+                    "key={key} exp={end} la={accessed} cas={cas} fetch={fetched} cls={CLASS} size={size} flags={flags} "
                 )
                 .expect("writing to a Vec does not fail");
             }

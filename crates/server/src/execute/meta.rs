@@ -33,7 +33,7 @@ struct Seen {
 /// What the reply to an `mg` reports of the item as it was before the command.
 #[derive(Clone, Copy)]
 struct Before {
-    unique: u64,
+    cas: u64,
     ttl: Option<u32>,
     idle: u32,
     marks: Marks,
@@ -43,7 +43,7 @@ struct Before {
 
 impl Before {
     fn of(item: &Hit<'_>, wins: bool) -> Before {
-        Before { unique: item.unique, ttl: item.ttl(), idle: item.idle, marks: item.marks, wins }
+        Before { cas: item.cas, ttl: item.ttl(), idle: item.idle, marks: item.marks, wins }
     }
 }
 
@@ -64,8 +64,8 @@ impl Request<'_, '_> {
     }
 
     /// The unique for the new item, if the client gives one; 0 stands for none.
-    fn unique(&self) -> Option<u64> {
-        self.flags.unique.filter(|unique| *unique != 0)
+    fn cas(&self) -> Option<u64> {
+        self.flags.cas.filter(|cas| *cas != 0)
     }
 
     /// Whether this client is to renew `hit`. An `R` that follows `T` compares with the new expiry.
@@ -187,7 +187,7 @@ impl Executor<'_> {
                 }
                 (None, Some(exptime)) => Change::Put(New {
                     expiry: Expiry::from_protocol(exptime, present.now),
-                    unique: request.unique(),
+                    cas: request.cas(),
                     marks: request.marks() | Marks::WON,
                     ..New::plain(0, Value::Whole(b""))
                 }),
@@ -221,7 +221,7 @@ impl Executor<'_> {
 
     /// The reply to an `mg` that has found an item as `old` and left it as `new`.
     fn append_found(&self, request: &Request<'_, '_>, old: Before, new: &Hit<'_>, replies: &mut Replies) {
-        let is_known = request.flags.compare == Some(self.visible(old.unique));
+        let is_known = request.flags.compare == Some(self.visible(old.cas));
         let tells_value = request.flags.returns_value() && !is_known;
         let lease = if tells_value { self.lease(new) } else { None };
         let out = &mut replies.bytes;
@@ -237,7 +237,7 @@ impl Executor<'_> {
             match word[0] {
                 b'O' => append_word(out, word),
                 b'T' => ttl = new.ttl(),
-                b'c' => append_number(out, b'c', self.visible(new.unique)),
+                b'c' => append_number(out, b'c', self.visible(new.cas)),
                 b'f' => append_number(out, b'f', new.flags.into()),
                 b'h' => append_number(out, b'h', old.marks.has(Marks::FETCHED).into()),
                 b'k' => append_key(out, new.key, new.marks.has(Marks::ENCODED_KEY)),
@@ -263,7 +263,7 @@ impl Executor<'_> {
         self.counters.cmd_set.bump();
         let Request { meta, flags, key } = request;
         let mut stored = None;
-        let show = |hit: Hit<'_>| stored = Some((self.visible(hit.unique), hit.value.len()));
+        let show = |hit: Hit<'_>| stored = Some((self.visible(hit.cas), hit.value.len()));
         if self.is_too_large(key, meta.value.len()) {
             self.counters.store_too_large.bump();
             if self.is_observed {
@@ -320,7 +320,7 @@ impl Executor<'_> {
         let flags = &request.flags;
         New {
             expiry: Expiry::from_protocol(flags.exptime.unwrap_or(0), now),
-            unique: request.unique(),
+            cas: request.cas(),
             marks: request.marks(),
             ..New::plain(flags.client_flags.unwrap_or(0), self.value(request.meta.value))
         }
@@ -332,7 +332,7 @@ impl Executor<'_> {
             (MetaMode::Add, _, Some(_)) | (MetaMode::Replace, None, None) => Ending::NotStored,
             (MetaMode::Add, _, None) | (_, None, _) => Ending::Done,
             (_, Some(_), None) => Ending::NotFound,
-            (_, Some(unique), Some(item)) if unique == 0 || unique != self.visible(item.unique) => Ending::Exists,
+            (_, Some(cas), Some(item)) if cas == 0 || cas != self.visible(item.cas) => Ending::Exists,
             (_, Some(_), Some(_)) => Ending::Done,
         };
         (ending == Ending::Done, ending)
@@ -347,7 +347,7 @@ impl Executor<'_> {
         let new = self.new_item(request, present.now);
         match (self.permits(request, present), present.item, request.flags.compare) {
             ((true, ending), _, _) => (Change::Put(new), ending),
-            ((false, Ending::Exists), Some(item), Some(unique)) if unique < self.visible(item.unique) => {
+            ((false, Ending::Exists), Some(item), Some(cas)) if cas < self.visible(item.cas) => {
                 let marks = new.marks | Marks::STALE;
                 (Change::Put(New { expiry: item.expiry, marks, inherits: Marks::WON, ..new }), Ending::Done)
             }
@@ -366,7 +366,7 @@ impl Executor<'_> {
             let expiry = Expiry::from_protocol(exptime, present.now);
             return (Change::Put(New { expiry, ..self.new_item(request, present.now) }), Ending::Done);
         };
-        if flags.compare.is_some_and(|unique| unique != self.visible(item.unique)) {
+        if flags.compare.is_some_and(|cas| cas != self.visible(item.cas)) {
             return (Change::Keep, Ending::Exists);
         }
         if self.is_too_large(key, item.value.len() + meta.value.len()) {
@@ -374,7 +374,7 @@ impl Executor<'_> {
         }
         let value =
             if flags.mode == MetaMode::Append { Value::Appended(meta.value) } else { Value::Prepended(meta.value) };
-        (Change::Put(New { unique: request.unique(), ..item.joined(value) }), Ending::Done)
+        (Change::Put(New { cas: request.cas(), ..item.joined(value) }), Ending::Done)
     }
 
     fn meta_delete(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {
@@ -384,7 +384,7 @@ impl Executor<'_> {
         let mut size = None;
         let decide = |present: Present<'_>| {
             let Some(item) = present.item else { return (Change::Keep, Ending::NotFound) };
-            if request.flags.compare.is_some_and(|unique| unique != self.visible(item.unique)) {
+            if request.flags.compare.is_some_and(|cas| cas != self.visible(item.cas)) {
                 return (Change::Keep, Ending::Exists);
             }
             size = Some(item.value.len());
@@ -421,22 +421,22 @@ impl Executor<'_> {
                 (number, is_created) = (flags.initial, true);
                 let new = New {
                     expiry: expiry(exptime),
-                    unique: request.unique(),
+                    cas: request.cas(),
                     marks: request.marks(),
                     ..New::plain(0, Value::Number(number))
                 };
                 return (Change::Put(new), Ending::Done);
             };
-            if flags.compare.is_some_and(|unique| unique != 0 && unique != self.visible(item.unique)) {
+            if flags.compare.is_some_and(|cas| cas != 0 && cas != self.visible(item.cas)) {
                 return (Change::Keep, Ending::Exists);
             }
             let Some(present) = parse(item.value) else { return (Change::Keep, Ending::NotANumber) };
             (number, ttl_before, is_created) = (apply(direction, present, flags.delta), item.ttl(), false);
-            let new = New { unique: request.unique(), ..item.counted(number) };
+            let new = New { cas: request.cas(), ..item.counted(number) };
             (Change::Put(New { expiry: flags.exptime.map_or(new.expiry, expiry), ..new }), Ending::Done)
         };
         let mut after = None;
-        let show = |hit: Hit<'_>| after = Some((hit.ttl(), self.visible(hit.unique), hit.marks));
+        let show = |hit: Hit<'_>| after = Some((hit.ttl(), self.visible(hit.cas), hit.marks));
         let outcome = self.shared.engine.update(request.key, decide, show);
         let counted = match outcome {
             Ok(Ending::Done) if is_created => Err(CountError::NotFound),
@@ -455,10 +455,10 @@ impl Executor<'_> {
             Ok(Ending::NotFound) => request.fail(b"NF", out),
             Ok(Ending::Done) => {
                 if !flags.is_quiet()
-                    && let Some((ttl, unique, marks)) = after
+                    && let Some((ttl, cas, marks)) = after
                 {
                     let ttl_before = if is_created { ttl } else { ttl_before };
-                    append_counted(request, number, [ttl_before, ttl], unique, marks, out);
+                    append_counted(request, number, [ttl_before, ttl], cas, marks, out);
                 }
             }
             Ok(_) => request.fail(b"EX", out),
@@ -479,8 +479,8 @@ impl Executor<'_> {
             }
             let ttl = hit.ttl().map_or(-1, i64::from);
             let fetched = if hit.marks.has(Marks::FETCHED) { "yes" } else { "no" };
-            let (idle, unique, size) = (hit.idle, self.visible(hit.unique), hit.size);
-            write!(out, " exp={ttl} la={idle} cas={unique} fetch={fetched} cls={CLASS} size={size}\r\n")
+            let (idle, cas, size) = (hit.idle, self.visible(hit.cas), hit.size);
+            write!(out, " exp={ttl} la={idle} cas={cas} fetch={fetched} cls={CLASS} size={size}\r\n")
                 .expect("writing to a Vec does not fail");
         });
         if lookup != Lookup::Hit {
@@ -507,19 +507,19 @@ fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
         expiry: flags.exptime.map_or(kept, |exptime| Expiry::from_protocol(exptime, item.now)),
         // Clients that compare uniques must notice an invalidation. An item that is only emptied
         // keeps its unique, as in memcached.
-        unique: request.unique().or((!invalidates).then_some(item.unique)),
+        cas: request.cas().or((!invalidates).then_some(item.cas)),
         marks: if invalidates { Marks::STALE } else { Marks::NONE },
         ..new
     })
 }
 
 /// The reply to a `ms` that has stored an item with this unique and length.
-fn append_stored(request: &Request<'_, '_>, (unique, length): (u64, usize), out: &mut Vec<u8>) {
+fn append_stored(request: &Request<'_, '_>, (cas, length): (u64, usize), out: &mut Vec<u8>) {
     out.extend_from_slice(b"HD");
     for word in request.meta.words() {
         match word[0] {
             b'O' => append_word(out, word),
-            b'c' => append_number(out, b'c', unique),
+            b'c' => append_number(out, b'c', cas),
             b'k' => append_key(out, request.key, request.flags.has_base64_key()),
             b's' => append_number(out, b's', length as u64),
             _ => (),
@@ -533,7 +533,7 @@ fn append_counted(
     request: &Request<'_, '_>,
     number: u64,
     ttls: [Option<u32>; 2],
-    unique: u64,
+    cas: u64,
     marks: Marks,
     out: &mut Vec<u8>,
 ) {
@@ -551,7 +551,7 @@ fn append_counted(
         match word[0] {
             b'O' => append_word(out, word),
             b'T' => ttl = ttls[1],
-            b'c' => append_number(out, b'c', unique),
+            b'c' => append_number(out, b'c', cas),
             b'k' => append_key(out, request.key, marks.has(Marks::ENCODED_KEY)),
             b't' => append_ttl(out, ttl),
             _ => (),

@@ -1,6 +1,6 @@
 //! Replies on their way to a client: bytes, and between them large values that are sent from where they lie.
 
-use relativist_cache::Lease;
+use relativist_cache::ValueRef;
 use std::collections::VecDeque;
 
 /// Replies, in the order in which they are to be sent.
@@ -9,7 +9,7 @@ pub struct Replies {
     /// All but the values that lie elsewhere.
     pub bytes: Vec<u8>,
     /// Those, each with its place: how many of the bytes come before it.
-    pub(crate) values: VecDeque<(usize, Lease)>,
+    pub(crate) values: VecDeque<(usize, ValueRef)>,
     /// Bytes of all values.
     pub(crate) elsewhere: usize,
 }
@@ -26,7 +26,7 @@ impl Replies {
     }
 
     /// Appends a value that stays where it is.
-    pub(crate) fn append(&mut self, value: Lease) {
+    pub(crate) fn append(&mut self, value: ValueRef) {
         self.elsewhere += value.len();
         self.values.push_back((self.bytes.len(), value));
     }

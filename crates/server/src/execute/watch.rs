@@ -4,7 +4,7 @@
 //! fits tells how many were. While nobody watches, a command pays for one load of a word that is hardly ever written.
 
 use super::observe::CLASS;
-use relativist_cache::{Hit, Marks, Witness};
+use relativist_cache::{EvictionObserver, Hit, Marks};
 use relativist_memcache::encode_percent;
 use std::fmt;
 use std::io::Write as _;
@@ -186,7 +186,7 @@ impl Watch {
     }
 }
 
-impl Witness for Watch {
+impl EvictionObserver for Watch {
     fn is_watching(&self) -> bool {
         self.topics() & Topic::Evictions as u8 != 0
     }
@@ -236,12 +236,12 @@ mod tests {
     #[test]
     fn evictions_are_told_to_those_who_watch_them() {
         let watch = Watch::new(1000);
-        let (flags, unique, number, size) = (0, 1, 1, 100);
+        let (flags, cas, number, size) = (0, 1, 1, 100);
         let (expiry, marks) = (Expiry::from_protocol(60, 1000), Marks::FETCHED);
         let hit = Hit {
             key: b"a b",
             flags,
-            unique,
+            cas,
             value: b"four",
             expiry,
             idle: 7,
@@ -249,7 +249,7 @@ mod tests {
             size,
             now: 1000,
             number,
-            origin: None,
+            source: None,
         };
         let others = watch.subscribe(Topic::Deletions as u8).unwrap();
         assert!(!watch.is_watching());

@@ -4,7 +4,7 @@
 //! thousands of idle connections cost no buffer memory, and busy ones share a few buffers that stay in the cache.
 
 use crate::execute::Replies;
-use relativist_cache::{Arrival, LARGE_VALUE};
+use relativist_cache::{LARGE_VALUE, ReservedValue};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem;
 
@@ -50,7 +50,7 @@ pub(super) struct Input {
     end: usize,
     /// A value that is received into memory of the engine. All input belongs to it until it is
     /// complete.
-    arrival: Option<Box<Arrival>>,
+    reserved: Option<Box<ReservedValue>>,
 }
 
 /// Bytes to be sent. Nothing is appended after a part of them was sent.
@@ -100,7 +100,7 @@ impl Input {
     /// may be more to read.
     pub(super) fn fill_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         self.make_room(1);
-        if self.arrival.is_some() {
+        if self.reserved.is_some() {
             return self.fill_both_from(source);
         }
         let end = self.storage.len().min(self.end + MAX_READ_BYTES);
@@ -115,22 +115,22 @@ impl Input {
     /// read at once.
     #[cold]
     fn fill_both_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
-        let rest = self.arrival.as_mut().map_or(&mut [][..], |arrival| arrival.rest());
+        let rest = self.reserved.as_mut().map_or(&mut [][..], |reserved| reserved.rest());
         let (rest, beyond) = rest.split_at_mut(rest.len().min(MAX_VALUE_READ));
         let room = if beyond.is_empty() { &mut self.storage[self.end..] } else { &mut [] };
         let (wanted, most) = (rest.len(), rest.len() + room.len());
         let count = source.read_vectored(&mut [IoSliceMut::new(rest), IoSliceMut::new(room)])?;
-        self.arrival.iter_mut().for_each(|arrival| arrival.note_received(count.min(wanted)));
+        self.reserved.iter_mut().for_each(|reserved| reserved.note_received(count.min(wanted)));
         self.end += count.saturating_sub(wanted);
         Ok((count, count == most))
     }
 
     /// Receives a value into memory of the engine from now on. The unread bytes belong to it as far
     /// as it goes.
-    pub(super) fn expect(&mut self, mut arrival: Box<Arrival>) {
-        let count = arrival.take(self.unread());
+    pub(super) fn expect(&mut self, mut reserved: Box<ReservedValue>) {
+        let count = reserved.take(self.unread());
         self.consume(count);
-        self.arrival = Some(arrival);
+        self.reserved = Some(reserved);
     }
 
     /// Whether bytes of such a value are missing.
@@ -140,35 +140,35 @@ impl Input {
 
     /// The number of bytes that are missing of such a value.
     pub(super) fn missing(&self) -> usize {
-        self.arrival.as_ref().map_or(0, |arrival| arrival.missing())
+        self.reserved.as_ref().map_or(0, |reserved| reserved.missing())
     }
 
     /// Whether it pins memory of the engine for a value.
     pub(super) fn has_loan(&self) -> bool {
-        self.arrival.is_some()
+        self.reserved.is_some()
     }
 
     /// Whether it has nothing to execute: no bytes, and no complete value.
     pub(super) fn is_empty(&self) -> bool {
-        self.unread().is_empty() && self.arrival.as_ref().is_none_or(|arrival| !arrival.is_complete())
+        self.unread().is_empty() && self.reserved.as_ref().is_none_or(|reserved| !reserved.is_complete())
     }
 
     /// Hands the expected value over to `other`, which has no unread bytes.
     pub(super) fn pass_expectation(&mut self, other: &mut Input) {
-        debug_assert!(other.unread().is_empty() && other.arrival.is_none());
-        other.arrival = self.arrival.take();
+        debug_assert!(other.unread().is_empty() && other.reserved.is_none());
+        other.reserved = self.reserved.take();
     }
 
     /// Takes the received value if it is complete and at least `behind` bytes follow it.
-    pub(super) fn take_arrival(&mut self, behind: usize) -> Option<Box<Arrival>> {
+    pub(super) fn take_reserved(&mut self, behind: usize) -> Option<Box<ReservedValue>> {
         let is_there = self.unread().len() >= behind;
-        self.arrival.take_if(|arrival| is_there && arrival.is_complete())
+        self.reserved.take_if(|reserved| is_there && reserved.is_complete())
     }
 
     /// Takes the bytes that belong to the expected value, and returns the others.
     pub(super) fn pass_on<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        match &mut self.arrival {
-            Some(arrival) => &bytes[arrival.take(bytes)..],
+        match &mut self.reserved {
+            Some(reserved) => &bytes[reserved.take(bytes)..],
             None => bytes,
         }
     }
@@ -183,7 +183,7 @@ impl Input {
 
     /// Adds all that `other` holds, which is empty then.
     pub(super) fn take_from(&mut self, other: &mut Input) {
-        if self.unread().is_empty() && self.arrival.is_none() {
+        if self.unread().is_empty() && self.reserved.is_none() {
             mem::swap(self, other);
         } else {
             self.append(other.unread());

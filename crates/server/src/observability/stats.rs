@@ -7,7 +7,7 @@
 
 use crate::observability::latency::{Distribution, Kind, Latencies};
 use crossbeam_utils::CachePadded;
-use relativist_cache::Sweeps;
+use relativist_cache::SweepStats;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -150,7 +150,7 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Baseline {
     totals: Totals,
-    sweeps: Sweeps,
+    sweeps: SweepStats,
 }
 
 impl Registry {
@@ -177,12 +177,12 @@ impl Registry {
     }
 
     /// The part of the engine's `sweeps` since the last reset.
-    pub fn sweeps(&self, sweeps: &Sweeps) -> Sweeps {
+    pub fn sweeps(&self, sweeps: &SweepStats) -> SweepStats {
         sweeps.since(&self.baseline().sweeps)
     }
 
     /// Resets the sums to zero. `sweeps` are the engine's at this moment.
-    pub fn reset(&self, sweeps: Sweeps) {
+    pub fn reset(&self, sweeps: SweepStats) {
         *self.baseline() = Baseline { totals: self.since_start(), sweeps };
     }
 
@@ -215,12 +215,12 @@ mod tests {
         registry.of_thread(0).cmd_get.add(3);
         registry.of_thread(1).cmd_get.bump();
         assert_eq!(registry.totals().cmd_get, 4);
-        let sweeps = Sweeps { evictions: 5, evicted_time: 70, ..Sweeps::default() };
+        let sweeps = SweepStats { evictions: 5, evicted_time: 70, ..SweepStats::default() };
         registry.reset(sweeps);
-        assert_eq!((registry.totals(), registry.sweeps(&sweeps)), (Totals::default(), Sweeps::default()));
+        assert_eq!((registry.totals(), registry.sweeps(&sweeps)), (Totals::default(), SweepStats::default()));
         registry.of_thread(1).cmd_get.bump();
         assert_eq!((registry.totals().cmd_get, registry.since_start().cmd_get), (1, 5));
-        let later = Sweeps { evictions: 7, evicted_time: 80, ..sweeps };
-        assert_eq!(registry.sweeps(&later), Sweeps { evictions: 2, evicted_time: 80, ..Sweeps::default() });
+        let later = SweepStats { evictions: 7, evicted_time: 80, ..sweeps };
+        assert_eq!(registry.sweeps(&later), SweepStats { evictions: 2, evicted_time: 80, ..SweepStats::default() });
     }
 }

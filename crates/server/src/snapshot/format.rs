@@ -6,7 +6,7 @@
 //!          | boot (16 bytes) | seconds since boot u64 | CRC-32 of all that u32
 //! frame = length u32, neither 0 nor FLUSH | CRC-32 of the payload u32 | payload: items
 //! flush = FLUSH u32: everything before this was flushed meanwhile
-//! item  = key length u8 | marks u8 | flags u32 | expiry u32, or 0 | given unique u64, if the marks say so | value length u32 | key | value
+//! item  = key length u8 | marks u8 | flags u32 | expiry u32, or 0 | given cas u64, if the marks say so | value length u32 | key | value
 //! end   = 0 u32 | CRC-32 of what follows u32 | number of items since the last flush u64 | second of a pending flush u32, or 0
 //! ```
 //!
@@ -148,8 +148,8 @@ impl<W: Write> Writer<'_, W> {
         payload.push(hit.marks.to_bits());
         payload.extend_from_slice(&hit.flags.to_le_bytes());
         payload.extend_from_slice(&hit.expiry.to_bits().to_le_bytes());
-        if hit.marks.has(Marks::GIVEN_UNIQUE) {
-            payload.extend_from_slice(&hit.unique.to_le_bytes());
+        if hit.marks.has(Marks::CLIENT_CAS) {
+            payload.extend_from_slice(&hit.cas.to_le_bytes());
         }
         // Values are at most a gigabyte.
         payload.extend_from_slice(&(hit.value.len() as u32).to_le_bytes());
@@ -365,13 +365,13 @@ impl<'b> Fields<'b> {
         let [key_len, marks] = self.array()?;
         let (flags, expiry) = (self.u32()?, Expiry::from_bits(self.u32()?));
         let marks = Marks::from_bits(marks);
-        let unique = marks.has(Marks::GIVEN_UNIQUE).then(|| self.u64()).transpose()?;
+        let cas = marks.has(Marks::CLIENT_CAS).then(|| self.u64()).transpose()?;
         let value_len = self.u32()?;
         let (key, value) = (self.take(key_len.into())?, self.take(value_len as usize)?);
         if !(1..=MAX_KEY).contains(&key.len()) {
             return Err(Refusal::Corrupt);
         }
-        Ok(take(key, New { expiry, unique, marks, ..New::plain(flags, Value::Whole(value)) }))
+        Ok(take(key, New { expiry, cas, marks, ..New::plain(flags, Value::Whole(value)) }))
     }
 }
 

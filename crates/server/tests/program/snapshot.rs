@@ -125,15 +125,15 @@ fn uniques_do_not_repeat_after_a_crash() {
         let file = folder.path().join("items");
         let (daemon, port) = start(&file, &mut command());
         let mut known = Vec::new();
-        let unique = |port, value: &str| {
+        let cas = |port, value: &str| {
             let answer = converse(port, &format!("set k 0 0 1\r\n{value}\r\nmg k c\r\n"));
             answer.strip_prefix("STORED\r\nHD c").expect(&answer).trim().to_owned()
         };
-        known.push(unique(port, "0"));
+        known.push(cas(port, "0"));
         assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
         for life in 1..=3 {
             let (daemon, port) = start(&file, &mut command());
-            let now = unique(port, &life.to_string());
+            let now = cas(port, &life.to_string());
             for old in &known {
                 assert_eq!(converse(port, &format!("cas k 0 0 4 {old}\r\nlost\r\n")), "EXISTS\r\n", "{now}");
             }

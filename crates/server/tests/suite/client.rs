@@ -30,10 +30,10 @@ fn a_session() {
     assert!(client.touch("count", 100).unwrap());
     assert!(!client.touch("nothing", 100).unwrap());
 
-    let (_, _, unique) = client.gets::<(Vec<u8>, u32, Option<u64>)>(&["fruit"]).unwrap().remove("fruit").unwrap();
-    let unique = unique.expect("gets tells the unique");
-    assert!(client.cas("fruit", "plum", 0, unique).unwrap());
-    assert!(!client.cas("fruit", "cherry", 0, unique).unwrap());
+    let (_, _, cas) = client.gets::<(Vec<u8>, u32, Option<u64>)>(&["fruit"]).unwrap().remove("fruit").unwrap();
+    let cas = cas.expect("gets tells the cas");
+    assert!(client.cas("fruit", "plum", 0, cas).unwrap());
+    assert!(!client.cas("fruit", "cherry", 0, cas).unwrap());
 
     assert!(client.delete("fruit").unwrap());
     assert!(!client.delete("fruit").unwrap());

@@ -124,8 +124,8 @@ fn every_store_takes_large_values(io: Io) {
     client.ask("get k\r\n", hit("k", &values[3]));
     store(&mut client, &format!("cas k 0 0 {SIZE} 1"), &values[4], "EXISTS\r\n");
     client.ask("mg k c\r\n", "HD c");
-    let unique = String::from_utf8(client.read_until(b"\r\n")).unwrap();
-    store(&mut client, &format!("cas k 0 0 {SIZE} {}", unique.trim()), &values[4], "STORED\r\n");
+    let cas = String::from_utf8(client.read_until(b"\r\n")).unwrap();
+    store(&mut client, &format!("cas k 0 0 {SIZE} {}", cas.trim()), &values[4], "STORED\r\n");
     client.ask("get k\r\n", hit("k", &values[4]));
     store(&mut client, &format!("append k 0 0 {SIZE}"), &values[5], "STORED\r\n");
     store(&mut client, &format!("prepend k 0 0 {SIZE}"), &values[6], "STORED\r\n");

@@ -13,7 +13,7 @@ on_each_backend! {
 }
 
 /// The unique of `key`.
-fn unique(client: &mut Client, key: &str) -> u64 {
+fn cas(client: &mut Client, key: &str) -> u64 {
     client.send(format!("mg {key} c\r\n"));
     let answer = String::from_utf8(client.read_until(b"\r\n")).unwrap();
     answer.strip_prefix("HD c").and_then(|rest| rest.split_whitespace().next()).expect(&answer).parse().unwrap()
@@ -24,15 +24,15 @@ fn emptying_keeps_the_unique_and_invalidating_does_not() {
     let server = Running::start("-t 1");
     let mut client = server.connect();
     client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
-    let first = unique(&mut client, "a");
+    let first = cas(&mut client, "a");
     client.ask("md a x\r\n", "HD\r\n");
-    assert_eq!(unique(&mut client, "a"), first);
+    assert_eq!(cas(&mut client, "a"), first);
     client.ask("md a x E7\r\n", "HD\r\n");
-    assert_eq!(unique(&mut client, "a"), 7);
+    assert_eq!(cas(&mut client, "a"), 7);
     client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
-    let second = unique(&mut client, "a");
+    let second = cas(&mut client, "a");
     client.ask("md a I x\r\n", "HD\r\n");
-    assert!(unique(&mut client, "a") > second);
+    assert!(cas(&mut client, "a") > second);
     // An emptied item counts as stored when it was emptied: only a flush after that takes it.
     client.ask("flush_all\r\nset a 0 0 1\r\nx\r\nmd a x\r\nmg a v\r\n", "OK\r\nSTORED\r\nHD\r\nVA 0\r\n\r\n");
     client.ask("flush_all\r\nmg a v\r\n", "OK\r\nEN\r\n");

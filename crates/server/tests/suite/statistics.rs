@@ -143,8 +143,8 @@ fn watchers_hear_of_every_lookup_and_store() {
     let set = format!("set k 0 7 2000000\r\n{value}\r\n");
     tells(set.as_bytes(), refusal, &[&too_large("set", 7), missing]);
     for command in ["add", "append", "cas"] {
-        let unique = if command == "cas" { " 1" } else { "" };
-        let store = format!("{command} k 0 7 2000000{unique}\r\n{value}\r\n");
+        let cas = if command == "cas" { " 1" } else { "" };
+        let store = format!("{command} k 0 7 2000000{cas}\r\n{value}\r\n");
         tells(store.as_bytes(), refusal, &[&too_large(command, 7)]);
     }
     let meta = format!("ms k 2000000\r\n{value}\r\n");

@@ -77,7 +77,7 @@ fn keys_with_line_ends_are_encoded_in_dumps() {
 >x 80 01 0004 08 00 0000 0000000d 00000001 0000000000000000 0000000000000000
 > a\r\nbx
 <x 81 01 0000 00 00 0000 00000000 00000001
-< {b8:unique}
+< {b8:cas}
 @new
 > lru_crawler mgdump all\r\n
 < OK\r\nmg YQ0KYg== b\r\nEN\r\n

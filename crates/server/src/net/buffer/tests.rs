@@ -2,7 +2,7 @@
 
 use super::*;
 use relativist_cache::Clock;
-use relativist_cache::{Cache, Content, LARGE_VALUE, Mode, Outline, Store};
+use relativist_cache::{Cache, Content, ItemShape, LARGE_VALUE, Mode, Store};
 use std::sync::Arc;
 
 /// Takes so many bytes and then blocks.
@@ -72,7 +72,7 @@ fn output_sends_values_from_where_they_lie() {
         let mut output = Output::default();
         for (text, key) in [("first", b"a"), ("between", b"b")] {
             output.bytes().extend_from_slice(text.as_bytes());
-            engine.get(key, |hit| output.replies().append(hit.lease().unwrap()));
+            engine.get(key, |hit| output.replies().append(hit.pin().unwrap()));
         }
         assert_eq!(output.len(), whole.len());
         let mut sent = Vec::new();
@@ -83,7 +83,7 @@ fn output_sends_values_from_where_they_lie() {
             sent.extend(left);
         }
         assert!(sent == whole, "in steps of {step}");
-        assert_eq!((output.len(), engine.usage().lent_bytes), (0, 0));
+        assert_eq!((output.len(), engine.usage().pinned_bytes), (0, 0));
     }
 }
 
@@ -91,19 +91,19 @@ fn output_sends_values_from_where_they_lie() {
 #[test]
 fn input_goes_to_what_is_expected_first() {
     let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
-    let outline = Outline { key_len: 1, value_len: 100_000, has_flags: false, has_unique: false };
+    let shape = ItemShape { key_len: 1, value_len: 100_000, has_flags: false, has_cas: false };
     let bytes: Vec<u8> = (0..100_100_u32).map(|i| (i % 251) as u8).collect();
     for by_reading in [true, false] {
         let (mut input, mut other) = (Input::default(), Input::default());
         input.append(&bytes[..10]);
-        input.expect(Box::new(engine.expect(&outline).unwrap()));
+        input.expect(Box::new(engine.reserve(&shape).unwrap()));
         assert!(input.is_empty() && input.is_expecting() && input.unread().is_empty());
         input.pass_expectation(&mut other);
         assert!(!input.is_expecting() && other.is_expecting());
         input.take_from(&mut other);
         let mut source = &bytes[10..];
         while !source.is_empty() {
-            assert!(input.take_arrival(0).is_none() || input.unread().len() == 100);
+            assert!(input.take_reserved(0).is_none() || input.unread().len() == 100);
             let (mut piece, rest) = source.split_at(source.len().min(if by_reading { 70_000 } else { 9_001 }));
             if by_reading {
                 assert_eq!(input.fill_from(&mut piece).unwrap(), (70_000.min(source.len()), false));
@@ -113,8 +113,8 @@ fn input_goes_to_what_is_expected_first() {
             source = rest;
         }
         assert!(!input.is_expecting() && !input.is_empty());
-        assert!(input.take_arrival(101).is_none());
-        assert_eq!(input.take_arrival(100).unwrap().value(), &bytes[..100_000]);
+        assert!(input.take_reserved(101).is_none());
+        assert_eq!(input.take_reserved(100).unwrap().value(), &bytes[..100_000]);
         assert_eq!(input.unread(), &bytes[100_000..]);
     }
 }
@@ -123,15 +123,15 @@ fn input_goes_to_what_is_expected_first() {
 fn a_turn_reads_a_bounded_part_of_a_value() {
     const LENGTH: usize = 2 * MAX_VALUE_READ + 1;
     let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
-    let outline = Outline { key_len: 1, value_len: LENGTH, has_flags: false, has_unique: false };
+    let shape = ItemShape { key_len: 1, value_len: LENGTH, has_flags: false, has_cas: false };
     let bytes: Vec<u8> = (0..LENGTH as u32 + 100).map(|i| (i % 251) as u8).collect();
     let mut source = &bytes[..];
     let mut input = Input::default();
-    input.expect(Box::new(engine.expect(&outline).unwrap()));
+    input.expect(Box::new(engine.reserve(&shape).unwrap()));
     for expected in [(MAX_VALUE_READ, true), (MAX_VALUE_READ, true), (101, false)] {
         assert_eq!(input.fill_from(&mut source).unwrap(), expected);
     }
-    assert!(input.take_arrival(100).unwrap().value() == &bytes[..LENGTH] && input.unread() == &bytes[LENGTH..]);
+    assert!(input.take_reserved(100).unwrap().value() == &bytes[..LENGTH] && input.unread() == &bytes[LENGTH..]);
 }
 
 #[test]

@@ -163,26 +163,26 @@ impl Connection {
         };
         let Some(store) = pending_store else { return };
         let missing = (store.front + store.length).saturating_sub(input.len());
-        let Some(arrival) = executor.expect(&store, missing) else {
+        let Some(reserved) = executor.reserve(&store, missing) else {
             self.reservation_failed = true;
             return;
         };
         let (front, length) = (input[..store.front].into(), store.front);
         self.pending = Pending::Store(front);
         self.input.consume(length);
-        self.input.expect(Box::new(arrival));
+        self.input.expect(Box::new(reserved));
     }
 
     /// Executes the store that began with `front` and whose value was received into memory of the
     /// engine. None if more is to come.
     fn finish_store(&mut self, executor: &Executor<'_>, front: &[u8]) -> Option<Executed> {
         let end = if matches!(self.codec, Codec::Text(_)) { TEXT_END } else { 0 };
-        let arrival = self.input.take_arrival(end)?;
-        let executor = executor.storing(&arrival);
+        let reserved = self.input.take_reserved(end)?;
+        let executor = executor.storing(&reserved);
         let outcome = match &mut self.codec {
             Codec::Text(decoder) => {
                 let end = self.input.unread().first_chunk::<TEXT_END>()?;
-                match decoder.decode_apart(front, arrival.value(), end) {
+                match decoder.decode_apart(front, reserved.value(), end) {
                     Ok(command) => executor.execute(&self.session, command, self.output.replies()),
                     Err(rejection) => {
                         executor.reject(front, &rejection, self.output.bytes());
@@ -191,7 +191,7 @@ impl Connection {
                 }
             }
             _ => {
-                let request = binary::Request { value: arrival.value(), ..binary::Request::of_front(front)? };
+                let request = binary::Request { value: reserved.value(), ..binary::Request::of_front(front)? };
                 executor.execute_binary(&self.session, &mut self.login, &request, self.output.replies())
             }
         };

@@ -85,12 +85,12 @@ pub(super) fn text_step(
     match decoder.decode(input) {
         Decoded::Command { consumed, command } => {
             if consumed < input.len()
-                && let Command::Get { keys, with_unique } = &command
+                && let Command::Get { keys, with_cas } = &command
                 && let Some(key) = keys.only()
             {
                 let mut batch = Batch::new(key, consumed);
-                batch.gather(decoder, input, *with_unique, max);
-                let done = executor.get_each(session, *with_unique, batch.keys(), output.replies());
+                batch.gather(decoder, input, *with_cas, max);
+                let done = executor.get_each(session, *with_cas, batch.keys(), output.replies());
                 return Executed { count: done as u32, consumed: batch.ends[done - 1], action: Action::Continue };
             }
             Executed::of(executor.execute(session, command, output.replies()), input, consumed)
@@ -188,16 +188,16 @@ impl<'b> Batch<'b> {
 
     /// Adds the `get`s that follow in `input`, up to `max` in all. All of them want CAS values, or
     /// none does.
-    fn gather(&mut self, decoder: &Decoder, input: &'b [u8], with_unique: bool, max: u32) {
+    fn gather(&mut self, decoder: &Decoder, input: &'b [u8], with_cas: bool, max: u32) {
         let max = MAX_BATCH_KEYS.min(max as usize);
         // A copy of the decoder looks ahead. A `get` does not change its state, and the decoder
         // itself decodes whatever else follows.
         let mut decoder = decoder.clone();
         let mut end = self.ends[0];
         while self.count < max
-            && let Decoded::Command { consumed, command: Command::Get { keys, with_unique: same } } =
+            && let Decoded::Command { consumed, command: Command::Get { keys, with_cas: same } } =
                 decoder.decode(&input[end..])
-            && same == with_unique
+            && same == with_cas
             && let Some(key) = keys.only()
         {
             end += consumed;

@@ -9,7 +9,7 @@ use crate::limits::slow_clients::MIN_BYTES;
 use crate::observability::stats::Counters;
 use crossbeam_utils::CachePadded;
 use relativist_cache::Clock;
-use relativist_cache::{Cache, Content, Mode, Outline, Store};
+use relativist_cache::{Cache, Content, ItemShape, Mode, Store};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -33,7 +33,7 @@ fn a_client_with_loans_has_to_move() {
     let content = Content { flags: 0, exptime: 0, value: &[b'v'; LENGTH] };
     assert_eq!(engine.store(Mode::Set, b"k", content), Store::Stored);
     connection.output.bytes().extend_from_slice(b"VALUE");
-    engine.get(b"k", |hit| connection.output.replies().append(hit.lease().unwrap()));
+    engine.get(b"k", |hit| connection.output.replies().append(hit.pin().unwrap()));
     assert!(!connection.send(&mut backend, &mut pool).unwrap());
     assert_eq!([600, 660, 661].map(|now| connection.is_too_slow(&backend, now)), [false, false, true]);
     let (_, taken) = backend.moved(key);
@@ -46,8 +46,8 @@ fn a_client_with_loans_has_to_move() {
     }
     assert_eq!([800, 900].map(|now| connection.is_too_slow(&backend, now)), [false, false], "all is sent");
 
-    let outline = Outline { key_len: 1, value_len: LENGTH, has_flags: false, has_unique: false };
-    connection.input.expect(Box::new(engine.expect(&outline).unwrap()));
+    let shape = ItemShape { key_len: 1, value_len: LENGTH, has_flags: false, has_cas: false };
+    connection.input.expect(Box::new(engine.reserve(&shape).unwrap()));
     assert_eq!([901, 961, 962].map(|now| connection.is_too_slow(&backend, now)), [false, false, true]);
     peer.write_all(&[b'v'; 2 * MIN_BYTES as usize]).unwrap();
     let mut events = Vec::new();

@@ -228,7 +228,7 @@ fn no_more_than_a_piece_is_encrypted_ahead_of_a_client() {
     let ask = || {
         let mut scene = Scene::open(&terms);
         scene.output.bytes().extend_from_slice(b"VALUE");
-        engine.get(b"k", |hit| scene.output.replies().append(hit.lease().unwrap()));
+        engine.get(b"k", |hit| scene.output.replies().append(hit.pin().unwrap()));
         scene
     };
     let mut scene = ask();
@@ -249,7 +249,7 @@ fn no_more_than_a_piece_is_encrypted_ahead_of_a_client() {
         scene.deliver();
     }
     assert!(scene.got == [b"VALUE", &*value].concat());
-    assert_eq!((scene.server.held(0).1, engine.usage().lent_bytes), (0, 0));
+    assert_eq!((scene.server.held(0).1, engine.usage().pinned_bytes), (0, 0));
 
     let mut scene = ask();
     assert!(!scene.send().unwrap());

@@ -85,7 +85,7 @@ pub(super) fn json(panel: &Panel) -> Value {
         "memory": {
             "limit": usage.limit,
             "items": usage.item_bytes,
-            "heap": usage.heap_bytes,
+            "heap": usage.mapped_bytes,
             "table": usage.table_bytes,
         },
         "counters": counters,

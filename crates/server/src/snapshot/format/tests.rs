@@ -9,7 +9,7 @@ use std::sync::Arc;
 const NOW: u32 = 1_800_000_000;
 
 fn engine(clock: &Arc<Clock>) -> Cache {
-    Cache::new(Arc::clone(clock), 16 << 20, 1 << 20).unwrap().with_random_uniques()
+    Cache::new(Arc::clone(clock), 16 << 20, 1 << 20).unwrap().with_random_cas()
 }
 
 fn set(engine: &Cache, key: &[u8], flags: u32, exptime: i32, value: &[u8]) {
@@ -24,7 +24,7 @@ fn varied(clock: &Arc<Clock>) -> Cache {
     set(&engine, b"flags and expiry", u32::MAX, 100, b"x");
     set(&engine, &[b'k'; MAX_KEY], 0, 0, b"the longest key");
     let given =
-        New { unique: Some(u64::MAX), marks: Marks::STALE | Marks::ENCODED_KEY, ..New::plain(3, Value::Whole(b"v")) };
+        New { cas: Some(u64::MAX), marks: Marks::STALE | Marks::ENCODED_KEY, ..New::plain(3, Value::Whole(b"v")) };
     engine.put(b"\0given\xff", &given, |_| (true, ()), |_| ()).unwrap();
     engine
 }
@@ -69,10 +69,10 @@ fn contents(engine: &Cache) -> Contents {
     all
 }
 
-fn unique(engine: &Cache, key: &[u8]) -> u64 {
-    let mut unique = 0;
-    engine.peek(key, |hit| unique = hit.unique);
-    unique
+fn cas(engine: &Cache, key: &[u8]) -> u64 {
+    let mut cas = 0;
+    engine.peek(key, |hit| cas = hit.cas);
+    cas
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn items_come_back_as_they_were() {
     let (after, summary) = restored(&snapshot(&before), &clock).unwrap();
     assert_eq!(contents(&after), contents(&before));
     assert_eq!(summary, Summary { items: 5, left_out: 0 });
-    assert_eq!(unique(&after, b"\0given\xff"), u64::MAX);
+    assert_eq!(cas(&after, b"\0given\xff"), u64::MAX);
     // Both begin at random, with 31 bits.
-    let [old, new] = [&before, &after].map(|engine| unique(engine, b"plain"));
+    let [old, new] = [&before, &after].map(|engine| cas(engine, b"plain"));
     assert!(old.abs_diff(new) > 1_000, "no client knows it from before: {old}, {new}");
 }
 

@@ -1,5 +1,5 @@
 //! Records what the binary was built with, so that every report can name it, and compiles the
-//! rivals in C and C++ whose features are on.
+//! competitors in C and C++ whose features are on.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn main() {
     record("RELATIVIST_TARGET", &variable("TARGET"));
     let mut measured = locked_versions();
     #[cfg(feature = "cc")]
-    measured.extend(rivals::compile());
+    measured.extend(competitors::compile());
     measured.sort_unstable();
     record("RELATIVIST_MEASURED", &measured.join(","));
 }
@@ -75,7 +75,7 @@ fn field<'p>(package: &'p str, key: &str) -> Option<&'p str> {
 }
 
 #[cfg(feature = "cc")]
-mod rivals {
+mod competitors {
     use std::process::Command;
 
     /// Compiles those whose features are on; returns their packages with versions, if the system is

@@ -1,23 +1,21 @@
-//! The workbench: measurements of the relativistic hash table, of its RCU, of the server, and of
-//! what they compete with.
+//! The workbench: measures the relativistic hash table, its RCU, the server, and their competitors.
 //!
 //! Every measurement is a number of *rounds*. A round measures every candidate once, each for the
-//! same time, in an order that changes from round to round, so that whatever drifts on the machine
-//! (clock frequency, neighbours, page placement) touches all of them alike. Medians are taken over
-//! rounds, and ratios round by round: two numbers are divided only when they were measured within
-//! the same second or so.
+//! same time, in an order that changes from round to round. So drifts of the machine (clock
+//! frequency, other load, page placement) affect all candidates alike. Medians are taken over
+//! rounds. Ratios are taken round by round, of numbers measured within about a second.
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`harness`] | how things are measured: rounds, threads, samples, reports |
-//! | [`tables`] | the concurrent maps that are compared, each behind an adapter |
-//! | [`memcached`] | load on memcached servers |
+//! | `harness` | how things are measured: rounds, threads, samples, reports |
+//! | `tables` | the concurrent maps that are compared, each behind an adapter |
+//! | `memcached` | load on memcached servers |
 //! | [`hashing`] | hash functions, keys, and keys counted into buckets |
-//! | [`tools`] | subcommands for performance engineers |
-//! | [`papers`] | subcommands that reproduce papers |
-//! | [`cli`] | the command line |
+//! | `tools` | subcommands for performance engineers |
+//! | `papers` | subcommands that reproduce papers |
+//! | `cli` | the command line |
 //!
-//! Modules use only modules that stand above them in this table.
+//! Modules use only modules above them in this table; `tools` and `papers` do not use each other.
 
 #[cfg(test)]
 use relativist_testing as _;

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_p_value_tells_random_from_clustered_and_from_even() {
+    fn the_p_value_separates_random_from_clustered_and_even_sizes() {
         let keys: Keys = (0..40_000).map(Key::Number).collect();
         let functions = all(&[Fold::Low]);
         let random = functions.iter().find(|function| function.name() == "siphash").unwrap();

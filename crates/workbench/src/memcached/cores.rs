@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_confined_gets_all_cpus_back() {
+    fn a_confined_thread_gets_all_cpus_back() {
         let before = sched_getaffinity(None).unwrap();
         let cpu = (0..CpuSet::MAX_CPU).find(|&cpu| before.is_set(cpu)).unwrap();
         let during = Cores(vec![cpu]).confine(|| sched_getaffinity(None).unwrap()).unwrap();

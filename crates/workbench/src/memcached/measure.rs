@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_told_of_where_they_were_counted() {
+    fn locks_are_reported_if_they_were_counted() {
         let describe = |server: &Measured| super::super::screen::describe(&DEFAULT, std::slice::from_ref(server));
         let mut server = measured(&[(1000, 0.5)]);
         assert!(!describe(&server).contains("Locks"));

@@ -402,7 +402,7 @@ fn load_compares_servers_that_it_starts() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_interrupted_soak_tells_what_it_has_done() {
+fn an_interrupted_soak_reports_what_it_has_done() {
     use relativistd::{Options, Server};
     use rustix::process::{Pid, Signal, kill_process_group};
     use std::os::unix::process::CommandExt;

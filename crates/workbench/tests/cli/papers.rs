@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn hash_caches_prints_tables_beside_the_papers() {
+fn hash_caches_prints_tables_next_to_the_papers() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -38,7 +38,7 @@ fn hash_caches_prints_tables_beside_the_papers() {
 }
 
 #[test]
-fn xkernel_fits_lines_beside_the_papers() {
+fn xkernel_fits_lines_next_to_the_papers() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("pictures");
     let line = format!("xkernel --key-bytes 1,4,8 --entries 1,10 --rounds 1 --micros 1 --out {}", out.display());
@@ -97,7 +97,7 @@ fn resize_without_a_resizer_has_two_cases_and_no_ratio() {
 }
 
 #[test]
-fn resize_tells_which_locks_were_taken_if_that_is_counted() {
+fn resize_reports_locks_if_they_are_counted() {
     let line = "resize --table mutex,relativist --entries 64 --shift1 3 --shift2 5 --readers 1 --resizer --seconds 0.01 --runs 1";
     let (text, document) = measure(line);
     let counted = cfg!(feature = "contention");

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told() {
+    fn refusals_are_reported() {
         for reply in [&b"ERROR metadump not allowed\r\n"[..], b"BUSY currently processing crawler request\r\n", b""] {
             assert!(read(reply).is_err());
         }

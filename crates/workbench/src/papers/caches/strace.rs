@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_told_in_both_ways() {
+    fn processes_are_parsed_in_both_forms() {
         assert_eq!(split_process("[pid  12] close(3)"), ("12", "close(3)"));
         assert_eq!(split_process("12    close(3)"), ("12", "close(3)"));
         assert_eq!(split_process("close(3)"), ("", "close(3)"));

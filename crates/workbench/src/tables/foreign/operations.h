@@ -1,9 +1,9 @@
 /*
- * What the tables in C and C++ offer to `mod.rs`, which has the same structure. Keys and values are 64 bits wide. The
- * hash function is the one that the Rust tables use (a test compares them).
+ * The interface of tables in C and C++; `mod.rs` has the same structure. Keys and values are 64 bits
+ * wide. The hash function is the one of the Rust tables (a test compares them).
  *
- * A table's functions are called from Rust, one call per operation, and not inlined there: one or two nanoseconds that
- * the tables in Rust don't have.
+ * Rust calls a table's functions once per operation. These calls are not inlined, which costs one or
+ * two nanoseconds more than tables in Rust need.
  */
 #ifndef RELATIVIST_OPERATIONS_H
 #define RELATIVIST_OPERATIONS_H
@@ -20,13 +20,13 @@ typedef void (*relativist_visit)(void *context, uint64_t value);
 
 struct relativist_operations {
 	void *(*create)(size_t capacity);
-	/* Nobody else uses the table. */
+	/* The caller is the only user of the table. */
 	void (*destroy)(void *table);
 	bool (*get)(void *table, uint64_t key, uint64_t *value);
 	bool (*insert)(void *table, uint64_t key, uint64_t value);
 	bool (*replace)(void *table, uint64_t key, uint64_t value);
 	bool (*remove)(void *table, uint64_t key);
-	/* Nobody else uses the table, where it asks for that. */
+	/* The caller is the only user, if the table requires that. */
 	void (*clear)(void *table);
 	void (*for_each)(void *table, relativist_visit visit, void *context);
 	uint64_t (*hash)(uint64_t key);

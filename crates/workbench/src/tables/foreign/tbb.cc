@@ -1,4 +1,5 @@
-// oneTBB's concurrent_hash_map, with the standard allocator. Its iteration and clear() want the table to themselves.
+// oneTBB's concurrent_hash_map, with the standard allocator. Its iteration and clear() need exclusive
+// access to the table.
 
 #include <memory>
 #include <utility>

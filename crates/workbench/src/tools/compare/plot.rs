@@ -33,7 +33,7 @@ const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: q
 
 /// Ours and those of competitors, from few to many threads.
 const OURS: [RGBColor; 3] = [RGBColor(120, 178, 232), RGBColor(38, 118, 190), RGBColor(16, 72, 128)];
-const RIVALS: [RGBColor; 3] = [RGBColor(205, 208, 214), RGBColor(150, 156, 167), RGBColor(98, 105, 118)];
+const COMPETITORS: [RGBColor; 3] = [RGBColor(205, 208, 214), RGBColor(150, 156, 167), RGBColor(98, 105, 118)];
 const INK: RGBColor = RGBColor(40, 44, 52);
 
 /// Draws all comparisons. `caption` is written below each picture.
@@ -160,7 +160,7 @@ fn keys(panels: &[Panel<'_>]) -> Vec<(RGBColor, String)> {
         }
     }
     let key = |(series, label): (usize, &&str)| {
-        [(OURS, "relativist"), (RIVALS, "others")]
+        [(OURS, "relativist"), (COMPETITORS, "others")]
             .map(|(colours, name)| (colours[series.min(2)], format!("{name}, {label}")))
     };
     threads.iter().enumerate().flat_map(key).collect()
@@ -206,7 +206,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Drawn {
         let top = row as f64 * row_height + f64::from(GAP) / 2.0 + series as f64 * f64::from(BAR);
         let (middle, bottom) = (top + f64::from(BAR) / 2.0, top + f64::from(BAR) - 1.0);
         let value = &result.value;
-        let colours = if is_ours(result.name) { OURS } else { RIVALS };
+        let colours = if is_ours(result.name) { OURS } else { COMPETITORS };
         let bar = Rectangle::new([(0.0, top), (value.median.min(limit), bottom)], colours[series.min(2)].filled());
         chart.draw_series([bar])?;
         let (from, to) = (value.lower_quartile.min(limit), value.upper_quartile.min(limit));

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_lookup_wins_and_the_reason_is_told() {
+    fn the_fastest_lookup_wins_and_the_reason_is_reported() {
         let rows = [
             row("good", 4, &[6, 6, 3, 1], 10.0, 0.1),
             row("poor", 4, &[14, 0, 0, 0, 0, 0, 0, 1, 1], 30.0, 0.1),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_profits_from_a_pattern_is_recommended_with_caution() {
+    fn a_function_that_profits_from_a_pattern_is_recommended_with_caution() {
         let rows = [row("lucky", 4, &[1, 15], 5.0, 0.5), row("steady", 4, &[6, 6, 3, 1], 10.0, 0.1)];
         let advice = advise(&rows).unwrap();
         assert_eq!(advice.function, "lucky");

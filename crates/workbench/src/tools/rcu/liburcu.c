@@ -1,6 +1,6 @@
 /*
- * The loops over liburcu's "memb" flavour, in C and with its small functions inlined: the configuration in which its
- * authors measure it.
+ * The loops over liburcu's "memb" flavour, in C and with its small functions inlined, as its authors
+ * measure it.
  */
 #define _LGPL_SOURCE
 #define URCU_INLINE_SMALL_FUNCTIONS

@@ -257,7 +257,7 @@ mod tests {
     /// Policies differ in which of three objects is evicted when the first was used again and a
     /// fourth arrives.
     #[test]
-    fn policies_evict_whom_they_should() {
+    fn policies_evict_the_right_object() {
         let start = [(0, 10), (1, 10), (2, 10), (0, 10), (3, 10)];
         let misses_of = |policy, object: u32| {
             let requests: Vec<_> = start.iter().copied().chain([(object, 10)]).collect();

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_works_are_possible() {
+    fn all_workloads_are_possible() {
         for &row in Row::value_variants() {
             for quick in [false, true] {
                 row.workload(2, quick).check().unwrap();

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_values_tell_who_wrote_them_if_they_are_whole() {
+    fn complete_shared_values_identify_their_writer() {
         let pool = Pool::new();
         let mark = Mark { key: 3, writer: 300, version: 70_000 };
         let mut value = Vec::new();

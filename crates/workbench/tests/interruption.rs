@@ -102,7 +102,7 @@ fn an_interrupted_measurement_is_reported() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let echo =
             "--exec 'relativist-bench echo --value-size 100' --vs 'relativist-bench echo' --no-preload --unchecked";
-        let mut run = Run::begin(&format!("load {echo} --rounds 200 --seconds 0.05 --json samples.json"));
+        let mut run = Run::begin(&format!("load {echo} --rounds 200 --seconds 2 --json samples.json"));
         run.wait_for_server();
         run.signal(signal);
         let (ended, stderr) = (run.status(), run.read("stderr"));
@@ -174,7 +174,7 @@ fn no_server_outlives_the_run() {
 fn no_daemon_outlives_a_complete_run() {
     let folder = tempfile::tempdir().unwrap();
     let server = script(folder.path(), "(setsid ECHO &)\nexec sleep 1000");
-    let mut run = Run::begin(&format!("load --exec {server} --no-preload --unchecked --rounds 1 --seconds 0.05"));
+    let mut run = Run::begin(&format!("load --exec {server} --no-preload --unchecked --rounds 1 --seconds 2"));
     assert!(run.status().success(), "{}", run.read("stderr"));
     // It ends after them.
     assert_eq!(run.processes(), []);

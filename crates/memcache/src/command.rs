@@ -1,18 +1,19 @@
-//! The commands a client can send, as decoded: every argument checked, byte strings borrowed from the input.
+//! The commands a client can send, as decoded: every argument checked, byte strings borrowed from
+//! the input.
 
 use crate::meta::Meta;
 use crate::words::{Keys, Words};
 
 /// One decoded request.
 ///
-/// Keys are 1 to [`MAX_KEY`](crate::MAX_KEY) bytes without space or LF. `exptime` is as the client wrote it: 0 for
-/// never, up to 30 days relative, above that a unix time, negative for "already expired". With `noreply` the server
-/// sends nothing back, whatever the outcome.
+/// Keys are 1 to [`MAX_KEY`](crate::MAX_KEY) bytes without space or LF. `exptime` is as the client
+/// wrote it: 0 for never, up to 30 days relative, above that a unix time, negative for "already
+/// expired". With `noreply` the server sends nothing back, whatever the outcome.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Command<'b> {
     /// `get`, or `gets` when `with_cas`: fetch items.
     Get {
-        /// What to look up, in the order to be answered; duplicates included.
+        /// The keys in the order of the reply, duplicates included.
         keys: Keys<'b>,
         /// Whether the reply carries each item's unique.
         with_cas: bool,
@@ -21,7 +22,7 @@ pub enum Command<'b> {
     GetAndTouch {
         /// The new expiry of every item found.
         exptime: i32,
-        /// What to look up, in the order to be answered; duplicates included.
+        /// The keys in the order of the reply, duplicates included.
         keys: Keys<'b>,
         /// Whether the reply carries each item's unique.
         with_cas: bool,
@@ -75,7 +76,7 @@ pub enum Command<'b> {
         /// Whether the client wants no answer.
         noreply: bool,
     },
-    /// `version`: tell the server's version.
+    /// `version`: return the server's version.
     Version,
     /// `verbosity`: set how much the server logs.
     Verbosity {
@@ -95,7 +96,7 @@ pub enum Command<'b> {
     Meta(Meta<'b>),
     /// `mn`: answer, so that the client knows what came before to be done.
     MetaNoop,
-    /// `me`: tell what is known of an item.
+    /// `me`: return the metadata of an item.
     MetaDebug {
         /// The item's key.
         key: &'b [u8],
@@ -104,12 +105,12 @@ pub enum Command<'b> {
     Admin {
         /// Which one.
         verb: Admin,
-        /// What follows it, unchecked.
+        /// Its arguments, unchecked.
         args: Words<'b>,
     },
 }
 
-/// Commands whose words are left to the server: most tune what only some servers have.
+/// Commands whose arguments the server checks: most tune parts that only some servers have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Admin {
     /// `shutdown [graceful]`

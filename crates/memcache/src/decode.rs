@@ -1,12 +1,14 @@
 //! The incremental decoder.
 //!
-//! A connection's input is a sequence of lines, some of which are followed by a data block of announced length. The decoder
-//! is in one of three states: looking for the end of a line, waiting for a data block whose line it has parsed, or skipping
-//! a data block that was refused. It moves on only when a line or a block is complete, with one exception: refused blocks
-//! are consumed as they arrive, because they may be larger than any buffer.
+//! A connection's input is a sequence of lines, some of which are followed by a data block of
+//! announced length. The decoder is in one of three states: looking for the end of a line, waiting
+//! for a data block whose line it has parsed, or skipping a data block that was refused. It moves
+//! on only when a line or a block is complete, with one exception: refused blocks are consumed as
+//! they arrive, because they may be larger than any buffer.
 //!
-//! How requests are cut into pieces makes no difference, but for lines of more than [`MAX_UNFINISHED_LINE`] bytes: as in
-//! memcached such a line is accepted if its end is there before the limit is noticed.
+//! The result does not depend on how requests are cut into pieces, except for lines of more than
+//! [`MAX_UNFINISHED_LINE`] bytes: as in memcached, such a line is accepted if its end arrives
+//! before the limit is noticed.
 
 use memchr::memchr;
 
@@ -23,13 +25,14 @@ pub const MAX_UNFINISHED_LINE: usize = 2048;
 pub const MAX_GET_LINE: usize = 1 << 20;
 /// A line shorter than this, counting its end, is malformed whatever it says.
 const MIN_LINE: usize = 4;
-/// Words looked at behind the verb; only the keys of `get` and its relatives may be more.
+/// The words read behind the verb. Only the keys of `get` and similar commands may be more.
 const MAX_ARGS: usize = 22;
 
-/// What a client may ask a connection to buffer.
+/// Limits on what a client can make a connection buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// The longest value accepted, in bytes; a longer one is skipped without being buffered, and refused.
+    /// The longest value accepted, in bytes; a longer one is skipped without being buffered, and
+    /// refused.
     pub max_value: usize,
 }
 
@@ -56,35 +59,37 @@ pub enum Decoded<'b> {
     Reject {
         /// Bytes done with.
         consumed: usize,
-        /// What to answer.
+        /// The answer.
         rejection: Rejection,
     },
-    /// A value too large to be accepted. Nothing is to be answered yet: a [`Reject`](Self::Reject) follows when the client has sent it all.
+    /// A value that is too large. Do not answer yet: a [`Reject`](Self::Reject) follows when the
+    /// client has sent all of it.
     TooLarge {
         /// Bytes done with: the command line.
         consumed: usize,
         /// Where it was to be stored.
         key: &'b [u8],
-        /// Whether an old value is to be removed now: that of a `set` or `ms`.
+        /// Whether to remove the old value now: a `set` or `ms` would have replaced it.
         replaces: bool,
-        /// Whether the key is to be decoded first, by [`decode_key`](crate::decode_key).
+        /// Whether the key is in base64, for [`decode_key`](crate::decode_key).
         is_base64: bool,
     },
     /// Nothing more can be done until further bytes have arrived.
     Incomplete {
         /// Bytes done with: part of a value that is being skipped; otherwise 0.
         consumed: usize,
-        /// How long the input must be, after `consumed` was dropped, for the next call to do something. Always more
-        /// than what is there; a hint for the size of the next read. It rests on the client's word alone: memory is
-        /// better provided as bytes arrive.
+        /// How long the input must be, after `consumed` was dropped, for the next call to do
+        /// something. Always more than what is there; a hint for the size of the next read. It
+        /// rests on the client's word alone: memory is better provided as bytes arrive.
         needed: usize,
     },
-    /// The connection is to be closed without an answer (earlier answers are still sent).
+    /// Close the connection without an answer. (Earlier answers are still sent.)
     Close,
 }
 
-/// A store of which the value has not arrived as a whole, so that it may be collected where it will stay:
-/// [`Decoder::pending_store`], [`binary::Decoder::pending_store`](crate::binary::Decoder::pending_store).
+/// A store whose value has not arrived completely, so that it can be collected elsewhere:
+/// [`Decoder::pending_store`],
+/// [`binary::Decoder::pending_store`](crate::binary::Decoder::pending_store).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PendingStore<'b> {
     /// Bytes of the input before the value.
@@ -93,19 +98,19 @@ pub struct PendingStore<'b> {
     pub length: usize,
     /// The key as it was sent.
     pub key: &'b [u8],
-    /// Whether it is to be decoded, by [`decode_key`](crate::decode_key).
+    /// Whether it is in base64, for [`decode_key`](crate::decode_key).
     pub is_base64: bool,
     /// The client flags of the new item.
     pub flags: u32,
-    /// Whether the client says which unique the new item is to have.
+    /// Whether the client gives the CAS value of the new item.
     pub has_cas: bool,
 }
 
 /// Finds the commands in a connection's bytes.
 ///
-/// The decoder holds no bytes itself, only how far it has looked: the connection's buffer must hold a request as a whole,
-/// that is at most a line, a value of [`Limits::max_value`] and its line end. Decoding is linear in the input however it
-/// is cut.
+/// The decoder holds no bytes itself, only how far it has looked: the connection's buffer must hold
+/// a request as a whole, that is at most a line, a value of [`Limits::max_value`] and its line end.
+/// Decoding is linear in the input however it is cut.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     limits: Limits,
@@ -118,9 +123,10 @@ enum State {
     Line { searched: usize },
     /// A storage line begins the input; its value is not complete.
     Value(Pending),
-    /// The line of a `ms`, of this length, begins the input; its value, of this length, is not complete.
+    /// The line of a `ms`, of this length, begins the input; its value, of this length, is not
+    /// complete.
     MetaValue { line: usize, length: usize },
-    /// The rest of a refused value begins the input: so many bytes, its line end included.
+    /// The rest of a refused value begins the input: its length, line end included.
     Skip { remaining: usize, rejection: Rejection },
 }
 
@@ -171,9 +177,10 @@ impl Decoder {
 
     /// Decodes what `input` begins with.
     ///
-    /// `input` must start where the previous call left off: its input less the `consumed` bytes, with or without more
-    /// bytes behind. What is returned borrows from `input` alone, so that several commands of one buffer can be held at
-    /// once. After [`Decoded::Close`] the decoder is of no further use.
+    /// `input` must start where the previous call left off: its input less the `consumed` bytes,
+    /// with or without more bytes behind. What is returned borrows from `input` alone, so that
+    /// several commands of one buffer can be held at once. After [`Decoded::Close`] the decoder is
+    /// of no further use.
     ///
     /// Never panics and allocates nothing. Whatever is not [`Incomplete`](Decoded::Incomplete) or
     /// [`Close`](Decoded::Close) consumes at least one byte.
@@ -282,8 +289,8 @@ impl Decoder {
         plain(consumed, stored(pending, input, value, end))
     }
 
-    /// A `ms`, or what is wrong with it. As with the classic commands, what is wrong once the length is known is told when the
-    /// value was skipped.
+    /// An `ms`, or its error. As with the classic commands, an error found after the length is
+    /// known is reported when the value was skipped.
     fn meta_set<'b>(&mut self, input: &'b [u8], line: &'b [u8], args: Words<'b>) -> Decoded<'b> {
         let (meta, length) = match meta::set(args) {
             Ok(parsed) => parsed,
@@ -311,12 +318,14 @@ impl Decoder {
         plain(consumed, meta_stored(&input[..line], value, end))
     }
 
-    /// The store that `input` begins with and whose value it holds in part, after [`decode`](Self::decode) has said that this is
-    /// incomplete. None if there is none, or what becomes of the value depends on what is there: it is joined to another, or stored as
-    /// stale if it comes too late.
+    /// The store that `input` begins with, if its value has not arrived completely. Call this after
+    /// [`decode`](Self::decode) has returned `Incomplete`. None if there is no such store, or if
+    /// the result depends on the present item: the value is joined to another one, or stored as
+    /// stale.
     ///
-    /// Who wants to collect the value elsewhere keeps the first [`front`](PendingStore::front) bytes, collects the value from there on and the two
-    /// bytes behind it, and shows all three to [`decode_apart`](Self::decode_apart), with nothing else in between.
+    /// To collect the value elsewhere, keep the first [`front`](PendingStore::front) bytes, collect
+    /// the value and the two bytes behind it, and pass all three to
+    /// [`decode_apart`](Self::decode_apart), without another call in between.
     ///
     /// ```
     /// use relativist_memcache::{Command, Decoded, Decoder, Limits};
@@ -359,8 +368,8 @@ impl Decoder {
         }
     }
 
-    /// Decodes the store that is [awaited](Self::pending_store), of which the value was collected apart from its line, and from the two
-    /// bytes behind it. What follows in the input begins with the next line.
+    /// Decodes the [pending store](Self::pending_store), whose line, value and line end were
+    /// collected separately. The input continues with the next line.
     ///
     /// # Errors
     /// What the request is to be answered with, when the two bytes do not end a line.
@@ -380,7 +389,7 @@ impl Decoder {
         }
     }
 
-    /// Has a value over the limit skipped.
+    /// Skips a value over the limit.
     #[cold]
     fn skip_large(&mut self, length: usize, noreply: bool) {
         let rejection = Rejection { error: RequestError::TooLarge, noreply };
@@ -421,7 +430,7 @@ fn stored<'b>(pending: Pending, input: &'b [u8], value: &'b [u8], end: &[u8]) ->
     Ok(Command::Store { verb, key, flags, exptime, value, noreply })
 }
 
-/// The same of a `ms`.
+/// The `ms` whose line is `line`.
 fn meta_stored<'b>(line: &'b [u8], value: &'b [u8], end: &[u8]) -> Result<Command<'b>, Rejection> {
     if end != LINE_END {
         return Err(Rejection::answered(RequestError::BadDataChunk));
@@ -441,7 +450,8 @@ fn plain<'b>(consumed: usize, parsed: Result<Command<'b>, Rejection>) -> Decoded
     }
 }
 
-/// The first word of a line, and those behind it. A line that starts with a space has an empty first word.
+/// The first word of a line, and those behind it. A line that starts with a space has an empty
+/// first word.
 #[inline]
 fn split_line(line: &[u8]) -> (&[u8], Words<'_>) {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
@@ -451,7 +461,7 @@ fn split_line(line: &[u8]) -> (&[u8], Words<'_>) {
     (verb, Words::new(args, MAX_ARGS))
 }
 
-/// Whether an unfinished line is, or might be taken for, a `get` or `gets`.
+/// Whether an unfinished line is, or may become, a `get` or `gets`.
 fn is_get(line: &[u8]) -> bool {
     const MAX_LEADING_SPACES: usize = 100;
     let spaces = line.iter().take_while(|byte| **byte == b' ').count();

@@ -1,4 +1,4 @@
-//! Why a request is refused before it reaches the store, and what the client is told.
+//! Errors found before a request reaches the store, and their replies.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::reply;
 /// A request that was refused by the decoder, to be answered with [`reply`](Self::reply).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rejection {
-    /// What is wrong with the request.
+    /// The error.
     pub error: RequestError,
     /// Whether the client asked for no answer, and the protocol honours that for this error.
     pub noreply: bool,
@@ -25,7 +25,7 @@ impl Rejection {
     }
 }
 
-/// What can be wrong with a request.
+/// An error in a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RequestError {
     /// No command of that name.
@@ -65,7 +65,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// The error line that tells the client, with its CR LF.
+    /// The error line for the client, with its CR LF.
     pub const fn reply(self) -> &'static [u8] {
         match self {
             Self::UnknownCommand => reply::ERROR,
@@ -90,7 +90,7 @@ impl RequestError {
 }
 
 impl fmt::Display for RequestError {
-    /// What the client is told, less the kind of error and the line end.
+    /// The error line, without the kind of error and the line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = self.reply().trim_ascii_end();
         let text =

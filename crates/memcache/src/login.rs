@@ -1,6 +1,7 @@
-//! The login in front of the text protocol: a `set` whose value is `user password`, and nothing else.
+//! The login in front of the text protocol: a `set` whose value is `user password`, and nothing
+//! else.
 //!
-//! What a stranger can make the server buffer is bounded by a line and the longest login.
+//! An unauthenticated client can make the server buffer only a line and the longest login.
 
 use memchr::memchr;
 
@@ -19,23 +20,24 @@ const LINE_END: &[u8] = b"\r\n";
 /// Finds logins in the bytes of a connection that has not authenticated yet.
 #[derive(Clone, Debug, Default)]
 pub struct LoginDecoder {
-    /// How long the value is whose line was consumed.
+    /// The length of the value whose line was consumed.
     pending: Option<usize>,
 }
 
-/// What a [`LoginDecoder`] made of its input. The caller drops the consumed bytes before the next call.
+/// What a [`LoginDecoder`] made of its input. The caller drops the consumed bytes before the next
+/// call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Login<'b> {
-    /// Somebody wants in.
+    /// An attempt to log in.
     Attempt {
         /// Bytes done with.
         consumed: usize,
-        /// Who.
+        /// The user.
         user: &'b [u8],
-        /// With which password.
+        /// The password.
         password: &'b [u8],
     },
-    /// Something else was said, to be answered with this line.
+    /// Another command, answered with this line.
     Refuse {
         /// Bytes done with.
         consumed: usize,
@@ -47,7 +49,7 @@ pub enum Login<'b> {
         /// Bytes done with.
         consumed: usize,
     },
-    /// The connection is to be closed.
+    /// Close the connection.
     Close,
 }
 

@@ -1,9 +1,10 @@
 //! Decimal numbers as the protocol spells them.
 //!
-//! Two grammars are in use. Most arguments are *strict*: digits, after a minus sign where negative numbers make sense, a
-//! bounded number of characters, nothing else. The flags and the expiry of the classic storage commands are *lax*, as C's
-//! `strtoll` is: blanks and a sign may stand in front, a NUL or a blank ends the number early, and what exceeds 32 bits is
-//! cut off. Clients rely on the latter, by sending -1 as 4294967295 and the like.
+//! Two grammars are in use. Most arguments are *strict*: digits, after a minus sign where negative
+//! numbers make sense, a bounded number of characters, nothing else. The flags and the expiry of
+//! the classic storage commands are *lax*, as C's `strtoll` is: blanks and a sign may stand in
+//! front, a NUL or a blank ends the number early, and what exceeds 32 bits is cut off. Clients rely
+//! on the latter, by sending -1 as 4294967295 and the like.
 
 /// The longest spelling of a strict 32-bit number.
 const MAX_CHARS_32: usize = 11;
@@ -86,7 +87,8 @@ fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// The number that `text` begins with and what follows its last digit; zero without any digit, `None` past 64 bits.
+/// The number that `text` begins with and what follows its last digit; zero without any digit,
+/// `None` past 64 bits.
 fn leading_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0u64;
     let mut rest = text;

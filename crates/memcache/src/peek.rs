@@ -3,7 +3,8 @@
 use crate::words::MAX_KEY;
 use crate::{Protocol, binary};
 
-/// Bytes in which to look for the end of a command's name. No name of a command with a key is longer.
+/// Bytes in which to look for the end of a command's name. No name of a command with a key is
+/// longer.
 const MAX_NAME: usize = 12;
 
 /// Guesses the key of the first command in `input`, so that the caller can prefetch its item. The

@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_encode
 
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// `key` as log lines and dumps tell it.
+/// The form of `key` in log lines and dumps.
 ///
 /// ```
 /// assert_eq!(relativist_memcache::encode_percent(b"a/b\xff~").to_string(), "a%2Fb%FF~");

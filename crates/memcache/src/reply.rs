@@ -55,7 +55,8 @@ const CRLF: &[u8] = b"\r\n";
 /// Decimal digits of the largest `u64`.
 const MAX_DIGITS: usize = 20;
 
-/// Appends a whole hit: the `VALUE` line, the value and its CR LF. `cas` is given for `gets` and `gats`.
+/// Appends a whole hit: the `VALUE` line, the value and its CR LF. `cas` is given for `gets` and
+/// `gats`.
 ///
 /// The list of hits is closed by [`END`].
 #[inline]
@@ -67,7 +68,8 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value:
     out.extend_from_slice(CRLF);
 }
 
-/// Appends the `VALUE` line of a hit whose value of `length` bytes, and its CR LF, follow from elsewhere.
+/// Appends the `VALUE` line of a hit whose value of `length` bytes, and its CR LF, follow from
+/// elsewhere.
 #[inline]
 pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, length: usize) {
     out.extend_from_slice(b"VALUE ");

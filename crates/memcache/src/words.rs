@@ -1,6 +1,7 @@
 //! Words of a command line, found as they are asked for; nothing is collected or copied.
 //!
-//! Words are separated by one or more spaces (0x20 only: a tab or any other byte is part of a word).
+//! Words are separated by one or more spaces (0x20 only: a tab or any other byte is part of a
+//! word).
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -15,7 +16,7 @@ pub const MAX_KEY: usize = 250;
 /// An iterator over the words of a command line.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Words<'b> {
-    /// What is left of the line; empty, or starting with a word.
+    /// The rest of the line; empty, or starting with a word.
     rest: &'b [u8],
     /// How many more words are looked at.
     left: usize,
@@ -54,7 +55,8 @@ impl fmt::Debug for Words<'_> {
     }
 }
 
-/// An iterator over the keys of a `get`, `gets`, `gat` or `gats`: at least one, none longer than [`MAX_KEY`].
+/// An iterator over the keys of a `get`, `gets`, `gat` or `gats`: at least one, none longer than
+/// [`MAX_KEY`].
 ///
 /// A clone starts where the original stands, so the keys can be gone through more than once.
 #[derive(Clone, Eq, PartialEq)]

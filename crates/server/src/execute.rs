@@ -1,12 +1,14 @@
-//! Execution: a decoded command goes in, the engine does it, the reply is appended to an output buffer.
+//! Execution: a decoded command goes in, the cache executes it, and the reply is appended to an
+//! output buffer.
 //!
-//! Nothing here knows of sockets. A [`SharedState`] is what all threads share: the engine, the time, the counters. Each thread
-//! executes through an [`Executor`], which adds the counters of that thread. What belongs to one connection is its
-//! [`Session`].
+//! Nothing here knows sockets. [`SharedState`] is shared by all threads: the cache, the time, the
+//! counters. Each thread executes through an [`Executor`], which adds the counters of that thread.
+//! The state of one connection is its [`Session`].
 //!
-//! One command can ask for more output than a connection should hold (`get` with thousands of keys of large values, a dump
-//! of all keys), or for more time than others should wait. Such a command stops when the output, or its work, has reached a limit, and
-//! tells where; the caller sends what there is and resumes from there.
+//! One command can ask for more output than a connection should hold (`get` with thousands of keys
+//! of large values, a dump of all keys), or for more time than other connections should wait. Such
+//! a command pauses at a limit and returns its position. The caller sends the output and resumes
+//! it.
 
 mod admin;
 mod binary;
@@ -54,7 +56,7 @@ pub use watch::{Subscription, Topic, Watch};
 pub struct SharedState {
     /// The storage.
     pub engine: Cache,
-    /// The time, and who drives it.
+    /// The time, and what drives it.
     pub ticker: Ticker,
     /// Second in which the service was started.
     pub started: u32,
@@ -70,24 +72,24 @@ pub struct SharedState {
     pub options: Options,
     /// The TCP port in use, 0 for none.
     pub port: u16,
-    /// What clients can tune.
+    /// Settings that clients can change.
     pub tuning: Tuning,
-    /// Who may log in; none if everybody may do everything.
+    /// The users that may log in; none if no login is required.
     pub users: Option<Users>,
-    /// What encrypted connections begin with; none if there is only plain text.
+    /// TLS settings; none if all connections are plain text.
     pub tls: Option<Tls>,
-    /// Who watches.
+    /// Clients that watch.
     pub watch: Arc<Watch>,
     /// Counts by prefix of the key.
     pub prefixes: Prefixes,
-    /// Who is connected.
+    /// All sessions.
     pub connections: SessionRegistry,
     /// The second in which the last snapshot was written; 0 before the first one.
     pub snapshot_written: AtomicU32,
 }
 
 impl SharedState {
-    /// What a client may make a connection buffer.
+    /// Limits on what a client can make a connection buffer.
     pub fn limits(&self) -> Limits {
         // A key has at least one byte; what a longer one leaves is looked at when it is known.
         Limits { max_value: self.options.max_key_and_value() - 1 }
@@ -99,18 +101,19 @@ impl SharedState {
 pub enum Outcome<'b> {
     /// The command is done.
     Done,
-    /// The output is full, or others are to have their turn. The fetch is to be resumed when it was sent.
+    /// The output is full, or other connections should go first. Resume the fetch when the output
+    /// was sent.
     PausedFetch {
-        /// What to do with the keys that are left.
+        /// What to do with the remaining keys.
         fetch: Fetch,
         /// The first of them, where it stands in the command line.
         next: &'b [u8],
     },
-    /// The same of a dump.
+    /// A dump paused; resume it likewise.
     PausedDump(Box<Dump>),
     /// The client wants the connection closed.
     Quit,
-    /// The connection is to receive log lines from now on, and nothing else.
+    /// The connection receives log lines from now on, and nothing else.
     Watching(Arc<Subscription>),
     /// The client wants the server to end.
     Shutdown,
@@ -126,16 +129,17 @@ pub struct Executor<'s> {
     lends: bool,
     /// The value of the next command, if that was received to where it will lie.
     reserved: Option<&'s ReservedValue>,
-    /// Whether somebody wants to know what happens to items.
+    /// Whether there are watchers or prefixes are counted.
     is_observed: bool,
-    /// Whether the log wants to know what clients say.
+    /// Whether the log has requests and replies.
     is_traced: bool,
     /// Where to note how long commands take, in a turn that is sampled.
     latencies: Option<&'s Latencies>,
 }
 
 impl<'s> Executor<'s> {
-    /// An executor that counts on `counters`, and pauses when the output has reached `output_limit` bytes.
+    /// An executor that counts on `counters`, and pauses when the output has reached `output_limit`
+    /// bytes.
     pub fn new(shared: &'s SharedState, counters: &'s Counters, output_limit: usize) -> Executor<'s> {
         let is_observed = shared.watch.is_watched() || shared.prefixes.is_counting();
         let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());
@@ -143,7 +147,7 @@ impl<'s> Executor<'s> {
         Executor { shared, counters, output_limit, lends: true, reserved: None, is_observed, is_traced, latencies }
     }
 
-    /// The same, for replies that are wanted in one piece: values are copied, however large.
+    /// An executor for replies in one piece: it copies values, however large.
     #[must_use]
     pub fn copying(self) -> Self {
         Executor { lends: false, ..self }
@@ -155,11 +159,11 @@ impl<'s> Executor<'s> {
         let key = if store.is_base64 { decode_key(store.key, &mut room)? } else { store.key };
         let (has_flags, has_cas) = (store.flags != 0, store.has_cas);
         let shape = ItemShape { key_len: key.len(), value_len: store.length, has_flags, has_cas };
-        // What little is missing is collected where the rest is.
+        // A small rest is collected in the input buffer.
         (missing >= LARGE_VALUE).then(|| self.shared.engine.reserve(&shape)).flatten()
     }
 
-    /// The same executor, for the one command whose value is `reserved`'s.
+    /// The executor for the one command whose value is in `reserved`.
     #[must_use]
     pub fn storing<'a>(&self, reserved: &'a ReservedValue) -> Executor<'a>
     where
@@ -168,7 +172,7 @@ impl<'s> Executor<'s> {
         Executor { reserved: Some(reserved), ..*self }
     }
 
-    /// The value of a store as the engine is to see it.
+    /// The value of a store.
     fn value<'v>(&self, bytes: &'v [u8]) -> Value<'v>
     where
         's: 'v,
@@ -210,7 +214,7 @@ impl<'s> Executor<'s> {
         Outcome::Done
     }
 
-    /// What a client may make a connection buffer.
+    /// Limits on what a client can make a connection buffer.
     pub fn limits(&self) -> Limits {
         self.shared.limits()
     }
@@ -245,8 +249,8 @@ impl<'s> Executor<'s> {
         out.extend_from_slice(rejection.reply());
     }
 
-    /// Begins to refuse a store whose value is too large, and that began with `line`: removes what it would have replaced, if it
-    /// `replaces` anything.
+    /// Begins to refuse a store with the command line `line`, whose value is too large. Removes the
+    /// item that it would have replaced, if it `replaces` one.
     pub fn refuse_large(&self, session: &Session, line: &[u8], key: &[u8], is_base64: bool, replaces: bool) {
         let mut room = [0; _];
         let key = if is_base64 { decode_key(key, &mut room) } else { Some(key) };
@@ -261,7 +265,7 @@ impl<'s> Executor<'s> {
         self.remove_replaced(session, key, replaces);
     }
 
-    /// The same of the binary protocol; `front` is what comes before the value.
+    /// Begins to refuse such a store of the binary protocol. `front` is what precedes the value.
     pub fn refuse_large_binary(&self, session: &Session, front: &[u8], key: &[u8], replaces: bool) {
         if self.is_observed
             && let Some(request) = packets::Request::of_front(front)
@@ -281,7 +285,7 @@ impl<'s> Executor<'s> {
         self.shared.engine.delete(key);
     }
 
-    /// The value of `hit`, if it is to be sent from where it lies.
+    /// The pinned value of `hit`, if it is large enough to be sent from where it is.
     #[inline(always)]
     fn lease(&self, hit: &Hit<'_>) -> Option<ValueRef> {
         if hit.value.len() >= LARGE_VALUE && self.lends { hit.pin() } else { None }

@@ -1,7 +1,7 @@
 //! A memcached server whose storage engine is a relativistic hash table.
 //!
-//! The program is in `main.rs`; everything it does is in this library, so that tests can run whole servers in their own
-//! process:
+//! The program is in `main.rs`; everything it does is in this library, so that tests can run whole
+//! servers in their own process:
 //!
 //! ```
 //! use relativistd::{Options, Server};
@@ -24,10 +24,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Layers, each knowing only those below it: `net` moves bytes, and [`execute`] turns commands into replies.
-//! The items are in
-//! the crate [`relativist_cache`], which uses the table of the crate `relativist`. The wire format is the crate
-//! `relativist-memcache`.
+//! Layers, each knowing only those below it: `net` moves bytes, and [`execute`] turns commands into
+//! replies. The items are in the crate [`relativist_cache`], which uses the table of the crate
+//! `relativist`. The wire format is the crate `relativist-memcache`.
 
 #[cfg(test)]
 use relativist_testing as _;

@@ -1,7 +1,8 @@
 //! The command line.
 //!
-//! Flags and defaults are memcached's, with one difference: without `-l` the server listens on the loopback address only.
-//! A cache open to the network is both a leak and an amplifier. `-l '*'` listens everywhere.
+//! Flags and defaults are memcached's, with one difference: without `-l` the server listens on the
+//! loopback address only. A cache open to the network is both a leak and an amplifier. `-l '*'`
+//! listens everywhere.
 
 mod address;
 mod check;
@@ -33,7 +34,8 @@ const MEBIBYTE: usize = 1 << 20;
 /// The smallest default limit on the buffers of all connections, however small `-m` is.
 const MIN_BUFFER_BYTES: usize = 64 * MEBIBYTE;
 
-/// The overhead that memcached counts per item. Items that fit into memcached's limit fit into ours.
+/// The overhead that memcached counts per item. Items that fit into memcached's limit fit into
+/// ours.
 const ITEM_OVERHEAD_OF_MEMCACHED: usize = 59;
 
 /// A storage engine.
@@ -56,7 +58,8 @@ pub enum IoKind {
     Epoll,
 }
 
-/// A memcached server whose storage engine is a relativistic hash table: lookups take no lock while it grows and shrinks.
+/// A memcached server whose storage engine is a relativistic hash table: lookups take no lock while
+/// it grows and shrinks.
 #[derive(Clone, Debug, Parser, PartialEq)]
 #[command(name = "relativistd", version = LONG_VERSION, after_help = AFTER_HELP, args_override_self = true)]
 pub struct Options {
@@ -118,11 +121,13 @@ pub struct Options {
     #[arg(short = 'k', long)]
     pub lock_memory: bool,
 
-    /// Log more on stderr: -v refused and lost connections, -vv every request and reply (no values), -vvv internal events
+    /// Log more on stderr: -v refused and lost connections, -vv every request and reply (no
+    /// values), -vvv internal events
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
 
-    /// TOML file with more options; its keys are the long option names. The command line takes precedence
+    /// TOML file with more options; its keys are the long option names. The command line takes
+    /// precedence
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -134,7 +139,8 @@ pub struct Options {
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub log_format: Format,
 
-    /// Serve metrics, a health check and a status page over HTTP at this address: PORT (loopback) or IP:PORT
+    /// Serve metrics, a health check and a status page over HTTP at this address: PORT (loopback)
+    /// or IP:PORT
     #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     pub admin: Option<SocketAddr>,
 
@@ -174,7 +180,8 @@ pub struct Options {
     #[arg(short = 'C', long)]
     pub disable_cas: bool,
 
-    /// After SIGTERM or SIGUSR1, serve open connections for this many seconds and refuse new ones; a second signal ends this at once
+    /// After SIGTERM or SIGUSR1, serve open connections for this many seconds and refuse new ones;
+    /// a second signal ends this at once
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub drain: u32,
 
@@ -190,7 +197,8 @@ pub struct Options {
     #[arg(short = 'I', long, value_name = "SIZE", default_value = "1m", value_parser = parse_size)]
     pub max_item_size: usize,
 
-    /// Require SASL authentication; binary protocol only. MEMCACHED_SASL_PWDB names the file with the users
+    /// Require SASL authentication; binary protocol only. MEMCACHED_SASL_PWDB names the file with
+    /// the users
     #[arg(short = 'S', long)]
     pub enable_sasl: bool,
 
@@ -210,11 +218,13 @@ pub struct Options {
     #[arg(short = 'A', long)]
     pub enable_shutdown: bool,
 
-    /// Require authentication by a user of this file, one user:password per line; text protocol only
+    /// Require authentication by a user of this file, one user:password per line; text protocol
+    /// only
     #[arg(short = 'Y', long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
 
-    /// Keep items in this file across restarts: it is read and removed at start, and written at exit and on SIGUSR2
+    /// Keep items in this file across restarts: it is read and removed at start, and written at
+    /// exit and on SIGUSR2
     #[arg(short = 'e', long, alias = "memory-file", value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
 
@@ -243,8 +253,8 @@ pub struct Options {
     pub debug_time: bool,
 
     /// Whether the process runs only this server, so that it may enter the sandbox
-    /// ([`Extended::drop_privileges`]). The program sets this. A process with other tasks, such as a
-    /// test, must not: the sandbox would confine the thread that binds the server.
+    /// ([`Extended::drop_privileges`]). The program sets this. A process with other tasks, such as
+    /// a test, must not: the sandbox would confine the thread that binds the server.
     #[arg(skip)]
     pub owns_process: bool,
 
@@ -263,8 +273,9 @@ Options for -o (the prefix no_ turns off what is on by default):
   watcher_logbuf_size=KB
                      log buffer per watching client [256]
   read_buf_mem_limit=MB
-                     limit on the buffers of all connections together. Above it, the connection with the
-                     largest buffers is closed. At least four times -I [0: a quarter of -m, at least 64]
+                     limit on the buffers of all connections together. Above it, the connection
+                     with the largest buffers is closed. At least four times -I
+                     [0: a quarter of -m, at least 64]
   drop_privileges    block system calls that the server does not need (seccomp). Even without this
                      option, access to other files and outgoing TCP connections is blocked
                      (Landlock); no_drop_privileges turns off both
@@ -274,19 +285,21 @@ Options for -o (the prefix no_ turns off what is on by default):
   ssl_verify_mode=N  client certificates: 0 not requested, 1 optional, 2 and 3 required [0]
   ssl_min_version=N  oldest version: 3 is TLS 1.3; 0 to 2 are TLS 1.2, the oldest supported [2]
   ssl_ciphers=NAME[:NAME...]
-                     cipher suites, by their OpenSSL names; without any of a TLS version, all of that version [all]
+                     cipher suites, by their OpenSSL names; without any of a TLS version, all of
+                     that version [all]
   ssl_session_cache  count new sessions in `stats`; resumption by tickets works in any case
   ssl_keyformat=N    format of the key: 1 PEM, 2 DER [1]
   ssl_wbuf_size=KB   bytes encrypted as one record, at most 16 KiB [16]
 Accepted and ignored, because they tune parts that this server does not have:
-  hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N], slab_automove_ratio=F,
-  slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST, slab_chunk_max=BYTES, no_chunked_items,
-  lru_crawler_sleep=N, lru_crawler_tocrawl=N, lru_maintainer, hot_lru_pct=N, warm_lru_pct=N, hot_max_factor=F,
-  warm_max_factor=F, temporary_ttl=N, tail_repair_time=N, inline_ascii_resp, worker_logbuf_size=KB,
+  hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N],
+  slab_automove_ratio=F, slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST,
+  slab_chunk_max=BYTES, no_chunked_items, lru_crawler_sleep=N, lru_crawler_tocrawl=N,
+  lru_maintainer, hot_lru_pct=N, warm_lru_pct=N, hot_max_factor=F, warm_max_factor=F,
+  temporary_ttl=N, tail_repair_time=N, inline_ascii_resp, worker_logbuf_size=KB,
   resp_obj_mem_limit=MB, modern, no_modern, ssl_kernel_tls
 
-Environment: MEMCACHED_PORT_FILENAME names the file to write the ports to, MEMCACHED_SASL_PWDB the file
-with the users for -S.
+Environment: MEMCACHED_PORT_FILENAME names the file to write the ports to, MEMCACHED_SASL_PWDB the
+file with the users for -S.
 Signals: SIGINT and SIGTERM stop the server, SIGUSR1 stops it gracefully, SIGHUP reloads users and
 certificates, SIGUSR2 writes the snapshot (-e).";
 

@@ -1,4 +1,4 @@
-//! Who may do what: users, encryption, and what the process itself may do.
+//! Users, encryption, and restrictions of the process itself.
 
 pub mod auth;
 pub(crate) mod privileges;

@@ -63,7 +63,7 @@ pub struct Server {
     restored: Option<Restored>,
 }
 
-/// A server whose process may still be root's.
+/// A server whose process may still run as root.
 struct Privileged<'o> {
     options: &'o Options,
     log: Log,
@@ -107,7 +107,8 @@ impl Server {
     /// connect from now on are served once the server runs.
     ///
     /// # Errors
-    /// When an address cannot be listened on, the options contradict each other, or there is no such user to become.
+    /// When an address cannot be listened on, the options contradict each other, or there is no
+    /// such user to become.
     pub fn bind(options: &Options) -> Result<Server, StartError> {
         Server::bind_with(options, |engine| engine)
     }
@@ -330,8 +331,8 @@ impl Server {
     /// Serves until stopped, then closes all connections, writes the snapshot, and frees all items.
     ///
     /// # Errors
-    /// When the operating system denies threads or events, a thread panicked, or the snapshot cannot
-    /// be removed or written.
+    /// When the operating system denies threads or events, a thread panicked, or the snapshot
+    /// cannot be removed or written.
     pub fn run(self) -> Result<(), StartError> {
         self.run_and_announce(|| {})
     }
@@ -342,8 +343,8 @@ impl Server {
     /// As there. If an error occurs at the start, `announce` is not called.
     pub fn run_and_announce(self, announce: impl FnOnce()) -> Result<(), StartError> {
         let Server { shared, io, acceptor, udp, admin, snapshot, restored } = self;
-        // The last step that can be undone: a start that failed before leaves the file in place. From
-        // here on clients change items, and the file is old.
+        // The last step that can be undone: a start that failed before leaves the file in place.
+        // From here on clients change items, and the file is old.
         if let (Some(snapshot), Some(restored)) = (&snapshot, restored) {
             retire(snapshot, restored)?;
         }
@@ -383,17 +384,17 @@ impl Server {
     }
 }
 
-/// Makes a server read its users and certificates again.
+/// Reloads users and certificates.
 pub struct Reloader(Box<dyn Fn() + Send>);
 
 impl Reloader {
-    /// Reads them. If that fails they stay as they are, and the log says so.
+    /// Reloads them. If that fails they stay as they are, and the log says so.
     pub fn reload(&self) {
         (self.0)();
     }
 }
 
-/// Has the snapshot written.
+/// Writes the snapshot on request.
 pub struct Saver(Box<dyn Fn() + Send>);
 
 impl Saver {
@@ -469,7 +470,8 @@ impl MaintenanceThread {
     }
 }
 
-/// Stops the server when a worker ends for whatever reason, a panic included: its connections would hang.
+/// Stops the server when a worker ends for whatever reason, a panic included: its connections would
+/// hang.
 struct StopOnExit(Stopper);
 
 impl Drop for StopOnExit {
@@ -568,7 +570,7 @@ fn bind_all<T>(
     Ok(all)
 }
 
-/// Who may log in, if that is required.
+/// The users that may log in, if logins are required.
 fn users(options: &Options, log: &Log) -> Result<Option<Users>, StartError> {
     let (users, file) = if let Some(file) = &options.auth_file {
         (Users::for_text(file.clone()), file.clone())

@@ -1,8 +1,9 @@
 //! Items in a file, so that a server that is started again begins warm (`--snapshot`).
 //!
-//! A snapshot is written to a file beside the old one, forced to the disk, and then renamed over it: whenever the writer is
-//! killed or the disk is full, there is the old one or the new one, whole. Reading trusts nothing: a file that is torn, foreign or
-//! changed is refused, and the cache starts empty.
+//! A snapshot is written to a file beside the old one, forced to the disk, and then renamed over
+//! it: whenever the writer is killed or the disk is full, there is the old one or the new one,
+//! whole. Reading trusts nothing: a file that is torn, foreign or changed is refused, and the cache
+//! starts empty.
 //!
 //! **After a crash the cache starts empty**, because every snapshot is older than the crash: items
 //! that clients deleted or overwrote since would come back. So the server removes a file that it
@@ -39,7 +40,7 @@ pub struct Snapshot {
     warm_after_crash: bool,
     /// Read before the process is confined.
     boot: Option<BootId>,
-    /// Held by who writes.
+    /// Held by the thread that writes.
     writing: Mutex<()>,
 }
 
@@ -78,7 +79,7 @@ impl Snapshot {
             }
             Err(refusal) => {
                 log.say(Level::Warning, format_args!("the cache starts empty, because {path} is refused: {refusal}"));
-                // What was read before it was refused is not trusted either.
+                // Items read before the refusal are not trusted either.
                 drop(engine);
                 Ok((make()?, Restored { is_file_used: false }))
             }
@@ -109,7 +110,7 @@ impl Snapshot {
         format::read(io::BufReader::new(file), length, engine, self.warm_after_crash, &now).map(Some)
     }
 
-    /// Writes the items of `engine`, and returns how many they are. Who comes while another writes waits.
+    /// Writes the items of `engine`, and returns their number. A second caller waits for the first.
     ///
     /// # Errors
     /// When the file cannot be written. The snapshot that was there before still is.
@@ -150,12 +151,12 @@ fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => (),
     }
-    // Values are for nobody else's eyes.
+    // Values are confidential.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let written = write(&mut file).and_then(|result| file.sync_all().map(|()| result));
     let renamed = written.and_then(|result| fs::rename(&draft, path).map(|()| result));
     if renamed.is_err() {
-        // The disk may be full: what is of no use should not stay. The first error is the one to tell.
+        // The disk may be full: a useless file must not stay. The first error is reported.
         let _ = fs::remove_file(&draft);
     }
     let result = renamed?;

@@ -24,11 +24,12 @@ pub struct Header {
 pub struct Request<'b> {
     /// What to do.
     pub opcode: Opcode,
-    /// Whether the ordinary outcome is not to be told: a miss of those that fetch, the success of the others.
+    /// Whether the ordinary outcome is not answered: a miss of a fetch, the success of other
+    /// commands.
     pub is_quiet: bool,
     /// The header.
     pub header: Header,
-    /// What the opcode needs to know besides: as many bytes as it wants.
+    /// Further arguments of the opcode.
     pub extras: &'b [u8],
     /// The key: 1 to [`MAX_KEY`] bytes where there must be one.
     pub key: &'b [u8],
@@ -37,8 +38,8 @@ pub struct Request<'b> {
 }
 
 impl<'b> Request<'b> {
-    /// The request that begins with `front`, which has been looked at before: its value was collected apart
-    /// ([`Decoder::pending_store`]). None if there is no request that begins so.
+    /// The request that begins with `front`, whose value was collected elsewhere
+    /// ([`Decoder::pending_store`]). None if there is none.
     pub fn of_front(front: &'b [u8]) -> Option<Request<'b>> {
         let (fixed, rest) = front.split_first_chunk()?;
         let (header, lengths) = parse_header(fixed);
@@ -53,7 +54,8 @@ impl<'b> Request<'b> {
         bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// The same for 64 bits.
+    /// The big-endian 64-bit number that begins at byte `at` of the extras; 0 if they are too
+    /// short.
     pub fn extra_64(&self, at: usize) -> u64 {
         u64::from(self.extra_32(at)) << 32 | u64::from(self.extra_32(at + 4))
     }
@@ -82,13 +84,15 @@ pub enum Decoded<'b> {
         /// Whether the connection is then to be closed.
         closes: bool,
     },
-    /// A value too large to be accepted. Nothing is to be answered yet: a [`Reject`](Self::Reject) follows when the client has sent it all.
+    /// A value that is too large. Do not answer yet: a [`Reject`](Self::Reject) follows when the
+    /// client has sent all of it.
     TooLarge {
         /// Bytes done with: all before the value.
         consumed: usize,
         /// Where it was to be stored.
         key: &'b [u8],
-        /// Whether an old value is to be removed now, as it was to be replaced unconditionally.
+        /// Whether to remove the old value now, because it would have been replaced
+        /// unconditionally.
         replaces: bool,
     },
     /// Nothing more can be done until further bytes have arrived.
@@ -96,18 +100,18 @@ pub enum Decoded<'b> {
         /// Bytes done with: part of a body that is being skipped; otherwise 0.
         consumed: usize,
     },
-    /// The connection is to be closed without an answer (earlier answers are still sent).
+    /// Close the connection without an answer. (Earlier answers are still sent.)
     Close,
 }
 
 /// Finds the requests in a connection's bytes.
 ///
-/// The decoder holds no bytes itself: the connection's buffer must hold a request as a whole, that is a header, extras, a
-/// key and a value of [`Limits::max_value`].
+/// The decoder holds no bytes itself: the connection's buffer must hold a request as a whole, that
+/// is a header, extras, a key and a value of [`Limits::max_value`].
 #[derive(Clone, Debug)]
 pub struct Decoder {
     limits: Limits,
-    /// A refused body of which so much is still to come, and what is then to be answered.
+    /// The remaining bytes of a refused body, and the answer that follows it.
     skipping: Option<(usize, Header, Status)>,
 }
 
@@ -136,11 +140,12 @@ impl Decoder {
         Self { limits, skipping: None }
     }
 
-    /// Decodes what `input` begins with. Before a login, when `is_authenticated` is false, only what belongs to it is let
-    /// through.
+    /// Decodes what `input` begins with. Before a login, when `is_authenticated` is false, only
+    /// what belongs to it is let through.
     ///
-    /// `input` must start where the previous call left off. Never panics and allocates nothing. Whatever is not
-    /// [`Incomplete`](Decoded::Incomplete) or [`Close`](Decoded::Close) consumes at least one byte.
+    /// `input` must start where the previous call left off. Never panics and allocates nothing.
+    /// Whatever is not [`Incomplete`](Decoded::Incomplete) or [`Close`](Decoded::Close) consumes at
+    /// least one byte.
     #[must_use]
     pub fn decode<'b>(&mut self, input: &'b [u8], is_authenticated: bool) -> Decoded<'b> {
         if let Some((remaining, header, status)) = self.skipping {
@@ -190,11 +195,13 @@ impl Decoder {
         Decoded::Request { consumed, request: Request { opcode, is_quiet, header, extras, key, value } }
     }
 
-    /// The store that `input` begins with and whose value it holds in part, after [`decode`](Self::decode) has said that this is
-    /// incomplete. None if there is none, or it joins its value to another.
+    /// The store that `input` begins with, if its value has not arrived completely. Call this after
+    /// [`decode`](Self::decode) has returned `Incomplete`. None if there is no such store, or if
+    /// its value is joined to another one.
     ///
-    /// Who wants to collect the value elsewhere keeps the first [`front`](PendingStore::front) bytes, of which
-    /// [`Request::of_front`] makes the request then, and collects the value. The next request begins right behind it.
+    /// To collect the value elsewhere, keep the first [`front`](PendingStore::front) bytes, from
+    /// which [`Request::of_front`] restores the request, and collect the value. The next request
+    /// follows it.
     pub fn pending_store<'b>(&self, input: &'b [u8]) -> Option<PendingStore<'b>> {
         let (_, lengths) = parse_header(input.first_chunk()?);
         let front = lengths.value_start();

@@ -1,12 +1,12 @@
-//! What requests ask for, what they are made of, and how they end.
+//! Opcodes, the layout of their packets, and the status of replies.
 
-/// What a request asks for. A quiet request asks for the same as its aloud twin; see
+/// The command of a request. A quiet request has the same opcode as the other form; see
 /// [`Request::is_quiet`](super::Request::is_quiet).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Opcode {
     /// Fetch an item.
     Get,
-    /// Fetch an item, and tell its key.
+    /// Fetch an item and return its key.
     GetKey,
     /// Store.
     Set,
@@ -30,28 +30,28 @@ pub enum Opcode {
     Flush,
     /// Answer.
     Noop,
-    /// Tell the version.
+    /// Return the version.
     Version,
-    /// Tell statistics.
+    /// Return statistics.
     Stat,
     /// Set the expiry.
     Touch,
     /// Set the expiry and fetch.
     GetAndTouch,
-    /// Set the expiry and fetch, and tell the key.
+    /// Set the expiry, fetch, and return the key.
     GetAndTouchKey,
-    /// Tell the SASL mechanisms.
+    /// List the SASL mechanisms.
     SaslList,
     /// Begin a SASL exchange.
     SaslAuth,
-    /// Go on with a SASL exchange.
+    /// Continue a SASL exchange.
     SaslStep,
 }
 
-/// What a packet is made of.
+/// The parts of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Whether there is a key; may be, if not told.
+    /// Whether there is a key; none if it is optional.
     key: Option<bool>,
     extras: &'static [u8],
     may_have_value: bool,
@@ -163,7 +163,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// What the body of a failure says.
+    /// The body of a failure.
     pub fn text(self) -> &'static str {
         match self {
             Status::Success | Status::AuthContinue => "",

@@ -23,7 +23,8 @@ fn front(out: &mut Vec<u8>, header: &Header, status: Status, cas: u64, [extras, 
     out.extend_from_slice(key);
 }
 
-/// The status of the reply that `bytes` begin with, and its length. None if its header is not whole.
+/// The status of the reply that `bytes` begin with, and its length. None if its header is not
+/// whole.
 pub fn status_and_length(bytes: &[u8]) -> Option<(u16, usize)> {
     let [_magic, _opcode, _k0, _k1, _extras, _type, s0, s1, b0, b1, b2, b3, ..] =
         *bytes.first_chunk::<{ super::HEADER }>()?;
@@ -35,7 +36,7 @@ pub fn success(out: &mut Vec<u8>, header: &Header, cas: u64) {
     packet(out, header, Status::Success, cas, [b"", b"", b""]);
 }
 
-/// Appends an item: flags, key (if it is to be told) and value.
+/// Appends an item: flags, key (if asked for) and value.
 pub fn value(out: &mut Vec<u8>, header: &Header, flags: u32, cas: u64, key: &[u8], value: &[u8]) {
     packet(out, header, Status::Success, cas, [&flags.to_be_bytes(), key, value]);
 }

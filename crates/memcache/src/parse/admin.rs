@@ -30,8 +30,8 @@ pub(crate) fn verbosity(mut args: Words<'_>) -> Result<Command<'_>, Rejection> {
     }
 }
 
-/// Anything else; `None` closes the connection. A browser, or a script in one, that talks HTTP to the port is cut off,
-/// because the rest of its request could hold commands.
+/// Anything else; `None` closes the connection. A browser, or a script in one, that talks HTTP to
+/// the port is cut off, because the rest of its request could hold commands.
 pub(crate) fn unknown(verb: &[u8], args: Words<'_>) -> Option<Rejection> {
     let last = args.last().unwrap_or(verb);
     let is_http = last.starts_with(b"HTTP/");

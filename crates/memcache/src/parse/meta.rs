@@ -1,4 +1,5 @@
-//! `mg`, `ms`, `md`, `ma` and `me`: the line as a whole. Flags are looked at later ([`Meta::flags`]).
+//! `mg`, `ms`, `md`, `ma` and `me`: the line as a whole. Flags are looked at later
+//! ([`Meta::flags`]).
 
 use super::MISSING_ARGUMENT;
 use crate::command::Command;
@@ -12,7 +13,8 @@ pub(crate) fn plain(verb: MetaVerb, args: Words<'_>) -> Result<Command<'_>, Reje
     Meta::new(verb, args).map(Command::Meta).map_err(Rejection::answered)
 }
 
-/// `ms KEY LENGTH FLAGS*`: the command, and the length of the value to come. What is refused here has none.
+/// `ms KEY LENGTH FLAGS*`: the command, and the length of the value that follows. A command refused
+/// here has no value.
 pub(crate) fn set(args: Words<'_>) -> Result<(Meta<'_>, usize), Rejection> {
     let mut meta = Meta::new(MetaVerb::Set, args).map_err(Rejection::answered)?;
     let length = meta.take_length().and_then(number::value_length);

@@ -1,8 +1,8 @@
-//! From the words behind a verb to what they ask for.
+//! Parsers for the arguments of each verb.
 //!
-//! One function per verb, grouped as in the submodules. They share three habits. A line with too few words, or whose
-//! value length is malformed, is refused aloud even if it ends in `noreply`. Every later refusal honours `noreply`, which
-//! is the last of the words looked at. Surplus words are ignored.
+//! One function per verb, grouped in submodules. A line with too few words, or with a malformed
+//! value length, is refused with an answer even if it ends in `noreply`. Every later refusal
+//! honours `noreply`, which is the last of the words read. Surplus words are ignored.
 
 pub(crate) mod admin;
 pub(crate) mod fetch;

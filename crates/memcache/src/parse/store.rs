@@ -1,7 +1,7 @@
 //! `set`, `add`, `replace`, `append`, `prepend` and `cas`: the line in front of a data block.
 //!
-//! As soon as the length is known the block is part of the request: a complaint about another word is made only after
-//! the block was skipped. A line whose length is malformed has no block.
+//! Once the length is known, the block is part of the request: an error in another word is reported
+//! after the block was skipped. A line with a malformed length has no block.
 
 use super::{MISSING_ARGUMENT, is_key, is_noreply};
 use crate::command::StoreVerb;
@@ -24,7 +24,7 @@ pub(crate) struct Header<'b> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub(crate) rejection: Rejection,
-    /// How long a value is to be skipped before the rejection is sent, if its length is known.
+    /// The length of the value to skip before the rejection is sent, if it is known.
     pub(crate) length: Option<usize>,
 }
 

@@ -1,7 +1,8 @@
-//! What a decoder makes of a whole stream, as owned values that can be compared; used by the tests and the fuzz targets.
+//! What a decoder makes of a whole stream, as owned values that can be compared; used by the tests
+//! and the fuzz targets.
 //!
-//! [`events`] plays the connection: it buffers, calls the decoder, drops what is consumed, collects some values apart, and asserts on
-//! the way what holds for any input whatever.
+//! [`events`] plays the connection: it buffers, calls the decoder, drops what is consumed, collects
+//! some values apart, and asserts on the way what holds for any input whatever.
 
 use relativist_memcache::{
     Admin, Arithmetic, Command, Decoded, Decoder, Limits, MAX_KEY, Meta, MetaFlags, MetaVerb, Rejection, RequestError,
@@ -217,7 +218,8 @@ impl Connection {
     }
 }
 
-/// What a fresh decoder makes of a stream that arrives in `pieces`; nothing is sent after a [`Event::Close`].
+/// What a fresh decoder makes of a stream that arrives in `pieces`; nothing is sent after a
+/// [`Event::Close`].
 pub fn events<'p>(limits: Limits, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<Event> {
     let mut connection = Connection::new(limits);
     let mut all = Vec::new();

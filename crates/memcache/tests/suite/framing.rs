@@ -78,7 +78,8 @@ fn a_refused_value_is_consumed_as_it_arrives() {
     assert!(matches!(decoder.decode(b"version\r\n"), Decoded::Command { consumed: 9, .. }));
 }
 
-/// The bytes that were searched before are changed in between; a decoder that looked at them again would notice.
+/// The bytes that were searched before are changed in between; a decoder that looked at them again
+/// would notice.
 #[test]
 fn bytes_are_not_searched_twice() {
     let mut decoder = Decoder::new(LIMITS);

@@ -1,4 +1,5 @@
-//! What a binary decoder makes of a whole stream, as owned values that can be compared; used by the tests and the fuzz target.
+//! What a binary decoder makes of a whole stream, as owned values that can be compared; used by the
+//! tests and the fuzz target.
 
 use relativist_memcache::binary::{Decoded, Decoder, Opcode, Request, Status};
 use relativist_memcache::{Limits, MAX_KEY};
@@ -20,8 +21,8 @@ impl Event {
     }
 }
 
-/// What a fresh decoder makes of a stream that arrives in `pieces`, some values of which are collected apart. Asserts what holds for any
-/// input whatever.
+/// What a fresh decoder makes of a stream that arrives in `pieces`, some values of which are
+/// collected apart. Asserts what holds for any input whatever.
 pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<Event> {
     let mut decoder = Decoder::new(limits);
     let (mut input, mut events) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! Properties of any input, checked on generated ones. The generator is seeded with a constant, so every run is the same.
+//! Properties of any input, checked on generated ones. The generator is seeded with a constant, so
+//! every run is the same.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +14,8 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: 500, rng_seed: RngSeed::Fixed(11211), failure_persistence: None, ..Default::default() }
 }
 
-/// A key: short ones mostly, sometimes the longest, and sometimes one that looks like something else.
+/// A key: short ones mostly, sometimes the longest, and sometimes one that looks like something
+/// else.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     let byte = any::<u8>().prop_filter("separators", |byte| !b" \r\n".contains(byte));
     prop_oneof![

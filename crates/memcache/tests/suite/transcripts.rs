@@ -1,8 +1,9 @@
 //! Recorded conversations with memcached 1.6.45: its error replies must be the decoder's.
 //!
-//! Each file of `tests/transcripts` of the server is a conversation: what follows `>` was sent, what follows `<` was answered, and a line
-//! with `@` is an event on the connection. The decoder is shown what was sent, and its rejections are compared with what
-//! was answered; the answers to commands it accepts are a server's business.
+//! Each file of `tests/transcripts` of the server is a conversation: what follows `>` was sent,
+//! what follows `<` was answered, and a line with `@` is an event on the connection. The decoder is
+//! shown what was sent, and its rejections are compared with what was answered; the answers to
+//! commands it accepts are a server's business.
 
 use std::path::Path;
 
@@ -135,7 +136,8 @@ fn expand(placeholder: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Replays a transcript, the decoder being shown so many bytes at a time; returns how many answers were compared.
+/// Replays a transcript, the decoder being shown so many bytes at a time; returns how many answers
+/// were compared.
 fn replay(file: &str, piece: usize) -> usize {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/transcripts").join(file);
     let transcript = std::fs::read_to_string(path).expect("the transcript is there");
@@ -172,7 +174,8 @@ fn replay(file: &str, piece: usize) -> usize {
     replay.compared
 }
 
-/// Replays a transcript whole and in pieces; `compared` guards against a replay that compares nothing.
+/// Replays a transcript whole and in pieces; `compared` guards against a replay that compares
+/// nothing.
 fn check(file: &str, compared: usize) {
     for piece in [usize::MAX, 1000, 7] {
         assert_eq!(replay(file, piece), compared, "answers compared, {piece} bytes at a time");

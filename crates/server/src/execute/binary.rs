@@ -98,7 +98,7 @@ impl Executor<'_> {
         }
     }
 
-    /// The reply that tells an item, with `key` if that is to be told.
+    /// The reply with an item, and with `key` if the command asks for it.
     #[inline(always)]
     fn append_item(&self, request: &Request<'_>, key: &[u8], hit: &Hit<'_>, out: &mut Replies) {
         let (header, cas) = (&request.header, self.visible(hit.cas));
@@ -311,7 +311,7 @@ fn succeed(request: &Request<'_>, cas: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// A miss, with the key instead of a text where hits tell it.
+/// A miss. Its body is the key where a hit has the key, otherwise a text.
 fn miss(request: &Request<'_>, tells_key: bool, out: &mut Vec<u8>) {
     if tells_key {
         reply::packet(out, &request.header, Status::NotFound, 0, [b"", request.key, b""]);

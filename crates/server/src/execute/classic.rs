@@ -15,12 +15,12 @@ pub(super) const FLUSH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR flush_all not allowed
 /// Keys fetched before others have their turn: misses leave no output.
 const FETCHED_AT_ONCE: usize = 1024;
 
-/// What `get` and its relatives do with each key.
+/// What a fetch does with each key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fetch {
     /// The expiry that found items are given.
     exptime: Option<i32>,
-    /// Whether the reply tells the unique.
+    /// Whether the reply has the CAS value.
     with_cas: bool,
 }
 
@@ -78,7 +78,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Answers `get`s of one key each that have arrived together, [`MAX_BATCH_KEYS`] at most, until the output is full. Returns how many.
+    /// Answers `get`s of one key each that have arrived together, at most [`MAX_BATCH_KEYS`], until
+    /// the output is full. Returns the number answered.
     pub fn get_each(&self, session: &Session, with_cas: bool, keys: &[&[u8]], out: &mut Replies) -> usize {
         let timing = self.latencies.map(|latencies| latencies.time(Kind::Get));
         let done = self.get_some(session, with_cas, keys, reply::END, out);
@@ -88,8 +89,8 @@ impl Executor<'_> {
         done
     }
 
-    /// Looks up some keys together, [`MAX_BATCH_KEYS`] at most, and appends each hit, and `end` after each key, until the output is
-    /// full. Returns how many it has looked up.
+    /// Looks up some keys together, [`MAX_BATCH_KEYS`] at most, and appends each hit, and `end`
+    /// after each key, until the output is full. Returns how many it has looked up.
     fn get_some(&self, session: &Session, with_cas: bool, keys: &[&[u8]], end: &[u8], out: &mut Replies) -> usize {
         self.shared.engine.get_many(keys, |index, found| {
             let key = keys[index];
@@ -110,7 +111,7 @@ impl Executor<'_> {
         })
     }
 
-    /// The same, but each on its own.
+    /// Answers them one by one.
     fn fetch_one_by_one(&self, session: &Session, fetch: Fetch, keys: &[&[u8]], out: &mut Replies) -> usize {
         let is_full = |key: &&[u8]| {
             self.fetch_one(session, fetch, key, out);
@@ -144,7 +145,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Inlined, so that nothing is looked up of a hit that is not told.
+    /// Inlined, so that the fields of the hit that the reply lacks are not loaded.
     #[inline(always)]
     fn append_hit(&self, out: &mut Replies, key: &[u8], cas: Option<u64>, hit: &Hit<'_>) {
         if hit.value.len() < LARGE_VALUE {
@@ -245,7 +246,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Counts the outcome of a store; `compares` tells whether it depended on a unique.
+    /// Counts the outcome of a store. `compares`: whether the store compared CAS values.
     pub(super) fn count_store(&self, store: Store, compares: bool) {
         match store {
             Store::Stored => self.counters.total_items.bump(),

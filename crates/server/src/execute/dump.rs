@@ -1,6 +1,7 @@
-//! Dumps of all keys: `lru_crawler metadump`, `lru_crawler mgdump` and `stats cachedump`; `stats sizes`, which looks at all
-//! items, too; and what else may be long: `stats table`, `stats conns` and `stats detail dump`. They go through the table, or list, piece by piece,
-//! as the client takes the output.
+//! Dumps of all keys: `lru_crawler metadump`, `lru_crawler mgdump` and `stats cachedump`; `stats
+//! sizes`, which looks at all items, too; and what else may be long: `stats table`, `stats conns`
+//! and `stats detail dump`. They go through the table, or list, piece by piece, as the client takes
+//! the output.
 
 use super::observe::CLASS;
 use super::statistics::Report;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 /// Steps of the histogram of sizes.
 const SIZE_STEP: usize = 32;
 
-/// Prefixes or connections told at a time.
+/// Prefixes or connections printed at a time.
 const TOLD_AT_ONCE: usize = 64;
 
 /// A dump that is going on.
@@ -34,15 +35,15 @@ enum Format {
     Meta,
     /// Commands that fetch each item.
     Commands,
-    /// Key, size and expiry of so many items.
+    /// Key, size and expiry of at most this many items.
     Cache { left: usize },
     /// How many items are of each size.
     Sizes(BTreeMap<usize, u64>),
     /// How full the buckets of the table are.
     Table(TableStats),
-    /// What these connections do.
+    /// The states of these connections.
     Connections(Vec<Arc<Session>>),
-    /// What happened to the items of each prefix; this is the last one told.
+    /// The counts of each prefix. This is the last prefix printed.
     Prefixes(Option<Box<[u8]>>),
 }
 
@@ -75,12 +76,12 @@ impl Dump {
         Dump { format: Format::Prefixes(None), cursor: Some(0), request: None }
     }
 
-    /// The same as an answer to a request of the binary protocol, if it is one.
+    /// Makes it the answer to a request of the binary protocol, if it is one.
     pub(super) fn answering(self, request: Option<Header>) -> Dump {
         Dump { request, ..self }
     }
 
-    /// The same for a class without items.
+    /// The dump of a class without items.
     pub(super) fn emptied(self) -> Dump {
         Dump { cursor: None, ..self }
     }
@@ -89,7 +90,8 @@ impl Dump {
 impl Executor<'_> {
     /// Goes on with a dump, until it is done or the output is full.
     pub fn dump(&self, mut dump: Box<Dump>, out: &mut Vec<u8>) -> Outcome<'static> {
-        // What is not printed as it goes must not hold up the others for long.
+        // A table's statistics are printed at the end, but must not delay other connections
+        // meanwhile.
         let mut steps = 0;
         while let Some(cursor) = dump.cursor {
             if out.len() >= self.output_limit || steps == 1024 {
@@ -129,8 +131,9 @@ impl Executor<'_> {
         Outcome::Done
     }
 
-    /// Some prefixes: lines, or one statistic that holds them. So the binary protocol tells many in several of the same name, of which
-    /// memcached has one, as long as it takes.
+    /// Prints some prefixes: as lines, or as one statistic that holds them. So the binary protocol
+    /// reports many prefixes in several statistics of the same name; memcached has one, however
+    /// long it takes.
     fn prefixes(&self, last: Option<&[u8]>, request: Option<&Header>, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
         let mut lines = Vec::new();
         let next = self.shared.prefixes.dump_after(last, TOLD_AT_ONCE, &mut lines);
@@ -183,7 +186,8 @@ impl Executor<'_> {
     }
 }
 
-/// Whether a key can stand in a line of text as it is. One that came by the binary protocol may hold a line end.
+/// Whether a key can stand in a line of text as it is. One that came by the binary protocol may
+/// hold a line end.
 fn is_text(key: &[u8]) -> bool {
     key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
 }

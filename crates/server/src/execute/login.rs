@@ -1,5 +1,7 @@
-//! Logins, in whatever protocol they come. Who fails is told so a few times, then the connection is closed; and from where too many have failed, any
-//! login is refused for a while, unseen, and the connection closed. So guessing is slow, and holds up nobody: no thread ever waits for it.
+//! Logins, in all protocols. A client that fails receives an error a few times, then its connection
+//! is closed. When too many logins from one address have failed, further logins from there are
+//! refused for a while, without a look at the password, and the connection is closed. So guessing
+//! is slow, and delays no other client: no thread waits.
 
 use super::{Executor, Session};
 use crate::observability::log::Level;
@@ -9,16 +11,16 @@ use relativist_memcache::reply;
 /// Failures after which a connection is closed.
 const MAX_FAILURES: u8 = 8;
 
-/// What follows from a login.
+/// The outcome of a login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// Somebody is in.
     Welcome,
-    /// Nobody is, and may try again.
+    /// The login failed, and the connection will be closed.
     Failure,
-    /// Nobody is, and the connection is to be closed.
+    /// The login failed, and the connection will be closed.
     LastFailure,
-    /// The same, because of too many failures before.
+    /// The login was refused because of earlier failures, and the connection will be closed.
     Refusal,
 }
 

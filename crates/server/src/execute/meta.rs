@@ -1,11 +1,11 @@
 //! The meta commands.
 //!
-//! The reply has its parts in the order of the request's flags, so the words of the request are read
-//! again while the reply is written. Three facts follow unasked: `Z` (another client was asked to
-//! renew the item), `X` (the item is stale) and `W` (this client is to renew it: it has won).
+//! The reply has its parts in the order of the request's flags, so the words of the request are
+//! read again while the reply is written. Three facts follow unasked: `Z` (another client was asked
+//! to renew the item), `X` (the item is stale) and `W` (this client is to renew it: it has won).
 //!
-//! The first client wins, which is decided under the lock of the key. An `mg` takes this lock only if
-//! the client may win, or to change the expiry. Every other `mg` is a lookup without a lock.
+//! The first client wins, which is decided under the lock of the key. An `mg` takes this lock only
+//! if the client may win, or to change the expiry. Every other `mg` is a lookup without a lock.
 
 use super::observe::{CLASS, Stored};
 use super::{Executor, Replies, Session};
@@ -16,7 +16,7 @@ use relativist_memcache::{Meta, MetaFlags, MetaMode, MetaVerb, RequestError, enc
 use std::cell::Cell;
 use std::io::Write as _;
 
-/// A command whose flags are checked and whose key is decoded.
+/// A command with checked flags and decoded key.
 struct Request<'m, 'b> {
     meta: &'m Meta<'b>,
     flags: MetaFlags,
@@ -326,7 +326,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether a `ms` in the modes set, add and replace is to store.
+    /// Whether an `ms` in the modes set, add and replace may store.
     fn permits(&self, request: &Request<'_, '_>, present: Present<'_>) -> (bool, Ending) {
         let ending = match (request.flags.mode, request.flags.compare, present.item) {
             (MetaMode::Add, _, Some(_)) | (MetaMode::Replace, None, None) => Ending::NotStored,
@@ -338,8 +338,8 @@ impl Executor<'_> {
         (ending == Ending::Done, ending)
     }
 
-    /// A `ms` with `I` and `C`: who compares with an older unique stores all the same, but the item stays as it was to those
-    /// who care for its age: stale, with its ttl, and renewed by whom it was to be renewed.
+    /// An `ms` with `I` and `C`. A client that compares with an older CAS value stores nevertheless.
+    /// The item then keeps its expiry and the client that is to renew it, and is stale.
     fn invalidating_step<'b>(&self, request: &Request<'_, 'b>, present: Present<'_>) -> (Change<'b>, Ending)
     where
         Self: 'b,
@@ -489,7 +489,7 @@ impl Executor<'_> {
     }
 }
 
-/// What a `md` that may go on does with the item.
+/// The change that a permitted `md` makes to the item.
 fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
     let flags = &request.flags;
     let (invalidates, empties) = (flags.marks_stale(), flags.removes_value_only());

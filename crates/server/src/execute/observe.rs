@@ -1,15 +1,15 @@
-//! Telling those who watch, and the counts by prefix, what happened to an item. None of this is on the way of a command
-//! unless somebody has asked for it.
+//! Notifies watchers, and counts by prefix, what happens to items. A command pays for this only
+//! while somebody watches or counts.
 
 use super::watch::Topic;
 use super::{Executor, Session};
 use relativist_cache::{Lookup, Store};
 use relativist_memcache::encode_percent;
 
-/// The size class that log lines and dumps tell: there are none here, so all items are of the first.
+/// The size class in log lines and dumps. This server has none, so all items are in the first.
 pub(super) const CLASS: u8 = 1;
 
-/// What is told of a store besides its key and outcome.
+/// What the log line of a store has besides key and outcome.
 pub(super) struct Stored {
     pub(super) command: &'static str,
     pub(super) ttl: i64,
@@ -27,7 +27,8 @@ impl Executor<'_> {
         self.tell_get(session, key, lookup, size);
     }
 
-    /// Whatever changes an item looks for it before, and memcached tells of that as of any lookup. Returns the size of the item, if there is one.
+    /// Logs the lookup that precedes every change of an item, as memcached does. Returns the size
+    /// of the item, if there is one.
     #[cold]
     pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
         let mut size = None;
@@ -74,7 +75,7 @@ impl Executor<'_> {
         self.observe_store(session, key, Store::Stored, Stored { command: "add", ttl, size });
     }
 
-    /// A store of a value that is too large: of its size nothing is told, for nothing has it.
+    /// Logs a store that was rejected as too large. Reports size 0, as memcached does.
     #[cold]
     pub(super) fn observe_too_large(&self, session: &Session, key: &[u8], command: &'static str, ttl: i64) {
         self.tell_store(session, key, "too_large", Stored { command, ttl, size: 0 });

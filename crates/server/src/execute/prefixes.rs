@@ -6,7 +6,8 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Prefixes counted; keys of further ones are not. Clients choose the keys, and memory must stay bounded.
+/// Prefixes counted; keys of further ones are not. Clients choose the keys, and memory must stay
+/// bounded.
 const MAX_PREFIXES: usize = 1 << 14;
 
 /// Counts by prefix. They cost a lock per command while they are on.
@@ -17,7 +18,7 @@ pub struct Prefixes {
     counts: Mutex<BTreeMap<Box<[u8]>, Counts>>,
 }
 
-/// What happened to the items of a prefix.
+/// The counts of a prefix.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) gets: u64,
@@ -63,7 +64,8 @@ impl Prefixes {
         self.lock().clear();
     }
 
-    /// Adds a line for each of the `most` prefixes that follow `last`, or the first ones. Returns the last one told if there are more.
+    /// Appends a line for each of at most `most` prefixes that follow `last`. Returns the last one
+    /// printed if there are more.
     pub(super) fn dump_after(&self, last: Option<&[u8]>, most: usize, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
         let counts = self.lock();
         let mut rest = counts.range::<[u8], _>((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));

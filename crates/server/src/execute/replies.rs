@@ -1,9 +1,10 @@
-//! Replies on their way to a client: bytes, and between them large values that are sent from where they lie.
+//! Replies on their way to a client: bytes, and between them large values that are sent from where
+//! they lie.
 
 use relativist_cache::ValueRef;
 use std::collections::VecDeque;
 
-/// Replies, in the order in which they are to be sent.
+/// Replies in the order of sending.
 #[derive(Debug, Default)]
 pub struct Replies {
     /// All but the values that lie elsewhere.
@@ -15,7 +16,7 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// How much there is to be sent.
+    /// The number of bytes to be sent.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.elsewhere
     }

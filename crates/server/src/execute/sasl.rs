@@ -62,8 +62,8 @@ impl Executor<'_> {
         if verdict == Verdict::Failure { Outcome::Done } else { Outcome::Quit }
     }
 
-    /// Checks what PLAIN sends (RFC 4616): whom to act for, who one is, and the password, with NUL in between. Nobody may act
-    /// for somebody else.
+    /// Checks a PLAIN message (RFC 4616): the identity to act as, the user, and the password,
+    /// separated by NUL. No user may act as another one.
     fn check(&self, session: &Session, credentials: &[u8]) -> Verdict {
         let mut parts = credentials.splitn(3, |byte| *byte == 0);
         match (parts.next(), parts.next(), parts.next()) {

@@ -1,4 +1,4 @@
-//! What is known of a connection, apart from its bytes.
+//! What all threads may know about a connection.
 
 use slab::Slab;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a client came here.
+/// How a client is connected.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Transport {
-    /// By TCP, from there to here.
+    /// By TCP.
     Tcp {
         /// The client.
         peer: SocketAddr,
@@ -32,7 +32,7 @@ impl Transport {
         }
     }
 
-    /// Where it was received, as `stats conns` tells it.
+    /// The listening address, as shown by `stats conns`.
     pub fn listener(&self) -> String {
         match self {
             Transport::Tcp { local, .. } => format!("tcp:{local}"),
@@ -59,7 +59,7 @@ impl Transport {
 }
 
 impl fmt::Display for Transport {
-    /// As `stats conns` tells it.
+    /// The form shown by `stats conns`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Transport::Tcp { peer, .. } => write!(f, "tcp:{peer}"),
@@ -69,7 +69,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// What a connection is doing, as `stats conns` tells it.
+/// The state of a connection, as shown by `stats conns`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum ConnectionState {
@@ -92,7 +92,7 @@ pub enum ConnectionState {
 pub struct Session {
     /// The number by which statistics and log lines call it: its descriptor.
     pub id: i32,
-    /// How it came.
+    /// How the client is connected.
     pub transport: Transport,
     state: AtomicU8,
     heard: AtomicU32,
@@ -106,13 +106,13 @@ impl Session {
         Session { id, transport, state, heard: AtomicU32::new(now), failed_logins: AtomicU8::new(0) }
     }
 
-    /// Tells others what it does.
+    /// Publishes the state.
     pub fn set_state(&self, state: ConnectionState) {
         // Relaxed: stands for itself; only the connection's thread writes it.
         self.state.store(state as u8, Ordering::Relaxed);
     }
 
-    /// The name of what it does.
+    /// The name of the state.
     pub fn state(&self) -> &'static str {
         // Relaxed: as above.
         match self.state.load(Ordering::Relaxed) {
@@ -151,14 +151,14 @@ pub struct SessionRegistry {
     listeners: Mutex<Vec<ListeningSocket>>,
 }
 
-/// A socket that is there for all clients, as `stats conns` tells it.
+/// A listening or UDP socket, as shown by `stats conns`.
 #[derive(Clone, Debug)]
 pub(super) struct ListeningSocket {
     /// Its descriptor.
     pub(super) id: i32,
     /// Its address, with the protocol in front.
     pub(super) address: String,
-    /// What it is doing.
+    /// Its state.
     pub(super) state: &'static str,
 }
 
@@ -193,7 +193,7 @@ impl SessionRegistry {
         lock(&self.listeners).clone()
     }
 
-    /// Who is on the list.
+    /// All sessions on the list.
     pub fn sessions(&self) -> Vec<Arc<Session>> {
         lock(&self.sessions).iter().map(|(_, session)| Arc::clone(session)).collect()
     }

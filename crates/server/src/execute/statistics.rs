@@ -1,8 +1,9 @@
 //! The `stats` command.
 //!
-//! Names, order and types are memcached's. What counts things that this server does not have is zero: pages that move between
-//! slab classes, segments of an LRU, objects that hold replies. There is one size class, in which all items are. Two
-//! groups are our own: `table` looks at every bucket, and `contention` tells how contended locks are, if the feature is on.
+//! Names, order and types are memcached's. Statistics about parts that this server does not have
+//! are zero: pages that move between slab classes, segments of an LRU, reply objects. There is one
+//! size class, which has all items. Two groups are our own: `table` looks at every bucket, and
+//! `contention` reports how contended locks are, if the feature is on.
 
 use super::observe::CLASS;
 use super::session::ListeningSocket;
@@ -11,13 +12,13 @@ use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
-use relativist_cache::TableStats;
+use relativist_cache::{SweepStats, TableStats, Usage};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{Words, number, reply};
 use relativist_rcu::contention::{self, Counts};
 use std::fmt::Display;
 
-/// Size of a page of memcached's, in which `stats slabs` tells memory.
+/// The page size of memcached, the unit of `stats slabs`.
 const PAGE: usize = 1 << 20;
 
 /// The sample in which `items:1:age` looks for the longest unused item: those with the lowest
@@ -91,7 +92,8 @@ impl Executor<'_> {
         self.dump(Box::new(dump.answering(request)), out)
     }
 
-    /// Reports a short group of statistics, without the end of the list. False if there is no such group.
+    /// Reports a short group of statistics, without the end of the list. False if there is no such
+    /// group.
     pub(super) fn report(&self, mut args: Words<'_>, report: &mut Report<'_>) -> bool {
         match args.next() {
             None => self.general(report),
@@ -131,7 +133,8 @@ impl Executor<'_> {
         Outcome::Done
     }
 
-    /// The same for the binary protocol, which has no words for what is wrong. (Dumps are another matter.)
+    /// `stats detail` in the binary protocol, which has no text for errors. (Dumps are handled
+    /// elsewhere.)
     fn detail(&self, verb: Option<&[u8]>) -> bool {
         let prefixes = &self.shared.prefixes;
         match verb {
@@ -160,20 +163,27 @@ impl Executor<'_> {
     }
 
     fn general(&self, report: &mut Report<'_>) {
-        let shared = self.shared;
-        let extended = &shared.options.extended;
-        let totals = shared.counters.totals();
-        let usage = shared.engine.usage();
-        let sweeps = shared.counters.sweeps(&usage.sweeps);
-        let buffers = shared.buffer_limit.held();
-        let (watchers, lines_sent, lines_skipped) = shared.watch.counts();
+        let totals = self.shared.counters.totals();
+        let usage = self.shared.engine.usage();
+        let sweeps = self.shared.counters.sweeps(&usage.sweeps);
         self.process(report);
+        self.connections(&totals, report);
+        commands(&totals, report);
+        self.network_and_table(&totals, &usage, report);
+        self.slabs_and_crawler(&sweeps, report);
+        self.watchers_and_tls(&totals, report);
+        self.stored_items(&totals, &usage, &sweeps, report);
+    }
+
+    fn connections(&self, totals: &Totals, report: &mut Report<'_>) {
+        let shared = self.shared;
+        let buffers = shared.buffer_limit.held();
         stats! { report,
             max_connections: shared.connection_limit.limit(),
             curr_connections: shared.connection_limit.open(),
             total_connections: totals.total_connections,
         }
-        if extended.maxconns_fast {
+        if shared.options.extended.maxconns_fast {
             report.stat("rejected_connections", totals.rejected_connections);
         }
         stats! { report,
@@ -187,8 +197,11 @@ impl Executor<'_> {
             read_buf_oom: shared.buffer_limit.closed(),
             reserved_fds: crate::process::resources::descriptors_of_our_own(shared.options.threads),
         }
-        commands(&totals, report);
-        if extended.idle_timeout > 0 {
+    }
+
+    fn network_and_table(&self, totals: &Totals, usage: &Usage, report: &mut Report<'_>) {
+        let shared = self.shared;
+        if shared.options.extended.idle_timeout > 0 {
             report.stat("idle_kicks", totals.idle_kicks);
         }
         stats! { report,
@@ -204,6 +217,10 @@ impl Executor<'_> {
             hash_bytes: usage.table_bytes,
             hash_is_expanding: u8::from(usage.is_resizing),
         }
+    }
+
+    fn slabs_and_crawler(&self, sweeps: &SweepStats, report: &mut Report<'_>) {
+        let extended = &self.shared.options.extended;
         if extended.ignored.slab_reassign {
             stats! { report,
                 slab_reassign_rescues: 0,
@@ -223,6 +240,10 @@ impl Executor<'_> {
         if extended.ignored.lru_maintainer {
             report.stat("lru_maintainer_juggles", 0);
         }
+    }
+
+    fn watchers_and_tls(&self, totals: &Totals, report: &mut Report<'_>) {
+        let (watchers, lines_sent, lines_skipped) = self.shared.watch.counts();
         stats! { report,
             malloc_fails: 0,
             log_worker_dropped: 0,
@@ -231,8 +252,8 @@ impl Executor<'_> {
             log_watcher_sent: lines_sent,
             log_watchers: watchers,
         }
-        if let Some(tls) = &shared.tls {
-            if extended.ssl.session_cache {
+        if let Some(tls) = &self.shared.tls {
+            if self.shared.options.extended.ssl.session_cache {
                 report.stat("ssl_new_sessions", totals.ssl_new_sessions);
             }
             stats! { report,
@@ -241,6 +262,10 @@ impl Executor<'_> {
                 time_since_server_cert_refresh: tls.age().as_secs(),
             }
         }
+    }
+
+    fn stored_items(&self, totals: &Totals, usage: &Usage, sweeps: &SweepStats, report: &mut Report<'_>) {
+        let has_maintainer = self.shared.options.extended.ignored.lru_maintainer;
         stats! { report,
             unexpected_napi_ids: 0,
             round_robin_fallback: 0,
@@ -251,7 +276,7 @@ impl Executor<'_> {
             expired_unfetched: sweeps.expired_unfetched,
             evicted_unfetched: sweeps.evicted_unfetched,
         }
-        if extended.ignored.lru_maintainer {
+        if has_maintainer {
             report.stat("evicted_active", sweeps.evicted_active);
         }
         stats! { report,
@@ -261,7 +286,7 @@ impl Executor<'_> {
             crawler_items_checked: sweeps.crawled,
             lrutail_reflocked: 0,
         }
-        if extended.ignored.lru_maintainer {
+        if has_maintainer {
             stats! { report,
                 moves_to_cold: 0,
                 moves_to_warm: 0,

@@ -1,6 +1,7 @@
-//! What clients ask and are answered, for the log (`-vv`): lines that begin with `<` or `>` and the number of the connection, as memcached
-//! writes them. Of a request it is the line, or the name and the key, of an answer the first line. Values and passwords are never told, and so
-//! nothing that a client in disorder sends in the place of a command.
+//! Requests and replies in the log (`-vv`): lines that begin with `<` or `>` and the number of the
+//! connection, as in memcached. Of a request the line has the command line, or name and key, of a
+//! reply the first line. Values and passwords are never logged. So nothing is logged that is not a
+//! valid command: it could be a misframed value.
 
 use super::{Executor, Replies, Session};
 use crate::observability::log::Level;
@@ -8,11 +9,12 @@ use relativist_memcache::binary::{self as packets, Opcode, REPLY_MAGIC, Request,
 use relativist_memcache::{Decoded, Decoder, RequestError};
 use std::fmt;
 
-/// Of a longer line the beginning is told.
-const LONGEST: usize = 512;
+/// Longer lines are cut.
+const MAX_TEXT: usize = 512;
 
-/// What of a text is told, which `decoder` is about to decode: the line, if that is a command's. The rest of a command that is refused is not
-/// told, nor what is no command and may be anything, such as a value behind a line that did not announce it.
+/// The log line for text that `decoder` is about to decode: the command line, if it is one. Nothing
+/// is logged of the rest of a refused command, or of what is not a command: that may be anything,
+/// such as a value behind a line that did not announce it.
 pub fn of_text(decoder: &Decoder, input: &[u8]) -> Option<String> {
     if decoder.is_skipping() {
         return None;
@@ -30,7 +32,7 @@ pub fn of_line(front: &[u8]) -> String {
     first_line(front).to_string()
 }
 
-/// What of a packet is told, which `decoder` is about to decode.
+/// The log line for a packet that `decoder` is about to decode.
 pub fn of_packet(decoder: &packets::Decoder, input: &[u8], is_authenticated: bool) -> Option<String> {
     if decoder.is_skipping() {
         return None;
@@ -46,14 +48,14 @@ pub fn of_packet(decoder: &packets::Decoder, input: &[u8], is_authenticated: boo
 /// The name of a request, and its key.
 pub fn of_request(request: &Request<'_>) -> String {
     let Request { opcode, is_quiet, key, .. } = request;
-    // What takes the place of a mechanism may be a password.
+    // The field for the mechanism may hold a password.
     let is_login = matches!(opcode, Opcode::SaslAuth | Opcode::SaslStep);
     let is_mechanism = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'-';
     let key = if is_login && !key.iter().all(is_mechanism) { b"?" } else { *key };
     format!("{opcode:?}{} {}", if *is_quiet { " quietly" } else { "" }, key.escape_ascii())
 }
 
-/// How far replies went.
+/// The length of replies at some moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     bytes: usize,
@@ -61,19 +63,19 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// How far these go.
+    /// The present length of these.
     pub fn of(replies: &Replies) -> Extent {
         Extent { bytes: replies.bytes.len(), length: replies.len() }
     }
 }
 
 impl Executor<'_> {
-    /// Whether the log wants to know what clients say.
+    /// Whether the log has requests and replies.
     pub fn is_traced(&self) -> bool {
         self.is_traced
     }
 
-    /// Tells what was asked, if that is to be told, and what was added to the replies since `before`.
+    /// Logs the request, if it may be logged, and what was added to the replies since `before`.
     #[cold]
     pub fn trace_command(&self, session: &Session, asked: Option<String>, replies: &Replies, before: Extent) {
         let log = &self.shared.log;
@@ -89,7 +91,7 @@ impl Executor<'_> {
 
 struct Answered<'b> {
     front: &'b [u8],
-    /// Bytes of all that was answered.
+    /// Bytes of the whole reply.
     length: usize,
 }
 
@@ -103,7 +105,7 @@ impl fmt::Display for Answered<'_> {
             }
             _ => {
                 let line = first_line(self.front);
-                // What `incr` answers is a value.
+                // The reply to `incr` is a value.
                 if line.0.iter().all(u8::is_ascii_digit) {
                     f.write_str("a number")?
                 } else {
@@ -125,8 +127,8 @@ fn first_line(bytes: &[u8]) -> Line<'_> {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let more = if self.0.len() > LONGEST { "..." } else { "" };
-        write!(f, "{}{more}", self.0[..self.0.len().min(LONGEST)].escape_ascii())
+        let more = if self.0.len() > MAX_TEXT { "..." } else { "" };
+        write!(f, "{}{more}", self.0[..self.0.len().min(MAX_TEXT)].escape_ascii())
     }
 }
 
@@ -150,8 +152,8 @@ mod tests {
         assert_eq!(line(b"set a 0 0 6\r\nsecret\r\n"), "set a 0 0 6");
         assert_eq!(line(b"set a 0 0 x\r\nsecret\r\n"), "set a 0 0 x");
         assert_eq!(line(b"get \x1b[31m\r\n"), "get \\x1b[31m");
-        let keys = " key".repeat(LONGEST);
-        assert_eq!(line(format!("get{keys}\r\n").as_bytes()), format!("get{}...", &keys[..LONGEST - 3]));
+        let keys = " key".repeat(MAX_TEXT);
+        assert_eq!(line(format!("get{keys}\r\n").as_bytes()), format!("get{}...", &keys[..MAX_TEXT - 3]));
         let get = b"\x80\x0c\0\x03\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0key";
         let login = b"\x80\x21\0\x05\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\0\0\0\0\0PLAIN\0user\0secret";
         assert_eq!([&get[..], login].map(|input| packet(input).unwrap()), ["GetKey key", "SaslAuth PLAIN"]);

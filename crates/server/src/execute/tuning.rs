@@ -1,8 +1,9 @@
-//! What clients can tune with `slabs`, `lru` and `lru_crawler`.
+//! Settings that clients can change by `slabs`, `lru` and `lru_crawler`.
 //!
-//! This server has no slab classes, no segmented LRU and no crawler that could be tuned. Its clients' tools don't know that, so the
-//! commands are checked and answered as memcached does, what was set is told by `stats settings`, and nothing else
-//! comes of it. One switch has an effect: with the crawler disabled there are no dumps.
+//! This server has no slab classes, no segmented LRU and no crawler to tune. Tools of memcached do
+//! not know that. So the commands are checked and answered as by memcached, `stats settings` shows
+//! the new values, and they have no other effect. One switch has an effect: with the crawler
+//! disabled there are no dumps.
 
 use crate::options::Extended;
 use relativist_memcache::{Words, number};

@@ -1,7 +1,8 @@
-//! `watch`: clients that receive a line for whatever happens.
+//! `watch`: clients that receive a log line for each event.
 //!
-//! Nobody waits for a watcher. A line goes into the watcher's buffer if there is room, and is lost otherwise; the next one that
-//! fits tells how many were. While nobody watches, a command pays for one load of a word that is hardly ever written.
+//! No thread waits for a watcher. A line goes into the watcher's buffer if there is room, and is
+//! lost otherwise. The next line that fits reports the number of lost lines. While there is no
+//! watcher, a command pays one load of a word that is almost never written.
 
 use super::observe::CLASS;
 use relativist_cache::{EvictionObserver, Hit, Marks};
@@ -15,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Watchers at a time.
 const MAX_WATCHERS: usize = 20;
 
-/// What can be watched.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Topic {
@@ -29,11 +30,11 @@ pub enum Topic {
     Connections = 1 << 3,
     /// Items removed by clients.
     Deletions = 1 << 4,
-    /// What the server does: accepted, but never told.
+    /// Events of the server: accepted, but there are none.
     System = 1 << 5,
-    /// Commands as sent: accepted, but never told.
+    /// Raw commands: accepted, but there are none.
     RawCommands = 1 << 6,
-    /// What memcached's proxy does: accepted, but never told.
+    /// Events of memcached's proxy: accepted, but there are none.
     Proxy = 1 << 7,
 }
 
@@ -57,7 +58,7 @@ impl Topic {
 /// All watchers.
 #[derive(Debug)]
 pub struct Watch {
-    /// Topics that somebody watches.
+    /// Topics with a watcher.
     topics: AtomicU8,
     watchers: Mutex<Vec<Arc<Subscription>>>,
     line_number: AtomicU64,
@@ -66,7 +67,7 @@ pub struct Watch {
     skipped: AtomicU64,
 }
 
-/// What one watcher is to receive.
+/// The lines for one watcher.
 pub struct Subscription {
     topics: u8,
     lines: Mutex<Vec<u8>>,
@@ -87,7 +88,7 @@ impl Subscription {
         out.append(&mut lock(&self.lines));
     }
 
-    /// How to tell the watcher's thread that something has arrived.
+    /// Wakes the watcher's thread when a line has arrived.
     pub fn set_wake(&self, wake: impl Fn() + Send + 'static) {
         *lock(&self.wake) = Some(Box::new(wake));
     }
@@ -133,9 +134,9 @@ impl Watch {
         self.topics() != 0
     }
 
-    /// What anybody watches.
+    /// All topics with a watcher.
     fn topics(&self) -> u8 {
-        // Relaxed: a line more or less when somebody comes is fine.
+        // Relaxed: a line more or less at the start of a watch does no harm.
         self.topics.load(Ordering::Relaxed)
     }
 
@@ -164,7 +165,7 @@ impl Watch {
         self.topics.store(watchers.iter().fold(0, |all, watcher| all | watcher.topics), Ordering::Relaxed);
     }
 
-    /// Tells those who watch `topic`.
+    /// Sends a line to the watchers of `topic`.
     pub fn tell(&self, topic: Topic, event: fmt::Arguments<'_>) {
         if self.topics() & topic as u8 == 0 {
             return;

@@ -2,8 +2,8 @@
 //!
 //! A client that receives or sends a large value pins its block of item memory. The memory that all
 //! clients together may pin is bounded, so a slow client takes it from others. How fast a client
-//! could be is unknown. One that moves less than [`MIN_BYTES`] in [`PERIOD`] seconds has stopped, or
-//! wants to keep the memory pinned, and is closed.
+//! could be is unknown. One that moves less than [`MIN_BYTES`] in [`PERIOD`] seconds has stopped,
+//! or wants to keep the memory pinned, and is closed.
 //!
 //! A client has taken the bytes that its kernel has acknowledged, where ours reports that
 //! (`Stream::acknowledged`). Otherwise it has taken the bytes that our kernel has accepted.
@@ -29,8 +29,8 @@ pub(crate) struct Progress {
 pub(crate) struct ProgressCheck(Option<(Progress, u32)>);
 
 impl ProgressCheck {
-    /// Notes the progress of a client at `now`, or that it pins nothing. Returns whether the client is
-    /// too slow.
+    /// Notes the progress of a client at `now`, or that it pins nothing. Returns whether the client
+    /// is too slow.
     pub(crate) fn is_too_slow(&mut self, progress: Option<Progress>, now: u32) -> bool {
         if let (Some((last, since)), Some(progress)) = (self.0, progress)
             && last.is_sending == progress.is_sending

@@ -30,7 +30,8 @@ const ACCEPTS: usize = 64;
 /// kernel lets wait (`-b`, and `net.core.somaxconn`, 4096 by default).
 const MAX_WAITING: usize = 1 << 16;
 
-/// How soon to look whether a connection has left that makes room for one that waits, or was the last.
+/// How soon to look whether a connection has left that makes room for one that waits, or was the
+/// last.
 const FULL: Duration = Duration::from_millis(10);
 
 /// The token of the waker's events. Listeners use their index.
@@ -58,7 +59,8 @@ impl Stopper {
         self.ask_for(Phase::Stopped);
     }
 
-    /// Makes the server accept no more connections, and stop when all are closed, or after the time that `--drain` says.
+    /// Makes the server accept no more connections, and stop when all are closed, or after the time
+    /// that `--drain` says.
     pub fn drain(&self) {
         self.ask_for(Phase::Draining);
     }
@@ -69,7 +71,8 @@ impl Stopper {
     }
 
     fn ask_for(&self, phase: Phase) {
-        // Release: pairs with the Acquire in `has_come`, so that what the caller did before is seen after.
+        // Release: pairs with the Acquire in `has_come`, so that what the caller did before is seen
+        // after.
         self.phase.fetch_max(phase as u8, Ordering::Release);
         // If the acceptor cannot be woken it wakes by itself for the next tick of the clock.
         let _ = self.waker.wake();
@@ -135,8 +138,8 @@ impl Acceptor {
             }
             self.shared.ticker.tick();
             self.enforce_buffer_limit(&workers)?;
-            // Not only those with an event: accepting may have failed the last time, for lack of descriptors say, and what
-            // is still waiting is not announced again.
+            // Not only those with an event: accepting may have failed the last time, for lack of
+            // descriptors say, and what is still waiting is not announced again.
             may_be_more = false;
             is_full = self.waits_when_full() && self.shared.connection_limit.pause_if_full();
             if is_full {

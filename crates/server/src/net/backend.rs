@@ -68,11 +68,13 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Whether there may be more to receive that will not be announced.
     fn is_readable(&self, key: usize) -> bool;
 
-    /// Sends what is in `output`, and what was left the last time. True if all of it has gone; otherwise `output` is not to be added to, and
-    /// handed over again when an event says so, or at once if the connection [is writable](Backend::is_writable).
+    /// Sends what is in `output`, and what was left the last time. True if all of it has gone;
+    /// otherwise `output` is not to be added to, and handed over again when an event says so, or at
+    /// once if the connection [is writable](Backend::is_writable).
     fn send(&mut self, key: usize, pool: &mut Pool, output: &mut Output) -> io::Result<bool>;
 
-    /// Whether there may be room for what [`send`](Backend::send) has just left in the output, which will not be announced.
+    /// Whether there may be room for what [`send`](Backend::send) has just left in the output,
+    /// which will not be announced.
     fn is_writable(&self, _: usize) -> bool {
         false
     }
@@ -81,11 +83,12 @@ pub(super) trait Backend: Sized + Send + 'static {
     fn held(&self, key: usize) -> (usize, usize);
 
     /// Whether it pins memory of items for the connection.
-    fn has_loans(&self, _: usize) -> bool {
+    fn pins_memory(&self, _: usize) -> bool {
         false
     }
 
-    /// How many bytes have come from the client, and how many it has taken, as far as that is known.
+    /// How many bytes have come from the client, and how many it has taken, as far as that is
+    /// known.
     fn moved(&self, key: usize) -> (u64, u64);
 
     /// Closes the connection. Its number may be another's from now on.

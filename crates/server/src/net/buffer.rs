@@ -1,7 +1,8 @@
 //! Input and output buffers, and where idle ones are kept.
 //!
-//! A connection holds buffers only while something is in them. Between requests they lie in the [`Pool`] of its worker, so
-//! thousands of idle connections cost no buffer memory, and busy ones share a few buffers that stay in the cache.
+//! A connection holds buffers only while something is in them. Between requests they lie in the
+//! [`Pool`] of its worker, so thousands of idle connections cost no buffer memory, and busy ones
+//! share a few buffers that stay in the cache.
 
 use crate::execute::Replies;
 use relativist_cache::{LARGE_VALUE, ReservedValue};
@@ -42,7 +43,8 @@ const SMALL: usize = 2 << 10;
 /// connection uses some.
 const SMALL_POOLED: usize = 1024;
 
-/// Received bytes that were not consumed yet. All of the storage is initialised; `start..end` holds input.
+/// Received bytes that were not consumed yet. All of the storage is initialised; `start..end` holds
+/// input.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     storage: Vec<u8>,
@@ -96,8 +98,8 @@ impl Input {
         }
     }
 
-    /// Reads once, [`MAX_READ_BYTES`] or as much as there is room for. Returns how much, and whether that was all it would have taken, so that there
-    /// may be more to read.
+    /// Reads once, [`MAX_READ_BYTES`] or as much as there is room for. Returns how much, and
+    /// whether that was all it would have taken, so that there may be more to read.
     pub(super) fn fill_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         self.make_room(1);
         if self.reserved.is_some() {
@@ -144,7 +146,7 @@ impl Input {
     }
 
     /// Whether it pins memory of the engine for a value.
-    pub(super) fn has_loan(&self) -> bool {
+    pub(super) fn pins_memory(&self) -> bool {
         self.reserved.is_some()
     }
 
@@ -335,7 +337,7 @@ impl Output {
     }
 
     /// Whether it pins memory of items.
-    pub(super) fn has_loans(&self) -> bool {
+    pub(super) fn pins_memory(&self) -> bool {
         !self.replies.values.is_empty()
     }
 

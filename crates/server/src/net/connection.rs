@@ -295,13 +295,13 @@ impl Connection {
     }
 
     /// Whether it pins memory of items.
-    pub(super) fn has_loans<B: Backend>(&self, backend: &B) -> bool {
-        self.input.has_loan() || self.output.has_loans() || backend.has_loans(self.key)
+    pub(super) fn pins_memory<B: Backend>(&self, backend: &B) -> bool {
+        self.input.pins_memory() || self.output.pins_memory() || backend.pins_memory(self.key)
     }
 
     /// Whether its client pins memory of items and is too slow. Call this often.
     pub(super) fn is_too_slow<B: Backend>(&mut self, backend: &B, now: u32) -> bool {
-        let progress = self.has_loans(backend).then(|| {
+        let progress = self.pins_memory(backend).then(|| {
             let (received, taken) = backend.moved(self.key);
             // Nothing is received before the client has taken its replies.
             Progress { is_sending: self.is_sending, bytes: if self.is_sending { taken } else { received } }

@@ -26,7 +26,8 @@ pub(super) struct Epoll {
     events: Events,
     lines: Slab<Line>,
     counters: Arc<CachePadded<Counters>>,
-    /// Shared with the handle: a wake-up that was not delivered yet would be lost if the last waker were dropped.
+    /// Shared with the handle: a wake-up that was not delivered yet would be lost if the last waker
+    /// were dropped.
     waker: Arc<Waker>,
 }
 

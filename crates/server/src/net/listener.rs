@@ -61,7 +61,8 @@ impl Bound {
 }
 
 impl Listener {
-    /// A connection that is waiting to be accepted, and how it came. "Would block" if there is none.
+    /// A connection that is waiting to be accepted, and how it came. "Would block" if there is
+    /// none.
     pub(super) fn accept(&self) -> io::Result<(Stream, Transport)> {
         match &self.socket {
             ListeningSocket::Tcp(listener) => {
@@ -127,8 +128,8 @@ pub(super) fn resolve(address: &Address, default_port: u16) -> io::Result<Vec<So
     }
 }
 
-/// Opens a socket on each of `addresses`, all that `address` stands for. A host without IPv6 has all its addresses covered by
-/// the others.
+/// Opens a socket on each of `addresses`, all that `address` stands for. A host without IPv6 has
+/// all its addresses covered by the others.
 pub(super) fn open_each<T>(
     address: &Address,
     addresses: Vec<SocketAddr>,

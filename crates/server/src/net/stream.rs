@@ -43,8 +43,8 @@ impl Stream {
             Ok((count, is_filled)) => {
                 counters.bytes_read.add(count as u64);
                 *received += count as u64;
-                // A short read has emptied the socket, and the next byte will be announced: no need to read for the mere
-                // sake of "would block".
+                // A short read has emptied the socket, and the next byte will be announced: no need
+                // to read for the mere sake of "would block".
                 *is_readable = is_filled;
                 Ok(Received::Bytes)
             }

@@ -173,8 +173,8 @@ impl<B: Backend> Backend for Tls<B> {
         }
     }
 
-    fn has_loans(&self, key: usize) -> bool {
-        self.inner.has_loans(key)
+    fn pins_memory(&self, key: usize) -> bool {
+        self.inner.pins_memory(key)
     }
 
     fn moved(&self, key: usize) -> (u64, u64) {
@@ -222,7 +222,8 @@ impl<B: Backend> Drop for Tls<B> {
 const MAX_UNDECRYPTED: usize = 128 << 10;
 
 impl Channel {
-    /// Adds what has arrived to `input`, as far as it can be decrypted, and answers what TLS itself has to be answered.
+    /// Adds what has arrived to `input`, as far as it can be decrypted, and answers what TLS itself
+    /// has to be answered.
     fn decrypt(&mut self, pool: &mut Pool, input: &mut Input, counters: &Counters) {
         let take = |bytes: &[u8]| {
             let rest = input.pass_on(bytes);

@@ -1,7 +1,8 @@
 //! Requests by datagram, all on one thread.
 //!
-//! Each datagram begins with eight bytes: the request's number, the datagram's place in the message, how many there are, and
-//! nothing. A request must fit into one. Its answers are sent as one message, of as many datagrams as it takes.
+//! Each datagram begins with eight bytes: the request's number, the datagram's place in the
+//! message, how many there are, and nothing. A request must fit into one. Its answers are sent as
+//! one message, of as many datagrams as it takes.
 
 use super::listener::{open_each, prepare, resolve};
 use crate::execute::{Executor, Extent, Login, Outcome, Replies, Session, SharedState, Transport, trace};
@@ -142,7 +143,8 @@ impl UdpServer {
                 Err(error) => self.shared.log.say(Level::Trouble, format_args!("cannot receive a datagram: {error}")),
             }
         }
-        // A socket that does nothing but fail is not tried again before the kernel says that it is ready.
+        // A socket that does nothing but fail is not tried again before the kernel says that it is
+        // ready.
         has_received
     }
 
@@ -189,7 +191,8 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
                 match finish(executor, session, outcome, &requests[..consumed], out) {
                     Outcome::Done => consumed,
                     Outcome::PausedFetch { .. } | Outcome::PausedDump(_) => return false,
-                    // Nobody can watch by datagram, stop the server, or close what is no connection.
+                    // Nobody can watch by datagram, stop the server, or close what is no
+                    // connection.
                     Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
                 }
             }

@@ -315,9 +315,9 @@ impl Backend for Uring {
         (line.received.capacity(), line.sending.capacity())
     }
 
-    fn has_loans(&self, key: usize) -> bool {
+    fn pins_memory(&self, key: usize) -> bool {
         let line = &self.lines[key];
-        line.received.has_loan() || line.sending.has_loans()
+        line.received.pins_memory() || line.sending.pins_memory()
     }
 
     fn moved(&self, key: usize) -> (u64, u64) {
@@ -387,7 +387,8 @@ impl Uring {
         Ok(())
     }
 
-    /// Sends what the line has to send. With `MSG_WAITALL` there is one completion when all has gone.
+    /// Sends what the line has to send. With `MSG_WAITALL` there is one completion when all has
+    /// gone.
     fn begin_sending(&mut self, key: usize) -> io::Result<()> {
         let line = &mut self.lines[key];
         let (socket, flags) = (Fd(line.stream.id()), libc::MSG_WAITALL | libc::MSG_NOSIGNAL);

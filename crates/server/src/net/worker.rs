@@ -77,7 +77,7 @@ struct Worker<B> {
     /// When connections were last looked at for their silence.
     checked: u32,
     /// Whether some connection may pin memory of items.
-    has_loans: bool,
+    pins_memory: bool,
 }
 
 /// How workers do input and output: a backend that the kernel has.
@@ -109,7 +109,8 @@ impl Io {
 
     #[cfg(target_os = "linux")]
     fn uring() -> io::Result<Io> {
-        // Not by this thread: the end of a ring interrupts system calls of the threads that have used it.
+        // Not by this thread: the end of a ring interrupts system calls of the threads that have
+        // used it.
         let attempt = thread::Builder::new().spawn(|| Uring::new(Arc::default()).map(drop))?;
         attempt.join().map_err(|_panic| io::ErrorKind::Other)?.map(|()| Io::Uring)
     }
@@ -214,12 +215,13 @@ impl<B: Backend> Worker<B> {
             pool: Pool::default(),
             usage: WorkerUsage::default(),
             checked: 0,
-            has_loans: false,
+            pins_memory: false,
         };
         Ok((worker, handle))
     }
 
-    /// Serves until the handle is dropped. If a client has the server end it is `stopper` that does it.
+    /// Serves until the handle is dropped. If a client has the server end it is `stopper` that does
+    /// it.
     ///
     /// # Errors
     /// When the kernel reports no more events.
@@ -228,7 +230,7 @@ impl<B: Backend> Worker<B> {
         let has_limits = self.shared.options.extended.idle_timeout > 0 || self.shared.tls.is_some();
         self.backend.start()?;
         loop {
-            let patience = (has_limits || self.has_loans).then_some(SILENCE_CHECK);
+            let patience = (has_limits || self.pins_memory).then_some(SILENCE_CHECK);
             let timeout = if self.queue.is_empty() { patience } else { Some(Duration::ZERO) };
             self.backend.wait(timeout, &mut self.pool, &mut events)?;
             for event in events.drain(..) {
@@ -357,7 +359,7 @@ impl<B: Backend> Worker<B> {
         let next = connection.on_ready(&executor, &mut self.backend, &mut self.pool, most);
         let held = connection.held(&self.backend);
         self.usage.change(&mut connection.counted, held);
-        self.has_loans |= connection.has_loans(&self.backend);
+        self.pins_memory |= connection.pins_memory(&self.backend);
         match next {
             Ok(NextState::Wait) => (),
             Ok(NextState::Again) => enqueue(&mut self.queue, connection, key),
@@ -441,7 +443,7 @@ impl<B: Backend> Worker<B> {
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");
         }
-        if self.has_loans {
+        if self.pins_memory {
             self.close_slow(now);
         }
     }
@@ -458,7 +460,7 @@ impl<B: Backend> Worker<B> {
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");
         }
-        self.has_loans = self.slots.iter().any(|(_, connection)| connection.has_loans(&self.backend));
+        self.pins_memory = self.slots.iter().any(|(_, connection)| connection.pins_memory(&self.backend));
     }
 
     /// Says why a connection is closed by the server.

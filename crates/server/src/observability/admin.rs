@@ -1,5 +1,5 @@
-//! What `--admin` offers to operators, by HTTP: metrics for Prometheus, statistics in JSON, a health check, and a status page that
-//! shows them live.
+//! `--admin`: HTTP for operators. It serves metrics for Prometheus, statistics in JSON, a health
+//! check, and a status page that shows them live.
 //!
 //! It is for a browser and a few scrapers, so it is plain: a thread that accepts, a few others
 //! ([`VISITORS`]) that answer one request each and close, all within [`http::PATIENCE`]. Requests
@@ -33,7 +33,8 @@ use std::time::{Duration, Instant};
 /// Requests answered at a time.
 const VISITORS: usize = 8;
 
-/// One more has a place, if it asks and listens within that: who is silent keeps out nobody who checks the server's health.
+/// The time that one visitor beyond the limit may take: a silent client must not block health
+/// checks.
 const HURRY: Duration = Duration::from_millis(500);
 
 /// How often the table is looked at.
@@ -53,7 +54,7 @@ pub(crate) struct AdminHandle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the answers are made of.
+/// The data for answers.
 struct Panel {
     shared: Arc<SharedState>,
     stopper: Stopper,
@@ -115,13 +116,14 @@ impl Drop for AdminHandle {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of this thread is no reason to end differently: the cache has served all the same.
+            // A panic of this thread is no reason to end differently: the cache has served all the
+            // same.
             let _ = thread.join();
         }
     }
 }
 
-/// Accepts until stopped, and waits for those who are being answered.
+/// Accepts until stopped, then waits for the visitors being answered.
 fn serve(
     mut listener: TcpListener,
     mut poll: Poll,
@@ -138,9 +140,11 @@ fn serve(
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => panel.get().into_iter().for_each(Panel::tick),
             }
-            // All who wait: their coming is told only once. Errors pass, as those do for lack of descriptors.
+            // Accepts all waiting clients, because their arrival is announced only once. Errors are
+            // transient, such as a lack of descriptors.
             while let Ok((stream, _)) = listener.accept() {
-                // Who finds no place is sent away without a word, as there may be many of them.
+                // Beyond the limit the connection is closed without an answer, as there may be
+                // many.
                 let place = gate.admit().map(|pass| (pass, http::PATIENCE));
                 let Some((pass, patience)) = place.or_else(|| Some((last_place.admit()?, HURRY))) else { continue };
                 let visitor = move || receive(panel, TcpStream::from(stream), patience, pass);

@@ -1,15 +1,16 @@
-//! How long commands take: histograms of a sample of them, for whoever monitors the server.
+//! The latencies of commands: histograms of a sample.
 //!
-//! Times are those of the execution, without decoding, waiting and the network. One in eight turns of a connection is sampled,
-//! with all commands that it has executed; what a long command does after a pause is left out. Nothing is sampled, at the cost of a branch, unless somebody monitors. A bucket is
-//! an eighth of a power of two wide, so what is read off is at most 12.5 % too high.
+//! Latencies are execution times, without decoding, waiting and the network. The server samples one
+//! in eight times that it serves a connection, with all commands executed then. The work of a long
+//! command after a pause is not included. Without `--admin` nothing is sampled, which costs a
+//! branch. A bucket is an eighth of a power of two wide, so quantiles are at most 12.5 % too high.
 
 use crate::observability::stats::Counter;
 use relativist_memcache::binary::Opcode;
 use relativist_memcache::{Command, MetaVerb};
 use std::time::{Duration, Instant};
 
-/// One in so many turns is sampled.
+/// The inverse of the sampling rate.
 const TURNS: u64 = 8;
 
 /// Whatever took less than 2^7 ns is in the first bucket,
@@ -20,7 +21,7 @@ const MAX_EXPONENT: u32 = 33;
 const STEPS: usize = 8;
 const BUCKETS: usize = (MAX_EXPONENT - MIN_EXPONENT) as usize * STEPS + 2;
 
-/// What sort of command it is.
+/// The kind of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// Fetches items.
@@ -94,7 +95,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Begins a turn. True if its commands are to be timed.
+    /// Notes that a connection is served. True if its commands are timed.
     pub fn samples_turn(&self) -> bool {
         self.turns.bump();
         self.turns.get().is_multiple_of(TURNS)
@@ -114,7 +115,8 @@ pub struct Timing<'l> {
 }
 
 impl Timing<'_> {
-    /// It was so many commands, which are executed together: each is taken to have lasted an equal part of the time.
+    /// Notes that `count` commands were executed together. Each is counted with an equal part of
+    /// the time.
     pub fn share(mut self, count: usize) {
         self.count = count;
     }
@@ -159,7 +161,7 @@ fn bucket_of(nanoseconds: u64) -> usize {
     }
 }
 
-/// What is in a bucket took less than that many nanoseconds; no bound for the last.
+/// The upper bound of a bucket in nanoseconds, exclusive. The last bucket has none.
 fn upper_bound(bucket: usize) -> Option<u64> {
     let exponent = MIN_EXPONENT + (bucket / STEPS) as u32;
     (bucket < BUCKETS - 1).then(|| (1 << exponent) + (1 << (exponent - STEPS.ilog2())) * (bucket % STEPS) as u64)
@@ -195,7 +197,8 @@ impl Distribution {
         Duration::from_nanos(self.nanoseconds)
     }
 
-    /// The buckets in which there is something: the bound below which it is, in nanoseconds (none for the last), and how much.
+    /// The buckets in which there is something: the bound below which it is, in nanoseconds (none
+    /// for the last), and how much.
     pub fn occupied(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         self.buckets.iter().enumerate().filter(|(_, count)| **count > 0).map(|(n, count)| (upper_bound(n), *count))
     }

@@ -1,5 +1,5 @@
-//! Messages to the operator, by `tracing`: whoever runs the server decides where they go. The program has them written to
-//! stderr ([`to_stderr`]); a library that nobody listens to is silent.
+//! Messages to the operator, by `tracing`: the application decides where they go. The program
+//! writes them to stderr ([`to_stderr`]). A library without a subscriber is silent.
 
 use clap::ValueEnum;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tracing_subscriber::filter::LevelFilter;
 
-/// The form of messages on stderr.
+/// The format of messages on stderr.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum Format {
     /// A line of text
@@ -17,32 +17,33 @@ pub enum Format {
     Json,
 }
 
-/// Has the messages of this process written to stderr from now on. A stderr that is gone is no reason to stop serving.
+/// Writes the messages of this process to stderr from now on. A closed stderr does not stop the
+/// server.
 pub fn to_stderr(format: Format) {
     let builder = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_max_level(LevelFilter::TRACE)
         .with_ansi(false)
         .log_internal_errors(false);
-    // Who has set another destination before keeps it.
+    // A subscriber set before stays.
     let _ = match format {
-        // Whoever keeps lines of text keeps the time with them: the journal, for one.
+        // The journal records the time of text lines itself.
         Format::Text => builder.without_time().try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
 }
 
-/// From which verbosity (the number of `-v`) on a message is wanted.
+/// The verbosity (the number of `-v`) from which on a message is logged.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Level {
-    /// Always: the server does something else than it was told, or cannot go on.
+    /// Always: the server cannot do what it was asked to, or cannot continue.
     Warning = 0,
-    /// `-v`: a client was refused or lost.
+    /// `-v`: refused and lost connections.
     Trouble = 1,
-    /// `-vv`: connections come and go, and what is said on them.
+    /// `-vv`: connections, requests and replies.
     Connection = 2,
-    /// `-vvv`: what the server itself does.
+    /// `-vvv`: internal events.
     Internal = 3,
 }
 
@@ -57,23 +58,23 @@ impl Level {
     }
 }
 
-/// Where messages come from.
+/// The target of all messages.
 const TARGET: &str = "relativistd";
 
-/// Tells why the process ends.
+/// Logs why the process ends.
 pub fn fatal(error: &dyn std::error::Error) {
     tracing::error!(target: TARGET, "{error}");
 }
 
-/// Tells what is not wrong, and wanted at any verbosity.
+/// Logs a message that is no problem, at any verbosity.
 pub fn notice(message: &str) {
     tracing::info!(target: TARGET, "{message}");
 }
 
-/// Said when the server was asked to stop gracefully.
+/// The message for a graceful stop.
 pub const STOPPING: &str = "Gracefully stopping";
 
-/// Tells messages up to a level that can be changed at any time.
+/// Logs messages up to a level that can be changed at any time.
 #[derive(Debug)]
 pub struct Log {
     verbosity: AtomicU8,
@@ -97,12 +98,12 @@ impl Log {
         self.verbosity.store(verbosity, Ordering::Relaxed);
     }
 
-    /// Whether messages of a level are wanted.
+    /// Whether messages of this level are logged.
     pub fn wants(&self, level: Level) -> bool {
         level as u8 <= self.verbosity()
     }
 
-    /// Tells a message if it is wanted.
+    /// Logs a message if its level is enabled.
     pub fn say(&self, level: Level, message: fmt::Arguments<'_>) {
         if self.wants(level) {
             level.tell(message);

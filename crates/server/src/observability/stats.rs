@@ -1,4 +1,4 @@
-//! What the server counts, without a memory line that two threads write.
+//! Counters of the server, without a cache line that two threads write.
 //!
 //! Every worker has a [`Counters`] of its own. Reading adds them up; that is rare and may be slow.
 //! `stats reset` must not write counters of other threads either: it remembers the current sums,
@@ -18,7 +18,8 @@ pub struct Counter(AtomicU64);
 impl Counter {
     /// Adds `amount`. Only for the one thread that owns the counter: two would lose counts.
     pub fn add(&self, amount: u64) {
-        // Relaxed: no other memory is read by what the count says; a load and a store suffice for a single writer.
+        // Relaxed: no other memory is read by what the count says; a load and a store suffice for a
+        // single writer.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
@@ -39,7 +40,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[doc = $doc])+ pub $name: Counter,)*
-            /// How long commands took, if somebody monitors that.
+            /// Latencies of commands, if they are sampled.
             pub latencies: Option<Box<Latencies>>,
         }
 
@@ -161,7 +162,7 @@ impl Registry {
         Registry { threads, baseline: Mutex::default() }
     }
 
-    /// The counters of one thread, which nobody else may count on.
+    /// The counters of one thread. No other thread may count on them.
     ///
     /// # Panics
     /// If there is no such thread.

@@ -23,7 +23,8 @@ impl Address {
         Address { host, port: None, binding: None, security: None }
     }
 
-    /// Takes prefixes off `text`: `proto[NAME]:`, `tag[NAME]:` (which means nothing here), `notls:`, `btls:` and `mtls:`.
+    /// Takes prefixes off `text`: `proto[NAME]:`, `tag[NAME]:` (which means nothing here),
+    /// `notls:`, `btls:` and `mtls:`.
     fn take_prefixes<'t>(&mut self, mut text: &'t str) -> Result<&'t str, String> {
         loop {
             text = if let Some((security, rest)) = secured(text) {
@@ -49,12 +50,12 @@ impl Address {
     }
 }
 
-/// What stands in the brackets that `prefix` opens, and what follows them and a colon.
+/// The text in the brackets that `prefix` opens, and the text behind them and a colon.
 fn bracketed<'t>(text: &'t str, prefix: &str) -> Option<(&'t str, &'t str)> {
     text.strip_prefix(prefix)?.split_once("]:")
 }
 
-/// What a prefix about TLS says, and what follows it.
+/// The meaning of a TLS prefix, and the text behind it.
 fn secured(text: &str) -> Option<(Security, &str)> {
     let (name, rest) = text.split_once(':')?;
     let security = match name {
@@ -78,8 +79,8 @@ pub enum Host {
 impl FromStr for Address {
     type Err = String;
 
-    /// From `*`, a name or an IP address, each with or without `:PORT`; an IPv6 address before a port stands in brackets.
-    /// Prefixes may come first.
+    /// From `*`, a name or an IP address, each with or without `:PORT`; an IPv6 address before a
+    /// port stands in brackets. Prefixes may come first.
     fn from_str(text: &str) -> Result<Address, String> {
         let mut address = Address::of_host(Host::All);
         let text = address.take_prefixes(text)?;

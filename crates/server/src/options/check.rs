@@ -15,7 +15,7 @@ const MAX_HOT_AND_WARM: u32 = 80;
 /// The minimum difference between two of memcached's size classes, in bytes.
 const MIN_CLASS_STEP: u32 = 8;
 
-/// A contradiction: how to find it, and what to tell the operator.
+/// A contradiction: how to find it, and its message.
 type Check = (fn(&Options) -> bool, &'static str);
 
 /// All contradictions. The first one found is reported.

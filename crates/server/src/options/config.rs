@@ -8,9 +8,9 @@
 //! extended = ["idle_timeout=300"]        # as -o
 //! ```
 //!
-//! There is one definition of the options, clap's: a file becomes words of a command line, so that what is right or wrong there
-//! is right or wrong here. A word of the real command line takes the place of the file's, but for `extended`, where both count
-//! and the later one, the command line's, has the last say.
+//! The only definition of the options is clap's: the file becomes words of a command line, so the
+//! same checks apply. The real command line takes precedence over the file. `extended` is the
+//! exception: both count, in this order.
 
 use super::Options;
 use clap::error::ErrorKind;
@@ -23,7 +23,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What belongs on a command line only: it names the file, or asks for something else than to serve.
+/// Options for the command line only: they name the file, or ask for something else than serving.
 const NOT_IN_A_FILE: [&str; 4] = ["config", "only_check", "license", "generate"];
 
 /// A command line that says what `args` and `file` say together. `given` is what `args` says alone.
@@ -40,7 +40,7 @@ pub(super) fn join(file: &Path, args: &[OsString], given: &ArgMatches) -> Result
     Ok(program.iter().cloned().chain(words.into_iter().map(Into::into)).chain(rest.iter().cloned()).collect())
 }
 
-/// What is wrong with a file, and where.
+/// An error in the file, and its position.
 struct Problem {
     at: usize,
     what: String,
@@ -52,13 +52,14 @@ impl Problem {
     }
 }
 
-/// The words that stand for a file, but for the options that are given otherwise. These are checked all the same.
+/// The words that stand for a file, but for the options that are given otherwise. These are checked
+/// all the same.
 fn words(text: &str, command: &Command, is_given: impl Fn(&str) -> bool) -> Result<Vec<String>, Problem> {
     let table = DeTable::parse(text)
         .map_err(|error| Problem::new(error.span().unwrap_or_default(), error.message()))?
         .into_inner();
     let mut entries: Vec<_> = table.into_iter().collect();
-    // In the order of the file, so that the first mistake is told first.
+    // In the order of the file, so that the first error is reported first.
     entries.sort_by_key(|(key, _)| key.span().start);
     let mut all = Vec::new();
     for (key, value) in &entries {
@@ -102,7 +103,7 @@ fn word(flag: &str, name: &str, value: &Spanned<DeValue<'_>>) -> Result<String, 
     }
 }
 
-/// What clap finds wrong with the words of one entry.
+/// The error that clap reports for the words of one entry.
 fn check(command: &Command, words: &[String]) -> Result<(), String> {
     let line = std::iter::once(command.get_name()).chain(words.iter().map(String::as_str));
     command.clone().try_get_matches_from(line).map(drop).map_err(|error| {

@@ -1,5 +1,5 @@
-//! What is made of the definition of the options: the man page, and completions for shells. They are committed in `doc/`, for
-//! packages to install.
+//! Files generated from the definition of the options: the man page, and shell completions. They
+//! are committed in `doc/`, for packages to install.
 
 use super::{AFTER_HELP, Options};
 use clap::{CommandFactory, ValueEnum};
@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use std::io::{self, Write};
 
-/// What can be made.
+/// The kinds of files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Generated {
     /// The page of the manual, for man(1).
@@ -20,7 +20,7 @@ pub enum Generated {
     Fish,
 }
 
-/// What the definition of the options does not know.
+/// Sections of the man page that the definition lacks.
 const MAN_TAIL: &str = "\
 .SH EXIT STATUS
 0 after an orderly end, 1 for what cannot be parsed, 64 for options that contradict each other, 67 for an unknown user, 70 when a
@@ -44,7 +44,7 @@ impl Generated {
         };
         let mut command = Options::command();
         let name = command.get_name().to_owned();
-        // By way of memory, because it panics if it cannot write.
+        // Through a buffer, because the generator panics if it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut command, name, &mut script);
         out.write_all(&script)

@@ -1,8 +1,8 @@
-//! What `-Z` encrypts with: the words of `-o` that begin with `ssl_`.
+//! TLS settings (`-Z`): the options of `-o` that begin with `ssl_`.
 
 use std::path::PathBuf;
 
-/// What is read, and asked of clients, for encrypted connections. The names are memcached's.
+/// TLS settings. The names are memcached's.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ssl {
     /// The server's certificate, followed by those that lead to an authority's, in PEM.
@@ -11,15 +11,15 @@ pub struct Ssl {
     pub key: Option<PathBuf>,
     /// The form of the key: 1 for PEM, 2 for DER.
     pub keyformat: u32,
-    /// What is asked of clients where the listener says nothing else: see [`Ssl::client_certificate`].
+    /// What listeners without a prefix ask of clients: see [`Ssl::client_certificate`].
     pub verify_mode: u32,
     /// Which cipher suites to use, by OpenSSL's names with colons in between.
     pub ciphers: Option<String>,
-    /// The authorities whose certificates clients may show, in PEM.
+    /// The authorities that sign client certificates, in PEM.
     pub ca_cert: Option<PathBuf>,
-    /// KiB of an answer that are encrypted as one record; more than 16 cannot be.
+    /// KiB encrypted as one record, at most 16.
     pub wbuf_size: u32,
-    /// Tell how many sessions were begun. They can be resumed in any case.
+    /// Count sessions. They can be resumed in any case.
     pub session_cache: bool,
     /// Without effect.
     pub kernel_tls: bool,
@@ -46,12 +46,12 @@ impl Default for Ssl {
 }
 
 impl Ssl {
-    /// What clients have to show where the listener says nothing else.
+    /// What listeners without a prefix require of clients.
     pub fn client_certificate(&self) -> ClientCertificate {
         match self.verify_mode {
             0 => ClientCertificate::Unasked,
             1 => ClientCertificate::Welcome,
-            // Once (3) is always: nothing is negotiated anew.
+            // "Once" (3) means always: there is no renegotiation.
             _ => ClientCertificate::Required,
         }
     }
@@ -62,18 +62,18 @@ impl Ssl {
     }
 }
 
-/// Whether a client has to prove who it is. One that is shown must be good.
+/// Whether a client shows a certificate. One that is shown must be valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClientCertificate {
-    /// It is not asked to.
+    /// No certificate is requested.
     Unasked,
-    /// It may.
+    /// A certificate is optional.
     Welcome,
-    /// It has to.
+    /// A certificate is required.
     Required,
 }
 
-/// How those who connect to a listener are to be spoken with.
+/// Whether connections of a listener are encrypted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Security {
     /// In plain text.

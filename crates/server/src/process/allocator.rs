@@ -1,15 +1,17 @@
-//! Memory for what connections need; items lie in memory of the engine's own.
+//! The global allocator. Items are in memory of the cache's own.
 //!
-//! Small blocks come from mimalloc. Large ones, for values that arrive or leave, come from the system's allocator, which maps each by
-//! itself: they grow by moving pages instead of bytes, and are gone when they are freed. mimalloc keeps them, by size and thread: under
-//! values of many sizes that came to 100 MiB, with `-m 64` (`relativist-bench soak`).
+//! Small blocks come from mimalloc. Large ones, for values that arrive or leave, come from the
+//! system's allocator, which maps each of them: they grow by moving pages instead of bytes, and are
+//! unmapped when freed. mimalloc keeps large blocks, by size and thread: with values of many sizes
+//! that took 100 MiB at `-m 64` (`relativist-bench soak`).
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// Blocks from this on are large: those above the ordinary input buffer, which come and go with requests. To map each of these would take system
-/// calls and page faults every time, and with many connections more mappings than the kernel grants a process (`vm.max_map_count`).
-/// No more than that: from 128 KiB on, `relativist-bench soak` at `-m 64` still found too much kept by mimalloc.
+/// The size from which on blocks are large: just above the ordinary input buffer, which comes and
+/// goes with requests. Mapping each of those would cost system calls and page faults, and with many
+/// connections more mappings than the kernel allows (`vm.max_map_count`). It is not larger, because
+/// from 128 KiB on, `relativist-bench soak` at `-m 64` found mimalloc to keep too much.
 const LARGE: usize = (64 << 10) + 1;
 
 /// One of two allocators, by size.
@@ -17,7 +19,8 @@ const LARGE: usize = (64 << 10) + 1;
 pub struct BySize;
 
 impl BySize {
-    /// Has the C library map them all. It would raise the size from which it does when it is asked to free one.
+    /// Makes the C library map each of them. Otherwise it raises its threshold when such a block is
+    /// freed.
     pub fn set_up() {
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         // SAFETY: sets a number.
@@ -31,8 +34,8 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE
 }
 
-// SAFETY: each block is from one allocator, and goes back to it: which one is told by its size, which the caller tells both times, and
-// which changes in `realloc` only.
+// SAFETY: each block comes from one allocator and returns to it. The size decides which; the caller
+// passes the same size both times, and only `realloc` changes it.
 unsafe impl GlobalAlloc for BySize {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
@@ -50,9 +53,11 @@ unsafe impl GlobalAlloc for BySize {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller promises that the size, rounded up to the alignment, does not overflow.
+        // SAFETY: the caller promises that the size, rounded up to the alignment, does not
+        // overflow.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        // SAFETY: the caller's promise; the block is from the allocator of its old size, and the new one is as long as is copied.
+        // SAFETY: the caller's promise; the block is from the allocator of its old size, and the
+        // new one is as long as is copied.
         unsafe {
             match (is_large(layout), is_large(new)) {
                 (true, true) => System.realloc(block, layout, size),
@@ -81,7 +86,8 @@ mod tests {
         // SAFETY: sizes are not zero, and each is told to the next call.
         let mut block = unsafe { BySize.alloc(layout(size)) };
         for next in [LARGE - 1, LARGE, 10 * LARGE, LARGE + 1, 200, LARGE, 1] {
-            // SAFETY: the block has so many bytes; what `realloc` returns has the smaller number of both.
+            // SAFETY: the block has so many bytes; what `realloc` returns has the smaller number of
+            // both.
             unsafe {
                 block.write_bytes(7, size);
                 block = BySize.realloc(block, layout(size), next);

@@ -10,8 +10,8 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Has a daemon leave the folder in which it was started, whose file system could not be unmounted as long as it serves. Core files (`-r`) are
-/// written there, so it stays for them.
+/// Makes a daemon leave its working directory, so that the file system can be unmounted. With `-r`
+/// it stays, because core files are written there.
 pub(crate) fn leave_folder(options: &Options, log: &Log) {
     if options.daemon
         && !options.enable_coredumps
@@ -21,16 +21,16 @@ pub(crate) fn leave_folder(options: &Options, log: &Log) {
     }
 }
 
-/// Tells the process that started a daemon that it serves.
+/// Announces to the process that started a daemon that the daemon serves.
 pub struct Readiness(PipeWriter);
 
 impl Readiness {
-    /// Tells it, and lets go of the terminal.
+    /// Announces it, and closes the terminal.
     pub fn announce(mut self, keeps_stderr: bool) {
-        // Who does not want to know any more is not told.
+        // The starter may have gone.
         let _ = self.0.write_all(b"!");
         if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
-            // A descriptor more or less does no harm.
+            // Failure only leaves a descriptor open.
             let _ = (dup2_stdin(&null), dup2_stdout(&null));
             if !keeps_stderr {
                 let _ = dup2_stderr(&null);
@@ -39,23 +39,24 @@ impl Readiness {
     }
 }
 
-/// Who is here after [`daemonize`].
+/// The process that returns from [`daemonize`].
 pub enum Side {
-    /// The daemon, which tells when it serves.
+    /// The daemon. It announces when it serves.
     Daemon(Readiness),
-    /// The process that started it, and what it is to exit with: success once the daemon serves, otherwise what that exited
-    /// with.
+    /// The process that started the daemon, with its exit status: success once the daemon serves,
+    /// otherwise the status of the daemon.
     Starter(ExitCode),
 }
 
-/// Goes on in the background: in a process of its own, of a session without a terminal. To be called while there is only one
-/// thread.
+/// Continues in the background: in a process and session of its own, without a terminal. Call this
+/// while there is only one thread.
 ///
 /// # Errors
 /// When the kernel has no process or pipe to give.
 pub fn daemonize() -> io::Result<Side> {
     let (reader, writer) = pipe()?;
-    // SAFETY: there is one thread, so the child finds no lock held by threads that it does not have.
+    // SAFETY: there is one thread, so the child finds no lock held by threads that it does not
+    // have.
     match unsafe { fork() }? {
         ForkResult::Child => {
             drop(reader);
@@ -100,7 +101,7 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // Somebody may have removed it before.
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }

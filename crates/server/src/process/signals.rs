@@ -1,4 +1,4 @@
-//! What signals make a server do.
+//! Signals.
 
 use crate::error::StartError;
 use crate::net::Stopper;
@@ -9,8 +9,8 @@ use signal_hook::iterator::Signals;
 use std::io;
 use std::thread;
 
-/// SIGHUP and SIGUSR2 on hold until there is a server. By default these signals would end the
-/// process while it starts.
+/// SIGHUP and SIGUSR2, held until there is a server. By default these signals would end the process
+/// while it starts.
 pub struct HeldSignals {
     reloads: Signals,
     saves: Signals,

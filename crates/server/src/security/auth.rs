@@ -1,7 +1,8 @@
-//! Who may log in: a file of lines `user:password`.
+//! Users that may log in: a file of lines `user:password`.
 //!
-//! Names and passwords are kept and compared as digests under a key of this process. So how long a comparison takes depends on what was
-//! sent and on how many users there are, but not on who they are, nor on their passwords, lengths included.
+//! Names and passwords are stored and compared as digests under a key of this process. So the time
+//! of a comparison depends on the input and the number of users, but not on their names or
+//! passwords, lengths included.
 
 mod failures;
 
@@ -29,7 +30,7 @@ pub struct Users {
     failures: Failures,
 }
 
-/// What became of a login.
+/// The outcome of a login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Attempt {
     /// This is a user, and this the password.
@@ -80,7 +81,8 @@ impl Users {
         Ok(())
     }
 
-    /// A login at the second `now`, from that address, or without one from this machine. Does not wait, whatever came before.
+    /// A login at the second `now`, from that address, or without one from this machine. Does not
+    /// wait, whatever came before.
     pub fn attempt(&self, from: Option<IpAddr>, user: &[u8], password: &[u8], now: u32) -> Attempt {
         let origin = from.map_or(Origin::LOCAL, Origin::of);
         if self.failures.are_many(origin, now) {
@@ -98,12 +100,12 @@ impl Users {
     fn check(&self, user: &[u8], password: &[u8]) -> bool {
         let given = digest(&self.key, user, password);
         let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
-        // All are looked at, whoever it is.
+        // All users are compared, whichever matches.
         users.iter().fold(Choice::from(0), |is_right, digest| is_right | digest.ct_eq(&given)).into()
     }
 }
 
-/// Unlike any other process's: digests that somebody finds in a core file can't have been prepared for.
+/// The key differs for each process: digests found in a core file cannot have been precomputed.
 fn random_key() -> [u8; 32] {
     let random = RandomState::new();
     let mut key = [0; 32];

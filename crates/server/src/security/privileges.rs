@@ -30,7 +30,8 @@ pub(crate) fn drop_privileges(options: &Options, log: &Log) -> Result<(), StartE
     become_user().map_err(|error| StartError::System(format!("cannot become user {name:?}"), error.into()))?;
     #[cfg(target_os = "linux")]
     if options.enable_coredumps {
-        // Who has been somebody else gets none unless he asks for it. What the kernel refuses, it has refused to who looks for the file.
+        // After setuid the kernel disables core dumps; turn them back on. Ignore failure: the
+        // operator will notice the missing file.
         let _ = nix::sys::prctl::set_dumpable(true);
     }
     Ok(())

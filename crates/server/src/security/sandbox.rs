@@ -1,13 +1,17 @@
-//! What the process gives up for good when it is about to serve, so that who takes it over by a fault in it can do little:
+//! Restrictions that the process imposes on itself before it serves, so that an attacker who takes
+//! it over can do little:
 //!
-//! * Files, by Landlock: it can read, write, make and remove what is named in [`Needs`], and nothing else; execute nothing; neither
-//!   listen on TCP ports nor connect to any; and signal nobody else. (What was opened before stays open: sockets above all.) This costs
-//!   a request nothing.
-//! * System calls, by seccomp, if that is asked for: all but those of a list ([`calls`]). It costs each call a look at the list, and the list has
-//!   to keep up with the system's libraries. So what is not on it fails as if the kernel did not have it, which they are prepared for,
-//!   instead of ending the server.
+//! * Files, by Landlock: it can read, write, make and remove what is named in [`Needs`], and
+//!   nothing else; execute nothing; neither listen on TCP ports nor connect to any; and signal
+//!   nobody else. (What was opened before stays open: sockets above all.) This costs a request
+//!   nothing.
+//! * System calls, by seccomp, if that is asked for: all but those of a list ([`calls`]). It costs
+//!   each call a look at the list, and the list has to keep up with the system's libraries. So what
+//!   is not on it fails as if the kernel did not have it, which they are prepared for, instead of
+//!   ending the server.
 //!
-//! Both hold for the thread that calls, and for those it starts later. Neither hinders signals, debuggers or core files.
+//! Both hold for the thread that calls, and for those it starts later. Neither hinders signals,
+//! debuggers or core files.
 
 #[cfg(target_os = "linux")]
 mod calls;
@@ -22,7 +26,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What a server needs of the file system when it has been bound.
+/// What a server needs in the file system after it has bound its sockets.
 #[derive(Debug, Default)]
 struct Needs {
     /// Files, and folders with all that is in them.
@@ -31,7 +35,8 @@ struct Needs {
     write: Vec<PathBuf>,
     /// Folders in which files are made, written and removed, but not read.
     make: Vec<PathBuf>,
-    /// What is not granted, because it is in `/`: rules for a folder hold for all that is below it.
+    /// Paths that are not granted because they are in `/`: a rule for a folder covers everything
+    /// below it.
     lost: BTreeSet<&'static str>,
 }
 
@@ -39,7 +44,7 @@ struct Needs {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Extent {
     Whole,
-    /// What an older kernel can.
+    /// What an older kernel supports.
     Part,
 }
 
@@ -66,7 +71,7 @@ pub(crate) fn enter<'f>(
     if let Some(file) = port_file {
         needs.grant(|needs| &mut needs.make, folder(file), "no ports are written there, use another folder");
     }
-    // Who has not asked for it need not care.
+    // Without the option this is no problem.
     let level = if wanted.is_some() { Level::Warning } else { Level::Trouble };
     let tell = |what: &str, outcome: Result<Extent, Lack>| match outcome {
         Ok(Extent::Whole) => log.say(Level::Trouble, format_args!("{what} are confined to what is needed")),
@@ -91,7 +96,7 @@ impl Needs {
     fn of<'f>(options: &Options, files: impl IntoIterator<Item = &'f Path>) -> Needs {
         let mut needs = Needs::default();
         for file in files {
-            // What is read again may be another file by then, or a link to another one, in the same place.
+            // The file read later may be another one, or a link, at the same path.
             for file in file.canonicalize().as_deref().into_iter().chain([file]) {
                 needs.grant(|needs| &mut needs.read, folder(file), "SIGHUP reads no files there, use another folder");
             }
@@ -108,7 +113,8 @@ impl Needs {
         }
         // Where a daemon's standard streams go.
         needs.write.push("/dev/null".into());
-        // For the names in a panic's backtrace, and for the number of processors that a container may use.
+        // For the names in a panic's backtrace, and for the number of processors that a container
+        // may use.
         needs.read.extend(std::env::current_exe());
         needs.read.extend(["/proc/self", "/sys/fs/cgroup"].map(PathBuf::from));
         needs
@@ -124,7 +130,8 @@ impl Needs {
     }
 }
 
-/// Where the kernel would write a core file, if this process may have one: it does so in this process's name.
+/// Where the kernel would write a core file, if this process may have one: it does so in this
+/// process's name.
 fn core_folder() -> Option<PathBuf> {
     let (most, _) = getrlimit(Resource::RLIMIT_CORE).ok()?;
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").ok()?;
@@ -169,7 +176,8 @@ mod tests {
     use std::process::Command;
     use std::thread;
 
-    /// Runs `check` in a thread of its own, confined by `confine`: other tests go on as they are. Not at all if the kernel lacks what it takes.
+    /// Runs `check` in a thread of its own, confined by `confine`: other tests go on as they are.
+    /// Not at all if the kernel lacks what it takes.
     fn confined(confine: impl FnOnce() -> Result<Extent, Lack> + Send, check: impl FnOnce(Extent) + Send) {
         thread::scope(|scope| {
             let confined = scope.spawn(|| match confine() {
@@ -273,10 +281,12 @@ mod tests {
                     assert_eq!(unsafe { libc::syscall(call, -1, -1, -1, -1, -1) }, -1);
                     assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS), "{call}");
                 }
-                // For itself only: limits and signals. Of descriptors: only what is asked of them. (Had the calls their way, they'd do nothing.)
+                // For itself only: limits and signals. Of descriptors: only what is asked of them.
+                // (Had the calls their way, they'd do nothing.)
                 let (parent, own) = (std::os::unix::process::parent_id(), std::process::id());
                 let outcome = |call, first: u32, second: libc::c_ulong| {
-                    // SAFETY: a null pointer is no place for a limit, nor for a terminal's size, and signal 0 and process 0 are none.
+                    // SAFETY: a null pointer is no place for a limit, nor for a terminal's size,
+                    // and signal 0 and process 0 are none.
                     let result = unsafe { libc::syscall(call, first, second, 0, 0) };
                     if result == 0 { None } else { std::io::Error::last_os_error().raw_os_error() }
                 };

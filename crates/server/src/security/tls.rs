@@ -1,10 +1,11 @@
-//! What the server shows to clients that connect by TLS, and asks of them: certificates, keys and authorities, from files that can be
-//! read again. rustls speaks the protocol; `net` moves the bytes.
+//! TLS settings of the server: certificates, keys and authorities, from files that can be reloaded.
+//! rustls implements the protocol; `net` moves the bytes.
 //!
-//! A session is resumed by a ticket, which holds all there is to know of it, encrypted by a key that only this process has, and that
-//! changes every six hours. So sessions cost no memory here. When the files have changed and are read again all tickets become worthless: a client
-//! that proved who it is to an authority that counts no more has to do so again. As long as they are the same, reading them again changes
-//! nothing, and costs nobody but who asks for it: every client may.
+//! A session is resumed by a ticket. The ticket holds the state of the session, encrypted by a key
+//! that only this process has and that changes every six hours. So sessions cost no memory on the
+//! server. When the files have changed and are reloaded, all tickets become invalid: a client whose
+//! authority is no longer accepted must prove its identity again. If the files are unchanged,
+//! reloading changes nothing, and costs only the client that asked for it.
 
 use crate::error::StartError;
 use crate::observability::log::{Level, Log};
@@ -44,7 +45,7 @@ static SUITES: [(&str, SupportedCipherSuite); 9] = [
 /// The largest piece that TLS allows to be encrypted as one record.
 const MAX_RECORD: usize = 16 << 10;
 
-/// What stands before a record, which rustls counts as part of it.
+/// The header of a record, which rustls counts as part of it.
 const RECORD_HEADER: usize = 5;
 
 /// The server's side of TLS.
@@ -56,14 +57,14 @@ pub struct Tls {
     last: Mutex<Reading>,
 }
 
-/// What was in the files when they were read last, and what came of it.
+/// The contents of the files when they were last read, and the settings made of them.
 #[derive(Debug)]
 struct Reading {
     digest: Option<Digest>,
     outcome: Result<(), String>,
 }
 
-/// What was in the files, and when.
+/// The contents of the files, and when they were read.
 #[derive(Debug)]
 struct Terms {
     read: Instant,
@@ -75,8 +76,8 @@ struct Terms {
 }
 
 impl Tls {
-    /// Reads the files that `options` name, if these ask for TLS. Certificates that clients will refuse are used all the same, but the
-    /// log says so.
+    /// Reads the files that `options` name, if these ask for TLS. Certificates that clients will
+    /// refuse are used all the same, but the log says so.
     ///
     /// # Errors
     /// When a file cannot be read, holds something else, or does not fit to another.
@@ -106,8 +107,8 @@ impl Tls {
         [chain_cert, key, ca_cert].into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// Reads the files again, for connections that are made from now on. If that fails, or they are as they were the last time, everything stays
-    /// as it is.
+    /// Reads the files again, for connections that are made from now on. If that fails, or they are
+    /// as they were the last time, everything stays as it is.
     ///
     /// # Errors
     /// As of creating it.
@@ -148,7 +149,7 @@ impl Tls {
     }
 }
 
-/// What is in the files.
+/// The contents of the files.
 struct Contents {
     chain: File,
     key: File,
@@ -223,7 +224,7 @@ impl Terms {
     }
 }
 
-/// What all kinds of listeners have in common.
+/// The settings that all kinds of listeners have in common.
 struct Builder<'f> {
     files: &'f Ssl,
     provider: Arc<CryptoProvider>,
@@ -244,13 +245,15 @@ impl Builder<'_> {
             .with_cert_resolver(Arc::clone(&self.key) as _);
         config.max_fragment_size = Some((self.files.wbuf_size as usize * 1024).min(MAX_RECORD) + RECORD_HEADER);
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        // Whether or not they will be used: after a handshake of TLS 1.3 there is nothing else to send, and a client that waits for an
-        // acknowledgement before its first request (Nagle's algorithm) would wait until ours, which is delayed.
+        // Whether or not they will be used: after a handshake of TLS 1.3 there is nothing else to
+        // send, and a client that waits for an acknowledgement before its first request (Nagle's
+        // algorithm) would wait until ours, which is delayed.
         config.ticketer = tickets(Ticketer::new().map_err(|error| format!("cannot make keys for tickets: {error}"))?);
         Ok(Arc::new(config))
     }
 
-    /// For clients that may, and that must show a certificate by one of the authorities in the file.
+    /// For clients that may, and that must show a certificate by one of the authorities in the
+    /// file.
     fn asking(&self, file: &File) -> Result<[Arc<ServerConfig>; 2], String> {
         let unusable = |error: &dyn Display| format!("cannot use the authorities in {}: {error}", file.path.display());
         let mut authorities = RootCertStore::empty();
@@ -265,8 +268,8 @@ impl Builder<'_> {
     }
 }
 
-/// Tickets that resume nothing. For who has to show a certificate: in a ticket it would be good for as long as there are tickets, whether or not
-/// it has expired meanwhile.
+/// Tickets that resume nothing, for listeners that require client certificates: a ticket would stay
+/// valid after the certificate has expired.
 #[derive(Debug)]
 struct Unusable(Arc<dyn ProducesTickets>);
 
@@ -288,7 +291,7 @@ impl ProducesTickets for Unusable {
     }
 }
 
-/// The cipher suites of that name: of each version of TLS those that are named, or all if none is.
+/// The cipher suites of these names. If none of a TLS version is named, all of that version.
 fn suites(names: Option<&str>) -> Result<Vec<SupportedCipherSuite>, String> {
     let mut named = Vec::new();
     for name in names.into_iter().flat_map(|names| names.split(':')) {
@@ -329,7 +332,7 @@ fn private_key(file: &File, format: u32) -> Result<PrivateKeyDer<'static>, Strin
     })
 }
 
-/// What is wrong with the time for which a certificate is valid.
+/// What is wrong with the validity period of a certificate.
 fn untimely(certificate: &CertificateDer<'_>) -> Option<String> {
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / (24 * 60 * 60);
     match problem_at(certificate, UnixTime::now())? {

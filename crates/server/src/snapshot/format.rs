@@ -14,7 +14,8 @@
 //! was written, by that clock and by the system's: from them the reader computes remaining times to
 //! live.
 //!
-//! Frames are of about [`FRAME`] bytes or one larger item, so that neither side has to hold much more in memory.
+//! Frames are of about [`FRAME`] bytes or one larger item, so that neither side has to hold much
+//! more in memory.
 
 use super::moment::Moment;
 use relativist_cache::{Cache, Expiry, Hit, MAX_KEY, Marks, New, Sequence, Value};
@@ -37,7 +38,7 @@ pub(crate) enum Occasion {
     Request = 1,
 }
 
-/// What was read.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Summary {
     /// Items that are in the engine now.
@@ -132,16 +133,16 @@ fn header(occasion: Occasion, now: u32, moment: &Moment) -> Vec<u8> {
 
 struct Writer<'o, W> {
     out: &'o mut W,
-    /// Of the next frame.
+    /// The sequence number of the next frame.
     payload: Vec<u8>,
     /// Since the last flush.
     items: u64,
-    /// What was flushed when that was last asked.
+    /// The flush line when it was last read.
     flushed: u64,
 }
 
 impl<W: Write> Writer<'_, W> {
-    /// Adds an item. Nothing is written: whoever shows it waits for nobody meanwhile.
+    /// Adds an item to the buffer. Nothing is written to the file, so the caller waits for nothing.
     fn add(&mut self, hit: &Hit<'_>) {
         let payload = &mut self.payload;
         payload.push(hit.key.len() as u8);
@@ -176,8 +177,8 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// If everything was flushed since the last time, does so with what is in the file; and with what is in the payload, of which nobody knows
-    /// whether it came before or after.
+    /// If everything was flushed since the last time, notes that for the items in the file, and for
+    /// those in the buffer, because they may have been added before or after.
     fn follow(&mut self, sequence: Sequence) -> io::Result<()> {
         if sequence.flushed != self.flushed {
             (self.flushed, self.items) = (sequence.flushed, 0);

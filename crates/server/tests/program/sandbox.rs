@@ -104,7 +104,8 @@ fn that_core_files_are_allowed_opens_no_other_files() {
     }
 }
 
-/// The kernel writes it in the name of the process that has crashed, also if that has been root (and else `-u` means nothing).
+/// The kernel writes it in the name of the process that has crashed, also if that has been root
+/// (and else `-u` means nothing).
 #[test]
 fn a_core_file_is_written_where_it_would_be_otherwise() {
     let folder = tempfile::tempdir().unwrap();

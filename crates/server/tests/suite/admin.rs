@@ -128,7 +128,8 @@ fn silent_visitors_are_few_and_hold_up_neither_the_cache_nor_the_end() {
     assert_eq!(get(&server, "/healthz"), "ok\n", "one more has a place");
     silent.extend((0..4).map(|_| visit(&server)));
     server.connect().ask("mn\r\n", "MN\r\n");
-    // Nine have a place; the others see the end at once, and those nine when the server has waited long enough.
+    // Nine have a place; the others see the end at once, and those nine when the server has waited
+    // long enough.
     for stream in &mut silent {
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }

@@ -38,7 +38,8 @@ fn draining_lets_clients_finish_and_no_more_come(io: Io) {
     let mut client = server.connect();
     client.ask("mn\r\n", "MN\r\n");
     server.drain();
-    // A connection may still be made by the kernel until the listener is closed, but is not served for long then.
+    // A connection may still be made by the kernel until the listener is closed, but is not served
+    // for long then.
     while TcpStream::connect(server.address).is_ok() {
         std::thread::yield_now();
     }
@@ -139,8 +140,9 @@ fn gets_see_the_stores_before_them_and_no_later_ones(io: Io) {
     assert!(stats.contains(&format!("STAT cmd_get {gets}\r\n")), "{stats}");
 }
 
-/// Asks for 64 MiB by one command and for as much again by many, and reads nothing until all is sent. That is more than
-/// sockets buffer, so the server must hold back, go on when there is room, and lose nothing.
+/// Asks for 64 MiB by one command and for as much again by many, and reads nothing until all is
+/// sent. That is more than sockets buffer, so the server must hold back, go on when there is room,
+/// and lose nothing.
 fn a_slow_reader_gets_everything_and_holds_up_nobody(io: Io) {
     let server = io.start("-t 1");
     let value = "v".repeat(1 << 20 >> 2);
@@ -416,8 +418,9 @@ fn stopping_closes_connections_in_the_middle_of_work(io: Io) {
     assert!(std::net::TcpStream::connect(server.address).is_err(), "nobody listens any more");
 }
 
-/// Hundreds of clients stop in the middle of a value, or don't take what they have asked for; each holds up to a megabyte then, of 8 that
-/// all may hold. Who holds little, and who waits for nothing, stays.
+/// Hundreds of clients stop in the middle of a value, or don't take what they have asked for; each
+/// holds up to a megabyte then, of 8 that all may hold. Who holds little, and who waits for
+/// nothing, stays.
 fn slow_connections_hold_bounded_memory(io: Io) {
     const SLOW: usize = 200;
     let server = io.start("-t 2 -c 1000 -o read_buf_mem_limit=8");

@@ -80,7 +80,8 @@ macro_rules! on_each_backend {
 pub(crate) use on_each_backend;
 
 impl Running {
-    /// Starts a server with these flags on a port of the kernel's choice. It accepts connections from now on.
+    /// Starts a server with these flags on a port of the kernel's choice. It accepts connections
+    /// from now on.
     pub fn start(flags: &str) -> Running {
         Running::start_with(flags, |engine| engine)
     }

@@ -62,7 +62,8 @@ fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     [&packet, extras, key, value].concat()
 }
 
-/// A request for each protocol, with more behind it, and the answer; the binary one's up to its uniques, which nobody knows.
+/// A request for each protocol, with more behind it, and the answer; the binary one's up to its
+/// uniques, which nobody knows.
 fn conversations() -> [(Vec<u8>, Vec<u8>, Vec<u8>); 3] {
     let value = value(1, SIZE);
     let line = format!("VALUE k 7 {SIZE}\r\n");
@@ -230,7 +231,8 @@ fn a_refused_value_is_collected_as_it_began(io: Io) {
         assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
         for part in 1..3 {
             first.send(&set("k", &value(2, LARGE))[part * LARGE / 4..(part + 1) * LARGE / 4]);
-            // The one worker has read the one by the time it answers the other, or has it still to read.
+            // The one worker has read the one by the time it answers the other, or has it still to
+            // read.
             second.ask("mn\r\n", "MN\r\n");
             assert_eq!(metric(&server, "memory_lent_bytes"), 0);
         }
@@ -242,7 +244,8 @@ fn a_refused_value_is_collected_as_it_began(io: Io) {
     first.ask(&set("k", &value(3, LARGE))[LARGE / 4..], "STORED\r\n");
 }
 
-/// They have asked, but don't take it, while all of it is overwritten, deleted, flushed, and its memory used again.
+/// They have asked, but don't take it, while all of it is overwritten, deleted, flushed, and its
+/// memory used again.
 fn slow_readers_get_what_there_was(io: Io) {
     const SLOW: u64 = 24;
     const LARGE: usize = 1_000_000;
@@ -286,7 +289,8 @@ fn slow_readers_get_what_there_was(io: Io) {
     assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
 }
 
-/// Clients overwrite, fetch in all ways, delete and flush a few large values, while others ask for them and take nothing.
+/// Clients overwrite, fetch in all ways, delete and flush a few large values, while others ask for
+/// them and take nothing.
 fn replies_are_whole_whatever_happens_meanwhile(io: Io) {
     const LARGE: usize = 1_000_000;
     const ROUNDS: u64 = 40;
@@ -345,7 +349,8 @@ fn replies_are_whole_whatever_happens_meanwhile(io: Io) {
     server.connect().ask("flush_all\r\n", "OK\r\n");
 }
 
-/// Two have stopped, in the middle of taking and of sending a value. Two others move a bit from time to time.
+/// Two have stopped, in the middle of taking and of sending a value. Two others move a bit from
+/// time to time.
 fn who_is_too_slow_is_closed(io: Io) {
     const LARGE: usize = 1_000_000;
     const STEP: usize = 100_000;

@@ -106,7 +106,8 @@ fn evictions_are_counted_and_watched() {
     assert!(was_reset);
 }
 
-/// What is told is what memcached 1.6.18 tells, but for sizes of what does not fit, and for lookups made twice.
+/// What is told is what memcached 1.6.18 tells, but for sizes of what does not fit, and for lookups
+/// made twice.
 #[test]
 fn watchers_hear_of_every_lookup_and_store() {
     let server = Running::start("-t 1");
@@ -311,7 +312,8 @@ fn unknown_groups_are_errors() {
     client.ask("stats nosuchthing\r\nstats noreply\r\n", "ERROR\r\nERROR\r\n");
 }
 
-/// What takes long is told piece by piece in the binary protocol, too, and the requests behind it wait.
+/// What takes long is told piece by piece in the binary protocol, too, and the requests behind it
+/// wait.
 #[test]
 fn long_groups_are_told_by_the_binary_protocol() {
     const BURST: usize = 20;

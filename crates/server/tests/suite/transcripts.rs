@@ -1,5 +1,6 @@
-//! Byte-exact conversations recorded from memcached 1.6.45, each replayed against a fresh server: the program itself, started
-//! with the options that the transcript names. The backends have a program each, at the same time.
+//! Byte-exact conversations recorded from memcached 1.6.45, each replayed against a fresh server:
+//! the program itself, started with the options that the transcript names. The backends have a
+//! program each, at the same time.
 
 use crate::certificates::Authority;
 use crate::harness::Io;

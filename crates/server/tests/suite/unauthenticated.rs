@@ -92,23 +92,24 @@ fn strangers_can_do_nothing_by_text(io: Io) {
     }
 }
 
-/// They announce as much as they may, and send all of it but the end. Who sends more than a login takes is closed.
+/// They announce as much as they may, and send all of it but the end. Who sends more than a login
+/// takes is closed.
 fn strangers_hold_little_memory(io: Io) {
-    const STRANGERS: u64 = 200;
+    const CLIENTS: u64 = 200;
     /// A login, and the line that announces it, in storage that has doubled.
-    const MOST: u64 = 2 * (16 << 10) + (8 << 10);
+    const MAX_BYTES: u64 = 2 * (16 << 10) + (8 << 10);
     let server = guarded(io, "");
     let mut member = member(&server);
     let most = "x".repeat(16384);
-    let mut strangers: Vec<Client> = (0..STRANGERS).map(|_| server.connect()).collect();
+    let mut strangers: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
     for stranger in &mut strangers {
         stranger.ask("get before\r\n", "CLIENT_ERROR unauthenticated\r\n");
         stranger.send(format!("set login 0 0 16384\r\n{most}"));
     }
     // What was sent last may not have arrived yet.
-    assert!((0..100_000).any(|_| stat(&mut member, "read_buf_bytes") >= STRANGERS * 16384));
+    assert!((0..100_000).any(|_| stat(&mut member, "read_buf_bytes") >= CLIENTS * 16384));
     let held = stat(&mut member, "read_buf_bytes") + stat(&mut member, "response_obj_bytes");
-    assert!(held < STRANGERS * MOST, "{held}");
+    assert!(held < CLIENTS * MAX_BYTES, "{held}");
     for stranger in &mut strangers {
         stranger.ask("\r\n", "CLIENT_ERROR bad authentication token format\r\n");
     }
@@ -155,7 +156,8 @@ fn datagrams_and_logins_exclude_each_other() {
     }
 }
 
-/// All requests but those of a login, whatever they ask for; and one that announces a gigabyte. Each closes the connection.
+/// All requests but those of a login, whatever they ask for; and one that announces a gigabyte.
+/// Each closes the connection.
 #[test]
 fn strangers_can_do_nothing_by_the_binary_protocol() {
     const OPEN: [u8; 4] = [0x0b, 0x20, 0x21, 0x22];
@@ -172,7 +174,8 @@ fn strangers_can_do_nothing_by_the_binary_protocol() {
     }
 }
 
-/// Guesses by SASL end like those by text: eight, and the connection is closed; after 32 nobody looks.
+/// Guesses by SASL end like those by text: eight, and the connection is closed; after 32 nobody
+/// looks.
 #[test]
 fn who_guesses_by_sasl_is_cut_off() {
     let mut script = String::from("@file pwdb ops:hunter2\\n\n@env MEMCACHED_SASL_PWDB={file:pwdb}\n@args -S\n\n");

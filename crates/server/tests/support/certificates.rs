@@ -30,7 +30,8 @@ impl Authority {
         authority
     }
 
-    /// Issues `NAME.crt`, for localhost, with the key `NAME.key`; whatever had the name before is gone.
+    /// Issues `NAME.crt`, for localhost, with the key `NAME.key`; whatever had the name before is
+    /// gone.
     pub fn issue(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) {
         let mut params = CertificateParams::new(["localhost".into()]).unwrap();
         change(&mut params);
@@ -44,7 +45,8 @@ impl Authority {
         self.folder.path().join(file)
     }
 
-    /// Flags for a server with `server.crt`, that trusts clients with certificates of this authority.
+    /// Flags for a server with `server.crt`, that trusts clients with certificates of this
+    /// authority.
     pub fn flags(&self) -> String {
         let [chain, key, authority] = ["server.crt", "server.key", "authority.crt"].map(|file| self.path(file));
         let (chain, key, authority) = (chain.display(), key.display(), authority.display());

@@ -73,13 +73,14 @@ impl Executor<'_> {
     }
 }
 
-/// What stands for a text that is not there.
+/// The value of a text setting that is not set.
 const NONE: &str = "NULL";
 
-/// What is told as long as nobody has asked for a segment of short-lived items.
+/// The value reported while no client has asked for a segment of short-lived items.
 const DEFAULT_TEMPORARY_TTL: u32 = 61;
 
-/// Flash storage is not offered; tools that look for it find it switched off. (A ratio stands among its settings.)
+/// There is no flash storage; tools that look for it find it off. (One ratio is among its
+/// settings.)
 fn flash(report: &mut Report<'_>, automove_freeratio: f64) {
     stats! { report,
         ext_item_size: 0,
@@ -116,7 +117,7 @@ fn path(path: Option<&Path>) -> String {
     path.map_or_else(|| NONE.into(), |path| path.display().to_string())
 }
 
-/// So many, in bytes.
+/// Kibibytes in bytes.
 fn kibibytes(count: u32) -> u64 {
     u64::from(count) << 10
 }

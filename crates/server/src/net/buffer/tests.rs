@@ -58,7 +58,8 @@ fn output_goes_on_where_it_was_blocked() {
     assert_eq!(sink.1, b"0123456789");
 }
 
-/// Two values on loan among bytes, the last one without anything behind it; sent in pieces of every size.
+/// Two values on loan among bytes, the last one without anything behind it; sent in pieces of every
+/// size.
 #[test]
 fn output_sends_values_from_where_they_lie() {
     let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();

@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 
 /// What counts is what the client takes while it has answers to take, and what it sends otherwise.
 #[test]
-fn a_client_with_loans_has_to_move() {
+fn a_client_that_pins_memory_has_to_move() {
     const LENGTH: usize = 1_000_000;
     let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
     let mut backend = Epoll::new(Arc::new(CachePadded::new(Counters::default()))).unwrap();

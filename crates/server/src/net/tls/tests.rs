@@ -147,7 +147,8 @@ impl Scene {
         scene
     }
 
-    /// Lets the client send, gives the connection a turn, and lets the client receive. What the connection has received.
+    /// Lets the client send, gives the connection a turn, and lets the client receive. What the
+    /// connection has received.
     fn turn(&mut self) -> Received {
         while self.client.wants_write() {
             self.client.write_tls(&mut self.server.inner.incoming).unwrap();
@@ -335,7 +336,8 @@ fn a_message_in_the_smallest_pieces_is_not_waited_for() {
     assert_eq!(scene.counters.ssl_proto_errors.get(), 1);
 }
 
-/// Cut off, with any byte changed, or twice in one record, so that an error in it leaves something behind.
+/// Cut off, with any byte changed, or twice in one record, so that an error in it leaves something
+/// behind.
 #[test]
 fn no_first_message_harms_the_server_and_each_failure_counts_once() {
     let terms = Terms::new("");

@@ -1,5 +1,5 @@
-//! Buffers that the kernel takes by itself when something arrives ("provided buffers"): a ring of descriptors, shared with the
-//! kernel, and the memory that they describe.
+//! Buffers that the kernel takes by itself when something arrives ("provided buffers"): a ring of
+//! descriptors, shared with the kernel, and the memory that they describe.
 
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
@@ -32,7 +32,8 @@ pub(super) struct Buffers {
     tail: u16,
 }
 
-// SAFETY: the memory is the owner's alone but for what the kernel does with it, which does not depend on threads.
+// SAFETY: the memory is the owner's alone but for what the kernel does with it, which does not
+// depend on threads.
 unsafe impl Send for Buffers {}
 
 const DESCRIPTORS: usize = COUNT as usize * size_of::<BufRingEntry>();
@@ -57,8 +58,8 @@ impl Buffers {
     /// They must outlive every operation of that ring that selects a buffer of [`GROUP`].
     pub(super) unsafe fn register(&mut self, submitter: &Submitter<'_>) -> io::Result<()> {
         let address = self.memory.addr().get() as u64;
-        // SAFETY: a page-aligned mapping with room for so many descriptors, which stays until the caller's promise is kept. The kernel
-        // keeps the page of the descriptors itself.
+        // SAFETY: a page-aligned mapping with room for so many descriptors, which stays until the
+        // caller's promise is kept. The kernel keeps the page of the descriptors itself.
         unsafe { submitter.register_buf_ring_with_flags(address, COUNT, GROUP, 0) }?;
         (0..COUNT).for_each(|buffer| self.give(buffer));
         Ok(())
@@ -70,8 +71,9 @@ impl Buffers {
     /// If there is no such buffer, or no such length.
     pub(super) fn received(&self, buffer: u16, length: usize) -> &[u8] {
         assert!(buffer < COUNT && length <= SIZE);
-        // SAFETY: within the mapping, initialised when mapped. The kernel does not write to it: it has handed the buffer over with the
-        // completion, and gets it back by `give`, for which this borrow must have ended.
+        // SAFETY: within the mapping, initialised when mapped. The kernel does not write to it: it
+        // has handed the buffer over with the completion, and gets it back by `give`, for which
+        // this borrow must have ended.
         unsafe { NonNull::slice_from_raw_parts(self.start(buffer), length).as_ref() }
     }
 
@@ -83,8 +85,8 @@ impl Buffers {
         assert!(buffer < COUNT);
         let address = self.start(buffer).addr().get() as u64;
         let entries = self.memory.cast::<BufRingEntry>();
-        // SAFETY: within the page of descriptors. The kernel does not look at this one: there are as many places as buffers, so the
-        // place at the tail is free.
+        // SAFETY: within the page of descriptors. The kernel does not look at this one: there are
+        // as many places as buffers, so the place at the tail is free.
         let entry = unsafe { entries.add(usize::from(self.tail % COUNT)).as_mut() };
         entry.set_addr(address);
         entry.set_len(SIZE as u32);
@@ -92,7 +94,8 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: the page begins with an entry.
         let tail = unsafe { BufRingEntry::tail(entries.as_ptr()) };
-        // SAFETY: an aligned field in the mapping, which is written here only; the kernel reads it atomically.
+        // SAFETY: an aligned field in the mapping, which is written here only; the kernel reads it
+        // atomically.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
         // Release: the kernel's acquiring load finds the descriptor written.
         tail.store(self.tail, Ordering::Release);
@@ -106,8 +109,8 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; nobody refers to it any more, the kernel by the promise made to `register`.
-        // If it cannot be unmapped it stays.
+        // SAFETY: mapped by `new` with this length; nobody refers to it any more, the kernel by the
+        // promise made to `register`. If it cannot be unmapped it stays.
         let _ = unsafe { munmap(self.memory.cast::<c_void>(), LENGTH.get()) };
     }
 }

@@ -11,12 +11,14 @@ pub(super) struct Message {
     pieces: [iovec; MAX_PIECES],
 }
 
-// SAFETY: the pointers are for the kernel, which does not care for threads; nobody else follows them.
+// SAFETY: the pointers are for the kernel, which does not care for threads; nobody else follows
+// them.
 unsafe impl Send for Message {}
 
 impl Default for Message {
     fn default() -> Message {
-        // SAFETY: numbers, and pointers that may be null: the header of a message to nowhere in particular, with nothing in it.
+        // SAFETY: numbers, and pointers that may be null: the header of a message to nowhere in
+        // particular, with nothing in it.
         let header = unsafe { mem::zeroed() };
         Message { header, pieces: [iovec { iov_base: ptr::null_mut(), iov_len: 0 }; MAX_PIECES] }
     }

@@ -18,7 +18,8 @@ fn ring_with_a_connection() -> Option<(Uring, usize, UnixStream)> {
     Some((uring, key, peer))
 }
 
-/// As it is when the kernel has no buffer for what arrives while the connection, which is being sent to, receives nothing.
+/// As it is when the kernel has no buffer for what arrives while the connection, which is being
+/// sent to, receives nothing.
 #[test]
 fn a_reception_that_ended_during_a_sending_is_begun_anew() {
     let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };

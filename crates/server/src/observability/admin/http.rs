@@ -14,7 +14,7 @@ const MAX_HEAD: usize = 8 << 10;
 /// The most headers in it.
 const MAX_HEADERS: usize = 64;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Request<'h> {
     /// Without a query.
@@ -23,7 +23,7 @@ pub(super) struct Request<'h> {
     is_head: bool,
 }
 
-/// What is answered.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Response {
     status: &'static str,
@@ -50,7 +50,7 @@ impl Response {
 
     fn write(&self, is_head: bool, out: &mut impl Write) -> io::Result<()> {
         let Response { status, content_type, body } = self;
-        // The page is all that it needs, so it may load nothing and be framed by nobody.
+        // The page is self-contained, so it may load nothing, and no other page may frame it.
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\
              Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
@@ -63,7 +63,7 @@ impl Response {
     }
 }
 
-/// What can be said of the bytes that have come so far.
+/// The state of a request of which some bytes have arrived.
 enum Progress<'h> {
     Incomplete,
     Complete(Request<'h>),

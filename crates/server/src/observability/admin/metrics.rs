@@ -1,4 +1,5 @@
-//! `/metrics`: the same in the text format of Prometheus. Counters have the names that `stats` gives them.
+//! `/metrics`: the same in the text format of Prometheus. Counters have the names that `stats`
+//! gives them.
 
 use super::Panel;
 use crate::observability::latency::Kind;
@@ -154,7 +155,7 @@ fn memory(panel: &Panel, text: &mut Text) {
     text.counter("crawler_items_checked_total", "Items looked at in the background.", sweeps.crawled);
 }
 
-/// Looks at a few buckets only. What needs a look at all of them is as old as the last survey.
+/// Looks at a few buckets only. Metrics that need all buckets are as old as the last survey.
 fn resizes(panel: &Panel, text: &mut Text) {
     let mut now = TableStats::default();
     panel.shared.engine.sample_buckets(&mut now, 0);

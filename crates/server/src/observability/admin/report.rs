@@ -66,7 +66,7 @@ impl Survey {
     }
 }
 
-/// All that there is to tell. Counters are sums since the start.
+/// All statistics as JSON. Counters are sums since the start.
 pub(super) fn json(panel: &Panel) -> Value {
     let shared = &panel.shared;
     let usage = shared.engine.usage();
@@ -95,7 +95,8 @@ pub(super) fn json(panel: &Panel) -> Value {
     })
 }
 
-/// For each kind of command the occupied buckets: nanoseconds below which its commands took, and how many they are.
+/// For each kind of command the occupied buckets: nanoseconds below which its commands took, and
+/// how many they are.
 fn latencies(panel: &Panel) -> Value {
     let buckets = |kind| -> Vec<Value> {
         let times = panel.shared.counters.latencies(kind);

@@ -1,7 +1,9 @@
-//! How often logins have failed of late, by where they came from: who guesses is soon told nothing any more, for as long as he goes on.
+//! Recent failed logins by address. After too many failures, logins from that address are refused
+//! as long as they keep coming.
 //!
-//! A table of fixed size, so that attackers with many addresses cost no memory. They can displace each other from it, and others: then
-//! somebody who has failed gets more attempts than he should. Who has not failed is refused only where somebody else has who shares his origin.
+//! The table has a fixed size, so attackers with many addresses cost no memory. They can displace
+//! each other from it, and others: then a client that has failed gets some more attempts. A client
+//! that never failed is refused only if another client from the same address range did.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -23,10 +25,11 @@ const WAYS: usize = 4;
 pub struct Origin(u128);
 
 impl Origin {
-    /// Whoever connects by the Unix socket.
+    /// All clients of the Unix socket.
     pub const LOCAL: Origin = Origin(u128::MAX);
 
-    /// An address of version 4; of version 6 the network of which one customer has at least one, a /64, or within one organization the address.
+    /// An address of version 4; of version 6 the network of which one customer has at least one, a
+    /// /64, or within one organization the address.
     pub fn of(address: IpAddr) -> Origin {
         match address.to_canonical() {
             IpAddr::V4(address) => Origin(address.to_ipv6_mapped().to_bits()),
@@ -68,7 +71,7 @@ impl Failures {
         let mut sets = self.lock();
         let set = &mut sets[self.set_of(origin)];
         let is_it = |entry: &Entry| entry.origin == origin;
-        // Who else goes is who has the least to be forgotten.
+        // Otherwise the entry goes that has the fewest failures.
         let place = set.iter().position(is_it).unwrap_or_else(|| {
             let (place, _) = set.iter().enumerate().min_by_key(|(_, entry)| entry.until).expect("a set has places");
             set[place] = Entry { origin, until: 0 };
@@ -80,7 +83,7 @@ impl Failures {
         !was_many && is_many(entry.until, now)
     }
 
-    /// Whether so many are remembered at `now` that logins from there are refused.
+    /// Whether logins from there are refused at `now`.
     pub fn are_many(&self, origin: Origin, now: u32) -> bool {
         self.lock()[self.set_of(origin)].iter().any(|entry| entry.origin == origin && is_many(entry.until, now))
     }

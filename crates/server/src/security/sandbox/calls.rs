@@ -1,10 +1,12 @@
-//! seccomp: which system calls there are for this thread.
+//! seccomp: the system calls that this thread may make.
 //!
-//! Calls are on the list that the server makes, or that the standard library, the C library and the allocator may make for it, on kernels and
-//! with libraries of other ages, too. None of them starts a program or another process, opens a socket that is not a Unix one, changes who the
-//! process is, or looks into the memory of others, limits them or signals them by their id. What arguments point to is not looked at, and some
-//! calls have many uses: `prctl`, `fcntl`, `setsockopt`. Who may use io_uring can do by it some of what is not on the list, opening sockets for one; Landlock
-//! holds there, too. So it is on the list only where the server uses it.
+//! The list has calls that the server makes, or that the standard library, the C library and the
+//! allocator may make for it, also on other kernels and with other library versions. None of them
+//! starts a program or another process, opens a socket other than a Unix socket, changes the user
+//! of the process, or reads, limits or signals other processes by id. Memory that arguments point
+//! to is not inspected, and some calls have many uses: `prctl`, `fcntl`, `setsockopt`. io_uring can
+//! do some things that are not on the list, such as opening sockets. Landlock covers these, too. So
+//! io_uring is on the list only if the server uses it.
 
 use super::{Extent, Lack};
 use libc::{c_long, c_ulong};
@@ -19,7 +21,8 @@ const ALLOWED: &[c_long] = &[
     // Memory.
     libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_madvise,
     libc::SYS_mlock, libc::SYS_munlock, libc::SYS_mbind, libc::SYS_get_mempolicy, libc::SYS_membarrier,
-    // Threads. Without clone3, whose arguments can't be looked at, the library uses clone.
+    // Threads. clone3 is not on the list, because its arguments cannot be inspected; the library
+    // then uses clone.
     libc::SYS_futex, libc::SYS_set_robust_list, libc::SYS_rseq, libc::SYS_set_tid_address,
     libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_getcpu, libc::SYS_prctl, libc::SYS_gettid,
     libc::SYS_getpid, libc::SYS_exit, libc::SYS_exit_group,
@@ -40,7 +43,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_readlinkat,
     libc::SYS_getcwd, libc::SYS_getdents64, libc::SYS_renameat2, libc::SYS_unlinkat, libc::SYS_fcntl,
     libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2,
-    // What the system and the process are.
+    // Properties of the system and the process.
     libc::SYS_getrandom, libc::SYS_getrusage, libc::SYS_sysinfo, libc::SYS_uname, libc::SYS_getuid,
     libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid,
 ];
@@ -59,7 +62,7 @@ const OLDER: &[c_long] = &[38];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER: &[c_long] = &[];
 
-/// What is asked of descriptors: not to block, not to be inherited, and whether they are a terminal.
+/// Settings of descriptors: non-blocking, close-on-exec, and whether they are a terminal.
 const REQUESTS: [c_ulong; 4] = [libc::FIONBIO, libc::FIOCLEX, libc::TCGETS, libc::TIOCGWINSZ];
 
 const URING: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
@@ -94,7 +97,8 @@ fn filter(uses_uring: bool) -> Result<BpfProgram, BackendError> {
     .try_into()
 }
 
-/// Rules that hold for calls whose argument compares so with one of these values. The kernel takes it for one of 32 bits, or looks at those only.
+/// Rules for calls whose argument compares to one of these values. The kernel takes the argument
+/// for 32 bits, or looks at these only.
 fn only_if<const N: usize>(
     argument: u8,
     comparison: SeccompCmpOp,

@@ -6,7 +6,7 @@ use landlock::{
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-/// What is restricted: all that Linux 6.12 can restrict. Older kernels do what they can.
+/// Restricts what Linux 6.12 can restrict. Older kernels restrict what they can.
 const LEVEL: ABI = ABI::V6;
 
 /// Confines this thread.
@@ -33,7 +33,8 @@ fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
         .restrict_self()
 }
 
-/// Signals go to nobody outside. Nor are there abstract sockets outside, unless systemd wants to hear by one that we serve.
+/// No signals to other processes. No abstract sockets of others, except for the one by which
+/// systemd is notified.
 fn scope() -> BitFlags<Scope> {
     let is_told_by_one =
         std::env::var_os("NOTIFY_SOCKET").is_some_and(|path| path.as_encoded_bytes().starts_with(b"@"));

@@ -274,7 +274,8 @@ fn what_is_flushed_while_it_is_written_does_not_come_back() {
     };
     let (all, calls, ..) = written(usize::MAX, 0);
     assert_eq!((all.len(), calls > 20), (2_001, true), "{calls} calls");
-    // The last three calls write the end. There are some more or less from one engine to the next: each hashes differently.
+    // The last three calls write the end. There are some more or less from one engine to the next:
+    // each hashes differently.
     let is_before_end = |at, calls| at + 3 < calls;
     for at in 0..calls {
         let (left, calls, ..) = written(at, 0);

@@ -16,9 +16,9 @@
 //! | `@needs WORD` | what the server must offer; told for the reader |
 //! | `# text` | a comment, which ends a group of lines as an empty line does |
 //!
-//! In texts, `\r \n \t \0 \\ \" \{ \} \xHH` stand for bytes, `{rep:x:300}` for 300 times `x`, `{any}` for anything on the line,
-//! `{num}` for decimal digits, `{num:NAME}` for digits that are remembered, `{b8:NAME}` for eight bytes that are, and `{=NAME}`
-//! for what was remembered.
+//! In texts, `\r \n \t \0 \\ \" \{ \} \xHH` stand for bytes, `{rep:x:300}` for 300 times `x`,
+//! `{any}` for anything on the line, `{num}` for decimal digits, `{num:NAME}` for digits that are
+//! remembered, `{b8:NAME}` for eight bytes that are, and `{=NAME}` for what was remembered.
 
 mod player;
 mod script;

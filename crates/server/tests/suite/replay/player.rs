@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long to wait where a transcript splits what it sends, so that the server reads the parts apart.
+/// How long to wait where a transcript splits what it sends, so that the server reads the parts
+/// apart.
 const SPLIT: Duration = Duration::from_millis(30);
 
 /// How long nothing may arrive where a transcript demands silence.
@@ -24,7 +25,8 @@ const UNNAMED: &str = "";
 /// The socket for datagrams.
 const DATAGRAMS: &str = "@udp";
 
-/// Replays a transcript with a server of its own, by TLS if there is an authority for it, and returns the number of expectations met.
+/// Replays a transcript with a server of its own, by TLS if there is an authority for it, and
+/// returns the number of expectations met.
 ///
 /// # Panics
 /// If the server does not keep to it, or does not end well.
@@ -139,7 +141,8 @@ impl Player {
         if !connection.received.is_empty() {
             return Err(format!("{:?} was not expected", show(&connection.received)));
         }
-        // The server may close before it has read everything; an expectation tells whether it should have.
+        // The server may close before it has read everything; an expectation tells whether it
+        // should have.
         let _ = connection.socket.send(&bytes);
         Ok(())
     }
@@ -239,7 +242,8 @@ impl Player {
     }
 }
 
-/// How much of the line that `rest` begins with stands before `behind`, or the part of that which belongs to the line.
+/// How much of the line that `rest` begins with stands before `behind`, or the part of that which
+/// belongs to the line.
 fn length_before(behind: &[u8], rest: &[u8]) -> usize {
     let line = behind.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
     rest.windows(line.len().max(1)).position(|window| window == line).unwrap_or(rest.len())

@@ -1,19 +1,24 @@
 //! The relativistic engine: items in a [`relativist::raw::Table`].
 //!
-//! **Lookups** run inside a read section. They take no lock, and write nothing that another thread reads but the mark of an item
-//! that nobody has visited since the eviction last looked at it (and the time of its last access, once a minute). Only one that meets an
-//! item just when it is replaced, and would lose such a note, or one that has died, goes on under the bucket's lock. The value is
-//! copied out before the section ends, so nothing can be freed under it; or, if it is large, its block is lent, which takes a counter in the
-//! block (see [`crate::memory::block_ref`]). Resizing does not concern them.
+//! **Lookups** run inside a read section. They take no lock, and write nothing that another thread
+//! reads but the mark of an item that nobody has visited since the eviction last looked at it (and
+//! the time of its last access, once a minute). Only one that meets an item just when it is
+//! replaced, and would lose such a note, or one that has died, goes on under the bucket's lock. The
+//! value is copied out before the section ends, so nothing can be freed under it; or, if it is
+//! large, its block is lent, which takes a counter in the block (see [`crate::memory::block_ref`]).
+//! Resizing does not concern them.
 //!
-//! **Updates** all go through [`Cache::change`]: lock the key's bucket, decide by looking at the present item, link,
-//! replace or unlink, unlock, and count the old item as dead in its block (see [`crate::memory::allocator`]). New items are mostly
-//! made before the lock is taken; `append`, `prepend` and counting make theirs from the old one while they hold it.
+//! **Updates** all go through [`Cache::change`]: lock the key's bucket, decide by looking at the
+//! present item, link, replace or unlink, unlock, and count the old item as dead in its block (see
+//! [`crate::memory::allocator`]). New items are mostly made before the lock is taken; `append`,
+//! `prepend` and counting make theirs from the old one while they hold it.
 //!
-//! **Order of stores.** An item's unique is drawn under the bucket lock, so the uniques of a key only rise, and a flush knows
-//! by it what came before (see [`crate::eviction::flush`]). The one counter is shared by all writers; readers never touch it.
+//! **Order of stores.** An item's unique is drawn under the bucket lock, so the uniques of a key
+//! only rise, and a flush knows by it what came before (see [`crate::eviction::flush`]). The one
+//! counter is shared by all writers; readers never touch it.
 //!
-//! Expired and flushed items are unlinked by the first command that meets them, or when their block is swept (see [`crate::eviction::sweep`]).
+//! Expired and flushed items are unlinked by the first command that meets them, or when their block
+//! is swept (see [`crate::eviction::sweep`]).
 
 mod api;
 mod arithmetic;
@@ -55,11 +60,12 @@ const SAMPLED_AT_ONCE: usize = 16;
 
 /// Keys and values in memory, within a limit, and the table by which they are found.
 ///
-/// All methods take `&self` and may be called from any number of threads at once. Each command takes effect at one moment
-/// between its call and its return. An item that has expired or was flushed is absent for every command.
+/// All methods take `&self` and may be called from any number of threads at once. Each command
+/// takes effect at one moment between its call and its return. An item that has expired or was
+/// flushed is absent for every command.
 ///
-/// Keys are 1 to [`MAX_KEY`](crate::MAX_KEY) bytes. `exptime` is as in memcached's protocol: 0 never, up to 30 days relative,
-/// above that a Unix time, negative at once.
+/// Keys are 1 to [`MAX_KEY`](crate::MAX_KEY) bytes. `exptime` is as in memcached's protocol: 0
+/// never, up to 30 days relative, above that a Unix time, negative at once.
 pub struct Cache {
     /// Taken around every command, if there is one.
     global_lock: Option<GlobalLock>,
@@ -72,8 +78,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache that keeps item and table bytes within `limit`, and lets items grow by appending up
-    /// to `max_item` bytes of key and value.
+    /// An empty cache that keeps item and table bytes within `limit`, and lets items grow by
+    /// appending up to `max_item` bytes of key and value.
     ///
     /// # Errors
     /// When there is not even memory for the smallest table.
@@ -139,7 +145,8 @@ impl Cache {
         self.store.clock.now()
     }
 
-    /// Looks up `key` and shows the item to `visit` if there is one, as it was before. The item then counts as fetched.
+    /// Looks up `key` and shows the item to `visit` if there is one, as it was before. The item
+    /// then counts as fetched.
     pub fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let lookup = match &self.global_lock {
             None => self.get_inner(key, visit),
@@ -150,9 +157,10 @@ impl Cache {
         lookup
     }
 
-    /// Looks up several keys as [`get`](Self::get) does, one after the other, and calls `visit` for each with the key's index and the
-    /// item, or why there is none. Ends when `visit` returns false, or after [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS). Returns the
-    /// number of keys that it has looked up.
+    /// Looks up several keys as [`get`](Self::get) does, one after the other, and calls `visit` for
+    /// each with the key's index and the item, or why there is none. Ends when `visit` returns
+    /// false, or after [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS). Returns the number of keys that
+    /// it has looked up.
     pub fn get_many(&self, keys: &[&[u8]], visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
         match &self.global_lock {
             None => self.get_many_inner(keys, visit),
@@ -161,8 +169,8 @@ impl Cache {
     }
 
     /// Fetches what commands on these keys will read into the processor's caches, for
-    /// [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys at most, so that their waits for memory overlap. Changes nothing, and takes no
-    /// lock.
+    /// [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys at most, so that their waits for memory
+    /// overlap. Changes nothing, and takes no lock.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         self.prefetch_keys(keys, &relativist_rcu::read());
     }
@@ -175,8 +183,8 @@ impl Cache {
         }
     }
 
-    /// Stores `new` if `permit`, which is shown the present item, allows it; then shows the new item. The new item is made before the
-    /// key is locked.
+    /// Stores `new` if `permit`, which is shown the present item, allows it; then shows the new
+    /// item. The new item is made before the key is locked.
     ///
     /// # Errors
     /// When there is no room. `permit` was not called then.
@@ -194,10 +202,10 @@ impl Cache {
     }
 
     /// Shows `decide` the item under `key`, makes the change that it returns, and then shows the
-    /// item that is there now, if any. If the change is a [mark](crate::Change::Mark), the item is shown
-    /// with the marks and the idle time that it had just before: they may differ from what `decide`
-    /// saw, because lookups take no lock. The key is locked while `decide` runs, so it must not
-    /// call the cache. It may be called again; only its last answer counts.
+    /// item that is there now, if any. If the change is a [mark](crate::Change::Mark), the item is
+    /// shown with the marks and the idle time that it had just before: they may differ from what
+    /// `decide` saw, because lookups take no lock. The key is locked while `decide` runs, so it
+    /// must not call the cache. It may be called again; only its last answer counts.
     ///
     /// # Errors
     /// When there is no room for what was to be put. Nothing was changed then.
@@ -213,8 +221,8 @@ impl Cache {
         }
     }
 
-    /// Shows some items, and returns the cursor to continue from; none when all were shown. Begins at 0. An item that is there from
-    /// the first call to the last is shown once.
+    /// Shows some items, and returns the cursor to continue from; none when all were shown. Begins
+    /// at 0. An item that is there from the first call to the last is shown once.
     pub fn scan(&self, cursor: u64, visit: impl FnMut(Hit<'_>)) -> Option<u64> {
         match &self.global_lock {
             None => self.scan_inner(cursor, visit),
@@ -222,8 +230,9 @@ impl Cache {
         }
     }
 
-    /// Drops everything stored before the moment `exptime`, which is now for zero, negative and past ones. A new flush
-    /// replaces one that is still to come. A moment before the cache was created drops nothing.
+    /// Drops everything stored before the moment `exptime`, which is now for zero, negative and
+    /// past ones. A new flush replaces one that is still to come. A moment before the cache was
+    /// created drops nothing.
     pub fn flush(&self, exptime: i32) {
         match &self.global_lock {
             None => self.flush_inner(exptime),
@@ -231,21 +240,21 @@ impl Cache {
         }
     }
 
-    /// What a copy of this cache must know besides the items: see [`Sequence`].
+    /// What a copy of this cache must know besides the items.
     pub fn sequence(&self) -> Sequence {
         self.store.begin();
         let (flushed, pending_flush) = self.store.flush.state();
         Sequence { flushed, pending_flush }
     }
 
-    /// Sets the limit of what items, table and all memory that waits to be freed may occupy together. What exceeds a smaller limit is
-    /// evicted as new items come.
+    /// Sets the limit of what items, table and all memory that waits to be freed may occupy
+    /// together. What exceeds a smaller limit is evicted as new items come.
     pub fn set_limit(&self, bytes: usize) {
         self.store.allocator.set_limit(bytes);
     }
 
-    /// Frees what has expired. Call it every second or so, from a thread that may wait for others. Takes no global lock, so commands go
-    /// on meanwhile.
+    /// Frees what has expired. Call it every second or so, from a thread that may wait for others.
+    /// Takes no global lock, so commands go on meanwhile.
     pub fn maintain(&self) {
         self.store.sweep_expired(self.store.begin());
         self.store.evict_ahead();
@@ -272,8 +281,8 @@ impl Cache {
         }
     }
 
-    /// Adds what some buckets of the table look like to `stats`, and returns the cursor to continue from; none when those were the last.
-    /// Begins at 0.
+    /// Adds what some buckets of the table look like to `stats`, and returns the cursor to continue
+    /// from; none when those were the last. Begins at 0.
     pub fn sample_buckets(&self, stats: &mut TableStats, cursor: u64) -> Option<u64> {
         #[cfg(feature = "test-hooks")]
         if let Some(replaced) = self.hooks.as_ref().and_then(|hooks| hooks.sample_buckets(stats, cursor)) {
@@ -297,8 +306,8 @@ impl Cache {
         match Expiry::from_protocol(exptime, now).to_bits() {
             second if second > now => self.store.flush.at(second),
             second if exptime > 0 && second < self.created => self.store.flush.cancel(),
-            // Also for a moment that has passed since the start: items do not know when they were stored, and a cache may
-            // drop too much, but must not keep what it was told to drop.
+            // Also for a moment that has passed since the start: items do not know when they were
+            // stored, and a cache may drop too much, but must not keep what it was told to drop.
             _ => self.store.flush.now(&self.store.last_number),
         }
     }

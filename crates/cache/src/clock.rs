@@ -1,12 +1,14 @@
 //! Time in whole seconds: a [`Clock`] that is read, and a [`Ticker`] that drives it.
 //!
-//! Every command needs to know the second it runs in, none needs to know more. So the time is one atomic word that is
-//! written once a second and read by everybody, which costs a reader a cached load instead of a call to the kernel. Who
-//! writes it is not the reader's business: the server's ticker does, and tests set it by hand.
+//! Every command needs to know the second it runs in, none needs to know more. So the time is one
+//! atomic word that is written once a second and read by everybody, which costs a reader a cached
+//! load instead of a call to the kernel. Who writes it is not the reader's business: the server's
+//! ticker does, and tests set it by hand.
 //!
-//! The unit is Unix seconds in 32 bits (until the year 2106). They are counted from the start by the monotonic clock, so an
-//! administrator who sets the system's time neither expires nor revives anything; absolute expiry times then follow the
-//! time that the system had when the server started.
+//! The unit is Unix seconds in 32 bits (until the year 2106). They are counted from the start by
+//! the monotonic clock, so an administrator who sets the system's time neither expires nor revives
+//! anything; absolute expiry times then follow the time that the system had when the server
+//! started.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

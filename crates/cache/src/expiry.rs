@@ -11,8 +11,8 @@ impl Expiry {
     /// The item stays.
     pub const NEVER: Expiry = Expiry(0);
 
-    /// The expiry that `exptime` of a command received at `now` asks for: none if zero, past if negative, relative to
-    /// `now` up to 30 days, a Unix time beyond.
+    /// The expiry that `exptime` of a command received at `now` asks for: none if zero, past if
+    /// negative, relative to `now` up to 30 days, a Unix time beyond.
     pub fn from_protocol(exptime: i32, now: u32) -> Expiry {
         match exptime {
             0 => Expiry::NEVER,

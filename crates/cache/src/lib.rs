@@ -1,6 +1,6 @@
-//! A cache of byte strings in memory, for many threads: a hard memory limit, eviction, expiry, and lookups that take no lock.
-//! It is the storage of the memcached server `relativistd`, and has memcached's semantics; but it has no sockets, no
-//! protocol and no threads of its own.
+//! A cache of byte strings in memory, for many threads: a hard memory limit, eviction, expiry, and
+//! lookups that take no lock. It is the storage of the memcached server `relativistd`, and has
+//! memcached's semantics; but it has no sockets, no protocol and no threads of its own.
 //!
 //! ```
 //! use relativist_cache::{Cache, Clock, Content, Lookup, Mode, Store};
@@ -25,33 +25,38 @@
 //!
 //! # Commands
 //!
-//! Four steps on one key are the base of all commands: [`Cache::get`], [`Cache::peek`], [`Cache::put`] and
-//! [`Cache::update`]. A closure decides in `put` and `update` while the key is locked, so a decision and its change are one
-//! step. [`Cache::store`], [`count`](Cache::count), [`touch`](Cache::touch) and [`delete`](Cache::delete) are made of these.
+//! Four steps on one key are the base of all commands: [`Cache::get`], [`Cache::peek`],
+//! [`Cache::put`] and [`Cache::update`]. A closure decides in `put` and `update` while the key is
+//! locked, so a decision and its change are one step. [`Cache::store`], [`count`](Cache::count),
+//! [`touch`](Cache::touch) and [`delete`](Cache::delete) are made of these.
 //!
-//! Large values need not be copied. [`Cache::reserve`] reserves memory into which the caller receives a value that it then
-//! stores. [`Hit::pin`] keeps a value that was found, whatever becomes of the item.
+//! Large values need not be copied. [`Cache::reserve`] reserves memory into which the caller
+//! receives a value that it then stores. [`Hit::pin`] keeps a value that was found, whatever
+//! becomes of the item.
 //!
 //! # Consistency
 //!
-//! Each command is linearizable: it takes effect at one moment between its call and its return. Commands on several keys
-//! ([`Cache::get_many`], [`Cache::scan`], [`Cache::flush`]) are not one step. An item that has expired, or that was flushed,
-//! is absent for every command, even while its memory is not free yet.
+//! Each command is linearizable: it takes effect at one moment between its call and its return.
+//! Commands on several keys ([`Cache::get_many`], [`Cache::scan`], [`Cache::flush`]) are not one
+//! step. An item that has expired, or that was flushed, is absent for every command, even while its
+//! memory is not free yet.
 //!
 //! # Progress
 //!
-//! A lookup takes no lock. It writes shared memory only in these cases: the first lookup of an item since the eviction has
-//! looked at that item, the first access in a minute, and a lease. Two rare lookups go on under the lock of the key's
-//! bucket: those that find an expired item, which they unlink, and those that find an item just as it is replaced. Updates
-//! lock one bucket. No command waits for a resize of the table. A store may evict, and may wait for readers when the cache
-//! is full.
+//! A lookup takes no lock. It writes shared memory only in these cases: the first lookup of an item
+//! since the eviction has looked at that item, the first access in a minute, and a lease. Two rare
+//! lookups go on under the lock of the key's bucket: those that find an expired item, which they
+//! unlink, and those that find an item just as it is replaced. Updates lock one bucket. No command
+//! waits for a resize of the table. A store may evict, and may wait for readers when the cache is
+//! full.
 //!
 //! # Memory
 //!
-//! Items, the table, and memory that waits for readers never exceed the limit together. Items lie in blocks that are mapped
-//! directly; the cache does not use the global allocator for them. When there is no room, whole blocks are evicted: see
-//! [`policy`]. A cache [without eviction](Cache::without_eviction) refuses new items instead. [`Cache::maintain`] frees what
-//! has expired; without it, memory of expired items is reused only when the eviction comes to it.
+//! Items, the table, and memory that waits for readers never exceed the limit together. Items lie
+//! in blocks that are mapped directly; the cache does not use the global allocator for them. When
+//! there is no room, whole blocks are evicted: see [`policy`]. A cache [without
+//! eviction](Cache::without_eviction) refuses new items instead. [`Cache::maintain`] frees what has
+//! expired; without it, memory of expired items is reused only when the eviction comes to it.
 //!
 //! # When not to use it
 //!
@@ -62,8 +67,9 @@
 //!
 //! # Layers
 //!
-//! Each folder imports only those to its right: `cache` (the commands), `eviction` (which items are alive, and making room),
-//! `item` (their layout), `memory` (blocks within the limit). `clock`, `expiry`, `policy` and `usage` import nothing.
+//! Each folder imports only those to its right: `cache` (the commands), `eviction` (which items are
+//! alive, and making room), `item` (their layout), `memory` (blocks within the limit). `clock`,
+//! `expiry`, `policy` and `usage` import nothing.
 
 #[cfg(test)]
 use relativist_testing as _;

@@ -1,18 +1,23 @@
-//! What to evict: a pure function of a few numbers, so that traces can be played against it (`relativist-bench replay`).
+//! What to evict: a pure function of a few numbers, so that traces can be played against it
+//! (`relativist-bench replay`).
 //!
-//! Items lie in *blocks*, in the order of their coming. A block holds items of one *class*, within a factor of four of one size, and is
-//! evicted as a whole: what was visited since it was last looked at moves on to a younger block, the rest goes. So a hit
-//! costs no more than a mark, and no item needs a place in a list.
+//! Items lie in *blocks*, in the order of their coming. A block holds items of one *class*, within
+//! a factor of four of one size, and is evicted as a whole: what was visited since it was last
+//! looked at moves on to a younger block, the rest goes. So a hit costs no more than a mark, and no
+//! item needs a place in a list.
 //!
-//! Which block is next follows GreedyDual-Size (Cao and Irani, USITS 1997), with queues for rounded sizes as in CAMP
-//! (Ghandeharizadeh et al., Middleware 2014). Each class is a FIFO queue of blocks. A block that closes is stamped with the present
-//! *level*; its priority is the stamp plus what one hit is worth per byte, the inverse of the size. The block with the lowest
-//! priority goes, and its priority becomes the level. So a small item outlives a large one by the ratio of their sizes, and what
-//! nobody wants goes at last, however small. Each look that finds an item visited earns it another one to survive, up to
+//! Which block is next follows GreedyDual-Size (Cao and Irani, USITS 1997), with queues for rounded
+//! sizes as in CAMP (Ghandeharizadeh et al., Middleware 2014). Each class is a FIFO queue of
+//! blocks. A block that closes is stamped with the present
+//! *level*; its priority is the stamp plus what one hit is worth per byte, the inverse of the size.
+//! The block with the lowest priority goes, and its priority becomes the level. So a small item
+//! outlives a large one by the ratio of their sizes, and what nobody wants goes at last, however
+//! small. Each look that finds an item visited earns it another one to survive, up to
 //! [`MAX_VISITS`]; each other look takes one away: hits are counted in looks, as in GCLOCK.
 //!
-//! Measured on the trace of Twitter's cluster 52 that comes with libCacheSim (10^6 requests for 143,542 objects, median 54
-//! bytes); request miss ratios with the cache at 1, 10 and 30 % of the objects' bytes, sizes taken as they are:
+//! Measured on the trace of Twitter's cluster 52 that comes with libCacheSim (10^6 requests for
+//! 143,542 objects, median 54 bytes); request miss ratios with the cache at 1, 10 and 30 % of the
+//! objects' bytes, sizes taken as they are:
 //!
 //! | policy | 1 % | 10 % | 30 % |
 //! |---|---|---|---|
@@ -25,9 +30,10 @@
 //! | the same, classes of factor 4 | .2868 | .1810 | .1523 |
 //! | the same, in blocks of 1/64 of the cache | .2873 | .1811 | .1523 |
 //!
-//! So neither rounding sizes nor evicting whole blocks costs anything. A queue of ghosts brings nothing (.2900, .1808, .1516 with
-//! one as large as the cache and visits up to 3), and ignoring sizes is what hurts: .3397, .2078, .1658. What moves on is 0.57, 0.75
-//! and 0.66 of the bytes that come in.
+//! So neither rounding sizes nor evicting whole blocks costs anything. A queue of ghosts brings
+//! nothing (.2900, .1808, .1516 with one as large as the cache and visits up to 3), and ignoring
+//! sizes is what hurts: .3397, .2078, .1658. What moves on is 0.57, 0.75 and 0.66 of the bytes that
+//! come in.
 
 /// Classes there are: one for each factor of four of an item's size.
 pub const CLASSES: usize = 24;
@@ -40,14 +46,14 @@ pub fn class(size: usize) -> usize {
     (size.max(1).ilog2() / 2) as usize
 }
 
-/// What one hit is worth per byte of items of `class`: the inverse of the middle of their sizes, in units that leave room for
-/// two billion rounds through the smallest.
+/// What one hit is worth per byte of items of `class`: the inverse of the middle of their sizes, in
+/// units that leave room for two billion rounds through the smallest.
 pub fn worth(class: usize) -> u64 {
     (1 << 40) >> (2 * class.min(19) + 1)
 }
 
-/// What becomes of an item with so many `visits` to its credit when its block is evicted: it stays with the visits returned, or
-/// goes if there are none left.
+/// What becomes of an item with so many `visits` to its credit when its block is evicted: it stays
+/// with the visits returned, or goes if there are none left.
 pub fn verdict(visits: u8, was_visited: bool) -> Option<u8> {
     if was_visited { Some((visits + 1).min(MAX_VISITS)) } else { visits.checked_sub(1).filter(|&left| left > 0) }
 }

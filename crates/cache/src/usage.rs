@@ -26,7 +26,8 @@ pub struct Usage {
     pub is_resizing: bool,
     /// Bytes of memory for items: in the table, removed and not freed yet, or free for new ones.
     pub mapped_bytes: usize,
-    /// Of these, bytes in the hands of connections: large values, sent from where they lie, and the blocks around them.
+    /// Of these, bytes in the hands of connections: large values, sent from where they lie, and the
+    /// blocks around them.
     pub pinned_bytes: usize,
     /// What table and memory for items together may not exceed.
     pub limit: usize,
@@ -34,7 +35,8 @@ pub struct Usage {
     pub sweeps: SweepStats,
 }
 
-/// What became of items whose blocks were swept. (Of others that have expired, or were flushed, who meets them is told.)
+/// What became of items whose blocks were swept. (Of others that have expired, or were flushed, who
+/// meets them is told.)
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SweepStats {
     /// Blocks swept.
@@ -47,7 +49,8 @@ pub struct SweepStats {
     pub evicted_active: u64,
     /// and how many would have expired one day.
     pub evicted_nonzero: u64,
-    /// Seconds since the last access to one of the last evicted, as [`Hit::idle`](crate::Hit::idle).
+    /// Seconds since the last access to one of the last evicted, as
+    /// [`Hit::idle`](crate::Hit::idle).
     pub evicted_time: u32,
     /// Expired or flushed items that were freed because a store needed room, or that a store
     /// replaced.

@@ -30,7 +30,7 @@ pub enum Mode {
     Append,
     /// Before the present value, keeping its flags and expiry.
     Prepend,
-    /// If the item is the one with this unique.
+    /// If the item has this CAS value.
     Cas(u64),
 }
 
@@ -52,7 +52,7 @@ pub enum Change<'a> {
     Keep,
     /// Removes the item, if there is one.
     Remove,
-    /// Changes the item, if there is one, in place. It keeps its unique.
+    /// Changes the item, if there is one, in place. It keeps its CAS value.
     Mark {
         /// Its new end.
         expiry: Option<Expiry>,
@@ -72,11 +72,12 @@ pub enum Store {
     Stored,
     /// The condition of the mode does not hold, or the joined value would be too large.
     NotStored,
-    /// The item has another unique than the one to compare with.
+    /// The item has another CAS value.
     Exists,
     /// There is no item to compare with.
     NotFound,
-    /// No room. A `Set` removed the old item all the same: the client must not see a value that it has replaced.
+    /// No room. A `Set` removed the old item all the same: the client must not see a value that it
+    /// has replaced.
     OutOfMemory,
 }
 

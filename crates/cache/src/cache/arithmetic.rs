@@ -9,8 +9,9 @@ pub enum Direction {
     Down,
 }
 
-/// The number that `text` stands for: decimal digits (leading zeros allowed), then possibly a space and anything. None if
-/// there is no digit, another byte follows, or the number needs more than 64 bits.
+/// The number that `text` stands for: decimal digits (leading zeros allowed), then possibly a space
+/// and anything. None if there is no digit, another byte follows, or the number needs more than 64
+/// bits.
 pub fn parse(text: &[u8]) -> Option<u64> {
     let digits = text.split(|&byte| byte == b' ').next()?;
     if digits.is_empty() {

@@ -1,6 +1,6 @@
-//! One mutex around all commands: what the ATC 2011 paper measures the relativistic memcached against (section 6.3), for the
-//! same comparison. Only the lock differs: items, table and eviction are the same. A value is copied to the client's output
-//! while the lock is held.
+//! One mutex around all commands: what the ATC 2011 paper measures the relativistic memcached
+//! against (section 6.3), for the same comparison. Only the lock differs: items, table and eviction
+//! are the same. A value is copied to the client's output while the lock is held.
 
 use relativist_rcu::contention::Site;
 use std::sync::Mutex;
@@ -12,7 +12,8 @@ static GLOBAL: Site = Site::new("global_lock");
 pub(crate) struct GlobalLock(Mutex<()>);
 
 impl GlobalLock {
-    /// Runs `operation` while the calling thread holds the lock. Out of line, because most caches have no such lock.
+    /// Runs `operation` while the calling thread holds the lock. Out of line, because most caches
+    /// have no such lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn run<R>(&self, operation: impl FnOnce() -> R) -> R {

@@ -1,10 +1,12 @@
 //! The hash of keys.
 //!
-//! Clients choose the keys, so the function must be keyed: whoever does not know the seed cannot prepare keys that share a
-//! bucket. It is foldhash in its thorough variant, the family that is `hashbrown`'s default, because it is several times faster
-//! on usual keys than SipHash-1-3, the cryptographically argued choice, and every command pays for it. What makes the weaker
-//! claim acceptable: hashes are never shown to clients, the seed is drawn for each process from the system's random numbers,
-//! and a flood that succeeded all the same would cost time in one bucket, not memory or correctness.
+//! Clients choose the keys, so the function must be keyed: whoever does not know the seed cannot
+//! prepare keys that share a bucket. It is foldhash in its thorough variant, the family that is
+//! `hashbrown`'s default, because it is several times faster on usual keys than SipHash-1-3, the
+//! cryptographically argued choice, and every command pays for it. What makes the weaker claim
+//! acceptable: hashes are never shown to clients, the seed is drawn for each process from the
+//! system's random numbers, and a flood that succeeded all the same would cost time in one bucket,
+//! not memory or correctness.
 
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
@@ -61,8 +63,8 @@ mod tests {
         assert_ne!(one.hash(b"key"), other.hash(b"key"));
     }
 
-    /// Who knows the code and a table's seed can fill a bucket of that table, but of no other, not even in the same process. (Of
-    /// 64 keys in 64 buckets, 16 are in one with a probability below 10^-11.)
+    /// An attacker that knows the code and a table's seed can fill a bucket of that table, but of
+    /// no other, not even in the same process.
     #[test]
     fn keys_prepared_against_one_table_spread_in_another() {
         let (known, attacked) = (KeyHasher::new(), KeyHasher::new());
@@ -72,8 +74,9 @@ mod tests {
         assert!(longest_chain(&attacked, 6, &keys) < 16);
     }
 
-    /// What a weak function maps to few values whatever its seed: keys that differ in one place, that repeat or swap their halves, of
-    /// zeros. (At half a key per bucket, 14 are in one with a probability below 10^-11.)
+    /// What a weak function maps to few values whatever its seed: keys that differ in one place,
+    /// that repeat or swap their halves, of zeros. (At half a key per bucket, 14 are in one with a
+    /// probability below 10^-11.)
     #[test]
     fn regular_keys_spread() {
         let hasher = KeyHasher::new();

@@ -47,7 +47,7 @@ impl Cache {
                 (Some(hit), _) => visit(index, Ok(hit)),
                 (None, None) => visit(index, Err(Lookup::Miss)),
                 (None, Some(_)) => {
-                    // In each section at most one bucket's lock is waited for.
+                    // At most one bucket's lock is taken in each read section.
                     drop(guard);
                     guard = relativist_rcu::read();
                     let mut goes_on = None;
@@ -89,30 +89,32 @@ impl Cache {
         })
     }
 
-    /// What clients see of `item` at `now`, who may keep its value.
+    /// What clients see of `item` at `now`, with its memory, so that its value can be pinned.
     #[inline(always)]
     pub(crate) fn show<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Hit<'a> {
         Hit { source: Some(ValueSource::new(item, self.store.allocator.pinned())), ..item.hit(now) }
     }
 
-    /// Notes an access of `item`, and tells what it was like before. None if the note would be lost, because another item takes its
-    /// place just now: see [`get_locked`](Self::get_locked).
+    /// Notes an access of `item`, and returns what it was like before. None if the note would be
+    /// lost, because another item is replacing it: see [`get_locked`](Self::get_locked).
     #[inline(always)]
     pub(crate) fn access<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Option<Hit<'a>> {
         let status = item.status().access(now)?;
         Some(Hit { source: Some(ValueSource::new(item, self.store.allocator.pinned())), ..item.hit_with(status, now) })
     }
 
-    /// The item under `key`, dead or alive.
+    /// The item under `key`, even if it has expired or was flushed.
     #[inline(always)]
     pub(crate) fn find<'g>(&self, hash: Hash, key: &[u8], guard: &'g Guard) -> Option<ItemRef<'g>> {
         let link = self.store.table.find(hash, has_key(key), guard)?;
-        // SAFETY: a link of an item, found inside the read section of `guard`, for which it stays allocated.
+        // SAFETY: a link of an item, found inside the read section of `guard`, for which it stays
+        // allocated.
         Some(unsafe { ItemRef::of_link(link) })
     }
 
-    /// [`Cache::get`] for what can't be done without the bucket's lock: unlinking an item that is dead, and noting the access of one in whose
-    /// place another is put just now. Which of these, if any, there is in the end, is decided anew.
+    /// [`Cache::get`] under the bucket's lock: to unlink an item that has expired or was flushed,
+    /// and to note an access of an item that is being replaced. Decides again which of these there
+    /// is.
     #[cold]
     pub(crate) fn get_locked(&self, hash: Hash, key: &[u8], guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let ((hit, lookup), ..) = self.change(hash, key, guard, |item, lookup, now| {
@@ -125,7 +127,7 @@ impl Cache {
         lookup
     }
 
-    /// Begins to fetch what lookups of these keys will need. Returns the keys' hashes.
+    /// Prefetches what lookups of these keys read. Returns the keys' hashes.
     pub(crate) fn prefetch_keys(&self, keys: &[&[u8]], guard: &Guard) -> [Hash; MAX_BATCH_KEYS] {
         /// Of an item: the key, and a small value.
         const LINES: usize = 3;
@@ -137,7 +139,7 @@ impl Cache {
         hashes
     }
 
-    /// Unlinks the item under `key` if it is dead.
+    /// Unlinks the item under `key` if it has expired or was flushed.
     #[cold]
     pub(crate) fn remove_absent(&self, hash: Hash, key: &[u8], guard: &Guard) {
         self.change(hash, key, guard, |_, _, _| (Step::Keep, ()));
@@ -146,6 +148,7 @@ impl Cache {
 
 /// Whether a link that the table shows belongs to the item with this key.
 pub(crate) fn has_key(key: &[u8]) -> impl Fn(NonNull<Link>) -> bool {
-    // SAFETY: the table holds links of items only, and shows those that the caller's read section protects.
+    // SAFETY: the table holds links of items only, and shows those that the caller's read section
+    // protects.
     move |link| unsafe { ItemRef::of_link(link) }.key() == key
 }

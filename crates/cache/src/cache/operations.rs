@@ -28,8 +28,8 @@ impl Cache {
         }
     }
 
-    /// Counts the number stored under `key` up or down and returns the new one. It keeps flags, expiry, and the length of
-    /// the text if the number fits, padded with spaces on the right.
+    /// Counts the number stored under `key` up or down and returns the new one. It keeps flags,
+    /// expiry, and the length of the text if the number fits, padded with spaces on the right.
     ///
     /// # Errors
     /// When there is no item, it holds no number, or there is no room for the new one.

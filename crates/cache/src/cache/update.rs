@@ -62,8 +62,8 @@ impl Cache {
         mut decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
-        // The lock is gone when an item is shown, but not the read section: its value can be copied at leisure. Waiting for
-        // room, though, must happen outside.
+        // The lock is gone when an item is shown, but not the read section: its value can be copied
+        // at leisure. Waiting for room, though, must happen outside.
         let (hash, mut show) = (self.hash(key), Some(show));
         self.with_room(|| {
             let guard = relativist_rcu::read();
@@ -96,9 +96,11 @@ impl Cache {
         })
     }
 
-    /// Room for the value of an item that is to be put, so that it is received to where it will lie: to be filled, and then
-    /// [put](Value::Reserved). None if that is not worth it, or too much is expected already: then the value is to be collected elsewhere. May
-    /// evict and wait as [`put`](Self::put) does. Takes no global lock, because no key is concerned yet.
+    /// Reserves memory for the value of an item that is to be put, so that the value is received to
+    /// where it will lie. Fill it, and then [put](Value::Reserved) it. None if the value is too
+    /// small to be worth it, or if too much is reserved already: receive the value elsewhere then.
+    /// May evict and wait as [`put`](Self::put) does. Takes no global lock, because no key is
+    /// concerned yet.
     pub fn reserve(&self, shape: &ItemShape) -> Option<ReservedValue> {
         if !shape.is_large() || shape.key_len + shape.value_len > self.max_item {
             return None;
@@ -108,8 +110,9 @@ impl Cache {
         pinned.ok().flatten().map(|block_ref| ReservedValue::new(block_ref, layout))
     }
 
-    /// Changes the item under `key` as `decide` says, who sees it if it is live, and returns the one that is there then. The
-    /// bucket is locked while `decide` runs. A dead item is unlinked on the way.
+    /// Changes the item under `key` as `decide` returns, which is shown the item if it is alive.
+    /// Returns the item that is there then. The bucket is locked while `decide` runs. An expired or
+    /// flushed item is unlinked.
     pub(crate) fn change<'e, 'g, R>(
         &'e self,
         hash: Hash,
@@ -119,16 +122,16 @@ impl Cache {
     ) -> (R, Option<ItemRef<'g>>, u32) {
         let now = self.store.begin();
         let item_of = |link| {
-            // SAFETY: the links of this table are those of items, and what is linked during the read section of `guard` stays
-            // allocated until it ends.
+            // SAFETY: the links of this table are those of items, and what is linked during the
+            // read section of `guard` stays allocated until it ends.
             unsafe { ItemRef::<'g>::of_link(link) }
         };
         match self.store.table.entry(hash, has_key(key), guard) {
             Entry::Vacant(entry) => {
                 let (step, result) = decide(None, Lookup::Miss, now);
                 let Step::Put(unlinked) = step else { return (result, None, now) };
-                // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period
-                // passed, see `ItemAllocator::release`.
+                // SAFETY: a fresh link with the entry's hash; it stays allocated until it was
+                // removed and a grace period passed, see `ItemAllocator::release`.
                 let link = unlinked.link(self.store.next_number(), guard, |link| unsafe { entry.insert(link) });
                 (result, Some(item_of(link)), now)
             }
@@ -179,7 +182,7 @@ impl Cache {
         UnlinkedItem::new(&init, &self.store.allocator, context, || self.store.table_charge())
     }
 
-    /// The same around a value that has arrived, if it lies where it should.
+    /// A new item around a received value, if its memory has the right shape.
     #[cold]
     pub(crate) fn new_item_around(
         &self,
@@ -193,8 +196,8 @@ impl Cache {
         UnlinkedItem::around(&init, reserved, &self.store.allocator)
     }
 
-    /// Executes `change` on `item` as far as it concerns that alone. If it marks the item, sets
-    /// `before` to the status that the item had. The bucket is locked.
+    /// Executes `change` on `item` itself. If it marks the item, sets `before` to the status that
+    /// the item had. The bucket is locked.
     pub(crate) fn step(
         &self,
         hash: Hash,
@@ -223,7 +226,8 @@ impl Cache {
 
     /// Runs `attempt`, and again for as long as what it lacks can be made room for.
     pub(crate) fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, OutOfMemory>) -> Result<R, OutOfMemory> {
-        /// Others may be faster to take the room that was made, but not for ever: see [`ItemAllocator::claim`].
+        /// Other threads may take the room that was made, but not for ever: see
+        /// [`ItemAllocator::reserve`](crate::memory::allocator::ItemAllocator::reserve).
         const PATIENCE: usize = 8;
         /// If the system has no memory, there is none.
         const ATTEMPTS: usize = 4 * PATIENCE;
@@ -256,7 +260,7 @@ mod tests {
 
     const KEY: &[u8] = b"key";
 
-    /// If other threads take the room that was made again and again, the next room is claimed.
+    /// A store that fails repeatedly, because other threads take the room, gets a reservation.
     #[test]
     fn a_store_that_fails_often_gets_a_claim() {
         let engine = Cache::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
@@ -296,8 +300,9 @@ mod tests {
         });
     }
 
-    /// Replaces an item by what `successor` makes, with lookups at the worst moment: they find it when the successor has its status
-    /// already. The first is to tell how long the successor was idle, and its value.
+    /// Replaces an item by what `successor` makes, with lookups at the worst moment: they find it
+    /// when the successor has its status already. The first one returns how long the successor was
+    /// idle, and its value.
     fn fetch_when_replaced(
         successor: impl for<'e> Fn(&'e Cache, ItemRef<'_>) -> (UnlinkedItem<'e>, (u32, &'static [u8])),
     ) {
@@ -342,7 +347,8 @@ mod tests {
             thread::sleep(Duration::from_millis(20));
             assert!(!one.is_finished() && !many.is_finished(), "they wait for the copy");
             copy.link(item.number(), &guard, |link| {
-                // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period passed.
+                // SAFETY: a fresh link with the entry's hash; it stays allocated until it was
+                // removed and a grace period passed.
                 unsafe { entry.replace(link) };
             });
             // SAFETY: unlinked just now, within the section of `guard`.

@@ -1,9 +1,10 @@
 //! `flush_all`: a line in the sequence of stores, below which everything is gone.
 //!
-//! Every item carries a number larger than all drawn before it. "Everything stored until now" is therefore everything
-//! numbered up to the last number drawn, which also tells apart what was stored before and after a flush within one second.
-//! A delayed flush cannot know its line in advance: it waits as *due*, and the first command that finds its second come
-//! draws the line before it does anything else.
+//! Every item carries a number larger than all drawn before it. "Everything stored until now" is
+//! therefore everything numbered up to the last number drawn, which also tells apart what was
+//! stored before and after a flush within one second. A delayed flush cannot know its line in
+//! advance: it waits as *due*, and the first command that finds its second come draws the line
+//! before it does anything else.
 
 use relativist_rcu::contention::Site;
 use std::sync::Mutex;
@@ -14,7 +15,8 @@ static FLUSH: Site = Site::new("flush");
 /// `due` when no flush is pending: a second that never comes.
 const NONE_PENDING: u32 = u32::MAX;
 
-/// The line, and a pending flush. Readers load the two words; they share a cache line that is written only by flushes.
+/// The line, and a pending flush. Readers load the two words; they share a cache line that is
+/// written only by flushes.
 #[derive(Debug)]
 pub(crate) struct Flush {
     line: AtomicU64,
@@ -29,7 +31,8 @@ impl Flush {
 
     /// The last line drawn: all items numbered up to it were flushed.
     pub(crate) fn line(&self) -> u64 {
-        // Acquire: pairs with the Release in `draw_line`; what follows in this thread comes after the flush.
+        // Acquire: pairs with the Release in `draw_line`; what follows in this thread comes after
+        // the flush.
         self.line.load(Ordering::Acquire)
     }
 
@@ -40,7 +43,8 @@ impl Flush {
 
     /// Executes the pending flush if its second has come. Every command calls this first.
     pub(crate) fn catch_up(&self, now: u32, last_number: &AtomicU64) {
-        // Acquire: pairs with the Release store in `draw_line`, so that who finds nothing pending sees the line drawn.
+        // Acquire: pairs with the Release store in `draw_line`, so that a thread that finds nothing
+        // pending sees the line.
         if self.due.load(Ordering::Acquire) <= now {
             self.execute_due(now, last_number);
         }
@@ -61,7 +65,8 @@ impl Flush {
         self.draw_line(last_number);
     }
 
-    /// The last line drawn, and the second of a flush that is still to come: of one moment, so that no flush is in neither.
+    /// The last line drawn, and the second of a flush that is still to come: of one moment, so that
+    /// no flush is in neither.
     pub(crate) fn state(&self) -> (u64, Option<u32>) {
         let _reading = FLUSH.lock(&self.writers);
         // Relaxed (both): only holders of the mutex write them.
@@ -81,7 +86,8 @@ impl Flush {
 
     fn set_due(&self, second: u32) {
         let _writing = FLUSH.lock(&self.writers);
-        // Release: pairs with the Acquire in `catch_up`, for uniformity; nothing was written before it.
+        // Release: pairs with the Acquire in `catch_up`, for uniformity; nothing was written before
+        // it.
         self.due.store(second, Ordering::Release);
     }
 
@@ -94,11 +100,13 @@ impl Flush {
     /// the flush is still due.
     #[inline(always)]
     fn draw_line_around(&self, last_number: &AtomicU64, between: impl FnOnce()) {
-        // Relaxed: a number drawn before this flush by another thread is ordered before it by whatever told that thread's
-        // client from ours; numbers drawn concurrently may end up on either side.
+        // Relaxed: a number drawn before this flush by another thread is ordered before it by
+        // whatever told that thread's client from ours; numbers drawn concurrently may end up on
+        // either side.
         self.line.store(last_number.load(Ordering::Relaxed), Ordering::Release);
         between();
-        // Release (both): the line before the flush stops being due; pairs with the Acquire in `covers` and `catch_up`.
+        // Release (both): the line before the flush stops being due; pairs with the Acquire in
+        // `covers` and `catch_up`.
         self.due.store(NONE_PENDING, Ordering::Release);
     }
 }

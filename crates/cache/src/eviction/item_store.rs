@@ -1,4 +1,5 @@
-//! The items of a cache: the table that finds them, their memory, and what decides which of them are alive.
+//! The items of a cache: the table that finds them, their memory, and what decides which of them
+//! are alive.
 
 use crate::clock::Clock;
 use crate::eviction::flush::Flush;
@@ -19,11 +20,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Buckets of an empty table: 8 KiB, below which nothing would be gained.
 const MIN_BUCKETS: usize = 1 << 10;
 
-/// Uniques up to this are never drawn: 0 stands for none in the protocols, and 1 is what people try who want to be wrong.
+/// Numbers up to this are never drawn: 0 means no CAS value in the protocols, and 1 is what test
+/// programs use for a wrong one.
 const NEVER_DRAWN: u64 = 1;
 
-/// Entries per bucket. A table that grows does so by four, to one: so a bucket's 8 bytes are shared by one to four items, and lookups
-/// that find something walk half a step more than at the usual load for each.
+/// Entries per bucket. A table that grows does so by four, to one: so a bucket's 8 bytes are shared
+/// by one to four items, and lookups that find something walk half a step more than at the usual
+/// load for each.
 const LOAD: RangeInclusive<f64> = 0.5..=4.0;
 
 /// By how much the table grows at once, as [`Policy`] says.
@@ -88,18 +91,21 @@ impl ItemStore {
 
     /// The number of an item that is about to be linked. The bucket lock is held.
     pub(crate) fn next_number(&self) -> u64 {
-        // Relaxed: only the numbers' being distinct and rising matters; locks order those of one key.
+        // Relaxed: only the numbers' being distinct and rising matters; locks order those of one
+        // key.
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// What the table takes, and will take if it grows soon: the old array and the new one are there at the same time. (The old one
-    /// is freed some milliseconds after the table has grown; during these it is not counted.)
+    /// Bytes of the table, and what it will take if it grows soon: the old and the new array exist
+    /// at the same time. (The old one is freed some milliseconds after the table has grown; until
+    /// then it is not counted.)
     pub(crate) fn table_memory(&self) -> TableMemory {
         let (buckets, is_resizing) = (self.table.buckets(), self.table.is_resizing());
-        // This is told when blocks are asked for: that has to be in time for the last one before it grows.
+        // The charge is read when blocks are requested: it must be right for the last block before
+        // the table grows.
         let soon = self.table.len() + self.allocator.max_items_in_open_blocks();
         let grows = is_resizing || soon as f64 > 0.95 * buckets as f64 * LOAD.end();
-        // Who resizes it may be late, and catches up in one step.
+        // A late resize catches up in one step.
         let grown = self.table.policy().buckets_for(soon).max(GROWTH * buckets);
         let bytes = |buckets| buckets * size_of::<usize>();
         TableMemory {

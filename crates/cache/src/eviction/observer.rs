@@ -2,11 +2,12 @@
 
 use crate::item::hit::Hit;
 
-/// Somebody who may want to know what is evicted.
+/// Observes evictions.
 pub trait EvictionObserver: Send + Sync {
-    /// Whether he does, now. Asked once per block.
+    /// Whether evictions are of interest now. Called once per block.
     fn is_watching(&self) -> bool;
 
-    /// An item had to make room. Called by a thread that has better things to do; must not call the engine.
+    /// An item was evicted. Called on the thread that makes room, so it should be short; must not
+    /// call the cache.
     fn evicted(&self, hit: Hit<'_>);
 }

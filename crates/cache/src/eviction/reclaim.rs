@@ -5,49 +5,52 @@ use crate::memory::pool::Victim;
 use relativist_rcu::GracePeriod;
 use std::mem;
 
-/// What somebody does to make room for an item, from its beginning to its end.
+/// The state of making room for one item.
 pub(crate) struct Reclaim {
     /// Bytes of the block that is needed.
     need: usize,
-    /// Remedies tried, and blocks swept.
+    /// Steps tried, and blocks swept.
     turns: usize,
     swept: usize,
-    /// The last block that was swept is as full as before.
+    /// The last sweep has freed nothing.
     last_sweep_freed_nothing: bool,
     has_closed_all: bool,
     empty_searches: usize,
 }
 
-/// What can be done about a lack of room.
+/// The next step when there is no room.
 pub(crate) enum ReclaimStep {
-    /// To try again: there is room, or was a moment ago.
+    /// Try again: there is room, or was a moment ago.
     Attempt,
-    /// To sweep this block.
+    /// Sweep this block.
     Sweep(Victim),
-    /// To wait for readers: enough memory waits for them, and more of it would wait longer.
+    /// Wait for readers: enough memory waits for them, and more would wait longer.
     Wait(GracePeriod),
-    /// To wait for other threads: they have in hand all that could be swept, or resize the table.
+    /// Wait for other threads: they have checked out all blocks that could be swept, or resize the
+    /// table.
     Retry,
-    /// Nothing.
+    /// There is no room, and none can be made.
     OutOfMemory,
 }
 
 impl Reclaim {
-    /// How often there may be nothing to sweep, and nobody in sight who has it.
+    /// How often there may be nothing to sweep, although no other thread has checked out a block.
     const MAX_EMPTY_SEARCHES: usize = 4;
 
-    /// How often a search without eviction looks for blocks of which some is dead, at a number of them each time.
+    /// How often a search without eviction looks for slightly fragmented blocks, at a number of
+    /// blocks each time.
     const LOOKS: usize = 16;
 
-    /// Blocks that are swept with mercy. An item has as much taken from others as it needs, and some blocks more: then it is enough that
-    /// what was wanted moves on, and all goes that is in the way. So what a store costs is in proportion to its size.
+    /// Blocks that are swept selectively, so that visited items move. Beyond these, all items of a
+    /// block go. An item may evict as much as it needs, and some blocks more, so the cost of a
+    /// store is in proportion to its size.
     const MAX_SELECTIVE_SWEEPS: usize = 32;
 
     fn most(&self, capacity: usize) -> usize {
         Reclaim::MAX_SELECTIVE_SWEEPS + self.need / capacity
     }
 
-    /// The victim was swept; says whether its memory waits for readers now.
+    /// Notes that the victim was swept, and whether its memory waits for readers now.
     pub(crate) fn note_swept(&mut self, is_released: bool) {
         self.swept += 1;
         self.last_sweep_freed_nothing = !is_released;
@@ -67,14 +70,14 @@ impl ItemAllocator {
         }
     }
 
-    /// What to do next to make room. Without `evicts` only what is dead is taken back.
+    /// Returns what to do next to make room. Without `evicts`, only freed memory is used again.
     pub(crate) fn next_reclaim_step(&self, reclaim: &mut Reclaim, evicts: bool, table: &TableMemory) -> ReclaimStep {
         let &TableMemory { bytes: table, charge: resized, is_resizing } = table;
         let need = reclaim.need;
         self.harvest();
         let mut pool = self.pool();
         pool.set_table(resized);
-        // Neither can what is lent be had, nor what is kept; a table from which much is evicted shrinks.
+        // Pinned and kept memory is not available; a table from which much is evicted shrinks.
         let fixed = self.pinned().bytes() + pool.kept() + if evicts { table } else { resized };
         if need + fixed > pool.limit() {
             return ReclaimStep::OutOfMemory;
@@ -82,7 +85,7 @@ impl ItemAllocator {
         let room = pool.room(false);
         reclaim.turns += 1;
         let most = reclaim.most(self.capacity);
-        // When there is still no room after many turns, others take what we free. May the caller have more luck.
+        // After many turns without room, other threads take what is freed. Let the caller try.
         if need <= room || reclaim.turns > 4 * most {
             let in_the_way = if need <= room { pool.in_the_way(need) } else { Vec::new() };
             drop(pool);
@@ -119,7 +122,8 @@ impl ItemAllocator {
         if let Some(grace) = pool.next_grace() {
             return ReclaimStep::Wait(grace);
         }
-        // What is left is little here and there. A large heap is not searched as a whole by one store, but by some.
+        // What is left is scattered. One store does not search a large cache as a whole; several
+        // stores do.
         let mut looks = if evicts { 0 } else { Reclaim::LOOKS };
         while looks > 0 {
             if let Some(victim) = pool.next_slightly_fragmented() {
@@ -129,7 +133,7 @@ impl ItemAllocator {
             drop(pool);
             pool = self.pool();
         }
-        // Or all of it is in blocks that others have opened since.
+        // Or all of it is in blocks that other threads have opened since.
         reclaim.has_closed_all = false;
         reclaim.empty_searches += 1;
         if pool.is_contended(evicts) || is_resizing || (evicts && reclaim.empty_searches < Reclaim::MAX_EMPTY_SEARCHES)
@@ -149,7 +153,8 @@ mod tests {
     use crate::memory::allocator::AllocContext;
     use crate::memory::block::Block;
 
-    /// What a resize has taken comes back when it is over; what one would take, which nobody has begun, does not.
+    /// Memory for a resize in progress becomes free, so stores wait for it. Memory for a resize
+    /// that has not begun does not.
     #[test]
     fn nobody_waits_for_what_is_not_going_on() {
         let allocator = ItemAllocator::new(1 << 20);

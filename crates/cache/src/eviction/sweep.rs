@@ -1,16 +1,19 @@
 //! Making room: sweeping blocks, for eviction and for what has expired.
 //!
-//! **Races.** Who sweeps a block has it alone, and nothing new is put there. Each of its items is dealt with under the lock of its
-//! bucket, and found there by its address, not by its key. So it is either still the one in the table, and is removed or replaced by
-//! its copy in one step; or somebody has removed or replaced it, and it is dead. No address can be met twice: the block's memory is
-//! used again only when who swept it is done and a grace period has passed. A command on the same key comes before or after, as
-//! the lock has it: before, and its outcome is what moves on, or goes; after, and it finds the copy, which has the same number,
-//! or nothing, as if the item had been evicted a moment before. What a command may change in place (the expiry) is changed under the
-//! lock, and read under it for the copy. What lookups note without the lock, they note before the copy takes it over, or they see that it has
-//! been taken over, and look again (see [`crate::item::status`]). A lookup that still reads the old item tells what was true when it began.
-//! A visit marked on the old item after its heat was read is lost: a hint.
+//! **Races.** One thread sweeps a block, and no item is added to it. The sweep handles each item
+//! under the lock of its bucket, and finds it there by address, not by key. So either the item is
+//! still the one in the table, and is removed or replaced by its copy in one step; or another
+//! thread has removed or replaced it, and it is freed. No address can be found twice: the block's
+//! memory is reused only after the sweep and a grace period. The lock orders the sweep and commands
+//! on the same key. A command before the sweep decides what moves or goes. A command after it finds
+//! the copy, which has the same number, or nothing, as if the item had been evicted a moment
+//! before. Commands change the expiry in place under the lock, and the sweep reads it there for the
+//! copy. Lookups update the status without the lock, either before the copy takes it over, or they
+//! see that it was taken over, and look again (see [`crate::item::status`]). A lookup that still
+//! reads the old item returns what was true when it began. A visit that is marked on the old item
+//! after the sweep has read its visits is lost: it is a hint.
 //!
-//! Nobody holds a lock or is in a read section when he sweeps or waits.
+//! No thread sweeps or waits while it holds a lock or is in a read section.
 //!
 //! **Expired items** are found by an index of blocks, sorted by the second in which it pays to
 //! sweep them: when a share of the live bytes has expired, or some minutes after the first item has
@@ -37,7 +40,7 @@ use relativist::raw::Entry;
 /// What became of an item whose block was swept.
 #[derive(Eq, PartialEq)]
 enum Fate {
-    /// It is dead.
+    /// It is freed.
     Gone,
     /// It has a copy elsewhere.
     Moved,
@@ -55,16 +58,17 @@ struct Sweep<'e> {
     schedule: Schedule,
 }
 
-/// What a sweep will do with an item, as decided without a lock.
+/// What a sweep will do with an item, decided without a lock.
 struct Verdict {
     state: Lookup,
-    /// The visits to its credit if it moves on.
+    /// Its visits if it moves.
     visits: Option<u8>,
 }
 
 impl ItemStore {
-    /// Makes room for an item of `bytes`, or finds that there can't be any. Blocks: evicts a block or some, and waits for readers where
-    /// enough memory waits for them. The work is in proportion to `bytes`. Others may take the room before the caller does.
+    /// Makes room for an item of `bytes`, or finds that this is impossible. Blocks: evicts some
+    /// blocks, and waits for readers where enough memory waits for them. The work is in proportion
+    /// to `bytes`. Other threads may take the room before the caller does.
     pub(crate) fn make_room(&self, bytes: usize) -> bool {
         let mut reclaim = self.allocator.begin_reclaim(bytes);
         loop {
@@ -78,7 +82,7 @@ impl ItemStore {
         }
     }
 
-    /// Evicts a block if few are free, so that nobody has to wait for readers.
+    /// Evicts a block if few are free, so that stores need not wait for readers.
     pub(crate) fn evict_ahead(&self) {
         if let Some(victim) = self.allocator.victim_ahead(self.evicts) {
             self.sweep(victim);
@@ -97,7 +101,8 @@ impl ItemStore {
             block.forget();
         }
         let mut stays = false;
-        // SAFETY: a victim is closed and without drafts, and ours until it is released or put back.
+        // SAFETY: a victim is closed, has no pending items, and is ours until it is released or put
+        // back.
         for item in unsafe { items_of(block) } {
             stays |= sweep.item(item) == Fate::Stays;
         }
@@ -113,8 +118,8 @@ impl ItemStore {
         !stays
     }
 
-    /// Frees what has expired or was flushed, and blocks in which nothing is left alive. A later
-    /// call finds what this one misses because another thread sweeps it: blocks note what is due.
+    /// Frees expired and flushed items, and blocks whose items are all freed. What this call misses
+    /// because another thread sweeps it, a later call finds: blocks note when they are due.
     pub(crate) fn sweep_expired(&self, now: u32) {
         let line = self.flush.line();
         let is_due = |block: Block| block.is_due(now, line);
@@ -167,7 +172,7 @@ impl Sweep<'_> {
             Purpose::Evict => policy::verdict(visits, was_visited),
             Purpose::Compact | Purpose::Expire => Some(visits + u8::from(was_visited && visits < policy::MAX_VISITS)),
         };
-        // Alone in its block, it moves on with that.
+        // Alone in its block, it need not be copied.
         if let Some(visits) = visits
             && store.allocator.is_large(item.footprint())
         {
@@ -196,13 +201,13 @@ impl Sweep<'_> {
             Some((copy, visits)) => {
                 copy.take_over(item, visits, now);
                 copy.link(item.number(), &guard, |link| {
-                    // SAFETY: a fresh link with the entry's hash; it stays allocated until it was removed and a grace period passed,
-                    // see `ItemAllocator::release`.
+                    // SAFETY: a fresh link with the entry's hash; it stays allocated until it was
+                    // removed and a grace period passed, see `ItemAllocator::release`.
                     unsafe { entry.replace(link) };
                 });
                 Fate::Moved
             }
-            // Touched since: what counts is what the lock's holders have made of it.
+            // Touched in the meantime: the state under the lock counts.
             None if !is_alive && store.state(item, now) == Lookup::Hit => {
                 self.schedule.note(item);
                 return Fate::Stays;
@@ -221,7 +226,8 @@ impl Sweep<'_> {
         fate
     }
 
-    /// Counts an item that has gone because of this sweep, and tells who watches. Its block is still ours.
+    /// Counts an item that this sweep has removed, and shows it to the observer. The sweep still
+    /// has the block.
     fn count(&mut self, item: ItemRef<'_>, state: Lookup) {
         let Sweep { store, purpose, now, counts, .. } = self;
         let hit = item.hit(*now);
@@ -264,7 +270,7 @@ mod tests {
         let (counts, schedule) = (SweepStats::default(), Schedule::default());
         let mut sweep = Sweep { store: &engine.store, purpose, now: 1010, is_watched: false, counts, schedule };
         block.forget();
-        // SAFETY: a victim is closed and without drafts, and ours until it is put back.
+        // SAFETY: a victim is closed, has no pending items, and is ours until it is put back.
         let item = unsafe { items_of(block) }.next().expect("the one item");
         let Ok(verdict) = sweep.look(item) else { panic!("it has expired") };
         assert_eq!((verdict.state, verdict.visits), (Lookup::Expired, None));

@@ -13,7 +13,8 @@ pub struct Hit<'a> {
     pub key: &'a [u8],
     /// The number that the client stored with it.
     pub flags: u32,
-    /// The number that tells this item from all others stored before and after, unless a client has given one.
+    /// The CAS value: different from that of all items stored before and after, unless a client has
+    /// given it.
     pub cas: u64,
     /// The bytes.
     pub value: &'a [u8],
@@ -28,15 +29,15 @@ pub struct Hit<'a> {
     pub size: usize,
     /// The second in which it is looked at.
     pub now: u32,
-    /// Its number, which no other item has. A copy that a sweep moves keeps it.
+    /// Its number, which no other item has. A copy that a sweep makes keeps it.
     pub number: u64,
-    /// Where it lies, if its value may be kept there.
+    /// Its memory, if its value may be pinned.
     pub source: Option<ValueSource<'a>>,
 }
 
 impl Hit<'_> {
-    /// The value, to be kept for longer than it is shown. None if that is not worth it (below [`LARGE_VALUE`]), or too much is
-    /// kept already.
+    /// Pins the value, to be kept for longer than it is shown. None if it is smaller than
+    /// [`LARGE_VALUE`], or if too much is pinned already: copy it then.
     #[inline(always)]
     pub fn pin(&self) -> Option<ValueRef> {
         if self.value.len() < LARGE_VALUE { None } else { self.source.and_then(ValueSource::pin) }
@@ -47,8 +48,8 @@ impl Hit<'_> {
         (self.expiry != Expiry::NEVER).then(|| self.expiry.to_bits().saturating_sub(self.now))
     }
 
-    /// What takes its place when the number in it becomes `number`. Who has claimed to renew a stale item keeps the claim if
-    /// the text does not grow.
+    /// What replaces the item when the number in it becomes `number`. A client that has won the
+    /// right to renew a stale item keeps it if the text does not grow.
     pub fn counted<'a>(&self, number: u64) -> New<'a> {
         let fits = decimal_digits(number) <= self.value.len();
         let keeps =

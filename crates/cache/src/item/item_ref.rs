@@ -25,7 +25,8 @@ impl<'a> ItemRef<'a> {
     /// The item that `link` is embedded in.
     ///
     /// # Safety
-    /// `link` comes from [`UnlinkedItem::link`], directly or by way of the table, and the item stays allocated for `'a`.
+    /// `link` comes from [`UnlinkedItem::link`], directly or by way of the table, and the item
+    /// stays allocated for `'a`.
     pub(crate) unsafe fn of_link(link: NonNull<Link>) -> ItemRef<'a> {
         // The link is the first field of a `repr(C)` struct, so the address is the item's.
         ItemRef { item: link.cast(), lifetime: PhantomData }
@@ -53,7 +54,8 @@ impl<'a> ItemRef<'a> {
     }
 
     pub(crate) fn header(self) -> &'a Item {
-        // SAFETY: the promise made to `of_link`. Nobody has a mutable reference: items are shared once they are linked.
+        // SAFETY: the promise made to `of_link`. No thread has a mutable reference: items are
+        // shared once they are linked.
         unsafe { self.item.as_ref() }
     }
 
@@ -62,8 +64,8 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// The item has them.
     pub(crate) unsafe fn bytes(self, start: usize, length: usize) -> &'a [u8] {
-        // SAFETY: within the memory that `item` points to, by the caller's promise; initialised by `UnlinkedItem::new`, and not
-        // written again.
+        // SAFETY: within the memory that `item` points to, by the caller's promise; initialised by
+        // `UnlinkedItem::new`, and not written again.
         unsafe { NonNull::slice_from_raw_parts(self.address().add(ITEM_OVERHEAD + start), length).as_ref() }
     }
 
@@ -155,7 +157,7 @@ impl<'a> ItemRef<'a> {
         Expiry::from_bits(self.header().expiry.load(Ordering::SeqCst))
     }
 
-    /// Counts it as dead, after it was unlinked.
+    /// Counts it as freed, after it was unlinked.
     ///
     /// # Safety
     /// The caller has unlinked it, in the section of `guard`.
@@ -166,7 +168,7 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// The same, by who sweeps its block, and knows what is dead there.
+    /// [`free_item`](Self::free_item) for the sweep of its block, which knows what is freed there.
     ///
     /// # Safety
     /// As for [`free_item`](Self::free_item).
@@ -191,7 +193,8 @@ impl<'a> ItemRef<'a> {
         self.hit_with(self.status().load(), now)
     }
 
-    /// The same, with the `status` that it had. Inlined, so that nothing is looked up that is not told.
+    /// [`hit`](Self::hit) with the `status` that it had. Inlined, so that unused fields are not
+    /// read.
     #[inline(always)]
     pub(crate) fn hit_with(self, status: Status, now: u32) -> Hit<'a> {
         let layout = self.layout_with(status);
@@ -210,7 +213,7 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// The recipe of a copy, made at `now`.
+    /// The contents of a copy, made at `now`.
     pub(crate) fn init(self, now: u32) -> ItemInit<'a> {
         let layout = self.layout();
         ItemInit {
@@ -240,7 +243,8 @@ impl<'a> ItemRef<'a> {
 /// # Safety
 /// The block is closed, no item in it is being written, and it stays the caller's for `'a`.
 pub(crate) unsafe fn items_of<'a>(block: Block) -> impl Iterator<Item = ItemRef<'a>> {
-    // SAFETY: `Block::items` passes the address of an item, which stays allocated by the caller's promise.
+    // SAFETY: `Block::items` passes the address of an item, which stays allocated by the caller's
+    // promise.
     let at = |address| unsafe { ItemRef::at(address) };
     // SAFETY: the caller's promise.
     unsafe { block.items(move |address| at(address).footprint()) }.map(at)

@@ -5,17 +5,20 @@
 //! | link | number | value len | expiry | status | key len | options | key bytes | value bytes | given cas |
 //! ```
 //!
-//! The number says which items were stored before a flush, so it is always one that was drawn, and rises. It is the item's
-//! unique, too, unless a client has given one: that stands behind the value then (8 bytes, [`Marks::CLIENT_CAS`]).
+//! The number orders items, so a flush knows which were stored before. It is drawn from a counter,
+//! and is the item's CAS value, too, unless a client has given one; that stands behind the value
+//! then (8 bytes, [`Marks::CLIENT_CAS`]).
 //!
-//! What most items don't have stands in the options, if the [status](crate::item::status) says so: the upper half of the value's length, and the client
-//! flags. So an item has [`ITEM_OVERHEAD`] = 33 bytes beside its key and value, 2 more if the value has 64 KiB, 4 more with flags that are
-//! not zero, and up to 7 for the next item to be aligned, for its link. The table takes another 2 to 8, at loads between 1 and 4.
+//! Options stand where the [status](crate::item::status) says so: the upper half of the value's
+//! length, and the client flags. So an item has [`ITEM_OVERHEAD`] = 33 bytes besides key and value,
+//! 2 more if the value has 64 KiB, 4 more with flags that are not zero, and up to 7 for the
+//! alignment of the next item's link. The table takes another 2 to 8, at loads between 1 and 4.
 //!
-//! An item is written while it is a [`UnlinkedItem`], owned by one thread. Once in the table it is shared and never changes, but for
-//! its expiry and status, which are atomic: readers copy values without a lock, so a new value is always a new item. One whose block
-//! is evicted may move on: a copy takes its place in the table, with the same number, and readers are done with the old one before
-//! its memory is used again.
+//! An item is written while it is an [`UnlinkedItem`](crate::item::unlinked), owned by one thread.
+//! Once in the table it is shared and does not change, except for its expiry and status, which are
+//! atomic. Readers copy values without a lock, so a new value is always a new item. An item whose
+//! block is evicted may move: a copy with the same number takes its place in the table, and readers
+//! are done with the old one before its memory is used again.
 
 use crate::item::reserved::ItemShape;
 use crate::item::status::{AtomicStatus, Marks, Status};
@@ -30,8 +33,8 @@ pub const MAX_KEY: usize = 250;
 /// Bytes that an item occupies besides its key and value, if it has no options.
 pub const ITEM_OVERHEAD: usize = offset_of!(Item, key_len) + size_of::<u8>();
 
-/// The header. The options, and the bytes of key and value, follow its last field in the same piece of memory: out of the reach of
-/// a `&Item`, so items are handed around as [`ItemRef`].
+/// The header. The options, and the bytes of key and value, follow its last field in the same piece
+/// of memory: out of the reach of a `&Item`, so items are handed around as [`ItemRef`].
 #[repr(C)]
 pub(crate) struct Item {
     /// First, so that a pointer to the link is a pointer to the item.
@@ -44,7 +47,7 @@ pub(crate) struct Item {
     pub(crate) key_len: u8,
 }
 
-/// Bytes of a unique behind the value.
+/// Bytes of a CAS value behind the value.
 pub(crate) const CLIENT_CAS: usize = size_of::<u64>();
 
 /// What an item consists of.

@@ -13,12 +13,13 @@ pub struct New<'a> {
     pub expiry: Expiry,
     /// The bytes.
     pub value: Value<'a>,
-    /// The unique that the client wants it to have; otherwise one is drawn that is larger than all drawn before.
+    /// The CAS value that the client wants it to have; otherwise one is drawn that is larger than
+    /// all drawn before.
     pub cas: Option<u64>,
     /// What has happened to it already.
     pub marks: Marks,
-    /// What has happened to it already if it has happened to the item in whose place it is put. Not decided by a look at that
-    /// item's marks: a lookup may set one in the meantime.
+    /// What has happened to it already if it has happened to the item in whose place it is put. Not
+    /// decided by a look at that item's marks: a lookup may set one in the meantime.
     pub inherits: Marks,
 }
 
@@ -29,12 +30,14 @@ impl<'a> New<'a> {
     }
 }
 
-/// The value of a new item. What refers to the value of a present item stands alone where there is none.
+/// The value of a new item. What refers to the value of a present item stands alone where there is
+/// none.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     /// These bytes.
     Whole(&'a [u8]),
-    /// What has arrived. [`Cache::put`](crate::Cache::put) does not copy it if the item is as it was [expected](crate::Cache::reserve).
+    /// A received value. [`Cache::put`](crate::Cache::put) does not copy it if the item has the
+    /// shape for which it was [reserved](crate::Cache::reserve).
     Reserved(&'a ReservedValue),
     /// The present value.
     Kept,
@@ -47,7 +50,7 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// How much is new.
+    /// Bytes that are new.
     pub(crate) fn len(&self) -> usize {
         match self {
             Value::Whole(bytes) | Value::Appended(bytes) | Value::Prepended(bytes) => bytes.len(),

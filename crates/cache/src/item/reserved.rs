@@ -1,4 +1,4 @@
-//! Large values on their way in: received to where they will lie.
+//! Reserved memory for large values, which are received to where they will lie.
 
 use crate::item::layout::Layout;
 use crate::memory::allocator::ItemAllocator;
@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fmt::{self, Debug, Formatter};
 use std::ptr::NonNull;
 
-/// What has to be known of an item before its value is there.
+/// What must be known of an item before its value is received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ItemShape {
     /// Bytes of its key.
@@ -16,22 +16,23 @@ pub struct ItemShape {
     pub value_len: usize,
     /// Whether it has client flags other than 0.
     pub has_flags: bool,
-    /// Whether the client says what its unique is to be.
+    /// Whether the client gives its CAS value.
     pub has_cas: bool,
 }
 
 impl ItemShape {
-    /// Whether its value is worth to be received apart.
+    /// Whether its value is large enough to be received in place.
     pub fn is_large(&self) -> bool {
         self.value_len >= LARGE_VALUE
     }
 }
 
-/// A value that is being received: room for it in the engine's memory, and how much of it is there. It is stored by
-/// [`Value::Reserved`](crate::Value::Reserved); otherwise the room is given back when this is dropped. Its memory counts as the engine's
-/// all the time, and what all of these take is bounded.
+/// A value that is being received: memory of the cache, and how much of it was received.
+/// [`Value::Reserved`](crate::Value::Reserved) stores it; otherwise the memory is given back on
+/// drop. The memory counts as the cache's all the time, and the sum of all these is bounded.
 pub struct ReservedValue {
-    /// Of a block that the heap has let go of; once the item is stored, the heap has it, too.
+    /// Of a block that the allocator has released; once the item is stored, the allocator has it,
+    /// too.
     block_ref: BlockRef,
     layout: Layout,
     received: usize,
@@ -50,16 +51,17 @@ impl ReservedValue {
 
     /// What was received.
     pub fn value(&self) -> &[u8] {
-        // SAFETY: within the block, and written. While the heap has let go of the block it is ours; later it is an item's value, which does
-        // not change, and the loan keeps it.
+        // SAFETY: within the block, and written. While the allocator has released the block, it is
+        // ours; later it is an item's value, which does not change, and the pin keeps it.
         unsafe { NonNull::slice_from_raw_parts(self.start(), self.received).as_ref() }
     }
 
     /// Room for the rest. What is put there counts when it is [noted](Self::note_received).
     pub fn rest(&mut self) -> &mut [u8] {
         let length = self.missing();
-        // SAFETY: within the block, which is ours as long as the value is not complete, because the item is not stored before; afterwards
-        // this is empty. All memory of a block is initialised: by the system, or by what was there before.
+        // SAFETY: within the block, which is ours as long as the value is not complete, because the
+        // item is not stored before; afterwards this is empty. All memory of a block is
+        // initialised: by the system, or by what was there before.
         unsafe { NonNull::slice_from_raw_parts(self.start().add(self.received), length).as_mut() }
     }
 
@@ -91,14 +93,14 @@ impl ReservedValue {
         self.missing() == 0
     }
 
-    /// Turns the block over to the heap, with room for one item, if that is to be as it was expected; returns where. Once at most. There is
-    /// a draft on it.
+    /// Attaches the block to the allocator, with one pending item, if the item has the reserved
+    /// shape. Returns the item's address. Succeeds at most once.
     pub(crate) fn attach(&self, layout: Layout, allocator: &ItemAllocator) -> Option<NonNull<u8>> {
         let fits = layout == self.layout && self.is_complete() && self.block_ref.is_of(allocator.pinned());
         if !fits || self.is_stored.replace(true) {
             return None;
         }
-        // SAFETY: the heap has let go of the block, and there is one loan, ours.
+        // SAFETY: the allocator has released the block, and there is one pin, ours.
         unsafe { allocator.attach(self.block_ref.block(), self.layout.footprint()) }
     }
 }

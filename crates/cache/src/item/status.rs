@@ -1,4 +1,5 @@
-//! What lookups note of an item, and what else is to change together with that, in one word: so it changes at one moment.
+//! What lookups note of an item, and what else is to change together with that, in one word: so it
+//! changes at one moment.
 //!
 //! ```text
 //! 0        18       19      24       27          28     29      30     31        32
@@ -10,10 +11,12 @@
 //! coarse if the last access was long ago ([`AtomicStatus::age`]). They visit each item once a day,
 //! so seconds never wrap.
 //!
-//! **An item that takes the place of another** may have its marks and the time of its last access. What updates change, they change under the
-//! bucket's lock, where this happens, too. Lookups have no lock: so who makes the new item first says that the old one's status has
-//! passed on ([`AtomicStatus::pass_on`]): marks and time can't change any more then. A lookup that would change them is refused
-//! ([`AtomicStatus::access`]), and what it finds there has been noted for the new item.
+//! **An item that takes the place of another** may have its marks and the time of its last access.
+//! What updates change, they change under the bucket's lock, where this happens, too. Lookups have
+//! no lock: so who makes the new item first says that the old one's status has passed on
+//! ([`AtomicStatus::pass_on`]): marks and time can't change any more then. A lookup that would
+//! change them is refused ([`AtomicStatus::access`]), and what it finds there has been noted for
+//! the new item.
 
 use crate::policy::MAX_VISITS;
 use std::ops::{BitAnd, BitOr};
@@ -28,13 +31,13 @@ impl Marks {
     pub const NONE: Marks = Marks(0);
     /// It was fetched since it was stored.
     pub const FETCHED: Marks = Marks(1);
-    /// It was declared out of date, but may be served until somebody has a new value (`md I`).
+    /// It was declared stale, but may be served until a client has stored a new value (`md I`).
     pub const STALE: Marks = Marks(1 << 1);
-    /// A client was told that it is the one to store a new value (the meta protocol's `W`).
+    /// A client has won the right to store a new value (the meta protocol's `W`).
     pub const WON: Marks = Marks(1 << 2);
-    /// Its key was given in base64, and is told that way.
+    /// Its key was given in base64, and is returned so.
     pub const ENCODED_KEY: Marks = Marks(1 << 3);
-    /// Its unique was given by a client, and stands behind the value.
+    /// Its CAS value was given by a client, and stands behind the value.
     pub const CLIENT_CAS: Marks = Marks(1 << 4);
 
     /// From a byte that was kept.
@@ -47,7 +50,7 @@ impl Marks {
         self.0
     }
 
-    /// Without what tells how an item lies in memory, which is not for others to say.
+    /// Without the marks that describe the item's layout.
     pub(crate) fn of_others(self) -> Marks {
         Marks(self.0 & ALL_MARKS & !Marks::CLIENT_CAS.0)
     }
@@ -99,10 +102,12 @@ const VISITED: u32 = 1 << 31;
 const _: () = assert!((MAX_VISITS + 1).is_power_of_two() && ALL_VISITS < PASSED_ON);
 const _: () = assert!((ALL_MARKS as u32) << MARKS < 1 << VISITS && Marks::CLIENT_CAS.0 <= ALL_MARKS);
 
-/// Accesses are noted when the last one noted is that many seconds old, so that a hot item is not written all the time.
+/// Accesses are noted when the last one noted is that many seconds old, so that a hot item is not
+/// written all the time.
 const ACCESS_RESOLUTION: u32 = 60;
 
-/// Seconds by which a command that has begun before may take the present for earlier than the others do.
+/// Seconds by which a command that has begun before may take the present for earlier than the
+/// others do.
 const CLOCK_LAG: u32 = 8;
 
 /// Sweeps make the time of an access coarse if it is older than this: 18 hours, in seconds.
@@ -193,20 +198,22 @@ impl AtomicStatus {
 
     #[inline]
     pub(crate) fn load(&self) -> Status {
-        // Relaxed: stands for itself, and bucket locks order those who decide by it.
+        // Relaxed: stands for itself, and bucket locks order the threads that decide by it.
         Status(self.0.load(Ordering::Relaxed))
     }
 
-    /// Changes it as `change` says, and returns what it was before; or leaves it, and returns none, if that says so.
+    /// Changes it as `change` says, and returns what it was before; or leaves it, and returns none,
+    /// if that says so.
     fn update(&self, mut change: impl FnMut(Status) -> Option<Status>) -> Option<Status> {
         // Relaxed: as in `load`.
         let update = |status| change(Status(status)).map(|status| status.0);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).ok().map(Status)
     }
 
-    /// Notes an access at `now`: that the item was fetched; the time, if the one noted is old or that of the store; and the visit, if there
-    /// was none since the eviction last looked. Writes nothing otherwise. Returns the status before. None if it would have to
-    /// be changed, but has passed on.
+    /// Notes an access at `now`: that the item was fetched; the time, if the one noted is old or
+    /// that of the store; and the visit, if there was none since the eviction last looked. Writes
+    /// nothing otherwise. Returns the status before. None if it would have to be changed, but has
+    /// passed on.
     ///
     /// Lock-free, and short: there is little that others might change in the meantime.
     #[inline(always)]
@@ -237,8 +244,8 @@ impl AtomicStatus {
         before
     }
 
-    /// Marks and time of access are what is returned, and will not change any more: another item takes them over, which is
-    /// linked in this one's place next. The bucket lock is held.
+    /// Marks and time of access are what is returned, and will not change any more: another item
+    /// takes them over, which is linked in this one's place next. The bucket lock is held.
     pub(crate) fn pass_on(&self) -> Status {
         // Relaxed: as in `load`.
         Status(self.0.fetch_or(PASSED_ON, Ordering::Relaxed))
@@ -261,7 +268,8 @@ impl AtomicStatus {
         }
     }
 
-    /// Sets the visits to the item's credit; from here on new ones count. By who sweeps its block.
+    /// Sets the visits to the item's credit, and starts counting new ones. For the sweep of its
+    /// block.
     pub(crate) fn cool(&self, visits: u8) {
         self.update(|status| Some(status.with_visits(visits)));
     }
@@ -274,8 +282,9 @@ impl AtomicStatus {
 
     /// Whether the item has left the table for certain.
     pub(crate) fn is_gone(&self) -> bool {
-        // Acquire: pairs with the Release in `set_gone`. The grace period that the sweep of its block begins later must come after the
-        // unlinking: readers that it does not wait for would find the item otherwise.
+        // Acquire: pairs with the Release in `set_gone`. The grace period that the sweep of its
+        // block begins later must come after the unlinking: readers that it does not wait for would
+        // find the item otherwise.
         Status(self.0.load(Ordering::Acquire)).has(GONE)
     }
 }

@@ -13,8 +13,8 @@ use relativist_rcu::Guard;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
-/// What goes into a new item: [`New`], with its value spelled out. Its lengths are known to fit, so that nothing can go wrong once
-/// there is memory for it.
+/// What goes into a new item: [`New`], with its value resolved. Its lengths are checked, so that
+/// writing it cannot fail once there is memory for it.
 #[derive(Clone, Copy)]
 pub(crate) struct ItemInit<'a> {
     pub(crate) hash: Hash,
@@ -32,10 +32,11 @@ pub(crate) struct ItemInit<'a> {
 }
 
 impl<'a> ItemInit<'a> {
-    /// The recipe for `new` under `key`, in the place of an item with the value `present`. `text` is room for a number.
+    /// The contents for `new` under `key`, in the place of an item with the value `present`. `text`
+    /// is a buffer for a number.
     ///
     /// # Panics
-    /// If the key or the value is longer than an item can say.
+    /// If the key or the value is too long for an item's header.
     pub(crate) fn new(
         hash: Hash,
         key: &'a [u8],
@@ -51,7 +52,7 @@ impl<'a> ItemInit<'a> {
             Value::Appended(bytes) => [present, bytes],
             Value::Prepended(bytes) => [bytes, present],
             Value::Number(number) => {
-                // Padded by hand: a format has an upper limit of its own for the width.
+                // Padded here, because a format limits the width.
                 *text = number.to_string();
                 text.extend(std::iter::repeat_n(' ', present.len().saturating_sub(text.len())));
                 [text.as_bytes(), b""]
@@ -99,7 +100,7 @@ impl<'h> UnlinkedItem<'h> {
         UnlinkedItem::new(&item.init(now), allocator, AllocContext::Relocation, table)
     }
 
-    /// Makes an item, if there is room; `table` tells the table's bytes.
+    /// Writes an item, if there is room; `table` returns the table's bytes.
     pub(crate) fn new(
         init: &ItemInit<'_>,
         allocator: &'h ItemAllocator,
@@ -108,8 +109,9 @@ impl<'h> UnlinkedItem<'h> {
     ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
         let size = block::footprint(init.size());
         let place = allocator.allocate(size, context, table)?;
-        // From here to the end nothing panics: a block with an item that was begun and not written could never be swept.
-        // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the unlinked is there.
+        // From here to the end nothing panics: a block with an item that was begun and not written
+        // could never be swept. SAFETY: fresh memory of this size, aligned for items, which stays
+        // allocated while the unlinked is there.
         let item: ItemRef<'_> = unsafe {
             write::<false>(place, init);
             ItemRef::at(place)
@@ -119,7 +121,7 @@ impl<'h> UnlinkedItem<'h> {
         Ok(UnlinkedItem { item, size, inherits: init.inherits, allocator })
     }
 
-    /// Makes the item around the value that has arrived, which `init` is about, if that lies as it should.
+    /// Writes the item around a received value, if its memory has the right shape.
     pub(crate) fn around(
         init: &ItemInit<'_>,
         reserved: &ReservedValue,
@@ -141,7 +143,8 @@ impl<'h> UnlinkedItem<'h> {
         self.item.expiry()
     }
 
-    /// Takes over those of `item`'s marks that this inherits: it is about to be linked in its place. The bucket lock is held.
+    /// Takes over those of `item`'s marks that this inherits: it is about to be linked in its
+    /// place. The bucket lock is held.
     pub(crate) fn inherit(&self, item: ItemRef<'_>) {
         let status = item.status().load();
         // Other marks do not change, because of the lock.
@@ -157,13 +160,13 @@ impl<'h> UnlinkedItem<'h> {
         self.item.status().take_over(item.status().pass_on(), visits, now);
     }
 
-    /// Gives the item its number and hands it to `link`, which puts it into the table.
+    /// Gives the item its number and passes it to `link`, which puts it into the table.
     pub(crate) fn link(self, number: u64, guard: &Guard, link: impl FnOnce(NonNull<Link>)) -> NonNull<Link> {
         let UnlinkedItem { item, size, allocator, .. } = self;
         std::mem::forget(self);
         let block = item.block();
         block.note_number(number);
-        // SAFETY: the unlinked owned the item, so nobody else refers to it.
+        // SAFETY: the unlinked item owned it, so no other thread refers to it.
         unsafe { (*item.item.as_ptr()).number = [number as u16, (number >> 16) as u16, (number >> 32) as u16] };
         allocator.count_linked(size, guard);
         // The block may not be swept before the item can be found in the table.
@@ -179,12 +182,13 @@ impl Drop for UnlinkedItem<'_> {
     }
 }
 
-/// Lets go of an item that was in a table when that was torn down.
+/// Frees an item that was in a table when the table was dropped.
 ///
 /// # Safety
-/// `link` is the link of an item to which nobody refers any more, and the heap is gone or going.
+/// `link` is the link of an item to which no thread refers any more, and the allocator is gone or
+/// being dropped.
 pub(crate) unsafe fn dispose(link: NonNull<Link>) {
-    // SAFETY: the item is there until it is buried.
+    // SAFETY: the item is allocated until it is freed.
     let item: ItemRef<'_> = unsafe { ItemRef::of_link(link) };
     // SAFETY: the table was the last to refer to it.
     unsafe { item.block().sub_live_at_teardown(item.footprint()) };
@@ -193,7 +197,8 @@ pub(crate) unsafe fn dispose(link: NonNull<Link>) {
 /// Writes an item; with `AROUND` all but its value, which is there already.
 ///
 /// # Safety
-/// `place` is memory of the recipe's size, aligned for items, to which nobody else refers, but for the value that is there already.
+/// `place` is memory of the size of `init`, aligned for items, to which no other thread refers,
+/// except to the value that is there already.
 unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     let (options, length) = (init.layout().options, init.value_len);
     let given = init.cas.map(u64::to_ne_bytes);
@@ -204,12 +209,13 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     let item = place.cast::<Item>().as_ptr();
     let mut end = place.as_ptr().wrapping_add(ITEM_OVERHEAD);
     let mut append = |piece: &[u8]| {
-        // SAFETY: the memory has room for all pieces behind the header; sources are slices elsewhere, so nothing overlaps.
+        // SAFETY: the memory has room for all pieces behind the header; sources are slices
+        // elsewhere, so nothing overlaps.
         unsafe { end.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
         end = end.wrapping_add(piece.len());
     };
-    // SAFETY: the memory is large and aligned enough for all fields. They are written one by one, because the header as a whole ends
-    // in padding, where the rest begins.
+    // SAFETY: the memory is large and aligned enough for all fields. They are written one by one,
+    // because the header as a whole ends in padding, where the rest begins.
     unsafe {
         (&raw mut (*item).link).write(Link::new(init.hash));
         (&raw mut (*item).number).write([0; 3]);

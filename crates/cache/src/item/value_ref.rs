@@ -7,14 +7,16 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A value that is kept beyond the moment in which it was shown. It stays as it is, and where it is, whatever becomes of the item; its memory is
-/// the engine's, and counts as such, until this is dropped, on any thread.
+/// A value that is kept beyond the command that was shown it. Neither its bytes nor its address
+/// change, whatever becomes of the item. Its memory counts as the cache's until this is dropped, on
+/// any thread.
 pub struct ValueRef {
     value: NonNull<[u8]>,
     _block_ref: BlockRef,
 }
 
-// SAFETY: the bytes are not written while there is a loan, so all threads may read them; a loan may end on any thread.
+// SAFETY: the bytes are not written while they are pinned, so all threads may read them; a pin may
+// end on any thread.
 unsafe impl Send for ValueRef {}
 // SAFETY: as above.
 unsafe impl Sync for ValueRef {}
@@ -23,7 +25,8 @@ impl Deref for ValueRef {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the value of an item that was linked, so it is initialised and does not change; the loan keeps its memory.
+        // SAFETY: the value of an item that was linked, so it is initialised and does not change;
+        // the pin keeps its memory.
         unsafe { self.value.as_ref() }
     }
 }

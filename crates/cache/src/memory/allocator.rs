@@ -1,26 +1,31 @@
-//! The memory of items: blocks, who puts items in them, and the limit on all of it.
+//! The memory of items: open blocks in which threads allocate, and the limit on all memory.
 //!
-//! **Putting in.** Threads are spread over *stripes*, each with an open block per class. To make room for an item moves an end forward,
-//! under a lock that is the thread's own as long as there are not more threads than stripes. A full block is closed and goes to the
-//! queue of its class, and a free one takes its place: that is the one visit to the lock of all, once in some hundreds of items. An
-//! item too large to share a block has one to its measure, and pays for that visit itself.
+//! **Allocation.** Threads are spread over *stripes*, each with an open block per size class. An
+//! allocation advances the end of a block under the stripe's lock, which is uncontended as long as
+//! there are no more threads than stripes. A full block is closed and goes to the queue of its
+//! class, and a free one replaces it: that takes the pool's lock, once per some hundred items. An
+//! item too large to share a block has a block of its own, and takes the pool's lock each time.
 //!
-//! **The limit** counts what is mapped, to the page: blocks open, queued, free, and waiting for readers, and the bytes that
-//! the table takes. So items removed and not yet given back are in it, and what the system sees of the process is what is counted.
-//! A block is created only when it fits.
+//! **The limit** counts what is mapped, in pages: blocks that are open, queued, free or waiting for
+//! readers, and the bytes of the table. So removed items count until their memory is given back,
+//! and the count is what the system reports. A block is created only when it fits.
 //!
-//! **Taking back.** A closed block in which all is dead, such as that of a large item that was replaced, waits for a grace period at once,
-//! and is free. A block to be evicted is taken out of its queue, so it has one sweeper. When all that was in it is unlinked, it
-//! waits for a grace period, because readers may still look at its items, and is free. A few are kept waiting or free ahead
-//! ([`ItemAllocator::victim_ahead`]), so that who needs one finds it, and what moves on finds room. Nobody waits for readers here: see
-//! [`ItemAllocator::next_reclaim_step`]. What stays free goes back to the system.
+//! **Reclaim.** A closed block in which all items are freed, such as that of a large item that was
+//! replaced, waits for a grace period, and is free. A block that is to be evicted is taken out of
+//! its queue, so one thread sweeps it. When all its items are unlinked, it waits for a grace
+//! period, because readers may still look at them, and is free. A few blocks are kept free or
+//! waiting in advance ([`ItemAllocator::victim_ahead`]), for new items and for items that move. No
+//! function here waits for readers except `trim` and the destructor. Blocks that stay free are
+//! given back to the system.
 //!
-//! **Why blocks and not size classes.** In slabs, items can be evicted one by one, but memory that one class has is lost for others
-//! until someone empties a page of it, and sizes are rounded (memcached's factor of 1.25 loses 10 % on average). Blocks are all alike, so no
-//! mix of sizes is worse than another, sizes are rounded to 8 bytes, and items need no place in free lists or queues.
-//! What it costs: what moves on is copied (0.6 to 0.75 bytes per byte stored on the trace in [`policy`]), and what is overwritten
-//! is dead until its block is swept. A block is swept early when a quarter of it is dead; where nothing may be evicted, when there is no other room, also
-//! when a sixteenth is.
+//! **Why blocks and not slabs.** In slabs, items can be evicted one by one. But memory of one class
+//! is lost for others until a page of it is emptied, and sizes are rounded (memcached's factor of
+//! 1.25 loses 10 % on average). All blocks are alike, so no mix of sizes is worse than another,
+//! sizes are rounded to 8 bytes, and items need no place in free lists or queues. The cost: items
+//! that move are copied (0.6 to 0.75 bytes per byte stored on the trace in [`policy`]), and memory
+//! of overwritten items is free only when their block is swept. A block is compacted early when a
+//! quarter of it is freed; where nothing may be evicted and there is no other room, when a
+//! sixteenth is.
 
 use crate::memory::arena::SLOT;
 use crate::memory::block::{Block, HEADER};
@@ -43,13 +48,14 @@ static POOL: Site = Site::new("heap_central");
 static STRIPE: Site = Site::new("heap_stripe");
 static RESERVATION: Site = Site::new("heap_claim");
 
-/// The smallest blocks, those of tiny heaps. Their beginnings lie as far apart as those of larger ones.
+/// The smallest blocks, those of tiny caches. Their addresses are as far apart as those of larger
+/// ones.
 const MIN_BLOCK: usize = 1 << 12;
 
-/// Blocks that a heap should have at least, its limit permitting.
+/// The least number of blocks that the limit is divided into.
 const MIN_BLOCKS: usize = 64;
 
-/// How long to wait at a time for others to be done. Mostly they tell.
+/// How long to wait at a time for other threads. Mostly they notify earlier.
 const SHORT_WAIT: Duration = Duration::from_millis(1);
 
 /// No room: the budget is used up, or the system has nothing left.
@@ -59,18 +65,18 @@ pub struct OutOfMemory {
     pub requested: usize,
 }
 
-/// The memory of one engine's items.
+/// The memory of one cache's items.
 pub(crate) struct ItemAllocator {
     /// Of an ordinary block.
     pub(crate) capacity: usize,
     /// As many as a power of two.
     stripes: Box<[CachePadded<Stripe>]>,
-    /// Few blocks are free or about to be: whoever comes by should evict one.
+    /// Few blocks are free or waiting: the next store should evict one.
     is_low: AtomicBool,
     pool: CachePadded<Mutex<BlockPool>>,
-    /// Somebody has put back a block that he had in hand.
+    /// Notified when a thread has checked in a block.
     returned: Condvar,
-    /// Held by who has a claim.
+    /// Held by the thread with a reservation.
     reservation_lock: Mutex<()>,
     pinned: Arc<PinnedBlocks>,
 }
@@ -80,8 +86,8 @@ struct Stripe {
     open: Mutex<[Option<Block>; CLASSES]>,
     /// Bytes of items linked by these threads, less those of items unlinked by them.
     linked: AtomicIsize,
-    /// Dead items that these threads replaced by others, and how many of those had expired and were
-    /// never fetched.
+    /// Expired or flushed items that these threads replaced by others, and how many of those had
+    /// expired and were never fetched.
     reclaimed: AtomicU64,
     expired_unfetched: AtomicU64,
 }
@@ -94,18 +100,20 @@ pub(crate) struct TableMemory {
     pub(crate) is_resizing: bool,
 }
 
-/// Who asks for room.
+/// What the thread that allocates may do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AllocContext {
-    /// Who stores, and holds no lock.
+    /// A store that holds no lock.
     NoLock,
-    /// Who stores, and holds a bucket's lock. Nothing is given back to the system for him, which may take long: [`ItemAllocator::next_reclaim_step`] does that.
+    /// A store that holds a bucket's lock. Gives nothing back to the system, which may take long:
+    /// [`ItemAllocator::next_reclaim_step`] does that.
     UnderBucketLock,
-    /// Who moves items on. He may have the last free blocks.
+    /// A sweep that moves items. It may use the last free blocks.
     Relocation,
 }
 
-/// The right to all that becomes free, up to some bytes. One thread has it at a time.
+/// Memory that is set aside for one thread: all that becomes free, up to a number of bytes. One
+/// thread has a reservation at a time.
 pub(crate) struct Reservation<'h> {
     allocator: &'h ItemAllocator,
     _turn: MutexGuard<'h, ()>,
@@ -118,10 +126,11 @@ impl Drop for Reservation<'_> {
 }
 
 impl ItemAllocator {
-    /// A heap that maps `limit` bytes at most.
+    /// An allocator that maps at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> ItemAllocator {
         let capacity = (limit / MIN_BLOCKS).clamp(MIN_BLOCK, SLOT) & !(MIN_BLOCK - 1);
-        // Twice as many as processors, so that threads rarely share; few where their open blocks would be much of the memory.
+        // Twice as many as processors, so that threads rarely share; few where their open blocks
+        // would be much of the memory.
         let threads = available_parallelism().map_or(8, |threads| 2 * threads.get());
         let stripes = 1 << threads.min(limit / capacity / 64).clamp(1, 64).ilog2();
         let stripe = || Stripe {
@@ -160,17 +169,17 @@ impl ItemAllocator {
         sum.max(0).unsigned_abs()
     }
 
-    /// Bytes mapped for items: linked, dead, waiting for readers, and not yet any.
+    /// Bytes mapped for items: linked, freed, waiting for readers, and unused.
     pub(crate) fn mapped(&self) -> usize {
         self.pool().mapped()
     }
 
-    /// What connections hold of that.
+    /// The blocks that are pinned.
     pub(crate) fn pinned(&self) -> &Arc<PinnedBlocks> {
         &self.pinned
     }
 
-    /// Counts of what sweeps have freed, and of dead items that stores have replaced.
+    /// Counts of what sweeps have freed, and of expired or flushed items that stores have replaced.
     pub(crate) fn sweeps(&self) -> SweepStats {
         let mut sweeps = self.pool().sweeps;
         for stripe in &self.stripes {
@@ -181,7 +190,7 @@ impl ItemAllocator {
         sweeps
     }
 
-    /// Counts a dead item that a store has replaced.
+    /// Counts an expired or flushed item that a store has replaced.
     pub(crate) fn count_reclaimed(&self, is_expired_unfetched: bool, guard: &Guard) {
         let stripe = self.stripe(guard);
         // Relaxed, both: plain sums.
@@ -205,13 +214,14 @@ impl ItemAllocator {
         &self.stripes[guard.thread_index() & (self.stripes.len() - 1)]
     }
 
-    /// The lock of all. Nobody waits under it for anything but other holders. Taken after a stripe's.
+    /// Locks the pool. A thread with this lock waits for nothing. Taken after a stripe's lock.
     pub(crate) fn pool(&self) -> MutexGuard<'_, BlockPool> {
         POOL.lock(&self.pool)
     }
 
-    /// Room for an item of `size` bytes, with a draft on its block. Evicts nothing and waits for nobody, so it may be called under a bucket's
-    /// lock. The item is to be written before the draft is finished.
+    /// Takes room for an item of `size` bytes, which is pending then. Evicts nothing and does not
+    /// wait, so it may be called under a bucket's lock. Write the item before it stops being
+    /// pending.
     ///
     /// What the table takes is asked for when a block is needed.
     pub(crate) fn allocate(
@@ -247,27 +257,29 @@ impl ItemAllocator {
         fresh.take(size).ok_or(full)
     }
 
-    /// A block for an item of `size` bytes, on loan to who receives its value; `Ok(None)` if too much is lent.
+    /// Pins a new block for an item of `size` bytes whose value is still to be received; `Ok(None)`
+    /// if too much is pinned.
     pub(crate) fn pin_new(&self, size: usize, table: impl FnOnce() -> usize) -> Result<Option<BlockRef>, OutOfMemory> {
         let capacity = Block::capacity_for(size);
         if !self.pinned.allows_writer(capacity) {
             return Ok(None);
         }
         let block = self.obtain(capacity, AllocContext::NoLock, table()).ok_or(OutOfMemory { requested: size })?;
-        // It may be larger than was asked for, and others may have been faster.
+        // It may be larger than requested, and other threads may have been faster.
         let is_allowed = self.pinned.pin_bytes_of_writer(block.capacity());
         self.put_down(|pool| if is_allowed { pool.release_new() } else { pool.put_unused(block) });
         Ok(is_allowed.then(|| {
             block.unpoison(size);
-            // SAFETY: the block was in our hands, and is in nobody's.
+            // SAFETY: this thread has checked out the block, and no other thread has it.
             unsafe { BlockRef::of_new(block, &self.pinned) }
         }))
     }
 
-    /// Takes over a block that was lent for an item of `size` bytes. The item may be written, and there is a draft on it.
+    /// Takes back a released block with an item of `size` bytes. The item may be written, and is
+    /// pending.
     ///
     /// # Safety
-    /// The heap has let go of the block, and the caller has the only loan of it.
+    /// The allocator has released the block, and the caller has the only pin.
     pub(crate) unsafe fn attach(&self, block: Block, size: usize) -> Option<NonNull<u8>> {
         block.open(policy::class(size));
         let place = block.take(size)?;
@@ -276,24 +288,28 @@ impl ItemAllocator {
         Some(place)
     }
 
-    /// How many items can come before anybody asks for a block again: those that fill the open ones.
+    /// The largest number of items that can be stored before a block is requested: those that fill
+    /// the open ones.
     pub(crate) fn max_items_in_open_blocks(&self) -> usize {
-        // Of each class there is one open. Their items have 40, 64, 256 bytes and so on at least, and so one in 20 bytes is more than all.
+        // Of each class there is one open. Their items have 40, 64, 256 bytes and so on at least,
+        // and so one in 20 bytes is more than all.
         self.stripes.len() * self.capacity / 20
     }
 
-    /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a quarter of one unused.
+    /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a
+    /// quarter of one unused.
     pub(crate) fn is_large(&self, size: usize) -> bool {
         size > (self.capacity - HEADER) / 4
     }
 
-    /// A block that nobody else has, if there is room: in the caller's hands.
+    /// Checks out a block, if there is room.
     fn obtain(&self, capacity: usize, context: AllocContext, table: usize) -> Option<Block> {
         let mut has_harvested = false;
         loop {
             let mut pool = self.pool();
             pool.set_table(table);
-            // What waits for readers is asked for only if nothing else is there: that may cost a barrier on all processors.
+            // What waits for readers is asked for only if nothing else is there: that may cost a
+            // barrier on all processors.
             if !has_harvested && !pool.has_free(capacity, context) {
                 drop(pool);
                 self.harvest();
@@ -309,7 +325,7 @@ impl ItemAllocator {
                     unsafe { block.fill_debug_pattern() };
                     return Some(block);
                 }
-                // SAFETY: the arena has just handed it out, for so many bytes.
+                // SAFETY: the arena has just returned it, for this many bytes.
                 Source::Address(start) => return Some(unsafe { Block::create(start, capacity) }),
                 Source::After(surplus) => self.give_back(surplus),
                 Source::Nowhere => return None,
@@ -317,7 +333,7 @@ impl ItemAllocator {
         }
     }
 
-    /// Frees what has waited for readers long enough, and what connections had and nobody else has.
+    /// Frees blocks whose grace period has passed, and released blocks that were unpinned.
     pub(crate) fn harvest(&self) {
         let returned = self.pinned.take_returned();
         if !returned.is_empty() {
@@ -331,18 +347,18 @@ impl ItemAllocator {
         }
     }
 
-    /// Gives free blocks, which are in the caller's hands, back to the system.
+    /// Gives free blocks, which the caller has checked out, back to the system.
     pub(crate) fn give_back(&self, blocks: Vec<Block>) {
         let discard = |block: Block| {
             let capacity = block.capacity();
-            // SAFETY: it was free, so nothing in it is alive, and it is in our hands.
+            // SAFETY: it was free, so it has no items, and this thread has checked it out.
             (unsafe { block.discard() }, capacity)
         };
         let runs: Vec<_> = blocks.into_iter().map(discard).collect();
         self.put_down(|pool| pool.given_back(runs));
     }
 
-    /// Puts down what was in the caller's hands, and tells those who wait for it.
+    /// Checks in what the caller had checked out, and notifies waiting threads.
     fn put_down(&self, put: impl FnOnce(&mut BlockPool)) {
         let mut pool = self.pool();
         put(&mut pool);
@@ -352,7 +368,7 @@ impl ItemAllocator {
         }
     }
 
-    /// Waits for somebody to put down what he has in hand, not for long.
+    /// Waits until another thread checks in a block, for a short time.
     pub(crate) fn wait_for_others(&self) {
         let mut pool = self.pool();
         pool.waiters += 1;
@@ -362,7 +378,7 @@ impl ItemAllocator {
 
     /// Gives back room that was not used; the item there has been written, as far as its lengths.
     pub(crate) fn abandon(&self, place: NonNull<u8>, size: usize) {
-        // SAFETY: the draft keeps the block.
+        // SAFETY: the pending item keeps the block.
         let block = unsafe { Block::of(place) };
         let section = relativist_rcu::read();
         let open = STRIPE.lock(&self.stripe(&section).open);
@@ -371,20 +387,21 @@ impl ItemAllocator {
         if is_undone {
             return block.finish_pending();
         }
-        // SAFETY: the item was never alive for others; the draft keeps the block, and from its end on the read section.
+        // SAFETY: the item was never linked; the pending item keeps the block, and then the read
+        // section.
         if unsafe { block.free_pending(size) } {
             self.note_freed(block);
         }
     }
 
-    /// Much of the block is dead, or all, as [`Block::free_item`] has said.
+    /// Moves the block to where it belongs after [`Block::free_item`] has returned true.
     pub(crate) fn note_freed(&self, block: Block) {
         self.pool().note_freed(block);
     }
 
     /// A block to evict ahead of need, if few are free or about to be.
     pub(crate) fn victim_ahead(&self, evicts: bool) -> Option<Victim> {
-        // Relaxed, both: a hint. One of those who find it set goes on.
+        // Relaxed, both: a hint. One of the threads that find it set goes on.
         let is_hinted = self.is_low.load(Ordering::Relaxed) && self.is_low.swap(false, Ordering::Relaxed);
         is_hinted.then(|| self.act_on_hint(evicts)).flatten()
     }
@@ -419,7 +436,7 @@ impl ItemAllocator {
         pool.kept() + self.stripes.len().min(1 + pool.limit() / self.capacity / 16) * self.capacity
     }
 
-    /// Gives back to the system half of what nobody has used since the last call. Waits for readers.
+    /// Gives back to the system half of what was unused since the last call. Waits for readers.
     pub(crate) fn trim(&self) {
         let last = self.pool().last_grace();
         last.into_iter().for_each(|grace| grace.wait());
@@ -438,7 +455,8 @@ impl ItemAllocator {
         if self.is_large(size) { Block::capacity_for(size) } else { self.capacity }
     }
 
-    /// Sets room for an item of `size` bytes aside for the calling thread. Waits for others that have a claim.
+    /// Sets room for an item of `size` bytes aside for the calling thread. Waits for threads that
+    /// have a reservation.
     pub(crate) fn reserve(&self, size: usize) -> Reservation<'_> {
         let turn = RESERVATION.lock(&self.reservation_lock);
         self.pool().set_reservation(Some((thread::current().id(), self.block_for(size))));
@@ -458,7 +476,7 @@ impl ItemAllocator {
         }
     }
 
-    /// A swept block in which nothing is alive. It waits for readers.
+    /// Passes on a swept block without items. It waits for readers.
     pub(crate) fn release(&self, block: Block, sweeps: SweepStats) {
         self.put_down(|pool| {
             pool.sweeps += sweeps;
@@ -466,7 +484,8 @@ impl ItemAllocator {
         });
     }
 
-    /// A swept block in which something stays: at its old place in the queue, or as if it had just been closed.
+    /// A swept block in which something stays: at its old place in the queue, or as if it had just
+    /// been closed.
     pub(crate) fn put_back(&self, block: Block, is_renewed: bool, sweeps: SweepStats) {
         self.put_down(|pool| {
             pool.sweeps += sweeps;
@@ -513,7 +532,7 @@ fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
 mod tests {
     use super::*;
 
-    /// Claimed memory is refused to other threads, though it is free.
+    /// Reserved memory is refused to other threads, even if it is free.
     #[test]
     fn what_is_claimed_is_for_nobody_else() {
         let allocator = ItemAllocator::new(1 << 20);
@@ -534,7 +553,7 @@ mod tests {
         );
     }
 
-    /// When a heap is dropped, readers may still look at items that are gone.
+    /// When an allocator is dropped, readers may still look at freed items.
     #[test]
     fn a_heap_that_is_dropped_waits_for_readers() {
         let allocator = ItemAllocator::new(1 << 20);
@@ -549,7 +568,8 @@ mod tests {
             });
             has_entered.recv().expect("the reader has come");
             let dropping = scope.spawn(|| drop(allocator));
-            // A drop that does not wait ends within 100 ms. (Yields would take minutes on a busy core.)
+            // A drop that does not wait ends within 100 ms. (Yields would take minutes on a busy
+            // core.)
             let has_ended = (0..100).any(|_| {
                 thread::sleep(std::time::Duration::from_millis(1));
                 dropping.is_finished()

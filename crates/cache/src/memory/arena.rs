@@ -1,9 +1,11 @@
 //! Address space for blocks: few mappings of the system, however many blocks there are.
 //!
-//! The system limits the number of mappings of a process (65530 by default), and memory for items would reach it if each block were
-//! one. So an arena asks for *regions*, each as large as all before, and hands out runs of *slots* in them. A run costs memory only
-//! where it is written to, so that slots can be large and what a block does not use of its last one costs nothing. What
-//! is given back loses its pages ([`discard`]) and keeps its addresses: the mapping stays in one piece.
+//! The system limits the number of mappings of a process (65530 by default), and memory for items
+//! would reach it if each block were one. So an arena asks for *regions*, each as large as all
+//! before, and hands out runs of *slots* in them. A run costs memory only where it is written to,
+//! so that slots can be large and what a block does not use of its last one costs nothing. What is
+//! given back loses its pages ([`discard`]) and keeps its addresses: the mapping stays in one
+//! piece.
 //!
 //! Runs are found by best fit, and free neighbours are joined, in logarithmic time.
 
@@ -21,7 +23,8 @@ const FIRST_REGION: usize = 64 << 20;
 
 /// Address space of which parts are in use.
 pub(crate) struct Arena {
-    /// What is not in use: where runs begin, and their bytes; and the other way round. No two touch each other.
+    /// What is not in use: where runs begin, and their bytes; and the other way round. No two touch
+    /// each other.
     by_address: BTreeMap<usize, usize>,
     by_length: BTreeSet<(usize, usize)>,
     /// The start of each region, and its bytes.
@@ -38,7 +41,8 @@ pub(crate) struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An arena without regions. Huge pages must not be allowed where runs are used in part: they would make whole what is not.
+    /// An arena without regions. Huge pages must not be allowed where runs are used in part: they
+    /// would make whole what is not.
     pub(crate) fn new(allows_huge_pages: bool) -> Arena {
         Arena {
             by_address: BTreeMap::new(),
@@ -49,7 +53,8 @@ impl Arena {
         }
     }
 
-    /// Addresses for `bytes`, readable and writable, where nothing is yet; `None` if the system denies them.
+    /// Addresses for `bytes`, readable and writable, where nothing is yet; `None` if the system
+    /// denies them.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         let wanted = bytes.next_multiple_of(SLOT);
         if self.by_length.range((wanted, 0)..).next().is_none() {
@@ -63,7 +68,7 @@ impl Arena {
         NonNull::new(with_exposed_provenance_mut(start))
     }
 
-    /// Takes back what [`take`](Self::take) returned for so many `bytes`, discarded meanwhile.
+    /// Takes back what [`take`](Self::take) returned for `bytes`, discarded in the meantime.
     pub(crate) fn give_back(&mut self, start: NonNull<u8>, bytes: usize) {
         if self.allows_huge_pages {
             self.allows_huge_pages = false;
@@ -114,17 +119,17 @@ impl Drop for Arena {
     fn drop(&mut self) {
         for (start, length) in std::mem::take(&mut self.by_address) {
             if let Some(start) = NonNull::new(with_exposed_provenance_mut(start)) {
-                // SAFETY: nobody uses it.
+                // SAFETY: no thread uses it.
                 unsafe { unmap(start, length) };
             }
         }
     }
 }
 
-/// Lets the system have the pages of a run: whoever reads it again finds zeros.
+/// Gives the pages of a run back to the system. Reading them again yields zeros.
 ///
 /// # Safety
-/// The run was taken from an arena, for so many bytes, and nobody uses it.
+/// The run was taken from an arena, for this many bytes, and no thread uses it.
 pub(crate) unsafe fn discard(start: NonNull<u8>, bytes: usize) {
     // Locked memory (`-k`) needs an advice of its own, which Linux has since 5.18.
     for advice in [libc::MADV_DONTNEED, DONTNEED_LOCKED] {
@@ -147,7 +152,8 @@ const DONTNEED_LOCKED: libc::c_int = if cfg!(target_os = "linux") { 24 } else { 
 unsafe fn replace(start: NonNull<u8>, bytes: usize) {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
     let Some(length) = NonZeroUsize::new(bytes) else { return };
-    // SAFETY: in place of a part of a mapping of ours, of which nobody uses anything. If it fails, the pages stay.
+    // SAFETY: in place of a part of a mapping of ours, of which nobody uses anything. If it fails,
+    // the pages stay.
     if unsafe { mmap_anonymous(Some(start.addr()), length, READ_WRITE, flags) }.is_ok() {
         // Like its neighbours: otherwise it would be a mapping of its own, and the system allows
         // only some thousands.
@@ -169,23 +175,23 @@ pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     let length = bytes.next_multiple_of(SLOT);
     // SAFETY: the caller's promise.
     if unsafe { munmap(start.cast(), length) }.is_err() {
-        // A hole makes two mappings of one, and there may be no more. The addresses are lost, the memory is not.
-        // SAFETY: as above.
+        // A hole makes two mappings of one, and there may be no more. The addresses are lost, the
+        // memory is not. SAFETY: as above.
         unsafe { discard(start, length) };
     }
 }
 
 const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
-/// Maps so many bytes, a multiple of [`SLOT`], at a multiple of that.
+/// Maps `bytes`, a multiple of [`SLOT`], at a multiple of that.
 fn reserve(length: usize) -> Option<NonNull<u8>> {
     let whole = length.checked_add(SLOT)?;
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
     let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(whole)?, READ_WRITE, flags) }.ok()?.cast::<u8>();
     let before = start.align_offset(SLOT);
-    // SAFETY: `before` is less than a slot; the ends that are not aligned are within the mapping, and nobody uses them. If the system
-    // keeps them, they cost nothing.
+    // SAFETY: `before` is less than a slot; the ends that are not aligned are within the mapping,
+    // and nobody uses them. If the system keeps them, they cost nothing.
     unsafe {
         let middle = start.add(before);
         for (part, rest) in [(start, before), (middle.add(length), SLOT - before)] {

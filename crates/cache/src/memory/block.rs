@@ -1,15 +1,18 @@
 //! Blocks: the pieces of memory that items lie in.
 //!
-//! A block begins at a multiple of [`SLOT`], and all items' first bytes are less than that behind it: the block of an item is
-//! found by its address. Items are put one behind the other and never move; a block is given to new ones as a whole, after a grace
-//! period, or given back to the system. So there is nothing to fragment but addresses, of which there are plenty: an ordinary block
-//! holds items of any size, and a large item has a block to its measure, to the page.
+//! A block begins at a multiple of [`SLOT`], and all items' first bytes are less than that behind
+//! it: the block of an item is found by its address. Items are put one behind the other and never
+//! move; a block is given to new ones as a whole, after a grace period, or given back to the
+//! system. So there is nothing to fragment but addresses, of which there are plenty: an ordinary
+//! block holds items of any size, and a large item has a block to its measure, to the page.
 //!
-//! **Who may do what.** While a block is open, one thread at a time puts items in, holding its stripe's lock. Whoever makes an
-//! item there holds the block by a *draft*, until the item is linked or given up. A closed block without drafts has all its items
-//! written, and gets no more; who takes it out of its queue may walk over them. `live_bytes` counts the bytes of items that are not dead yet,
-//! their drafts, and the heap's own claim. It frees the block of the last item where the heap is gone before the table, which happens when a
-//! resize outlives the engine. `pins` counts who sends items from where they lie, see [`crate::memory::pin`].
+//! **Access.** While a block is open, only a thread that holds the stripe's lock adds items. From
+//! then until an item is linked or given up, the block counts it as *pending*. A closed block
+//! without pending items has all its items written and gets no more; the thread that takes it out
+//! of its queue may iterate over them. `live_bytes` counts the bytes of items that are not freed
+//! yet, the pending items, and a reference of the allocator itself. If a resize outlives the cache,
+//! the table outlives the allocator; the last freed item then unmaps the block. `pins` counts the
+//! connections that use values in place, see [`crate::memory::block_ref`].
 
 use crate::expiry::Expiry;
 use crate::memory::arena;
@@ -27,13 +30,13 @@ const PAGE: usize = 4096;
 /// Bytes at the start of a block that items can't have.
 pub(crate) const HEADER: usize = size_of::<Header>();
 
-/// The heap's own claim on a block, beside the bytes of its items.
+/// The allocator's own reference to a block, in `live_bytes`.
 const ALLOCATOR_REF: usize = 1 << 62;
 
-/// The claim of an item in the making.
+/// The reference of a pending item, in `live_bytes`.
 const PENDING_ITEM: usize = 1 << 40;
 
-/// In `pins`: the heap has let go of the block, which comes back with the last loan.
+/// In `pins`: the allocator has released the block, which returns with the last unpin.
 const RELEASED: u32 = 1 << 31;
 
 /// `due` of a block in which nothing expires.
@@ -43,12 +46,13 @@ pub(crate) const NEVER: u32 = u32::MAX;
 struct Header {
     /// In pages.
     capacity: u32,
-    /// Its second in the index of due blocks; `NEVER` if it is not there. Written under the lock of
-    /// the queues.
+    /// Its second in the index of due blocks; `NEVER` if it is not there. Written under the pool's
+    /// lock.
     indexed: AtomicU32,
     /// Bytes taken, this header included. Written under the stripe's lock.
     used: AtomicUsize,
-    /// Bytes of items that are not dead, [`PENDING_ITEM`] for each in the making, and [`ALLOCATOR_REF`] while the heap has the block.
+    /// Bytes of items that are not freed, [`PENDING_ITEM`] for each pending item, and
+    /// [`ALLOCATOR_REF`] while the allocator has the block.
     live_bytes: AtomicUsize,
     /// Place in its queue, and the level when it was closed. Written under the lock of the queues.
     number: AtomicU64,
@@ -57,16 +61,16 @@ struct Header {
     first_number: AtomicU64,
     /// The background need not sweep it before this second: no item expires earlier, or too few do.
     due: AtomicU32,
-    /// Who has it on loan, and [`RELEASED`].
+    /// The number of pins, and [`RELEASED`].
     pins: AtomicU32,
     class: AtomicU8,
     place: AtomicU8,
     is_closed: AtomicBool,
-    /// Closed before it was full: what is unused counts as dead.
+    /// Closed before it was full: the unused part counts as freed.
     is_cut: AtomicBool,
 }
 
-/// Where a block is, as the heap knows. Changed under the lock of the queues.
+/// Where a block is. Changed under the pool's lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum Place {
@@ -74,28 +78,30 @@ pub(crate) enum Place {
     Open,
     /// In the queue of its class.
     Queue,
-    /// Among those of which much is dead.
+    /// Among those of which at least a quarter is freed.
     Compactable,
-    /// In the hands of who sweeps it, or waiting for readers, or free.
+    /// Checked out by a sweep, waiting for readers, or free.
     Taken,
 }
 
-/// What follows from the end of a loan.
+/// The result of an unpin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum UnpinOutcome {
-    /// Others have the block on loan.
+    /// Other pins remain.
     StillPinned,
-    /// Nobody has it on loan any more; the heap has it.
+    /// No pin remains; the allocator has the block.
     Unpinned,
-    /// Nobody has it at all, but the caller.
+    /// No pin remains, and the allocator has released the block: it is the caller's.
     Returned,
 }
 
-/// A block that the heap has. Copies are the same block; what each may do with it says the top of this file.
+/// A block. Copies refer to the same block; the top of this file says what a thread may do with
+/// one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Block(NonNull<Header>);
 
-// SAFETY: all fields that change are atomic, and the items' contents are handed over by locks and by drafts.
+// SAFETY: all fields that change are atomic; locks and the count of pending items publish the
+// items' contents.
 unsafe impl Send for Block {}
 
 impl Block {
@@ -107,7 +113,7 @@ impl Block {
     /// A new block of `capacity` bytes, a multiple of the page size.
     ///
     /// # Safety
-    /// `start` was taken from an arena, for so many bytes, and nobody else has it.
+    /// `start` was taken from an arena, for this many bytes, and no other thread has it.
     pub(crate) unsafe fn create(start: NonNull<u8>, capacity: usize) -> Block {
         let header = start.cast::<Header>();
         // SAFETY: the caller's memory, aligned to more than the header needs, and larger.
@@ -148,44 +154,49 @@ impl Block {
         self.0.cast()
     }
 
-    /// Gives up the heap's claim. If that was the last, the caller has the block's memory now, where no block is any more; otherwise it goes
-    /// when the last item does.
+    /// Drops the allocator's reference. If that was the last one, returns the block's memory, which
+    /// is the caller's now; otherwise the last item frees it.
     ///
     /// # Safety
-    /// The caller is the last to have the block, but for items that are not dead, and no reader looks at dead ones.
+    /// The caller is the last one with the block, except for items that are not freed, and no
+    /// reader looks at freed ones.
     pub(crate) unsafe fn detach(self) -> Option<(NonNull<u8>, usize)> {
         let capacity = self.capacity();
         (self.sub_live(ALLOCATOR_REF) == 0).then_some((self.0.cast(), capacity))
     }
 
-    /// Counts `bytes` less as owed, and says what is left: if nothing is, the block is the caller's.
+    /// Subtracts `bytes` from the live bytes, and returns what is left. At zero the block is the
+    /// caller's.
     fn sub_live(self, bytes: usize) -> usize {
-        // SeqCst: see `free_item`. Also Release and Acquire: whoever frees the block does it after all others are done.
+        // SeqCst: see `free_item`. Also Release and Acquire: the thread that frees the block does
+        // so after all others are done.
         self.header().live_bytes.fetch_sub(bytes, Ordering::SeqCst) - bytes
     }
 
-    /// [`Block::free_item`] for the items of a table that is torn down, while its heap may be, too, on another thread.
+    /// [`Block::free_item`] for the items of a table that is dropped, possibly while another thread
+    /// drops the allocator.
     ///
     /// # Safety
-    /// An item of this size was alive, and nobody uses it, or needs to know that it is gone.
+    /// An item of this size was not freed, and no thread uses it.
     pub(crate) unsafe fn sub_live_at_teardown(self, size: usize) {
         let capacity = self.capacity();
         if self.sub_live(size) == 0 {
-            // SAFETY: the heap has given it up, and nothing is left that uses it.
+            // SAFETY: the allocator has given it up, and nothing is left that uses it.
             unsafe { arena::unmap(self.0.cast(), capacity) };
         }
     }
 
-    /// One more has it on loan. True if nobody had.
+    /// Adds a pin. Returns whether it is the first.
     ///
     /// # Safety
-    /// The heap has not let go of it, and waits for the caller before it does.
+    /// The allocator has not released the block, and waits for the caller before it does.
     pub(crate) unsafe fn pin(self) -> bool {
-        // Relaxed: the heap lets go of a block after a grace period, or has it in hand, and so sees this.
+        // Relaxed: the allocator releases a block after a grace period, or while it is checked out,
+        // and so sees this.
         self.header().pins.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    /// The same if somebody has it on loan already; otherwise nothing happens.
+    /// Adds a pin if the block is pinned already; otherwise returns false.
     ///
     /// # Safety
     /// As of [`Block::pin`].
@@ -195,31 +206,32 @@ impl Block {
         self.header().pins.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Whether somebody has it on loan now.
+    /// Whether the block is pinned now.
     pub(crate) fn is_pinned(self) -> bool {
-        // Relaxed: a hint. Who has to know asks by `release`.
+        // Relaxed: a hint. `release` decides.
         self.header().pins.load(Ordering::Relaxed) & !RELEASED > 0
     }
 
-    /// The caller, who alone has it, has it on loan, and the heap has let go of it.
+    /// Pins a block that only the caller has, and that the allocator has released.
     pub(crate) fn pin_released(self) {
-        // Relaxed: nobody else has it.
+        // Relaxed: no other thread has it.
         self.header().pins.store(1 | RELEASED, Ordering::Relaxed);
     }
 
-    /// The heap has it again, which had let go of it. The caller has the only loan.
+    /// Gives a released block back to the allocator. The caller has the only pin.
     pub(crate) fn attach(self) {
-        // Relaxed: others get to know the block under the lock of the queues.
+        // Relaxed: other threads find the block under the pool's lock.
         self.header().pins.store(1, Ordering::Relaxed);
     }
 
-    /// A loan ends.
+    /// Removes a pin.
     ///
     /// # Safety
-    /// The caller had the block on loan, and does not use it any more unless it [comes back](UnpinOutcome::Returned).
+    /// The caller had a pin, and no longer uses the block, unless it is
+    /// [returned](UnpinOutcome::Returned).
     pub(crate) unsafe fn unpin(self) -> UnpinOutcome {
-        // Release: what was done with the block is done, for who has it then (the Acquire below, in `release`, or here). Acquire: the
-        // same, of other pins and of the heap.
+        // Release: the next owner sees what was done with the block (Acquire in `release`, or
+        // here). Acquire: the same, for other pins and the allocator.
         match self.header().pins.fetch_sub(1, Ordering::AcqRel) {
             1 => UnpinOutcome::Unpinned,
             last if last == 1 | RELEASED => {
@@ -231,8 +243,8 @@ impl Block {
         }
     }
 
-    /// The heap, which nobody will ask for another loan of it, lets go of a block. True if nobody has it on loan, so that it is the
-    /// caller's; otherwise it comes back with the last loan.
+    /// Releases a block that no thread can pin any more. Returns true if the block is not pinned,
+    /// so that it is the caller's; otherwise it returns with the last unpin.
     pub(crate) fn release(self) -> bool {
         // Acquire and Release: with `unpin`.
         let is_free = self.header().pins.fetch_or(RELEASED, Ordering::AcqRel) == 0;
@@ -255,7 +267,7 @@ impl Block {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: whoever has a block has its header; all that changes in it is atomic.
+        // SAFETY: a thread that has a block has its header; all fields that change are atomic.
         unsafe { self.0.as_ref() }
     }
 
@@ -284,22 +296,24 @@ impl Block {
         self.set_place(Place::Open);
     }
 
-    /// Nobody looks at what was in the block.
+    /// Poisons the block: no thread may look at what was in it.
     pub(crate) fn poison(self) {
         // SAFETY: behind the header, within the mapping.
         unsafe { poison::poison(self.first(), self.capacity() - HEADER) };
     }
 
-    /// The caller, who alone has the block, writes the first `size` bytes of items before they are [taken](Self::take).
+    /// Unpoisons the first `size` bytes, which the caller, the only owner, writes before they are
+    /// [taken](Self::take).
     pub(crate) fn unpoison(self, size: usize) {
         // SAFETY: behind the header, within the mapping.
         unsafe { poison::unpoison(self.first(), size) };
     }
 
-    /// In debug builds, spoils what was in the block, so that tests notice who still looks at it.
+    /// In debug builds, overwrites what was in the block, so that tests notice readers that still
+    /// look at it.
     ///
     /// # Safety
-    /// Nobody else has the block, and nobody looks at what was in it.
+    /// No other thread has the block, or looks at what was in it.
     pub(crate) unsafe fn fill_debug_pattern(self) {
         if cfg!(debug_assertions) && !poison::IS_USED {
             // SAFETY: the caller's promise; within the mapping.
@@ -307,7 +321,8 @@ impl Block {
         }
     }
 
-    /// Room for an item of `size` bytes, a multiple of its alignment, and a draft on it. The caller holds the stripe's lock.
+    /// Takes room for an item of `size` bytes, a multiple of its alignment, which is pending from
+    /// now on. The caller holds the stripe's lock.
     pub(crate) fn take(self, size: usize) -> Option<NonNull<u8>> {
         let header = self.header();
         // Relaxed, all: under the stripe's lock; the lock of the queues hands it on.
@@ -325,8 +340,8 @@ impl Block {
         }
     }
 
-    /// Takes back room that was the last taken, of a draft that was given up. The caller holds the stripe's lock, and the block is
-    /// open there.
+    /// Returns room that was taken last, of an item that was given up. The caller holds the
+    /// stripe's lock, and the block is open there.
     pub(crate) fn undo_take(self, place: NonNull<u8>, size: usize) -> bool {
         let header = self.header();
         // Relaxed, all: as in `take`.
@@ -335,40 +350,45 @@ impl Block {
         if is_last {
             header.used.store(used - size, Ordering::Relaxed);
             header.live_bytes.fetch_sub(size, Ordering::Relaxed);
-            // SAFETY: within the block, and nobody's.
+            // SAFETY: within the block, and not used.
             unsafe { poison::poison(place, size) };
         }
         is_last
     }
 
-    /// An item is linked or given up.
+    /// A pending item is linked or given up.
     pub(crate) fn finish_pending(self) {
         // Release: pairs with the Acquire in `has_pending`: the item has been written, and linked.
         self.header().live_bytes.fetch_sub(PENDING_ITEM, Ordering::Release);
     }
 
-    /// Whether items are in the making. Once false for a closed block, it stays false.
+    /// Whether items are pending. Once false for a closed block, it stays false.
     pub(crate) fn has_pending(self) -> bool {
         // Acquire: pairs with the Release in `finish_pending`.
         self.header().live_bytes.load(Ordering::Acquire) & !ALLOCATOR_REF >= PENDING_ITEM
     }
 
-    /// An item of `size` bytes is dead. Says whether the heap should know, because so much of the block is that it should be
-    /// [sparse](Place::Compactable), if it isn't, or all of it.
+    /// Counts an item of `size` bytes as freed. Returns whether the pool must be notified: because
+    /// so much is freed that the block should be [compactable](Place::Compactable) and is not, or
+    /// because all is freed.
     ///
     /// # Safety
-    /// It was alive, and the block is not given back before the caller is done: the caller is in the read section in which it unlinked
-    /// the item, or has a draft on the block, or sweeps it.
+    /// It was not freed before, and the block is not given back before the caller is done: the
+    /// caller is in the read section in which it unlinked the item, or has a pending item in the
+    /// block, or sweeps it.
     pub(crate) unsafe fn free_item(self, size: usize) -> bool {
         let live_bytes = self.sub_live(size);
-        // SeqCst, there and here, with those in `close` and `is_compactable`: either we find it closed, or who closes it finds the
-        // item dead. Who sweeps it may put it back without having seen this, so only what is sparse already needs no word.
+        // SeqCst, there and here, with those in `close` and `is_compactable`: either this thread
+        // finds the block closed, or the thread that closes it finds the item freed. A sweep may
+        // put the block back without having seen this, so only a block that is compactable already
+        // needs no notice.
         self.is_quarter_freed(live_bytes)
             && self.header().is_closed.load(Ordering::SeqCst)
             && (self.place() != Place::Compactable || live_bytes == ALLOCATOR_REF)
     }
 
-    /// The same of an item that is given up together with the draft, which may be the last thing that kept the block from being dead.
+    /// Counts an item that is given up as freed and no longer pending. This may be the last one of
+    /// the block.
     ///
     /// # Safety
     /// As of [`Block::free_item`]. The caller is in a read section that began before.
@@ -377,7 +397,7 @@ impl Block {
         unsafe { self.free_item(size + PENDING_ITEM) }
     }
 
-    /// To be called before a block is closed that is not full.
+    /// Call before closing a block that is not full.
     pub(crate) fn cut(self) {
         // Relaxed: the lock under which the block is closed hands it on.
         self.header().is_cut.store(true, Ordering::Relaxed);
@@ -393,20 +413,23 @@ impl Block {
         header.is_closed.swap(true, Ordering::SeqCst);
     }
 
-    /// Whether all of a closed block is dead, and nothing in the making. Once true, it stays true.
+    /// Whether all items of a closed block are freed, and none is pending. Once true, it stays
+    /// true.
     pub(crate) fn is_all_freed(self) -> bool {
-        // SeqCst: as in `is_compactable`. All who have unlinked its items have done so before.
+        // SeqCst: as in `is_compactable`. All threads that have unlinked its items have done so
+        // before.
         self.header().live_bytes.load(Ordering::SeqCst) == ALLOCATOR_REF
     }
 
-    /// Whether much of a closed block is dead.
+    /// Whether at least a quarter of a closed block is freed.
     pub(crate) fn is_compactable(self) -> bool {
         // SeqCst: see `free_item`.
         self.is_quarter_freed(self.header().live_bytes.load(Ordering::SeqCst))
     }
 
-    /// Whether as much of a closed block is dead as pays if nothing may be evicted. (What was cut off is not: nobody would gain by moving what
-    /// fills a block but for that to one of which it leaves as much.)
+    /// Whether a sixteenth of a closed block is freed, which is worth compacting if nothing may be
+    /// evicted. (An unused end does not count: moving items from such a block to another one would
+    /// gain nothing.)
     pub(crate) fn is_slightly_fragmented(self) -> bool {
         // Relaxed, both: hints, and what is used does not change once the block is closed.
         let header = self.header();
@@ -414,8 +437,9 @@ impl Block {
             >= self.capacity() / 16
     }
 
-    /// Whether a quarter is dead, with `live_bytes` as it is: then what moving the rest costs is three times what is won, and a heap full of
-    /// items that are overwritten at random holds some 87 % of what it could.
+    /// Whether a quarter is freed, with `live_bytes` as it is. Then moving the rest costs three
+    /// times what it gains, and a cache whose items are overwritten at random holds 87 % of what it
+    /// could.
     fn is_quarter_freed(self, live_bytes: usize) -> bool {
         let header = self.header();
         // Relaxed, both: they do not change once the block is closed.
@@ -424,13 +448,14 @@ impl Block {
         self.freed_before(end, live_bytes) >= self.capacity() / 4
     }
 
-    /// Bytes before `end` that are not owed to anybody.
+    /// Bytes before `end` that are freed.
     fn freed_before(self, end: usize, live_bytes: usize) -> usize {
         (end - HEADER).saturating_sub(live_bytes % PENDING_ITEM)
     }
 
     pub(crate) fn place(self) -> Place {
-        // Relaxed: changed under the lock of the queues; others look to save themselves the way there.
+        // Relaxed: changed under the pool's lock; other threads read it as a hint, to avoid that
+        // lock.
         match self.header().place.load(Ordering::Relaxed) {
             0 => Place::Open,
             1 => Place::Queue,
@@ -445,7 +470,7 @@ impl Block {
     }
 
     pub(crate) fn class(self) -> usize {
-        // Relaxed, here and in the two below: set when the block changed hands, under a lock.
+        // Relaxed, here and in the two below: set under a lock when the block was opened or closed.
         self.header().class.load(Ordering::Relaxed).into()
     }
 
@@ -460,7 +485,7 @@ impl Block {
     /// An item in it has this number.
     pub(crate) fn note_number(self, number: u64) {
         let first = &self.header().first_number;
-        // Relaxed, both: by who has a draft on the block or sweeps it, which hands it on.
+        // Relaxed, both: by a thread with a pending item in the block, or by its sweep.
         if number < first.load(Ordering::Relaxed) {
             first.fetch_min(number, Ordering::Relaxed);
         }
@@ -488,8 +513,8 @@ impl Block {
         self.header().due.load(Ordering::Relaxed)
     }
 
-    /// Whether the background should sweep it at `now`: something may have expired, or was stored before the flush that drew `line`, or
-    /// nothing in it is alive.
+    /// Whether the background should sweep it at `now`: something may have expired, or was stored
+    /// before the flush that drew `line`, or nothing in it is alive.
     pub(crate) fn is_due(self, now: u32, line: u64) -> bool {
         let header = self.header();
         // Relaxed, both: as in `due`.
@@ -508,9 +533,10 @@ impl Block {
         self.header().indexed.store(second, Ordering::Relaxed);
     }
 
-    /// Forgets what was noted: who walks over all items notes it anew. By who sweeps the block.
+    /// Resets the number and the second that were noted; the sweep that iterates over all items
+    /// notes them again.
     pub(crate) fn forget(self) {
-        // Relaxed: numbers don't change, so nobody else notes any.
+        // Relaxed: numbers do not change, so no other thread notes any.
         self.header().first_number.store(u64::MAX, Ordering::Relaxed);
         // SeqCst: pairs with the load in `note_due`; an item's expiry is stored before that load,
         // and read by the sweep after this store. So a thread that changes an expiry either finds
@@ -518,12 +544,15 @@ impl Block {
         self.header().due.store(NEVER, Ordering::SeqCst);
     }
 
-    /// The addresses of the items in it, dead ones included. `footprint` returns the bytes that the item at an address occupies.
+    /// The addresses of the items in it, freed ones included. `footprint` returns the bytes that
+    /// the item at an address occupies.
     ///
     /// # Safety
-    /// The block is closed and without drafts, and stays the caller's while the iterator is used.
+    /// The block is closed and has no pending items, and stays the caller's while the iterator is
+    /// used.
     pub(crate) unsafe fn items(self, footprint: impl Fn(NonNull<u8>) -> usize) -> impl Iterator<Item = NonNull<u8>> {
-        // Relaxed: written before the block was closed, under the lock that the caller took it by.
+        // Relaxed: written before the block was closed, under the lock with which the caller took
+        // it.
         let end = self.header().used.load(Ordering::Relaxed);
         let mut offset = HEADER;
         std::iter::from_fn(move || {
@@ -537,7 +566,7 @@ impl Block {
     }
 }
 
-/// What an item of so many bytes occupies.
+/// The room that an item of `bytes` bytes occupies.
 pub(crate) fn footprint(bytes: usize) -> usize {
     bytes.next_multiple_of(ITEM_ALIGN)
 }

@@ -1,22 +1,29 @@
-//! Large values in the hands of connections: those that are sent from where they lie, or received to where they will lie.
+//! Pinned blocks: large values that connections send from where they lie, or receive to where they
+//! will lie.
 //!
-//! A network is slow, and a read section must not last as long as a client takes to read: grace periods would wait for it, and all memory
-//! with them. So who sends a large value has its block on *loan*. A loan hinders nobody: the item may be replaced, deleted or
-//! expire, and its block be swept; it is only not chosen to be evicted, because that would free nothing yet. Only when the block's grace period has passed the heap asks whether there are pinned, and lets go of
-//! the block if there are: then it comes back with the last loan, and is free. Until then it counts as mapped, so `-m` holds.
+//! A network is slow, and a read section must not last as long as a client takes to read: grace
+//! periods would wait for it, and all memory with them. So who sends a large value has its block on
+//! *loan*. A loan hinders nobody: the item may be replaced, deleted or expire, and its block be
+//! swept; it is only not chosen to be evicted, because that would free nothing yet. Only when the
+//! block's grace period has passed the heap asks whether there are pinned, and lets go of the block
+//! if there are: then it comes back with the last loan, and is free. Until then it counts as
+//! mapped, so `-m` holds.
 //!
-//! Room for a value that is still to come is lent, too: a block of which the heap has let go from the beginning, so that nobody waits for a
-//! slow client, and nothing is to be swept there. It is turned over to the heap with the finished item, or comes back.
+//! Memory for a value that is still to be received is pinned, too. It is a block that the allocator
+//! has released from the beginning, so that no thread waits for a slow client. The block is
+//! attached to the allocator with the finished item, or returned.
 //!
-//! What clients who take their time can hold this way is bounded: no loan is given to who would read when a quarter of the limit is lent, and none to
-//! who would send at an eighth, unless it is the only one. Values are copied then, as small ones are. A block's bytes are counted before its first loan begins,
-//! and no longer after its last has ended: at every moment what is lent has been allowed.
+//! **Bounds.** Memory pinned by slow clients is bounded. No reader may pin a block once a quarter
+//! of the limit is pinned, and no writer once an eighth is, unless it is the only block. Their
+//! values are copied then, as small ones are. The bytes of a block are counted before its first
+//! pin, and until after its last one.
 //!
-//! **Why nothing is lost.** `pinned` in a block's header counts them, with one bit for "the heap has let go". A loan begins while the item is
-//! shown, when the block can't be waiting for readers of before; so when a grace period has passed all pinned that will ever be are
-//! counted. From then on the count only falls. The heap sets the bit, and a loan's end counts down, in one atomic step each: either the
-//! heap finds no pinned, or the last loan finds the bit. Exactly one of the two has the block then. Where the heap is gone before the
-//! last loan, that one gives the memory back to the system.
+//! **Why no block is lost.** `pins` in a block's header counts the pins, with one bit for "released
+//! by the allocator". A pin begins while the item is shown, when the block cannot be waiting for
+//! earlier readers. So when a grace period has passed, all pins are counted, and the count only
+//! falls. The allocator sets the bit, and an unpin counts down, in one atomic step each. Either the
+//! allocator finds no pins, or the last unpin finds the bit: exactly one of them gets the block. If
+//! the allocator is gone before the last unpin, that unpin returns the memory to the system.
 
 use crate::memory::arena;
 use crate::memory::arena::SLOT;
@@ -26,33 +33,35 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Values from this size on are worth a loan: to copy less costs less than to keep count.
+/// Values of at least this size are pinned instead of copied: counting costs less than the copy.
 pub const LARGE_VALUE: usize = 16 << 10;
 
 // Then its item has a block of its own, see `ItemAllocator::is_large`.
 const _: () = assert!(LARGE_VALUE > (SLOT - HEADER) / 4);
 
-/// The part of the limit, one in so many, up to which blocks are lent to those who read.
+/// Readers may pin 1/4 of the limit.
 const READERS_SHARE: usize = 4;
 
-/// The part up to which they are lent to those who send. Smaller, so that these can't keep readers from it all.
+/// Writers may pin 1/8 of the limit. Less than readers, so that they cannot use up the readers'
+/// share.
 const WRITERS_SHARE: usize = 8;
 
-/// What a heap has lent. Outlives it if need be.
+/// The pinned blocks of an allocator. May outlive it.
 pub(crate) struct PinnedBlocks {
-    /// Bytes of all blocks that are lent. Written with every loan that is the first of its block, so apart from what others read.
+    /// Bytes of all pinned blocks. Written with the first pin of each block, so apart from what
+    /// other threads read.
     bytes: CachePadded<AtomicUsize>,
-    /// The heap's limit.
+    /// The limit of the allocator.
     limit: AtomicUsize,
     returned: Mutex<Returned>,
     has_returned: AtomicBool,
 }
 
-/// Blocks that have come back after the heap had let go of them.
+/// Blocks that were unpinned after the allocator had released them.
 #[derive(Default)]
 struct Returned {
     blocks: Vec<Block>,
-    /// There is no heap any more.
+    /// The allocator is gone.
     is_closed: bool,
 }
 
@@ -72,39 +81,40 @@ impl PinnedBlocks {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Bytes of all blocks that are lent.
+    /// Bytes of all pinned blocks.
     pub(crate) fn bytes(&self) -> usize {
         // Relaxed: a plain sum.
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether so many `bytes` may be lent in all, `own` of them to the caller: one of `share` parts of the limit. A block that is lent alone may
-    /// be as large as it is.
+    /// Whether `bytes` may be pinned in all, `own` of them by the caller: one of `share` parts of
+    /// the limit. A block that is pinned alone may have any size.
     fn allows(&self, bytes: usize, own: usize, share: usize) -> bool {
         // Relaxed: as in `set_limit`.
         bytes <= own.max(self.limit.load(Ordering::Relaxed) / share)
     }
 
-    /// Whether a block of so many bytes may be lent to receive a value. Others may be faster.
+    /// Whether a writer may pin a block of this size. Other threads may be faster.
     pub(crate) fn allows_writer(&self, bytes: usize) -> bool {
         self.allows(self.bytes() + bytes, bytes, WRITERS_SHARE)
     }
 
-    /// Counts `bytes` more as lent, unless that is too much for this share of the limit. Who is refused writes nothing.
+    /// Counts `bytes` more as pinned, unless that is too much for this share of the limit. A caller
+    /// that is refused writes nothing.
     fn pin_bytes(&self, bytes: usize, share: usize) -> bool {
         let more = |sum: usize| Some(sum + bytes).filter(|&sum| self.allows(sum, bytes, share));
         // Relaxed, both: a plain sum.
         self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// The same for a block of so many bytes that is to receive a value.
+    /// [`pin_bytes`](Self::pin_bytes) for a writer.
     pub(crate) fn pin_bytes_of_writer(&self, bytes: usize) -> bool {
         self.pin_bytes(bytes, WRITERS_SHARE)
     }
 
-    /// Counts them no longer.
+    /// Counts `bytes` less as pinned.
     fn unpin_bytes(&self, bytes: usize) {
-        // Relaxed: a plain sum. Who has added this has done so before the block was lent.
+        // Relaxed: a plain sum. The thread that added this did so before the block was pinned.
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -112,9 +122,10 @@ impl PinnedBlocks {
         self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks that have come back since the last call. They are free.
+    /// The blocks that were returned since the last call. They are free.
     pub(crate) fn take_returned(&self) -> Vec<Block> {
-        // Relaxed: a hint; who misses it looks again with the next block. The lock hands the blocks over.
+        // Relaxed: a hint; a thread that misses it looks again with the next block. The lock
+        // publishes the blocks.
         if !self.has_returned.load(Ordering::Relaxed) {
             return Vec::new();
         }
@@ -123,14 +134,15 @@ impl PinnedBlocks {
         mem::take(&mut returned.blocks)
     }
 
-    /// The heap ends: what comes back from now on goes to the system. Returns what came back before.
+    /// Marks the allocator as gone: blocks returned from now on are unmapped. Returns the blocks
+    /// that were returned before.
     pub(crate) fn close(&self) -> Vec<Block> {
         let mut returned = self.returned();
         returned.is_closed = true;
         mem::take(&mut returned.blocks)
     }
 
-    /// The last loan of a block of which the heap has let go has ended.
+    /// Takes back a released block after its last unpin.
     #[cold]
     fn take_back(&self, block: Block) {
         let mut returned = self.returned();
@@ -140,28 +152,30 @@ impl PinnedBlocks {
             return self.has_returned.store(true, Ordering::Relaxed);
         }
         drop(returned);
-        // SAFETY: the caller's, as nobody else has it on loan and there is no heap; what items are left in it the table buries.
+        // SAFETY: only the caller has it: no other pin, and no allocator. The table frees the items
+        // that are left in it.
         if let Some((start, capacity)) = unsafe { block.detach() } {
-            // SAFETY: taken from the heap's arena, which will not get it back, being gone.
+            // SAFETY: taken from an arena that is gone.
             unsafe { arena::unmap(start, capacity) };
         }
     }
 }
 
-/// A block on loan.
+/// A pin of a block.
 pub(crate) struct BlockRef {
     block: Block,
     pinned: Arc<PinnedBlocks>,
 }
 
 impl BlockRef {
-    /// Lends `block`, unless too much is lent. Whoever finds it lent joins those whose pinned are counted; so nobody can join
-    /// who is about to be refused.
+    /// Pins `block`, unless too much is pinned. If it is pinned already, adds a pin; so no thread
+    /// adds one to a pin that is about to be refused.
     ///
     /// # Safety
     /// An item in the block stays allocated until this returns.
     pub(crate) unsafe fn pin(block: Block, pinned: &Arc<PinnedBlocks>) -> Option<BlockRef> {
-        // SAFETY: an item stays allocated, so the heap has not let go of its block, and will see this when it does.
+        // SAFETY: an item stays allocated, so the allocator has not released its block, and will
+        // see this when it does.
         if !unsafe { block.pin_again() } {
             let bytes = block.capacity();
             if !pinned.pin_bytes(bytes, READERS_SHARE) {
@@ -169,17 +183,18 @@ impl BlockRef {
             }
             // SAFETY: as above.
             if !unsafe { block.pin() } {
-                // Somebody was faster, and has counted it.
+                // Another thread was faster, and has counted the bytes.
                 pinned.unpin_bytes(bytes);
             }
         }
         Some(BlockRef { block, pinned: Arc::clone(pinned) })
     }
 
-    /// Lends a new block to who receives a value. It has been [counted](PinnedBlocks::pin_bytes_of_writer).
+    /// Pins a new block for a value to receive. Its bytes are
+    /// [counted](PinnedBlocks::pin_bytes_of_writer) already.
     ///
     /// # Safety
-    /// Nobody else has the block, nor does the heap.
+    /// No other thread has the block, nor does the allocator.
     pub(crate) unsafe fn of_new(block: Block, pinned: &Arc<PinnedBlocks>) -> BlockRef {
         block.pin_released();
         BlockRef { block, pinned: Arc::clone(pinned) }
@@ -197,9 +212,9 @@ impl BlockRef {
 impl Drop for BlockRef {
     fn drop(&mut self) {
         let BlockRef { block, pinned } = self;
-        // Before the loan ends: afterwards the block may be another's.
+        // Before the unpin: afterwards the block may be another thread's.
         let capacity = block.capacity();
-        // SAFETY: this is a loan, and it ends here.
+        // SAFETY: this is a pin, and it ends here.
         let end = unsafe { block.unpin() };
         if end != UnpinOutcome::StillPinned {
             pinned.unpin_bytes(capacity);

@@ -1,10 +1,10 @@
-//! What AddressSanitizer has to be told of blocks: of its own allocator's memory it knows what is free, of mappings it knows nothing. So
-//! whoever looks at an item after its block has become free, or beyond the items, is caught in the act (`ci/sanitizers.sh`). Nothing at all in
-//! other builds.
+//! Reports to AddressSanitizer which memory of blocks may be used. It knows its own allocator's
+//! memory, but not mappings. So it finds reads of an item whose block has become free, and reads
+//! beyond the items (`ci/sanitizers.sh`). Does nothing in other builds.
 
 use std::ptr::NonNull;
 
-/// Whether somebody listens.
+/// Whether AddressSanitizer is used.
 pub(crate) const IS_USED: bool = cfg!(relativist_sanitizer = "address");
 
 #[cfg(relativist_sanitizer = "address")]
@@ -13,20 +13,20 @@ unsafe extern "C" {
     fn __asan_unpoison_memory_region(start: *const u8, bytes: usize);
 }
 
-/// Until further notice nobody looks at these bytes, which are aligned like items.
+/// Marks these bytes, which are aligned like items, as unused.
 ///
 /// # Safety
 /// They are part of a mapping.
 #[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "nobody listens"))]
 pub(crate) unsafe fn poison(start: NonNull<u8>, bytes: usize) {
     #[cfg(relativist_sanitizer = "address")]
-    // SAFETY: the caller's promise: the sanitizer has a place where it notes it.
+    // SAFETY: the caller's promise.
     unsafe {
         __asan_poison_memory_region(start.as_ptr(), bytes);
     }
 }
 
-/// These may be looked at again.
+/// Marks these bytes as used again.
 ///
 /// # Safety
 /// As of [`poison`].
@@ -73,7 +73,7 @@ mod tests {
         assert!(is_poisoned(address(0)));
     }
 
-    /// Of a block that items share, and of one to an item's measure.
+    /// For a block that items share, and for one of a single item.
     #[test]
     fn what_was_freed_is_forbidden() {
         let engine = Cache::new(Arc::new(Clock::new(1_700_000_000)), 8 << 20, 1 << 20).unwrap();

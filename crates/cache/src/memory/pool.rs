@@ -1,8 +1,8 @@
-//! What the heap keeps under its one lock: blocks that are not open, and what all of them take.
+//! All blocks that are not open, and the bytes that all blocks take, under one lock.
 //!
-//! Every function takes a few steps, or logarithmically many, and no block's memory is touched beyond its header. What takes longer,
-//! whoever holds the lock gets as a task, to do when it is free again. The one system call is to map a region of addresses, each larger than
-//! those before: a few in the life of a heap.
+//! Every function takes constant or logarithmic time, and reads no block's memory beyond its
+//! header. Longer work is returned to the caller, to be done without the lock. The only system call
+//! maps a region of addresses, each larger than those before: a few in the life of a cache.
 
 use crate::memory::allocator::AllocContext;
 use crate::memory::arena::{Arena, SLOT};
@@ -17,14 +17,14 @@ use std::mem;
 use std::ptr::NonNull;
 use std::thread::ThreadId;
 
-/// Ordinary blocks for which room is left to who moves items on, in a heap of at least eight times as many.
+/// Ordinary blocks that are kept for items that move, if the limit is at least eight times as much.
 const KEPT: usize = 2;
 
-/// All that is not open.
+/// All blocks that are not open.
 pub(crate) struct BlockPool {
     /// By number. Blocks of a class come one after the other.
     queues: [BTreeMap<u64, Block>; CLASSES],
-    /// Blocks of which much is dead.
+    /// Blocks of which at least a quarter is freed.
     compactable: BTreeMap<u64, Block>,
     /// The queued and sparse blocks in which something expires, by the second in which they should
     /// be swept (as known when they were queued), and by number.
@@ -41,7 +41,7 @@ pub(crate) struct BlockPool {
     free_bytes: usize,
     /// The fewest free bytes since [`BlockPool::idle`] was last asked.
     least_free: usize,
-    /// Blocks that somebody sweeps or gives back, or has got for items that are not there yet.
+    /// Blocks that threads sweep or give back, or have taken for new items.
     pub(crate) checked_out: usize,
     /// Threads that wait for [`BlockPool::checked_out`] to change.
     pub(crate) waiters: usize,
@@ -50,14 +50,15 @@ pub(crate) struct BlockPool {
     level: u64,
     /// Bytes of all blocks.
     mapped: usize,
-    /// Bytes of the table, as last told.
+    /// Bytes of the table, as last reported.
     table: usize,
     /// What all of it may be.
     limit: usize,
-    /// Who collects room, and how much: nobody else may take that.
+    /// The thread with a reservation, and its bytes: no other thread may take these.
     reservation: Option<(ThreadId, usize)>,
     refusal: Option<Refusal>,
-    /// Where to look next for blocks that are thin, in which queue, and how many have been looked at since the last one.
+    /// Where to look next for slightly fragmented blocks (a queue and a number), and how many were
+    /// examined since the last one was found.
     slightly_fragmented: (usize, u64),
     looked_at: usize,
     pub(crate) sweeps: SweepStats,
@@ -68,7 +69,7 @@ pub(crate) struct BlockPool {
     partial: Arena,
 }
 
-/// A lack of room about which nothing could be done, without evicting: that stays so until something dies.
+/// A store that failed for lack of room, without eviction. Stores fail until something is freed.
 struct Refusal {
     need: usize,
     /// Bytes of linked items then.
@@ -79,7 +80,7 @@ struct Refusal {
 struct Waiting {
     grace: GracePeriod,
     block: Block,
-    /// None if it is lent: it comes back when the pinned end, not when the readers have gone.
+    /// None if it is pinned: it returns with the last unpin, not with the grace period.
     bytes: usize,
 }
 
@@ -92,13 +93,13 @@ pub(crate) struct Victim {
 /// Why a block is swept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Purpose {
-    /// Its turn has come: what has earned it moves on, the rest goes.
+    /// Evicted: items with visits move, the others go.
     Evict,
-    /// Its turn has come, and too much has moved on already: all goes.
+    /// Evicted after too many items have moved: all items go.
     Purge,
-    /// Much of it is dead: the rest moves on.
+    /// Compacted: all live items move.
     Compact,
-    /// Something may have expired: the rest stays.
+    /// Expired items go, the others stay.
     Expire,
 }
 
@@ -172,25 +173,27 @@ impl BlockPool {
         self.reservation.filter(|&(thread, _)| thread != std::thread::current().id()).map_or(0, |(_, bytes)| bytes)
     }
 
-    /// Bytes that new items may take without anything being swept. Who moves items on may have what is kept for that, too.
+    /// Bytes that new items may take without a sweep. Items that move may take the bytes that are
+    /// kept for them, too.
     pub(crate) fn room(&self, is_moving: bool) -> usize {
         let kept = if is_moving { 0 } else { self.kept() };
         (self.limit + self.free_bytes).saturating_sub(self.taken() + self.reserved_by_others() + kept)
     }
 
-    /// Bytes kept for who moves items on: free, or not mapped yet.
+    /// Bytes kept for items that move: free, or not mapped yet.
     pub(crate) fn kept(&self) -> usize {
         KEPT.min(self.limit / self.capacity / 8) * self.capacity
     }
 
-    /// Whether others have in hand what could be had, or write to it.
+    /// Whether other threads have checked out, reserved, or are writing to memory that could be
+    /// used.
     pub(crate) fn is_contended(&self, evicts: bool) -> bool {
         let has_pending = |queue: &BTreeMap<u64, Block>| queue.values().any(|block| block.has_pending());
         let is_written_to = has_pending(&self.compactable) || evicts && self.queues.iter().any(has_pending);
         self.checked_out > 0 || self.reserved_by_others() > 0 || is_written_to
     }
 
-    /// Bytes swept, for which readers have to be waited.
+    /// Bytes of swept blocks that wait for readers.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
@@ -218,7 +221,7 @@ impl BlockPool {
         self.limit + self.free_bytes + self.waiting_bytes < self.taken() + wanted
     }
 
-    /// Where a block of `capacity` comes from. It is in the caller's hands.
+    /// Checks out a block of `capacity`, or returns what must be done for one.
     pub(crate) fn source(&mut self, capacity: usize, context: AllocContext) -> Source {
         if self.room(context == AllocContext::Relocation) < capacity {
             return Source::Nowhere;
@@ -240,7 +243,7 @@ impl BlockPool {
         }
     }
 
-    /// Whether there is a free block that one of `capacity` may be, and nobody else has a right to it.
+    /// Whether there is a free block that fits, and that is not reserved by another thread.
     pub(crate) fn has_free(&self, capacity: usize, context: AllocContext) -> bool {
         self.room(context == AllocContext::Relocation) >= capacity && self.fitting(capacity).is_some()
     }
@@ -252,8 +255,9 @@ impl BlockPool {
         self.free.range(capacity..=most).next().map(|(&found, _)| found)
     }
 
-    /// What has to be given back to the system before a block of `capacity` can be created, for which there is [room](Self::room): then that
-    /// much is free, if only in blocks that don't fit. Nothing if one does. They are in the caller's hands.
+    /// Checks out the free blocks that must be given back to the system before a block of
+    /// `capacity` can be created, if there is [room](Self::room) but no free block that fits. None
+    /// if one does.
     pub(crate) fn in_the_way(&mut self, capacity: usize) -> Vec<Block> {
         match self.fitting(capacity) {
             Some(_) => Vec::new(),
@@ -261,7 +265,8 @@ impl BlockPool {
         }
     }
 
-    /// Free blocks of `excess` bytes and more if there are so many, `kept` ordinary ones apart. They are in the caller's hands.
+    /// Checks out free blocks of at least `excess` bytes, if there are any, except `kept` ordinary
+    /// ones.
     fn surplus(&mut self, excess: usize, kept: usize) -> Vec<Block> {
         let (mut blocks, mut bytes) = (Vec::new(), 0);
         while bytes < excess {
@@ -277,12 +282,13 @@ impl BlockPool {
         blocks
     }
 
-    /// What is over the limit, as far as it is free: to be given back, and in the caller's hands.
+    /// Checks out free blocks over the limit, to be given back.
     pub(crate) fn over_limit(&mut self) -> Vec<Block> {
         self.surplus(self.taken().saturating_sub(self.limit), 0)
     }
 
-    /// Half of what was free all the time since the last call, but for `wanted` bytes: to be given back, and in the caller's hands.
+    /// Checks out half of what was free since the last call, except `wanted` bytes, to be given
+    /// back.
     pub(crate) fn idle(&mut self, wanted: usize) -> Vec<Block> {
         let idle = self.least_free.saturating_sub(wanted).div_ceil(2);
         let blocks = self.surplus(idle, KEPT);
@@ -290,7 +296,7 @@ impl BlockPool {
         blocks
     }
 
-    /// These were given back to the system: their addresses and bytes.
+    /// Notes runs (address and bytes) that were given back to the system.
     pub(crate) fn given_back(&mut self, runs: impl IntoIterator<Item = (NonNull<u8>, usize)>) {
         for (start, capacity) in runs {
             self.arena(capacity).give_back(start, capacity);
@@ -299,7 +305,8 @@ impl BlockPool {
         }
     }
 
-    /// Blocks that fill their slots may share huge pages. Where others did, memory would be taken that is not counted.
+    /// Blocks that fill their slots may share huge pages. Where others did, memory would be taken
+    /// that is not counted.
     fn arena(&mut self, capacity: usize) -> &mut Arena {
         if capacity == SLOT { &mut self.whole } else { &mut self.partial }
     }
@@ -315,18 +322,19 @@ impl BlockPool {
         block
     }
 
-    /// A block that was not needed after all. It was in the caller's hands.
+    /// Checks in a block that was not needed.
     pub(crate) fn put_unused(&mut self, block: Block) {
         self.checked_out -= 1;
         self.put_free(block);
     }
 
-    /// A block that was in the caller's hands is lent to who receives a value: nobody is to wait for it.
+    /// Gives up a block that the caller has checked out, and pins for a value to receive: no thread
+    /// waits for it.
     pub(crate) fn release_new(&mut self) {
         self.checked_out -= 1;
     }
 
-    /// A block that was in the caller's hands is open now, where everybody finds it, and `full` no longer.
+    /// Checks in a block that is open now, in place of `full`.
     pub(crate) fn opened_in_place_of(&mut self, full: Option<Block>) {
         self.checked_out -= 1;
         full.into_iter().for_each(|full| self.close(full));
@@ -339,13 +347,13 @@ impl BlockPool {
         self.free.entry(block.capacity()).or_default().push(block);
     }
 
-    /// A swept block waits for readers. It was in the caller's hands.
+    /// Checks in a swept block, which waits for readers.
     pub(crate) fn put_waiting(&mut self, block: Block) {
         self.checked_out -= 1;
         self.let_wait(block);
     }
 
-    /// In the block all is dead.
+    /// Lets a block whose items are all freed wait for readers.
     fn let_wait(&mut self, block: Block) {
         block.set_place(Place::Taken);
         let bytes = if block.is_pinned() { 0 } else { block.capacity() };
@@ -353,7 +361,8 @@ impl BlockPool {
         self.waiting.push_back(Waiting { grace: GracePeriod::start(), block, bytes });
     }
 
-    /// Frees what waited for no more than `passed`, and is not lent; returns what is waited for next.
+    /// Frees blocks that waited for `passed` or an earlier grace period, and are not pinned.
+    /// Returns the next grace period.
     pub(crate) fn harvest(&mut self, passed: GracePeriod) -> Option<GracePeriod> {
         while let Some(Waiting { block, bytes, .. }) = self.waiting.pop_front_if(|waiting| waiting.grace <= passed) {
             self.waiting_bytes -= bytes;
@@ -371,7 +380,8 @@ impl BlockPool {
         self.enqueue(block);
     }
 
-    /// A block with items that was in the caller's hands: at its old place in the queue, or as if it had just been closed.
+    /// Checks in a block with items: at its old place in the queue, or as if it had just been
+    /// closed.
     pub(crate) fn put_back(&mut self, block: Block, is_renewed: bool) {
         self.checked_out -= 1;
         if is_renewed { self.close(block) } else { self.enqueue(block) }
@@ -402,22 +412,24 @@ impl BlockPool {
         }
     }
 
-    /// Much of the block is dead, or all, and then there is nothing to sweep.
+    /// Moves a block to the place for what is freed in it. If that is all, there is nothing to
+    /// sweep.
     pub(crate) fn note_freed(&mut self, block: Block) {
         let queue = match block.place() {
             Place::Queue => &mut self.queues[block.class()],
             Place::Compactable => &mut self.compactable,
             Place::Open | Place::Taken => return,
         };
-        // Somebody may have been faster, or have it in hand: he looks before he puts it back.
+        // If another thread was faster or has checked out the block, it looks at the block before
+        // it checks it in.
         if queue.remove(&block.number()).is_some() {
             self.forget_due(block);
             self.enqueue(block);
         }
     }
 
-    /// Puts blocks on loan whose turn has come at the ends of their queues, as if they had just been closed: they are in use, and to sweep them
-    /// frees nothing before the pinned end.
+    /// Moves pinned blocks at the front of their queues to the end, as if they had just been
+    /// closed: they are in use, and a sweep frees nothing before they are unpinned.
     fn skip_pinned(&mut self) {
         let last = self.number;
         for index in 0..BlockPool::QUEUES {
@@ -432,8 +444,8 @@ impl BlockPool {
         }
     }
 
-    /// Takes the block that should go next: one to compact, or one to evict; only the former without `evicts`, and with `is_urgent` one to
-    /// be evicted without mercy. None that is on loan.
+    /// Checks out the block to sweep next: one to compact, or one to evict. Only the former without
+    /// `evicts`; with `is_urgent` one whose items all go. Never a pinned one.
     pub(crate) fn victim(&mut self, evicts: bool, is_urgent: bool) -> Option<Victim> {
         self.skip_pinned();
         let is_urgent = is_urgent && evicts;
@@ -454,7 +466,8 @@ impl BlockPool {
         Some(self.take(block, if is_urgent { Purpose::Purge } else { Purpose::Evict }))
     }
 
-    /// The next block of which some is dead, round and round. Looks at a limited number of them.
+    /// Checks out the next slightly fragmented block, round robin. Examines a limited number of
+    /// blocks.
     pub(crate) fn next_slightly_fragmented(&mut self) -> Option<Victim> {
         const AT_ONCE: usize = 1024;
         let most = self.looked_at + AT_ONCE;
@@ -477,7 +490,7 @@ impl BlockPool {
         None
     }
 
-    /// Takes a block out of its queue, into the caller's hands.
+    /// Takes a block out of its queue, and checks it out.
     fn take(&mut self, block: Block, purpose: Purpose) -> Victim {
         let is_compactable = block.place() == Place::Compactable;
         let queue = if is_compactable { &mut self.compactable } else { &mut self.queues[block.class()] };
@@ -488,7 +501,7 @@ impl BlockPool {
         Victim { block, purpose }
     }
 
-    /// Queues, of blocks that are sparse and that are not.
+    /// The number of queues, that of compactable blocks included.
     pub(crate) const QUEUES: usize = CLASSES + 1;
 
     /// Takes a block that is due at `now`, to sweep the expired items in it.
@@ -532,25 +545,26 @@ impl BlockPool {
         None
     }
 
-    /// Whether [`BlockPool::next_slightly_fragmented`] has looked at all blocks since it found one, or a refusal.
+    /// Whether [`BlockPool::next_slightly_fragmented`] has looked at all blocks since it found one,
+    /// or a refusal.
     pub(crate) fn has_seen_all(&self) -> bool {
         self.looked_at >= self.queues.iter().map(BTreeMap::len).sum()
     }
 
-    /// Remembers that `need` bytes can't be had without evicting.
+    /// Remembers that there is no room for `need` bytes without eviction.
     pub(crate) fn refuse(&mut self, need: usize, linked: usize) {
         self.refusal = Some(Refusal { need, linked });
         self.looked_at = 0;
     }
 
-    /// Whether nothing has changed since as many bytes, or fewer, could not be had without evicting. A quarter of a block has to die
-    /// before it pays to look again.
+    /// Whether nothing has changed since there was no room for as many bytes, or fewer, without
+    /// eviction. A quarter of a block must be freed before another search is worth its cost.
     pub(crate) fn is_refused(&self, need: usize, linked: usize) -> bool {
         let unchanged = |refusal: &Refusal| need >= refusal.need && linked + self.capacity / 4 > refusal.linked;
         self.refusal.as_ref().is_some_and(unchanged)
     }
 
-    /// Gives up all blocks, as far as no item is left in them, with `open` ones. No one else has any, but who has them on loan.
+    /// Frees all blocks without items, with the `open` ones. No other thread has any, except pins.
     pub(crate) fn tear_down(&mut self, open: impl Iterator<Item = Block>, pinned: &PinnedBlocks) {
         let queued = mem::take(&mut self.queues).into_iter().flat_map(BTreeMap::into_values);
         let compactable = mem::take(&mut self.compactable).into_values();
@@ -559,10 +573,10 @@ impl BlockPool {
         let free = mem::take(&mut self.free).into_values().flatten();
         let mut blocks: Vec<Block> = open.chain(queued).chain(compactable).chain(waiting).chain(free).collect();
         blocks.retain(|block| block.release());
-        // Only now: what comes back from here on nobody else has.
+        // Only now: from here on, unpinned blocks are unmapped by the thread that unpins them.
         blocks.extend(pinned.close());
         for block in blocks {
-            // SAFETY: the engine is gone, so nobody looks at items but its table, which buries those it has.
+            // SAFETY: the cache is gone, so only its table still has items, and frees them.
             if let Some((start, capacity)) = unsafe { block.detach() } {
                 self.arena(capacity).give_back(start, capacity);
             }

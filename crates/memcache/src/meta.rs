@@ -82,7 +82,7 @@ pub struct MetaFlags {
     pub recache: Option<i32>,
     /// `C`: the unique to compare with.
     pub compare: Option<u64>,
-    /// `E`: the unique that the new item is to have.
+    /// `E`: the CAS value of the new item.
     pub cas: Option<u64>,
     /// `D`: by how much to count.
     pub delta: u64,

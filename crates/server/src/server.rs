@@ -309,9 +309,7 @@ impl Server {
     pub fn saver(&self) -> Saver {
         let (shared, snapshot) = (Arc::clone(&self.shared), self.snapshot.clone());
         Saver(Box::new(move || match &snapshot {
-            None => {
-                shared.log.say(Level::Warning, format_args!("there is no snapshot to write: --snapshot names no file"))
-            }
+            None => shared.log.say(Level::Warning, format_args!("no snapshot written: there is no --snapshot")),
             Some(snapshot) => {
                 if !snapshot.is_read_after_crash() {
                     shared.log.say(
@@ -439,7 +437,7 @@ fn write_ports(path: &Path, listeners: &[Listener], udp: &[UdpSocket]) -> Result
 
 fn reload(shared: &SharedState) {
     if let Some(Err(error)) = shared.users.as_ref().map(Users::reload) {
-        shared.log.say(Level::Warning, format_args!("cannot read the users again: {error}"));
+        shared.log.say(Level::Warning, format_args!("cannot reload the users: {error}"));
     }
     if let Some(Err(problem)) = shared.tls.as_ref().map(|tls| tls.refresh(&shared.log)) {
         shared.log.say(Level::Warning, format_args!("the certificates stay as they were: {problem}"));
@@ -545,7 +543,10 @@ fn listen_admin(address: SocketAddr, log: &Log) -> Result<Admin, StartError> {
     let admin = Admin::bind(address)
         .map_err(|error| StartError::System(format!("cannot listen on {address} (--admin)"), error))?;
     if !address.ip().is_loopback() {
-        log.say(Level::Warning, format_args!("the statistics at {address} (--admin) are open to whoever can connect"));
+        log.say(
+            Level::Warning,
+            format_args!("the statistics at {address} (--admin) are open to every client that can connect"),
+        );
     }
     Ok(admin)
 }
@@ -581,7 +582,7 @@ fn users(options: &Options, log: &Log) -> Result<Option<Users>, StartError> {
         let file = std::path::absolute(&file).unwrap_or(file);
         (Users::for_sasl(file.clone()), file)
     } else {
-        log.say(Level::Warning, format_args!("nobody can log in: {SASL_FILE_VARIABLE} names no file with users"));
+        log.say(Level::Warning, format_args!("no client can log in: {SASL_FILE_VARIABLE} names no file with users"));
         return Ok(None);
     };
     let cannot_read = |error| StartError::System(format!("cannot read the users in {}", file.display()), error);

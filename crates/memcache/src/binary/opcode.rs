@@ -152,7 +152,7 @@ pub enum Status {
     NotStored = 5,
     /// The value is no number.
     NotANumber = 6,
-    /// Nobody has logged in, or may do this.
+    /// The client has not logged in, or may not do this.
     AuthFailure = 0x20,
     /// The login wants another step.
     AuthContinue = 0x21,

@@ -138,7 +138,7 @@ fn noreply_is_the_exact_last_word() {
     assert!(!silent("set k 0 0 1 noreplyx"));
 }
 
-/// Those whose item is as they say, whatever is there.
+/// Stores whose item does not depend on the present one.
 #[test]
 fn a_store_is_awaited_where_its_item_is_known_beforehand() {
     for (line, is_awaited) in [

@@ -128,7 +128,7 @@ fn unescape_one<'t>(rest: &'t str, out: &mut Vec<u8>) -> &'t str {
     tail
 }
 
-/// Repeats what is to be repeated; any other placeholder stands for a number.
+/// Expands repetitions. Any other placeholder stands for a number.
 fn expand(placeholder: &str, out: &mut Vec<u8>) {
     match placeholder.strip_prefix("rep:").and_then(|repeat| repeat.rsplit_once(':')) {
         Some((text, count)) => out.extend(unescape(text).repeat(count.parse().expect("a count"))),

@@ -45,7 +45,7 @@ impl Executor<'_> {
         match (args.next(), args.next()) {
             (None, None) => Outcome::Shutdown,
             (Some(b"graceful"), None) => {
-                // Nobody stops it by datagram.
+                // A datagram cannot stop the server.
                 if !matches!(session.transport, Transport::Udp(_)) {
                     log::notice(log::STOPPING);
                 }

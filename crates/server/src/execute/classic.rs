@@ -43,7 +43,7 @@ impl Executor<'_> {
         self.fetch(session, fetch, keys, out)
     }
 
-    /// Answers each key, until the output is full, or others are to have their turn.
+    /// Answers each key, until the output is full or other connections should go first.
     pub(super) fn fetch<'b>(
         &self,
         session: &Session,

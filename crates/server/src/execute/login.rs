@@ -14,7 +14,7 @@ const MAX_FAILURES: u8 = 8;
 /// The outcome of a login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// Somebody is in.
+    /// The login has succeeded.
     Welcome,
     /// The login failed, and the connection will be closed.
     Failure,

@@ -9,12 +9,12 @@ const MECHANISMS: &[u8] = b"PLAIN";
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Login {
-    /// Nobody has logged in.
+    /// The client has not logged in.
     #[default]
     None,
-    /// Somebody has chosen the mechanism, and the credentials are to follow.
+    /// The client has chosen the mechanism; the credentials follow.
     Started,
-    /// Somebody has logged in.
+    /// The client has logged in.
     Done,
 }
 

@@ -117,7 +117,7 @@ impl Subscription {
 }
 
 impl Watch {
-    /// Nobody watches yet; each watcher will have a buffer of `buffer_size` bytes.
+    /// A registry without watchers. Each will have a buffer of `buffer_size` bytes.
     pub fn new(buffer_size: usize) -> Watch {
         Watch {
             topics: AtomicU8::new(0),

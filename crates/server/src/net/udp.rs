@@ -191,8 +191,7 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
                 match finish(executor, session, outcome, &requests[..consumed], out) {
                     Outcome::Done => consumed,
                     Outcome::PausedFetch { .. } | Outcome::PausedDump(_) => return false,
-                    // Nobody can watch by datagram, stop the server, or close what is no
-                    // connection.
+                    // A datagram cannot watch, stop the server, or close a connection.
                     Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
                 }
             }

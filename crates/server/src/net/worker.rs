@@ -68,7 +68,7 @@ struct Worker<B> {
     shared: Arc<SharedState>,
     counters: Arc<CachePadded<Counters>>,
     slots: Slots,
-    /// Connections that are to have a turn.
+    /// Connections to be served next.
     queue: VecDeque<usize>,
     /// Connections that watch.
     watchers: Vec<usize>,

@@ -83,11 +83,11 @@ mod tests {
     fn blocks_keep_their_bytes_when_they_change_size() {
         let layout = |size| Layout::from_size_align(size, 16).unwrap();
         let mut size = 100;
-        // SAFETY: sizes are not zero, and each is told to the next call.
+        // SAFETY: sizes are not zero, and each call is passed the current one.
         let mut block = unsafe { BySize.alloc(layout(size)) };
         for next in [LARGE - 1, LARGE, 10 * LARGE, LARGE + 1, 200, LARGE, 1] {
-            // SAFETY: the block has so many bytes; what `realloc` returns has the smaller number of
-            // both.
+            // SAFETY: the block has `size` bytes, and the one that `realloc` returns at least the
+            // smaller of both sizes.
             unsafe {
                 block.write_bytes(7, size);
                 block = BySize.realloc(block, layout(size), next);

@@ -58,7 +58,7 @@ pub(crate) fn lock_memory(options: &Options, log: &Log) {
     let is_locked = if has_no_lock_limit() {
         mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault).map_err(|error| error.to_string())
     } else {
-        Err("the limit on locked memory has to be unlimited (ulimit -l, LimitMEMLOCK=infinity)".into())
+        Err("the limit on locked memory must be unlimited (ulimit -l, LimitMEMLOCK=infinity)".into())
     };
     if let Err(why) = is_locked {
         log.say(Level::Warning, format_args!("cannot keep memory out of swap (-k): {why}"));

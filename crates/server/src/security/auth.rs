@@ -39,7 +39,7 @@ pub enum Attempt {
     Wrong,
     /// It isn't, and was one failure too many: further logins from there are refused for a while.
     LastWrong,
-    /// Nobody has looked, because too many have failed from there.
+    /// The password was not checked, because too many logins from there have failed.
     Refused,
 }
 

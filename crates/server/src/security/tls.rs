@@ -120,7 +120,7 @@ impl Tls {
             let terms = contents.and_then(|contents| Terms::new(&self.files, contents, log));
             let outcome = terms.map(|terms| {
                 *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
-                log.say(Level::Trouble, format_args!("the certificates were read again"));
+                log.say(Level::Trouble, format_args!("certificates reloaded"));
             });
             *last = Reading { digest, outcome };
         } else if last.outcome.is_ok() {

@@ -308,8 +308,8 @@ fn the_log_tells_no_passwords() {
         client.read_exact(&mut answered).unwrap();
         assert!(answered == answer, "{}", answered.escape_ascii());
     };
-    // The password comes when the line has been looked at: the one thread has answered somebody who
-    // came later.
+    // The password follows after the line was read: by then the only thread has served another
+    // client.
     let (mut client, mut other) = (connect(), connect());
     client.write_all(b"set auth 0 0 10\r\n").unwrap();
     ask(&mut other, b"get a\r\n", b"CLIENT_ERROR unauthenticated\r\n");

@@ -63,7 +63,7 @@ fn a_file_in_another_folder_is_out_of_reach_unless_told_otherwise() {
         symlink(&others, &users).unwrap();
         hang_up();
         if is_confined {
-            assert!(hears(&mut stderr, "cannot read the users again: Permission denied"));
+            assert!(hears(&mut stderr, "cannot reload the users: Permission denied"));
             assert!(can_log_in(port, "new", "user") && !can_log_in(port, "other", "user"));
         } else {
             poll("user of the other file", || can_log_in(port, "other", "user").then_some(()));
@@ -99,7 +99,7 @@ fn that_core_files_are_allowed_opens_no_other_files() {
         fs::remove_file(&users).unwrap();
         symlink(&others, &users).unwrap();
         kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGHUP).unwrap();
-        assert!(hears(&mut stderr, "cannot read the users again: Permission denied"), "{working_directory:?} {option}");
+        assert!(hears(&mut stderr, "cannot reload the users: Permission denied"), "{working_directory:?} {option}");
         assert!(can_log_in(port, "old", "user") && !can_log_in(port, "other", "user"));
     }
 }

@@ -182,7 +182,7 @@ fn a_full_disk_leaves_the_old_snapshot_and_is_told() {
     assert_eq!(converse(port, "set 0 0 0 3\r\nold\r\n"), "STORED\r\n");
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
 
-    // A limit on the size of files looks like a full disk to who ignores the signal.
+    // For a process that ignores the signal, a limit on the file size looks like a full disk.
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_relativistd")]);
     limited.arg("--warm-after-crash").stderr(std::process::Stdio::piped());
@@ -250,7 +250,7 @@ fn without_a_file_the_request_for_a_snapshot_is_answered_by_a_warning() {
     let port_file = folder.path().join("port");
     let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
     let port = ports(&port_file)[0];
-    // Signals are obeyed soon after the port is told, at the latest when there is an answer.
+    // Signals are obeyed soon after the port file appears, at the latest when the server answers.
     assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
     let mut stderr = String::new();
@@ -259,7 +259,7 @@ fn without_a_file_the_request_for_a_snapshot_is_answered_by_a_warning() {
         let mut some = [0; 256];
         let count = daemon.0.stderr.as_mut().unwrap().read(&mut some).unwrap();
         stderr.push_str(&String::from_utf8_lossy(&some[..count]));
-        stderr.contains("there is no snapshot to write").then_some(())
+        stderr.contains("no snapshot written").then_some(())
     });
     assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
 }

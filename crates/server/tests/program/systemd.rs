@@ -45,7 +45,7 @@ fn sockets_that_were_opened_for_it_are_served() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let socket = UnixListener::bind(&path).unwrap();
-    // What was not bound is given to nobody.
+    // The server does not change the owner of a socket that it has not bound.
     let _daemon = Daemon::start(&mut activated(socket.into(), &["-u", "nobody", "-s", "/nonexistent/socket"]));
     ask_version(&mut UnixStream::connect(&path).unwrap());
 }

@@ -20,7 +20,7 @@ fn visit(server: &Running) -> TcpStream {
 /// Status and body of the answer to this request.
 pub fn ask(server: &Running, request: &str) -> (u16, String) {
     let mut stream = visit(server);
-    // Who is refused early may not be read to the end.
+    // The request of a client that is refused early may not be read completely.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer in time");
@@ -34,7 +34,7 @@ fn get(server: &Running, path: &str) -> String {
     body
 }
 
-/// A server whose clients have stored, found and missed something, in many turns.
+/// A server whose clients have stored, found and missed items, in many requests.
 fn busy_server() -> Running {
     let server = Running::start("-t 1 --admin 0");
     let mut client = server.connect();

@@ -168,7 +168,7 @@ fn a_slow_reader_gets_everything_and_holds_up_nobody(io: Io) {
     client.ask("version\r\n", "VERSION 1.6.45\r\n");
 }
 
-/// Four megabytes of requests behind answers that nobody takes: most of them wait where they are.
+/// Four megabytes of requests from a client that reads no answers: most of them wait.
 fn what_is_sent_ahead_is_not_hoarded(io: Io) {
     let server = io.start("-t 1");
     let value = "v".repeat(250_000);
@@ -275,7 +275,7 @@ fn connections_beyond_the_limit_wait_if_told_to(io: Io) {
     }
     let mut waiting = server.connect();
     waiting.send("version\r\n");
-    // It cannot be told from a slow one that it waits; that it was not accepted can.
+    // A waiting client looks like a slow one. But it was not accepted, which shows.
     loop {
         clients[0].send("stats\r\n");
         let stats = String::from_utf8(clients[0].read_until(b"END\r\n")).unwrap();
@@ -289,7 +289,7 @@ fn connections_beyond_the_limit_wait_if_told_to(io: Io) {
     waiting.expect("VERSION 1.6.45\r\n");
 }
 
-/// A dump of 6 MB that nobody reads for a while: the server must hold back, and go on where it was.
+/// A dump of 6 MB to a client that pauses: the server must pause, and continue later.
 fn a_dump_waits_for_its_reader(io: Io) {
     const ITEMS: usize = 30_000;
     let server = io.start("-t 1");
@@ -314,7 +314,7 @@ fn a_dump_waits_for_its_reader(io: Io) {
     assert_eq!(keys[7], format!("mg {}", key(7)));
 }
 
-/// A watcher that reads nothing loses lines, and holds up nobody.
+/// A watcher that reads nothing loses lines, and delays no other client.
 fn a_slow_watcher_is_left_behind(io: Io) {
     let server = io.start("-t 1 -o watcher_logbuf_size=1");
     let mut watcher = server.connect();

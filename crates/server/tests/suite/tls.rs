@@ -180,7 +180,7 @@ fn who_says_that_it_is_done_gets_its_answers(io: Io) {
     client.expect_close();
 }
 
-/// It does not wait for those who don't read.
+/// It does not wait for clients that do not read.
 fn a_server_that_stops_tells_its_clients(io: Io) {
     let authority = Authority::new();
     let (mut server, _) = with_large_value(io, &authority);
@@ -225,7 +225,7 @@ fn a_handshake_that_breaks_off_is_counted(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 {}", authority.flags()));
     let hello = hello(&authority);
-    // Nothing at all is somebody who looks whether there is a server.
+    // A connection without a byte is a check whether the server is there.
     drop(server.connect());
     for end in [1, hello.len() / 2, hello.len()] {
         server.connect().send(&hello[..end]);

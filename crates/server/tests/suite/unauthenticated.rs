@@ -1,4 +1,4 @@
-//! What clients can do who have not logged in.
+//! What unauthenticated clients can do.
 
 use crate::harness::{Client, Io, PATIENCE, Running, on_each_backend, stat};
 use crate::replay::play;
@@ -9,8 +9,8 @@ use std::net::{SocketAddr, TcpStream};
 use tempfile::NamedTempFile;
 
 on_each_backend! {
-    strangers_can_do_nothing_by_text
-    strangers_hold_little_memory
+    unauthenticated_clients_can_do_nothing_by_text
+    unauthenticated_clients_hold_little_memory
     who_guesses_is_cut_off_and_then_not_heard
 }
 
@@ -33,7 +33,7 @@ fn member(server: &Running) -> Client {
     client
 }
 
-fn strangers_can_do_nothing_by_text(io: Io) {
+fn unauthenticated_clients_can_do_nothing_by_text(io: Io) {
     let server = guarded(io, "-A --admin 0");
     let mut member = member(&server);
     member.ask("set kept 0 0 1\r\nx\r\n", "STORED\r\n");
@@ -92,9 +92,9 @@ fn strangers_can_do_nothing_by_text(io: Io) {
     }
 }
 
-/// They announce as much as they may, and send all of it but the end. Who sends more than a login
-/// takes is closed.
-fn strangers_hold_little_memory(io: Io) {
+/// They announce as much as they may, and send all of it but the end. A client that sends more than a
+/// login is closed.
+fn unauthenticated_clients_hold_little_memory(io: Io) {
     const CLIENTS: u64 = 200;
     /// A login, and the line that announces it, in storage that has doubled.
     const MAX_BYTES: u64 = 2 * (16 << 10) + (8 << 10);
@@ -129,13 +129,13 @@ fn who_guesses_is_cut_off_and_then_not_heard(io: Io) {
         (0..8).for_each(|_| guesser.ask(WRONG, FAILURE));
         guesser.expect_close();
     }
-    // Right or wrong: nobody looks.
+    // The password is not checked, right or wrong.
     for login in [WRONG, RIGHT] {
         let mut guesser = server.connect();
         guesser.ask(login, REFUSAL);
         guesser.expect_close();
     }
-    // Others are let in, and those who are in stay.
+    // Other clients can log in, and those that are logged in stay.
     let elsewhere = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     elsewhere.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
     elsewhere.connect(&server.address.into()).unwrap();
@@ -159,7 +159,7 @@ fn datagrams_and_logins_exclude_each_other() {
 /// All requests but those of a login, whatever they ask for; and one that announces a gigabyte.
 /// Each closes the connection.
 #[test]
-fn strangers_can_do_nothing_by_the_binary_protocol() {
+fn unauthenticated_clients_can_do_nothing_by_the_binary_protocol() {
     const OPEN: [u8; 4] = [0x0b, 0x20, 0x21, 0x22];
     let mut script = String::from("@file pwdb ops:hunter2\\n\n@env MEMCACHED_SASL_PWDB={file:pwdb}\n@args -S -A\n\n");
     let closed = (0..=0x24).filter(|opcode| !OPEN.contains(opcode));

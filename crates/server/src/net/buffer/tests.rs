@@ -5,7 +5,7 @@ use relativist_cache::Clock;
 use relativist_cache::{Cache, Content, ItemShape, LARGE_VALUE, Mode, Store};
 use std::sync::Arc;
 
-/// Takes so many bytes and then blocks.
+/// Takes this many bytes and then blocks.
 struct Sink(usize, Vec<u8>);
 
 impl Write for Sink {
@@ -58,7 +58,7 @@ fn output_goes_on_where_it_was_blocked() {
     assert_eq!(sink.1, b"0123456789");
 }
 
-/// Two values on loan among bytes, the last one without anything behind it; sent in pieces of every
+/// Two pinned values among bytes, the last one without anything behind it, sent in pieces of every
 /// size.
 #[test]
 fn output_sends_values_from_where_they_lie() {

@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 /// Bytes before what is in a record.
 const RECORD_HEADER: usize = 5;
 
-/// A backend of one connection, which takes and gives so many bytes at a time.
+/// A backend of one connection, which takes and gives a limited number of bytes at a time.
 struct Wire {
     step: usize,
     incoming: Vec<u8>,
@@ -91,7 +91,7 @@ impl Backend for Wire {
 /// A connection, number 0, between a client and a server that sends back what it receives.
 struct Scene {
     client: ClientConnection,
-    /// What the client has got, and whether it was told that this is all.
+    /// The bytes that the client has received, and whether `close_notify` has arrived.
     got: Vec<u8>,
     is_told: bool,
     server: Tls<Wire>,
@@ -101,7 +101,7 @@ struct Scene {
     counters: Arc<CachePadded<Counters>>,
 }
 
-/// What the two are to agree on.
+/// The parameters of the handshake.
 struct Terms {
     server: crate::security::tls::Tls,
     client: Arc<ClientConfig>,

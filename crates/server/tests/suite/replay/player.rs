@@ -19,7 +19,7 @@ const SPLIT: Duration = Duration::from_millis(30);
 /// How long nothing may arrive where a transcript demands silence.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// The connection of those who name none.
+/// The default connection.
 const UNNAMED: &str = "";
 
 /// The socket for datagrams.
@@ -199,7 +199,7 @@ impl Player {
         bytes
     }
 
-    /// Compares, and remembers what is to be remembered of a complete match.
+    /// Compares, and on a complete match stores the values of placeholders.
     fn compare(&mut self, pieces: &[Piece], received: &[u8]) -> Match {
         let mut found = HashMap::new();
         let mut rest = received;

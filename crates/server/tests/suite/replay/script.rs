@@ -35,7 +35,7 @@ pub enum Step {
 /// A transcript.
 #[derive(Debug, Default)]
 pub struct Script {
-    /// What the server is to be started with.
+    /// The server's command line.
     pub args: String,
     /// Environment variables: names and values.
     pub env: Vec<(String, String)>,
@@ -92,7 +92,7 @@ impl Script {
     }
 }
 
-/// A name and what it is to hold.
+/// A name and its value.
 fn parse_file(argument: &str) -> Option<(String, Vec<u8>)> {
     let (name, text) = argument.split_once(' ')?;
     match parse_text(text)?.as_slice() {

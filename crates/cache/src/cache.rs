@@ -1,24 +1,24 @@
-//! The relativistic engine: items in a [`relativist::raw::Table`].
+//! The cache: commands on items in a [`relativist::raw::Table`].
 //!
-//! **Lookups** run inside a read section. They take no lock, and write nothing that another thread
-//! reads but the mark of an item that nobody has visited since the eviction last looked at it (and
-//! the time of its last access, once a minute). Only one that meets an item just when it is
-//! replaced, and would lose such a note, or one that has died, goes on under the bucket's lock. The
-//! value is copied out before the section ends, so nothing can be freed under it; or, if it is
-//! large, its block is lent, which takes a counter in the block (see [`crate::memory::block_ref`]).
-//! Resizing does not concern them.
+//! **Lookups** run inside a read section. They take no lock. They write shared memory only to mark
+//! an item that was not visited since the eviction last looked at it, and once a minute to note the
+//! time of an access. Two kinds of lookup go on under the bucket's lock: those that find an item
+//! just as it is replaced, and would lose such a note, and those that find an expired or flushed
+//! item. The value is copied before the section ends, so it cannot be freed earlier; if it is
+//! large, its block can be pinned instead (see [`crate::memory::block_ref`]). Resizes do not delay
+//! lookups.
 //!
-//! **Updates** all go through [`Cache::change`]: lock the key's bucket, decide by looking at the
-//! present item, link, replace or unlink, unlock, and count the old item as dead in its block (see
-//! [`crate::memory::allocator`]). New items are mostly made before the lock is taken; `append`,
-//! `prepend` and counting make theirs from the old one while they hold it.
+//! **Updates** all use `Cache::change`: lock the key's bucket, decide by the present item, link,
+//! replace or unlink, unlock, and count the old item as freed in its block (see
+//! [`crate::memory::allocator`]). Most new items are written before the lock is taken; `append`,
+//! `prepend` and counting write theirs from the old one while they hold it.
 //!
-//! **Order of stores.** An item's unique is drawn under the bucket lock, so the uniques of a key
-//! only rise, and a flush knows by it what came before (see [`crate::eviction::flush`]). The one
-//! counter is shared by all writers; readers never touch it.
+//! **Order of stores.** An item's number, which is its CAS value, is drawn under the bucket lock.
+//! So the numbers of a key only rise, and a flush knows which items were stored before it (see
+//! `eviction::flush`). All writers share the one counter; readers never access it.
 //!
-//! Expired and flushed items are unlinked by the first command that meets them, or when their block
-//! is swept (see [`crate::eviction::sweep`]).
+//! Expired and flushed items are unlinked by the first command that finds them, or when their block
+//! is swept (see `eviction::sweep`).
 
 mod api;
 mod arithmetic;
@@ -49,10 +49,10 @@ use hash::{KeyHasher, random};
 use relativist::raw::Hash;
 use std::sync::Arc;
 
-/// A server's numbers begin at random below this. So uniques that clients remember from before a
-/// restart or a crash mean nothing: the chance that one fits by accident is 1 in 2^31. Not higher,
-/// because some clients (meta-memcache 4.3) ignore uniques of more than 32 bits. Numbers have 48
-/// bits, which last for a million stores per second during eight years.
+/// A server's numbers begin at random below this. So CAS values that clients remember from before a
+/// restart or a crash mean nothing: the chance that one matches by accident is 1 in 2^31. Not
+/// higher, because some clients (meta-memcache 4.3) ignore CAS values of more than 32 bits. Numbers
+/// have 48 bits, enough for a million stores per second for eight years.
 const MAX_FIRST_NUMBER: u64 = 1 << 31;
 
 /// Buckets that one call of [`Cache::sample_buckets`] looks at.
@@ -101,7 +101,7 @@ impl Cache {
         self.store.flush.at(second);
     }
 
-    /// The same cache, with uniques that begin at random. Call this before anything is stored.
+    /// The same cache, with CAS values that begin at random. Call this before anything is stored.
     #[must_use]
     pub fn with_random_cas(self) -> Cache {
         let first = random() % MAX_FIRST_NUMBER;
@@ -114,7 +114,7 @@ impl Cache {
         Cache { store: ItemStore { evicts: false, ..self.store }, ..self }
     }
 
-    /// The same cache, telling `observer` what it evicts.
+    /// The same cache, which shows `observer` what it evicts.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn EvictionObserver>) -> Cache {
         Cache { store: ItemStore { observer: Some(observer), ..self.store }, ..self }
@@ -306,8 +306,8 @@ impl Cache {
         match Expiry::from_protocol(exptime, now).to_bits() {
             second if second > now => self.store.flush.at(second),
             second if exptime > 0 && second < self.created => self.store.flush.cancel(),
-            // Also for a moment that has passed since the start: items do not know when they were
-            // stored, and a cache may drop too much, but must not keep what it was told to drop.
+            // Also for a moment that has passed since the start: items do not record when they were
+            // stored. A cache may drop too much, but must drop what it was asked to.
             _ => self.store.flush.now(&self.store.last_number),
         }
     }

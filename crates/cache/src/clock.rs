@@ -1,12 +1,11 @@
 //! Time in whole seconds: a [`Clock`] that is read, and a [`Ticker`] that drives it.
 //!
-//! Every command needs to know the second it runs in, none needs to know more. So the time is one
-//! atomic word that is written once a second and read by everybody, which costs a reader a cached
-//! load instead of a call to the kernel. Who writes it is not the reader's business: the server's
-//! ticker does, and tests set it by hand.
+//! Every command needs the current second, and nothing finer. So the time is one atomic word that
+//! is written once a second. Reading it costs a cached load instead of a system call. The server's
+//! ticker writes it, and tests set it by hand.
 //!
 //! The unit is Unix seconds in 32 bits (until the year 2106). They are counted from the start by
-//! the monotonic clock, so an administrator who sets the system's time neither expires nor revives
+//! the monotonic clock, so changing the system's time neither expires nor revives
 //! anything; absolute expiry times then follow the time that the system had when the server
 //! started.
 
@@ -28,7 +27,7 @@ impl Clock {
 
     /// The current second since the Unix epoch.
     pub fn now(&self) -> u32 {
-        // Relaxed: a plain number that orders nothing else; it pairs with nobody.
+        // Relaxed: a plain number that orders nothing else, and pairs with no other access.
         self.now.load(Ordering::Relaxed)
     }
 

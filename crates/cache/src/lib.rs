@@ -60,7 +60,8 @@
 //!
 //! # When not to use it
 //!
-//! * For keys and values that are Rust objects, take `relativist`'s map, or a cache such as `moka` or `quick_cache`.
+//! * For keys and values that are Rust objects, take the map of `relativist`, or a cache such as
+//!   `moka` or `quick_cache`.
 //! * For a cache in one thread, or one of a few hundred entries, an LRU list is simpler.
 //! * Keys are at most [`MAX_KEY`] bytes, and values are below 4 GiB.
 //! * Linux only: the memory of items comes from `mmap`.

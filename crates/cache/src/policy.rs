@@ -1,19 +1,19 @@
 //! What to evict: a pure function of a few numbers, so that traces can be played against it
 //! (`relativist-bench replay`).
 //!
-//! Items lie in *blocks*, in the order of their coming. A block holds items of one *class*, within
-//! a factor of four of one size, and is evicted as a whole: what was visited since it was last
-//! looked at moves on to a younger block, the rest goes. So a hit costs no more than a mark, and no
-//! item needs a place in a list.
+//! Items lie in *blocks*, in the order of their arrival. A block holds items of one *class*, whose
+//! sizes are within a factor of four, and is evicted as a whole: items that were visited since the
+//! last look move to a younger block, the others go. So a hit costs no more than a mark, and items
+//! need no place in a list.
 //!
-//! Which block is next follows GreedyDual-Size (Cao and Irani, USITS 1997), with queues for rounded
-//! sizes as in CAMP (Ghandeharizadeh et al., Middleware 2014). Each class is a FIFO queue of
-//! blocks. A block that closes is stamped with the present
-//! *level*; its priority is the stamp plus what one hit is worth per byte, the inverse of the size.
-//! The block with the lowest priority goes, and its priority becomes the level. So a small item
-//! outlives a large one by the ratio of their sizes, and what nobody wants goes at last, however
-//! small. Each look that finds an item visited earns it another one to survive, up to
-//! [`MAX_VISITS`]; each other look takes one away: hits are counted in looks, as in GCLOCK.
+//! The choice of the next block follows GreedyDual-Size (Cao and Irani, USITS 1997), with queues
+//! for rounded sizes as in CAMP (Ghandeharizadeh et al., Middleware 2014). Each class is a FIFO
+//! queue of blocks. A block that closes is stamped with the present *level*; its priority is the
+//! stamp plus what one hit is worth per byte, the inverse of the size. The block with the lowest
+//! priority is evicted, and its priority becomes the level. So a small item outlives a large one by
+//! the ratio of their sizes, and unused items go in the end, however small. Each look that finds an
+//! item visited gives it another one to survive, up to [`MAX_VISITS`]; each other look takes one
+//! away: hits are counted in looks, as in GCLOCK.
 //!
 //! Measured on the trace of Twitter's cluster 52 that comes with libCacheSim (10^6 requests for
 //! 143,542 objects, median 54 bytes); request miss ratios with the cache at 1, 10 and 30 % of the
@@ -52,8 +52,8 @@ pub fn worth(class: usize) -> u64 {
     (1 << 40) >> (2 * class.min(19) + 1)
 }
 
-/// What becomes of an item with so many `visits` to its credit when its block is evicted: it stays
-/// with the visits returned, or goes if there are none left.
+/// Decides on an item with `visits` to its credit when its block is evicted: returns the visits
+/// with which it moves, or none if it goes.
 pub fn verdict(visits: u8, was_visited: bool) -> Option<u8> {
     if was_visited { Some((visits + 1).min(MAX_VISITS)) } else { visits.checked_sub(1).filter(|&left| left > 0) }
 }

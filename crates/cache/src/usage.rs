@@ -2,10 +2,10 @@
 
 use std::ops::AddAssign;
 
-/// Where an engine stands in the order of its stores.
+/// Where a cache stands in the order of its stores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sequence {
-    /// The last unique drawn before the last flush: items with uniques up to it are flushed.
+    /// The last number drawn before the last flush: items with numbers up to it are flushed.
     pub flushed: u64,
     /// The second of a flush that is still to come.
     pub pending_flush: Option<u32>,
@@ -14,7 +14,7 @@ pub struct Sequence {
 /// How much is stored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Usage {
-    /// Items in the table, expired ones included until somebody notices.
+    /// Items in the table, including expired ones that no command has found yet.
     pub items: usize,
     /// Bytes of these items.
     pub item_bytes: usize,
@@ -26,8 +26,7 @@ pub struct Usage {
     pub is_resizing: bool,
     /// Bytes of memory for items: in the table, removed and not freed yet, or free for new ones.
     pub mapped_bytes: usize,
-    /// Of these, bytes in the hands of connections: large values, sent from where they lie, and the
-    /// blocks around them.
+    /// Of these, bytes of pinned blocks: large values that connections send or receive in place.
     pub pinned_bytes: usize,
     /// What table and memory for items together may not exceed.
     pub limit: usize,
@@ -35,19 +34,19 @@ pub struct Usage {
     pub sweeps: SweepStats,
 }
 
-/// What became of items whose blocks were swept. (Of others that have expired, or were flushed, who
-/// meets them is told.)
+/// Counts of what sweeps have done with items. (The outcome of a lookup says whether it found an
+/// expired or flushed item.)
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SweepStats {
     /// Blocks swept.
     pub blocks: u64,
-    /// Items that had to make room.
+    /// Items that were evicted.
     pub evictions: u64,
-    /// Of these, how many nobody had ever fetched,
+    /// Evicted items that were never fetched.
     pub evicted_unfetched: u64,
-    /// how many somebody had wanted since they were last looked at,
+    /// Evicted items that were visited since the eviction last looked at them.
     pub evicted_active: u64,
-    /// and how many would have expired one day.
+    /// Evicted items with an expiry time.
     pub evicted_nonzero: u64,
     /// Seconds since the last access to one of the last evicted, as
     /// [`Hit::idle`](crate::Hit::idle).
@@ -55,13 +54,13 @@ pub struct SweepStats {
     /// Expired or flushed items that were freed because a store needed room, or that a store
     /// replaced.
     pub reclaimed: u64,
-    /// The same, found in the background.
+    /// Expired or flushed items that the background has freed.
     pub crawler_reclaimed: u64,
-    /// Of both, how many had expired and nobody had ever fetched.
+    /// Items in `reclaimed` and `crawler_reclaimed` that had expired and were never fetched.
     pub expired_unfetched: u64,
-    /// Items looked at in the background.
+    /// Items that the background has examined.
     pub crawled: u64,
-    /// Passes of the background that looked at items.
+    /// Passes of the background that examined items.
     pub passes: u64,
 }
 

@@ -1,7 +1,7 @@
 //! `flush_all`: a line in the sequence of stores, below which everything is gone.
 //!
 //! Every item carries a number larger than all drawn before it. "Everything stored until now" is
-//! therefore everything numbered up to the last number drawn, which also tells apart what was
+//! therefore everything numbered up to the last number drawn, which also separates what was
 //! stored before and after a flush within one second. A delayed flush cannot know its line in
 //! advance: it waits as *due*, and the first command that finds its second come draws the line
 //! before it does anything else.
@@ -100,9 +100,9 @@ impl Flush {
     /// the flush is still due.
     #[inline(always)]
     fn draw_line_around(&self, last_number: &AtomicU64, between: impl FnOnce()) {
-        // Relaxed: a number drawn before this flush by another thread is ordered before it by
-        // whatever told that thread's client from ours; numbers drawn concurrently may end up on
-        // either side.
+        // Relaxed: a number drawn by another thread before this flush is ordered before it by
+        // whatever synchronised that thread's client with ours. Numbers drawn concurrently may end
+        // up on either side.
         self.line.store(last_number.load(Ordering::Relaxed), Ordering::Release);
         between();
         // Release (both): the line before the flush stops being due; pairs with the Acquire in

@@ -1,9 +1,10 @@
 //! What to do next when there is no room.
 
 use crate::memory::allocator::{ItemAllocator, TableMemory};
-use crate::memory::pool::Victim;
+use crate::memory::pool::{BlockPool, Victim};
 use relativist_rcu::GracePeriod;
 use std::mem;
+use std::sync::MutexGuard;
 
 /// The state of making room for one item.
 pub(crate) struct Reclaim {
@@ -46,7 +47,7 @@ impl Reclaim {
     /// store is in proportion to its size.
     const MAX_SELECTIVE_SWEEPS: usize = 32;
 
-    fn most(&self, capacity: usize) -> usize {
+    fn max_sweeps(&self, capacity: usize) -> usize {
         Reclaim::MAX_SELECTIVE_SWEEPS + self.need / capacity
     }
 
@@ -84,9 +85,9 @@ impl ItemAllocator {
         }
         let room = pool.room(false);
         reclaim.turns += 1;
-        let most = reclaim.most(self.capacity);
+        let max_sweeps = reclaim.max_sweeps(self.capacity);
         // After many turns without room, other threads take what is freed. Let the caller try.
-        if need <= room || reclaim.turns > 4 * most {
+        if need <= room || reclaim.turns > 4 * max_sweeps {
             let in_the_way = if need <= room { pool.in_the_way(need) } else { Vec::new() };
             drop(pool);
             if !in_the_way.is_empty() {
@@ -106,7 +107,7 @@ impl ItemAllocator {
             pool.refuse(need, self.linked());
             return ReclaimStep::OutOfMemory;
         }
-        let is_urgent = reclaim.swept > most;
+        let is_urgent = reclaim.swept > max_sweeps;
         if let Some(victim) = pool.victim(evicts, is_urgent) {
             return ReclaimStep::Sweep(victim);
         }
@@ -122,6 +123,18 @@ impl ItemAllocator {
         if let Some(grace) = pool.next_grace() {
             return ReclaimStep::Wait(grace);
         }
+        self.last_reclaim_step(pool, reclaim, evicts, is_resizing)
+    }
+
+    /// Returns what to do when no block is left to evict or to compact, and none waits for readers.
+    fn last_reclaim_step<'a>(
+        &'a self,
+        mut pool: MutexGuard<'a, BlockPool>,
+        reclaim: &mut Reclaim,
+        evicts: bool,
+        is_resizing: bool,
+    ) -> ReclaimStep {
+        let need = reclaim.need;
         // What is left is scattered. One store does not search a large cache as a whole; several
         // stores do.
         let mut looks = if evicts { 0 } else { Reclaim::LOOKS };
@@ -159,7 +172,7 @@ mod tests {
     fn nobody_waits_for_what_is_not_going_on() {
         let allocator = ItemAllocator::new(1 << 20);
         while let Ok(place) = allocator.allocate(50_000, AllocContext::NoLock, || 0) {
-            // SAFETY: the draft keeps the block.
+            // SAFETY: the pending item keeps the block.
             unsafe { Block::of(place) }.finish_pending();
         }
         let next_reclaim_step = |is_resizing| {

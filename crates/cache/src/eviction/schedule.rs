@@ -22,7 +22,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Notes an item that stays in a block that is swept for what has expired.
+    /// Notes an item that stays in a block that is swept for expired items.
     pub(crate) fn note(&mut self, item: ItemRef<'_>) {
         let (expiry, size) = (item.expiry_when_swept(), item.footprint());
         item.block().note_number(item.number());

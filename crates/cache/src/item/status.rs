@@ -1,5 +1,5 @@
-//! What lookups note of an item, and what else is to change together with that, in one word: so it
-//! changes at one moment.
+//! The part of an item that lookups change, and what must change together with it, in one atomic
+//! word.
 //!
 //! ```text
 //! 0        18       19      24       27          28     29      30     31        32
@@ -11,12 +11,12 @@
 //! coarse if the last access was long ago ([`AtomicStatus::age`]). They visit each item once a day,
 //! so seconds never wrap.
 //!
-//! **An item that takes the place of another** may have its marks and the time of its last access.
-//! What updates change, they change under the bucket's lock, where this happens, too. Lookups have
-//! no lock: so who makes the new item first says that the old one's status has passed on
-//! ([`AtomicStatus::pass_on`]): marks and time can't change any more then. A lookup that would
-//! change them is refused ([`AtomicStatus::access`]), and what it finds there has been noted for
-//! the new item.
+//! **An item that replaces another** may take over its marks and the time of its last access.
+//! Updates change these under the bucket's lock, where the replacement happens, too. Lookups have
+//! no lock. So the thread that makes the new item first marks the old one's status as passed on
+//! ([`AtomicStatus::pass_on`]): marks and time cannot change any more then. A lookup that would
+//! change them is refused ([`AtomicStatus::access`]), and goes on under the bucket's lock, where it
+//! finds the new item.
 
 use crate::policy::MAX_VISITS;
 use std::ops::{BitAnd, BitOr};

@@ -463,7 +463,7 @@ impl ItemAllocator {
         Reservation { allocator: self, _turn: turn }
     }
 
-    /// Closes all open blocks that `wanted` says yes to.
+    /// Closes all open blocks for which `wanted` returns true.
     pub(crate) fn close_all(&self, wanted: impl Fn(Block) -> bool) {
         for stripe in &self.stripes {
             let mut open = STRIPE.lock(&stripe.open);

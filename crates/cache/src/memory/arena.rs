@@ -1,11 +1,10 @@
-//! Address space for blocks: few mappings of the system, however many blocks there are.
+//! Address space for blocks, in few mappings however many blocks there are.
 //!
-//! The system limits the number of mappings of a process (65530 by default), and memory for items
-//! would reach it if each block were one. So an arena asks for *regions*, each as large as all
-//! before, and hands out runs of *slots* in them. A run costs memory only where it is written to,
-//! so that slots can be large and what a block does not use of its last one costs nothing. What is
-//! given back loses its pages ([`discard`]) and keeps its addresses: the mapping stays in one
-//! piece.
+//! The system limits the number of mappings of a process (65530 by default), and a mapping per
+//! block would reach that. So an arena maps *regions*, each as large as all before, and returns
+//! runs of *slots* in them. A run costs memory only where it is written, so slots can be large, and
+//! the unused end of a block's last slot costs nothing. A run that is given back loses its pages
+//! ([`discard`]) and keeps its addresses: the mapping stays in one piece.
 //!
 //! Runs are found by best fit, and free neighbours are joined, in logarithmic time.
 
@@ -54,7 +53,7 @@ impl Arena {
     }
 
     /// Addresses for `bytes`, readable and writable, where nothing is yet; `None` if the system
-    /// denies them.
+    /// has none.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         let wanted = bytes.next_multiple_of(SLOT);
         if self.by_length.range((wanted, 0)..).next().is_none() {
@@ -152,8 +151,8 @@ const DONTNEED_LOCKED: libc::c_int = if cfg!(target_os = "linux") { 24 } else { 
 unsafe fn replace(start: NonNull<u8>, bytes: usize) {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
     let Some(length) = NonZeroUsize::new(bytes) else { return };
-    // SAFETY: in place of a part of a mapping of ours, of which nobody uses anything. If it fails,
-    // the pages stay.
+    // SAFETY: replaces a part of a mapping of ours that no thread uses. If it fails, the pages
+    // stay.
     if unsafe { mmap_anonymous(Some(start.addr()), length, READ_WRITE, flags) }.is_ok() {
         // Like its neighbours: otherwise it would be a mapping of its own, and the system allows
         // only some thousands.
@@ -190,8 +189,8 @@ fn reserve(length: usize) -> Option<NonNull<u8>> {
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
     let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(whole)?, READ_WRITE, flags) }.ok()?.cast::<u8>();
     let before = start.align_offset(SLOT);
-    // SAFETY: `before` is less than a slot; the ends that are not aligned are within the mapping,
-    // and nobody uses them. If the system keeps them, they cost nothing.
+    // SAFETY: `before` is less than a slot. The ends that are not aligned are within the mapping,
+    // and no thread uses them. If `munmap` fails, they cost no memory.
     unsafe {
         let middle = start.add(before);
         for (part, rest) in [(start, before), (middle.add(length), SLOT - before)] {
@@ -284,7 +283,11 @@ mod tests {
         has
     }
 
-    /// The system limits the number of mappings, so a server with `-k` must not split them.
+    /// The system limits the number of mappings of a process (65530 by default), and a mapping per
+    /// block would reach that. So an arena maps *regions*, each as large as all before, and returns
+    /// runs of *slots* in them. A run costs memory only where it is written, so slots can be large,
+    /// and the unused end of a block's last slot costs nothing. A run that is given back loses its
+    /// pages ([`discard`]) and keeps its addresses: the mapping stays in one piece.
     #[test]
     #[cfg(target_os = "linux")]
     fn discarding_locked_memory_splits_no_mapping() {

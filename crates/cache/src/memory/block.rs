@@ -325,7 +325,7 @@ impl Block {
     /// now on. The caller holds the stripe's lock.
     pub(crate) fn take(self, size: usize) -> Option<NonNull<u8>> {
         let header = self.header();
-        // Relaxed, all: under the stripe's lock; the lock of the queues hands it on.
+        // Relaxed, all: under the stripe's lock; later readers synchronise by the pool's lock.
         let used = header.used.load(Ordering::Relaxed);
         if used + size > self.capacity() {
             return None;
@@ -399,7 +399,7 @@ impl Block {
 
     /// Call before closing a block that is not full.
     pub(crate) fn cut(self) {
-        // Relaxed: the lock under which the block is closed hands it on.
+        // Relaxed: readers synchronise by the lock under which the block is closed.
         self.header().is_cut.store(true, Ordering::Relaxed);
     }
 

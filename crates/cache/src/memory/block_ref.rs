@@ -2,12 +2,11 @@
 //! will lie.
 //!
 //! A network is slow, and a read section must not last as long as a client takes to read: grace
-//! periods would wait for it, and all memory with them. So who sends a large value has its block on
-//! *loan*. A loan hinders nobody: the item may be replaced, deleted or expire, and its block be
-//! swept; it is only not chosen to be evicted, because that would free nothing yet. Only when the
-//! block's grace period has passed the heap asks whether there are pinned, and lets go of the block
-//! if there are: then it comes back with the last loan, and is free. Until then it counts as
-//! mapped, so `-m` holds.
+//! periods would wait for it, and with them all memory. So a connection *pins* the block of a large
+//! value that it sends. The item may still be replaced, deleted or expire, and its block be swept;
+//! the block is only not chosen for eviction, because that would free nothing yet. When the block's
+//! grace period has passed and it is still pinned, the allocator releases it. It returns with the
+//! last unpin, and is free. Until then it counts as mapped, so the limit holds.
 //!
 //! Memory for a value that is still to be received is pinned, too. It is a block that the allocator
 //! has released from the beginning, so that no thread waits for a slow client. The block is
@@ -66,7 +65,7 @@ struct Returned {
 }
 
 impl PinnedBlocks {
-    /// The pinned of a heap with this limit.
+    /// No pinned blocks, for an allocator with this limit.
     pub(crate) fn new(limit: usize) -> PinnedBlocks {
         PinnedBlocks {
             bytes: CachePadded::new(AtomicUsize::new(0)),

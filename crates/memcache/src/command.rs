@@ -1,63 +1,64 @@
-//! The commands a client can send, as decoded: every argument checked, byte strings borrowed from
-//! the input.
+//! The commands a client can send, decoded: every argument is checked, and byte strings are
+//! borrowed from the input.
 
 use crate::meta::Meta;
 use crate::words::{Keys, Words};
 
 /// One decoded request.
 ///
-/// Keys are 1 to [`MAX_KEY`](crate::MAX_KEY) bytes without space or LF. `exptime` is as the client
-/// wrote it: 0 for never, up to 30 days relative, above that a unix time, negative for "already
-/// expired". With `noreply` the server sends nothing back, whatever the outcome.
+/// Keys are 1 to [`MAX_KEY`](crate::MAX_KEY) bytes without space or LF. `exptime` is what the
+/// client sent: 0 means never, a number of up to 30 days is relative to now, a larger number is a
+/// unix time, and a negative number means "already expired". With `noreply` the server sends no
+/// reply, whatever the outcome.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Command<'b> {
     /// `get`, or `gets` when `with_cas`: fetch items.
     Get {
-        /// The keys in the order of the reply, duplicates included.
+        /// The keys to look up, in the order of the reply, with duplicates.
         keys: Keys<'b>,
-        /// Whether the reply carries each item's unique.
+        /// Whether the reply includes each item's unique.
         with_cas: bool,
     },
     /// `gat`, or `gats` when `with_cas`: fetch items and set their expiry.
     GetAndTouch {
-        /// The new expiry of every item found.
+        /// The new expiry of every item that is found.
         exptime: i32,
-        /// The keys in the order of the reply, duplicates included.
+        /// The keys to look up, in the order of the reply, with duplicates.
         keys: Keys<'b>,
-        /// Whether the reply carries each item's unique.
+        /// Whether the reply includes each item's unique.
         with_cas: bool,
     },
     /// `set`, `add`, `replace`, `append`, `prepend` or `cas`: store a value.
     Store {
-        /// On which condition, and how.
+        /// The condition under which the value is stored, and how.
         verb: StoreVerb,
         /// The item's key.
         key: &'b [u8],
-        /// Opaque to the server; to be ignored by append and prepend.
+        /// The client's flags, opaque to the server. Append and prepend ignore them.
         flags: u32,
-        /// The item's expiry; to be ignored by append and prepend.
+        /// The item's expiry. Append and prepend ignore it.
         exptime: i32,
         /// The value, without its CR LF.
         value: &'b [u8],
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
     /// `incr` or `decr`: change a number stored as decimal text.
     Arithmetic {
         /// The item's key.
         key: &'b [u8],
-        /// Up or down.
+        /// Whether to add or to subtract.
         op: Arithmetic,
-        /// By how much.
+        /// The number to add or subtract.
         delta: u64,
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
     /// `delete`: remove an item.
     Delete {
         /// The item's key.
         key: &'b [u8],
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
     /// `touch`: set an item's expiry.
@@ -66,51 +67,52 @@ pub enum Command<'b> {
         key: &'b [u8],
         /// The new expiry.
         exptime: i32,
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
-    /// `flush_all`: drop everything stored before a moment.
+    /// `flush_all`: drop all items stored before a point in time.
     FlushAll {
-        /// When that moment is; 0 or negative for now.
+        /// The point in time; 0 or a negative number means now.
         exptime: i32,
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
-    /// `version`: return the server's version.
+    /// `version`: report the server's version.
     Version,
     /// `verbosity`: set how much the server logs.
     Verbosity {
-        /// The level asked for.
+        /// The requested level.
         level: u32,
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
     /// `stats`: report statistics.
     Stats {
-        /// The group of statistics and its arguments; empty for the general ones.
+        /// The group of statistics and its arguments; empty for the general statistics.
         args: Words<'b>,
     },
-    /// `quit`: close the connection, without an answer.
+    /// `quit`: close the connection without a reply.
     Quit,
     /// `mg`, `ms`, `md` or `ma`.
     Meta(Meta<'b>),
-    /// `mn`: answer, so that the client knows what came before to be done.
+    /// `mn`: reply, which shows the client that all earlier requests were executed.
     MetaNoop,
-    /// `me`: return the metadata of an item.
+    /// `me`: report an item's metadata.
     MetaDebug {
         /// The item's key.
         key: &'b [u8],
     },
-    /// A command about the server as a whole.
+    /// A command for the server as a whole.
     Admin {
-        /// Which one.
+        /// The command.
         verb: Admin,
-        /// Its arguments, unchecked.
+        /// The words after the command's name, unchecked.
         args: Words<'b>,
     },
 }
 
-/// Commands whose arguments the server checks: most tune parts that only some servers have.
+/// Commands whose arguments the server parses, because most of them configure features that only
+/// some servers have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Admin {
     /// `shutdown [graceful]`
@@ -127,24 +129,24 @@ pub enum Admin {
     Watch,
     /// `refresh_certs`
     RefreshCerts,
-    /// `debugtime p|r|SECONDS`, which a server offers to tests only
+    /// `debugtime p|r|SECONDS`, which a server offers only in tests
     DebugTime,
 }
 
-/// On which condition, and how, a value is stored.
+/// The condition under which a value is stored, and how.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StoreVerb {
-    /// Always.
+    /// Store always.
     Set,
-    /// Only when the key is absent.
+    /// Store only if the key is absent.
     Add,
-    /// Only when the key is present.
+    /// Store only if the key is present.
     Replace,
-    /// Behind the value of a present key.
+    /// Append to the value, if the key is present.
     Append,
-    /// In front of the value of a present key.
+    /// Prepend to the value, if the key is present.
     Prepend,
-    /// Only when the present item still has this unique.
+    /// Store only if the item still has this unique.
     Cas(u64),
 }
 
@@ -153,6 +155,6 @@ pub enum StoreVerb {
 pub enum Arithmetic {
     /// Add, modulo 2^64.
     Incr,
-    /// Subtract, stopping at 0.
+    /// Subtract; the result is at least 0.
     Decr,
 }

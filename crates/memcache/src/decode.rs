@@ -1,14 +1,14 @@
-//! The incremental decoder.
+//! The incremental decoder of the text protocol.
 //!
 //! A connection's input is a sequence of lines, some of which are followed by a data block of
 //! announced length. The decoder is in one of three states: looking for the end of a line, waiting
-//! for a data block whose line it has parsed, or skipping a data block that was refused. It moves
-//! on only when a line or a block is complete, with one exception: refused blocks are consumed as
-//! they arrive, because they may be larger than any buffer.
+//! for a data block whose line it has parsed, or skipping a data block that was refused. It
+//! proceeds only when a line or a block is complete, with one exception: it consumes refused blocks
+//! as they arrive, because they may be larger than any buffer.
 //!
-//! The result does not depend on how requests are cut into pieces, except for lines of more than
-//! [`MAX_UNFINISHED_LINE`] bytes: as in memcached, such a line is accepted if its end arrives
-//! before the limit is noticed.
+//! The result does not depend on how the input is split into pieces, except for lines of more than
+//! [`MAX_UNFINISHED_LINE`] bytes: like memcached, the decoder accepts such a line if its end has
+//! arrived before the decoder checks the limit.
 
 use memchr::memchr;
 
@@ -19,98 +19,103 @@ use crate::parse::store::{Header, Refused};
 use crate::parse::{admin, fetch, meta, store, update};
 use crate::words::Words;
 
-/// More bytes than this without an LF close the connection, unless they begin a `get` or `gets`.
+/// The maximum length of a line whose LF has not arrived, in bytes. The connection is closed on a
+/// longer one, unless it begins a `get` or `gets`.
 pub const MAX_UNFINISHED_LINE: usize = 2048;
-/// More bytes than this without an LF close the connection even if they begin a `get` or `gets`.
+/// The maximum length of a line that begins a `get` or `gets` and whose LF has not arrived, in
+/// bytes. The connection is closed on a longer one.
 pub const MAX_GET_LINE: usize = 1 << 20;
-/// A line shorter than this, counting its end, is malformed whatever it says.
+/// The minimum length of a line, with its line end. A shorter line is malformed.
 const MIN_LINE: usize = 4;
-/// The words read behind the verb. Only the keys of `get` and similar commands may be more.
+/// The maximum number of words after the verb that are read. Only the keys of `get`, `gets`, `gat`
+/// and `gats` may be more.
 const MAX_ARGS: usize = 22;
 
-/// Limits on what a client can make a connection buffer.
+/// Limits on what a client can make the server buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// The longest value accepted, in bytes; a longer one is skipped without being buffered, and
-    /// refused.
+    /// The maximum length of a value, in bytes. The decoder skips a longer one without buffering
+    /// it, and rejects the request.
     pub max_value: usize,
 }
 
 impl Default for Limits {
-    /// Values up to 1 MiB.
+    /// Accepts values of up to 1 MiB.
     fn default() -> Self {
         Self { max_value: 1 << 20 }
     }
 }
 
-/// What a [`Decoder`] made of its input.
+/// The result of [`Decoder::decode`].
 ///
-/// Before the next call the caller drops the first `consumed` bytes, and nothing else.
+/// The caller drops exactly the first `consumed` bytes before the next call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Decoded<'b> {
-    /// A command to be executed and answered.
+    /// A command for the server to execute and answer.
     Command {
-        /// Bytes done with.
+        /// The number of consumed bytes.
         consumed: usize,
-        /// What to execute.
+        /// The command.
         command: Command<'b>,
     },
-    /// A request to be answered with [`Rejection::reply`].
+    /// A request that the decoder rejected. The server answers it with [`Rejection::reply`].
     Reject {
-        /// Bytes done with.
+        /// The number of consumed bytes.
         consumed: usize,
-        /// The answer.
+        /// Why the request was rejected.
         rejection: Rejection,
     },
-    /// A value that is too large. Do not answer yet: a [`Reject`](Self::Reject) follows when the
-    /// client has sent all of it.
+    /// A store whose value exceeds [`Limits::max_value`]. The server sends no reply yet: a
+    /// [`Reject`](Self::Reject) follows once the client has sent the whole value.
     TooLarge {
-        /// Bytes done with: the command line.
+        /// The number of consumed bytes: the command line.
         consumed: usize,
-        /// Where it was to be stored.
+        /// The store's key, as sent.
         key: &'b [u8],
-        /// Whether to remove the old value now: a `set` or `ms` would have replaced it.
+        /// Whether the server must remove the old item now. True for `set` and `ms`.
         replaces: bool,
-        /// Whether the key is in base64, for [`decode_key`](crate::decode_key).
+        /// Whether the key is in base64, see [`decode_key`](crate::decode_key).
         is_base64: bool,
     },
-    /// Nothing more can be done until further bytes have arrived.
+    /// The request is incomplete: the decoder needs more bytes.
     Incomplete {
-        /// Bytes done with: part of a value that is being skipped; otherwise 0.
+        /// The number of consumed bytes: part of a value that is being skipped; otherwise 0.
         consumed: usize,
-        /// How long the input must be, after `consumed` was dropped, for the next call to do
-        /// something. Always more than what is there; a hint for the size of the next read. It
-        /// rests on the client's word alone: memory is better provided as bytes arrive.
+        /// The length of input, after `consumed` was dropped, at which the next call can make
+        /// progress. It is always more than has arrived, and is a hint for the size of the next
+        /// read. The client alone determines it, so the caller should allocate memory only as bytes
+        /// arrive.
         needed: usize,
     },
-    /// Close the connection without an answer. (Earlier answers are still sent.)
+    /// The server must close the connection without a reply to this request. It still sends earlier
+    /// replies.
     Close,
 }
 
-/// A store whose value has not arrived completely, so that it can be collected elsewhere:
-/// [`Decoder::pending_store`],
+/// A store whose value has not arrived completely. The caller may receive the value directly into
+/// the new item. See [`Decoder::pending_store`] and
 /// [`binary::Decoder::pending_store`](crate::binary::Decoder::pending_store).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PendingStore<'b> {
-    /// Bytes of the input before the value.
+    /// The number of bytes of the input before the value.
     pub front: usize,
-    /// Bytes of the value.
+    /// The length of the value, in bytes.
     pub length: usize,
-    /// The key as it was sent.
+    /// The key, as sent.
     pub key: &'b [u8],
-    /// Whether it is in base64, for [`decode_key`](crate::decode_key).
+    /// Whether the key is in base64, see [`decode_key`](crate::decode_key).
     pub is_base64: bool,
     /// The client flags of the new item.
     pub flags: u32,
-    /// Whether the client gives the CAS value of the new item.
+    /// Whether the client sets the unique of the new item.
     pub has_cas: bool,
 }
 
 /// Finds the commands in a connection's bytes.
 ///
-/// The decoder holds no bytes itself, only how far it has looked: the connection's buffer must hold
-/// a request as a whole, that is at most a line, a value of [`Limits::max_value`] and its line end.
-/// Decoding is linear in the input however it is cut.
+/// The decoder buffers no bytes; it only remembers its position. The connection's buffer must have
+/// room for a whole request: a line, a value of [`Limits::max_value`] bytes and its line end.
+/// Decoding takes time linear in the length of the input, however the input is split.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     limits: Limits,
@@ -119,21 +124,21 @@ pub struct Decoder {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// A line begins the input; its first bytes, this many, hold no LF.
+    /// The input begins with a line. Its first `searched` bytes contain no LF.
     Line { searched: usize },
-    /// A storage line begins the input; its value is not complete.
+    /// The input begins with a storage line. Its value is incomplete.
     Value(Pending),
-    /// The line of a `ms`, of this length, begins the input; its value, of this length, is not
-    /// complete.
+    /// The input begins with the line of an `ms`, of `line` bytes. Its value of `length` bytes is
+    /// incomplete.
     MetaValue { line: usize, length: usize },
-    /// The rest of a refused value begins the input: its length, line end included.
+    /// The input begins with the rest of a refused value: `remaining` bytes, with its line end.
     Skip { remaining: usize, rejection: Rejection },
 }
 
-/// The start of every line.
+/// The state at the start of every line.
 const FRESH: State = State::Line { searched: 0 };
 
-/// A parsed storage line at the start of the input, in front of its value.
+/// A parsed storage line at the start of the input, before its value.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     line: usize,
@@ -161,7 +166,7 @@ impl Pending {
         }
     }
 
-    /// Where the request ends, its value's line end included.
+    /// Returns the length of the request, with the line end of its value.
     fn end(&self) -> usize {
         self.line + self.length + LINE_END.len()
     }
@@ -170,20 +175,19 @@ impl Pending {
 const LINE_END: &[u8] = b"\r\n";
 
 impl Decoder {
-    /// A decoder for a fresh connection.
+    /// Returns a decoder for a new connection.
     pub fn new(limits: Limits) -> Self {
         Self { limits, state: FRESH }
     }
 
-    /// Decodes what `input` begins with.
+    /// Decodes the request that `input` begins with.
     ///
-    /// `input` must start where the previous call left off: its input less the `consumed` bytes,
-    /// with or without more bytes behind. What is returned borrows from `input` alone, so that
-    /// several commands of one buffer can be held at once. After [`Decoded::Close`] the decoder is
-    /// of no further use.
+    /// `input` must be the previous call's input without the `consumed` bytes, possibly followed by
+    /// more bytes. The result borrows only from `input`, so the caller can hold several commands of
+    /// one buffer at once. Do not use the decoder after [`Decoded::Close`].
     ///
-    /// Never panics and allocates nothing. Whatever is not [`Incomplete`](Decoded::Incomplete) or
-    /// [`Close`](Decoded::Close) consumes at least one byte.
+    /// Never panics and allocates nothing. Every result except [`Incomplete`](Decoded::Incomplete)
+    /// and [`Close`](Decoded::Close) consumes at least one byte.
     #[inline]
     #[must_use]
     pub fn decode<'b>(&mut self, input: &'b [u8]) -> Decoded<'b> {
@@ -205,7 +209,7 @@ impl Decoder {
         self.finished_line(input, searched + lf + 1)
     }
 
-    /// The input begins with a line of `consumed` bytes, its end included.
+    /// Decodes the line of `consumed` bytes, with its line end, that the input begins with.
     #[inline]
     fn finished_line<'b>(&mut self, input: &'b [u8], consumed: usize) -> Decoded<'b> {
         let line = &input[..consumed];
@@ -251,7 +255,7 @@ impl Decoder {
         }
     }
 
-    /// No LF in the whole input.
+    /// Handles input without an LF.
     fn unfinished_line(&mut self, input: &[u8]) -> Decoded<'static> {
         if input.len() > MAX_UNFINISHED_LINE && !(is_get(input) && input.len() <= MAX_GET_LINE) {
             return Decoded::Close;
@@ -260,7 +264,7 @@ impl Decoder {
         Decoded::Incomplete { consumed: 0, needed: input.len() + 1 }
     }
 
-    /// A storage line, or what is wrong with it.
+    /// Handles a parsed storage line, or the error in it.
     #[inline]
     fn storage<'b>(&mut self, input: &'b [u8], line: &[u8], parsed: Result<Header<'b>, Refused>) -> Decoded<'b> {
         match parsed {
@@ -289,8 +293,8 @@ impl Decoder {
         plain(consumed, stored(pending, input, value, end))
     }
 
-    /// An `ms`, or its error. As with the classic commands, an error found after the length is
-    /// known is reported when the value was skipped.
+    /// Handles an `ms`. As with the classic commands, if the length is valid, an error is reported
+    /// only after the value was skipped.
     fn meta_set<'b>(&mut self, input: &'b [u8], line: &'b [u8], args: Words<'b>) -> Decoded<'b> {
         let (meta, length) = match meta::set(args) {
             Ok(parsed) => parsed,
@@ -318,14 +322,15 @@ impl Decoder {
         plain(consumed, meta_stored(&input[..line], value, end))
     }
 
-    /// The store that `input` begins with, if its value has not arrived completely. Call this after
-    /// [`decode`](Self::decode) has returned `Incomplete`. None if there is no such store, or if
-    /// the result depends on the present item: the value is joined to another one, or stored as
-    /// stale.
+    /// Returns the store that `input` begins with, if its value has not yet arrived completely.
+    /// Call this only after [`decode`](Self::decode) has returned
+    /// [`Incomplete`](Decoded::Incomplete). Returns `None` if there is no such store, or if the new
+    /// item depends on the old one: the store appends or prepends, or may mark the new item stale.
     ///
-    /// To collect the value elsewhere, keep the first [`front`](PendingStore::front) bytes, collect
-    /// the value and the two bytes behind it, and pass all three to
-    /// [`decode_apart`](Self::decode_apart), without another call in between.
+    /// The caller may then collect the value outside its input buffer. It keeps the first
+    /// [`front`](PendingStore::front) bytes, collects the value and the two bytes after it, and
+    /// passes all three to [`decode_apart`](Self::decode_apart), without another call to the
+    /// decoder in between.
     ///
     /// ```
     /// use relativist_memcache::{Command, Decoded, Decoder, Limits};
@@ -333,10 +338,10 @@ impl Decoder {
     /// let mut decoder = Decoder::new(Limits::default());
     /// let input = b"set k 0 0 5\r\nhel";
     /// assert!(matches!(decoder.decode(input), Decoded::Incomplete { .. }));
-    /// let awaited = decoder.pending_store(input).unwrap();
-    /// let (line, value) = input.split_at(awaited.front);
+    /// let pending = decoder.pending_store(input).unwrap();
+    /// let (line, value) = input.split_at(pending.front);
     /// let value = [value, b"lo"].concat();
-    /// assert_eq!(value.len(), awaited.length);
+    /// assert_eq!(value.len(), pending.length);
     /// assert!(matches!(decoder.decode_apart(line, &value, b"\r\n"), Ok(Command::Store { value: b"hello", .. })));
     /// ```
     pub fn pending_store<'b>(&self, input: &'b [u8]) -> Option<PendingStore<'b>> {
@@ -368,14 +373,14 @@ impl Decoder {
         }
     }
 
-    /// Decodes the [pending store](Self::pending_store), whose line, value and line end were
-    /// collected separately. The input continues with the next line.
+    /// Decodes the [pending store](Self::pending_store), whose line, value and two bytes after the
+    /// value the caller has collected separately. The next input begins with the next line.
     ///
     /// # Errors
-    /// What the request is to be answered with, when the two bytes do not end a line.
+    /// Returns a rejection if the two bytes are not CR LF.
     ///
     /// # Panics
-    /// If no store is awaited.
+    /// Panics if no store is pending.
     pub fn decode_apart<'b>(
         &mut self,
         line: &'b [u8],
@@ -385,28 +390,28 @@ impl Decoder {
         match std::mem::replace(&mut self.state, FRESH) {
             State::Value(pending) => stored(pending, line, value, end),
             State::MetaValue { .. } => meta_stored(line, value, end),
-            State::Line { .. } | State::Skip { .. } => panic!("no store is awaited"),
+            State::Line { .. } | State::Skip { .. } => panic!("no store is pending"),
         }
     }
 
-    /// Skips a value over the limit.
+    /// Makes the decoder skip a value over the limit.
     #[cold]
     fn skip_large(&mut self, length: usize, noreply: bool) {
         let rejection = Rejection { error: RequestError::TooLarge, noreply };
         self.state = State::Skip { remaining: length + LINE_END.len(), rejection };
     }
 
-    /// Whether the next bytes belong to the value of a store.
+    /// Whether the next bytes are part of a store's value.
     pub fn is_receiving(&self) -> bool {
         matches!(self.state, State::Value(_) | State::MetaValue { .. })
     }
 
-    /// Whether what comes next belongs to a command that is refused, and does not begin one.
+    /// Whether the next bytes are the rest of a rejected command.
     pub fn is_skipping(&self) -> bool {
         matches!(self.state, State::Skip { .. })
     }
 
-    /// Skips what is there of the `remaining` bytes that begin at `start`.
+    /// Skips the bytes that have arrived of the `remaining` bytes that begin at `start`.
     #[cold]
     fn skip(&mut self, input: &[u8], start: usize, remaining: usize, rejection: Rejection) -> Decoded<'static> {
         let available = input.len() - start;
@@ -419,7 +424,7 @@ impl Decoder {
     }
 }
 
-/// A store whose line `input` begins with.
+/// Returns the store whose line `input` begins with.
 #[inline]
 fn stored<'b>(pending: Pending, input: &'b [u8], value: &'b [u8], end: &[u8]) -> Result<Command<'b>, Rejection> {
     let Pending { verb, flags, exptime, noreply, .. } = pending;
@@ -430,7 +435,7 @@ fn stored<'b>(pending: Pending, input: &'b [u8], value: &'b [u8], end: &[u8]) ->
     Ok(Command::Store { verb, key, flags, exptime, value, noreply })
 }
 
-/// The `ms` whose line is `line`.
+/// Returns the `ms` on `line`.
 fn meta_stored<'b>(line: &'b [u8], value: &'b [u8], end: &[u8]) -> Result<Command<'b>, Rejection> {
     if end != LINE_END {
         return Err(Rejection::answered(RequestError::BadDataChunk));
@@ -441,7 +446,7 @@ fn meta_stored<'b>(line: &'b [u8], value: &'b [u8], end: &[u8]) -> Result<Comman
     Ok(Command::Meta(meta))
 }
 
-/// The outcome of a line that is a request on its own, or of one with its value.
+/// Converts a parsed request, with its value if it has one.
 #[inline]
 fn plain<'b>(consumed: usize, parsed: Result<Command<'b>, Rejection>) -> Decoded<'b> {
     match parsed {
@@ -450,8 +455,8 @@ fn plain<'b>(consumed: usize, parsed: Result<Command<'b>, Rejection>) -> Decoded
     }
 }
 
-/// The first word of a line, and those behind it. A line that starts with a space has an empty
-/// first word.
+/// Splits a line into its first word and the others. The first word is empty if the line starts
+/// with a space.
 #[inline]
 fn split_line(line: &[u8]) -> (&[u8], Words<'_>) {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
@@ -461,7 +466,7 @@ fn split_line(line: &[u8]) -> (&[u8], Words<'_>) {
     (verb, Words::new(args, MAX_ARGS))
 }
 
-/// Whether an unfinished line is, or may become, a `get` or `gets`.
+/// Whether memcached treats an unfinished line as a `get` or `gets`.
 fn is_get(line: &[u8]) -> bool {
     const MAX_LEADING_SPACES: usize = 100;
     let spaces = line.iter().take_while(|byte| **byte == b' ').count();

@@ -1,25 +1,26 @@
-//! Errors found before a request reaches the store, and their replies.
+//! Why the decoder rejects a request, and the error line for the client.
 
 use std::fmt;
 
 use crate::reply;
 
-/// A request that was refused by the decoder, to be answered with [`reply`](Self::reply).
+/// A request that the decoder rejected. The server answers it with [`reply`](Self::reply).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rejection {
-    /// The error.
+    /// What is wrong with the request.
     pub error: RequestError,
-    /// Whether the client asked for no answer, and the protocol honours that for this error.
+    /// Whether to send no reply: the client sent `noreply`, and the protocol honours it for this
+    /// error.
     pub noreply: bool,
 }
 
 impl Rejection {
-    /// A rejection that is answered even if the line ends in `noreply`.
+    /// Returns a rejection that is answered even if the line ends in `noreply`.
     pub(crate) const fn answered(error: RequestError) -> Self {
         Self { error, noreply: false }
     }
 
-    /// The bytes to send: an error line with its CR LF, or nothing with `noreply`.
+    /// Returns the bytes to send: an error line with its CR LF, or nothing with `noreply`.
     pub const fn reply(&self) -> &'static [u8] {
         if self.noreply { b"" } else { self.error.reply() }
     }
@@ -28,21 +29,22 @@ impl Rejection {
 /// An error in a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RequestError {
-    /// No command of that name.
+    /// No command has this name.
     UnknownCommand,
-    /// Too few arguments, a malformed number, or a key over [`MAX_KEY`](crate::MAX_KEY) bytes.
+    /// The line has too few arguments, a malformed number, or a key over
+    /// [`MAX_KEY`](crate::MAX_KEY) bytes.
     BadFormat,
     /// The expiry of `touch`, `gat`, `gats` or `flush_all` is not a 32-bit number.
     InvalidExptime,
     /// The delta of `incr` or `decr` is not an unsigned 64-bit number.
     InvalidDelta,
-    /// The value is not followed by CR LF where its announced length says so.
+    /// The value is not followed by CR LF: the announced length is wrong.
     BadDataChunk,
     /// The value is longer than [`Limits::max_value`](crate::Limits::max_value).
     TooLarge,
-    /// A meta flag of a letter that means nothing.
+    /// A meta flag has an unknown letter.
     InvalidFlag,
-    /// A meta flag given twice.
+    /// A meta flag was sent twice.
     DuplicateFlag,
     /// The token of a meta flag is not a number.
     BadToken,
@@ -50,7 +52,7 @@ pub enum RequestError {
     InvalidDeltaToken,
     /// The token of the meta flag `J` is not an unsigned 64-bit number.
     InvalidInitialToken,
-    /// More words than a meta command may have.
+    /// A meta command has too many words.
     TooManyFlags,
     /// The key of a meta command with the flag `b` is not base64.
     BadKeyEncoding,
@@ -65,7 +67,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// The error line for the client, with its CR LF.
+    /// Returns the error line for the client, with its CR LF.
     pub const fn reply(self) -> &'static [u8] {
         match self {
             Self::UnknownCommand => reply::ERROR,
@@ -90,7 +92,8 @@ impl RequestError {
 }
 
 impl fmt::Display for RequestError {
-    /// The error line, without the kind of error and the line end.
+    /// Writes the error line without its first word, `CLIENT_ERROR` or `SERVER_ERROR`, and without
+    /// its line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = self.reply().trim_ascii_end();
         let text =

@@ -1,10 +1,10 @@
-//! The memcached wire formats: bytes in, commands out; reply bytes out.
+//! The memcached wire formats: the crate decodes requests from bytes, and encodes replies to bytes.
 //!
 //! The crate does no I/O, has no clock and stores nothing. A server keeps one [`Decoder`] per
-//! connection, shows it the bytes that have arrived and drops those the decoder is done with; it
-//! executes each [`Command`] and appends the answer with the functions of [`reply`]. Input may be
-//! cut anywhere: the decoder remembers how far it has looked, so that a large value arriving in
-//! many pieces is neither searched nor parsed twice.
+//! connection, passes it the bytes that have arrived, and drops the bytes that the decoder has
+//! consumed. It executes each [`Command`] and appends the reply with the functions of [`reply`].
+//! Input may be split anywhere: the decoder remembers its position, so that it neither searches nor
+//! parses a large value twice that arrives in many pieces.
 //!
 //! ```
 //! use relativist_memcache::{Command, Decoded, Decoder, Limits, reply};
@@ -42,22 +42,23 @@
 //! );
 //! ```
 //!
-//! # What is spoken
-//! The protocols of memcached 1.6.45, with their error replies and their oddities: text, that is
-//! the classic commands and the meta commands, and binary ([`binary`]). A connection's first byte
-//! tells which ([`Protocol::of_first_byte`]). In front of the text protocol a login may be required
-//! ([`LoginDecoder`]).
+//! # Protocols
+//! The crate implements the protocols of memcached 1.6.45, with their error replies and their
+//! quirks: text (the classic commands and the meta commands), and binary ([`binary`]). A
+//! connection's first byte selects the protocol ([`Protocol::of_first_byte`]). A server may require
+//! a login before the text protocol ([`LoginDecoder`]).
 //!
-//! Two differences are deliberate:
+//! Two differences from memcached are deliberate:
 //! * a `get` or `gets` line that has not ended within [`MAX_GET_LINE`] bytes closes the connection
 //!   (memcached buffers it without limit);
 //! * a key over [`MAX_KEY`] bytes in `get`, `gets`, `gat` or `gats` is answered by the error line
 //!   alone (memcached sends a stray empty line after it).
 //!
-//! # What a connection costs
-//! A client can make the server buffer one request: a line, which is [`MAX_UNFINISHED_LINE`] bytes
-//! unless it is a `get`, and a value of [`Limits::max_value`]. A value beyond that limit is dropped
-//! as it arrives. The decoder itself is about a hundred bytes, allocates nothing, and never panics.
+//! # Memory per connection
+//! A client can make the server buffer one request: a line, of at most [`MAX_UNFINISHED_LINE`]
+//! bytes unless it is a `get`, and a value of at most [`Limits::max_value`] bytes. The decoder
+//! drops a longer value as it arrives. The decoder itself takes about a hundred bytes, allocates
+//! nothing, and never panics.
 
 #![forbid(unsafe_code)]
 
@@ -86,18 +87,18 @@ pub use peek::peek_key;
 pub use percent::encode_percent;
 pub use words::{Keys, MAX_KEY, Words};
 
-/// The protocol of a connection, decided by the first byte that the client sends.
+/// The protocol of a connection, selected by the first byte that the client sends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Protocol {
-    /// Lines of text; what [`Decoder`] decodes.
+    /// The text protocol: lines, decoded by [`Decoder`].
     Text,
-    /// 24-byte binary headers; what [`binary::Decoder`] decodes.
+    /// The binary protocol: packets with 24-byte headers, decoded by [`binary::Decoder`].
     Binary,
 }
 
 impl Protocol {
-    /// Returns the protocol for the first byte of a connection: 0x80 opens a binary request, all
-    /// else is text.
+    /// Returns the protocol that the first byte of a connection selects: 0x80 begins a binary
+    /// request, any other byte begins a line of text.
     ///
     /// ```
     /// use relativist_memcache::Protocol;

@@ -1,7 +1,8 @@
-//! The login in front of the text protocol: a `set` whose value is `user password`, and nothing
-//! else.
+//! The login before the text protocol: a `set` whose value is `user password`. No other command is
+//! accepted before it.
 //!
-//! An unauthenticated client can make the server buffer only a line and the longest login.
+//! An unauthenticated client can make the server buffer one line and one login of at most
+//! `MAX_LOGIN` bytes.
 
 use memchr::memchr;
 
@@ -9,11 +10,11 @@ use crate::decode::MAX_UNFINISHED_LINE;
 use crate::number;
 use crate::words::Words;
 
-/// The longest value of a login.
+/// The maximum length of a login's value.
 pub(crate) const MAX_LOGIN: u32 = 16384;
-/// With fewer bytes a line is not yet looked at.
+/// The decoder waits for at least this many bytes.
 const MIN_BYTES: usize = 4;
-/// A shorter line, its end included, cannot be a login.
+/// A line that is shorter than this, with its line end, cannot be a login.
 const MIN_LINE: usize = 6;
 const LINE_END: &[u8] = b"\r\n";
 
@@ -24,37 +25,37 @@ pub struct LoginDecoder {
     pending: Option<usize>,
 }
 
-/// What a [`LoginDecoder`] made of its input. The caller drops the consumed bytes before the next
+/// The result of [`LoginDecoder::decode`]. The caller drops the consumed bytes before the next
 /// call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Login<'b> {
-    /// An attempt to log in.
+    /// A login to be checked by the server.
     Attempt {
-        /// Bytes done with.
+        /// The number of consumed bytes.
         consumed: usize,
-        /// The user.
+        /// The user's name.
         user: &'b [u8],
-        /// The password.
+        /// The user's password.
         password: &'b [u8],
     },
-    /// Another command, answered with this line.
+    /// A request that is not a valid login. The server answers it with `reply`.
     Refuse {
-        /// Bytes done with.
+        /// The number of consumed bytes.
         consumed: usize,
-        /// The line.
+        /// The error line, with its CR LF.
         reply: &'static [u8],
     },
-    /// Nothing more can be done until further bytes have arrived.
+    /// The request is incomplete: the decoder needs more bytes.
     Incomplete {
-        /// Bytes done with.
+        /// The number of consumed bytes.
         consumed: usize,
     },
-    /// Close the connection.
+    /// The server must close the connection.
     Close,
 }
 
 impl LoginDecoder {
-    /// Decodes what `input` begins with. Never panics, and allocates nothing.
+    /// Decodes the request that `input` begins with. Never panics, and allocates nothing.
     #[must_use]
     pub fn decode<'b>(&mut self, input: &'b [u8]) -> Login<'b> {
         if let Some(length) = self.pending {
@@ -80,7 +81,7 @@ impl LoginDecoder {
         }
     }
 
-    /// The value, of `length` bytes, begins at `start`.
+    /// Decodes the value of `length` bytes that begins at `start`.
     fn value<'b>(&mut self, input: &'b [u8], start: usize, length: usize) -> Login<'b> {
         let consumed = start + length + LINE_END.len();
         let Some(block) = input.get(start..consumed) else {
@@ -98,7 +99,8 @@ impl LoginDecoder {
     }
 }
 
-/// The length on a line `set KEY FLAGS EXPTIME LENGTH`, of which nothing else is looked at.
+/// Returns the length on a line `set KEY FLAGS EXPTIME LENGTH`. Ignores the key, the flags and the
+/// expiry.
 fn value_length(line: &[u8]) -> Option<u32> {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     let mut words = Words::new(text.strip_suffix(b"\r").unwrap_or(text), 6);

@@ -1,8 +1,8 @@
 //! The meta commands `mg`, `ms`, `md` and `ma`: a key, and flags of one letter each.
 //!
-//! The words of a line are read twice. [`Meta::flags`] checks them and collects what they ask for.
-//! The server reads them again for the reply ([`Meta::words`]), because the reply has its parts in
-//! the order of the flags.
+//! The words of a line are read twice. [`Meta::flags`] checks them and collects what they request.
+//! The server reads them again for the reply ([`Meta::words`]), because the parts of the reply are
+//! in the order of the flags.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -12,9 +12,9 @@ use crate::error::RequestError;
 use crate::number::{signed_32, unsigned_32, unsigned_64};
 use crate::words::{MAX_KEY, Words};
 
-/// The longest opaque token, its letter included.
+/// The maximum length of an opaque token, with its letter.
 const MAX_OPAQUE: usize = 32;
-/// Words of a line, verb and key included.
+/// The maximum number of words on a line, with verb and key.
 const MAX_WORDS: usize = 20;
 /// Padding is required. The superfluous bits of the last letter are ignored.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -24,7 +24,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// One of the four commands.
+/// The verb of a meta command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MetaVerb {
     /// `mg`
@@ -56,10 +56,10 @@ pub enum MetaMode {
     Decrement,
 }
 
-/// A meta command whose flags were not checked yet.
+/// A meta command whose flags are not yet checked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Meta<'b> {
-    /// What to do.
+    /// The command.
     pub verb: MetaVerb,
     /// The key as sent; see [`key`](Self::key).
     pub sent_key: &'b [u8],
@@ -68,7 +68,7 @@ pub struct Meta<'b> {
     words: Words<'b>,
 }
 
-/// The flags of a command. Those with a token are fields, the others methods.
+/// The flags of a meta command. Flags with a token are fields, the others are methods.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MetaFlags {
     letters: u64,
@@ -82,21 +82,22 @@ pub struct MetaFlags {
     pub recache: Option<i32>,
     /// `C`: the unique to compare with.
     pub compare: Option<u64>,
-    /// `E`: the CAS value of the new item.
+    /// `E`: the unique of the new item.
     pub cas: Option<u64>,
-    /// `D`: by how much to count.
+    /// `D`: the number to add or subtract.
     pub delta: u64,
-    /// `J`: where to begin counting.
+    /// `J`: the value of an item created on a miss.
     pub initial: u64,
     /// Whether the token of `O` is too long. Only `ms` sets this, because it stores nevertheless;
-    /// other commands with such a token are refused.
+    /// the other commands are rejected.
     pub is_opaque_too_long: bool,
     /// `M`: the mode of `ms` and `ma`.
     pub mode: MetaMode,
 }
 
 impl MetaFlags {
-    /// Whether a flag of this letter was given. The methods below name those without a token.
+    /// Whether the flag with this letter was sent. The methods below name the flags without a
+    /// token.
     pub fn has(&self, letter: u8) -> bool {
         self.letters & bit(letter) != 0
     }
@@ -106,7 +107,7 @@ impl MetaFlags {
         self.has(b'b')
     }
 
-    /// `q`: the ordinary outcome is not answered.
+    /// `q`: the usual outcome gets no reply.
     pub fn is_quiet(&self) -> bool {
         self.has(b'q')
     }
@@ -116,7 +117,7 @@ impl MetaFlags {
         self.has(b'u')
     }
 
-    /// `v`: the reply has the value.
+    /// `v`: the reply includes the value.
     pub fn returns_value(&self) -> bool {
         self.has(b'v')
     }
@@ -143,12 +144,12 @@ impl<'b> Meta<'b> {
         Ok(Self { verb, sent_key, value: b"", words: args })
     }
 
-    /// The length of the value, which follows the key of an `ms`.
+    /// Removes and returns the length of the value, which follows the key of an `ms`.
     pub(crate) fn take_length(&mut self) -> Option<&'b [u8]> {
         self.words.next()
     }
 
-    /// The flags as sent, letter and token.
+    /// Returns the flags as sent: each a letter and its token.
     pub fn words(&self) -> Words<'b> {
         self.words.clone()
     }
@@ -166,11 +167,11 @@ impl<'b> Meta<'b> {
     /// Checks the flags.
     ///
     /// # Errors
-    /// The first thing that is wrong with them, to be answered with [`RequestError::reply`].
+    /// Returns the first error in the flags or the key. Answer it with [`RequestError::reply`].
     pub fn flags(&self) -> Result<MetaFlags, RequestError> {
         self.check_line()?;
         if self.sent_key.len() > MAX_KEY {
-            return Err(self.as_this_verb_says_it(RequestError::BadFormat));
+            return Err(self.for_this_verb(RequestError::BadFormat));
         }
         let mut flags = MetaFlags {
             letters: 0,
@@ -186,12 +187,14 @@ impl<'b> Meta<'b> {
             mode: if self.verb == MetaVerb::Arithmetic { MetaMode::Increment } else { MetaMode::Set },
         };
         for word in self.words() {
-            flags.take(word).map_err(|error| self.as_this_verb_says_it(error))?;
+            flags.take(word).map_err(|error| self.for_this_verb(error))?;
         }
-        // Only now: what is wrong with any letter comes before what is wrong with these two.
+        // In a second pass, because an error in any other flag takes precedence over errors in
+        // these two.
         for word in self.words() {
             match word[0] {
-                // memcached notices this when it writes the reply to a `ms`, after it has stored.
+                // memcached notices this error when it writes the reply to an `ms`, after the
+                // store.
                 b'O' if word.len() > MAX_OPAQUE && self.verb == MetaVerb::Set => flags.is_opaque_too_long = true,
                 b'O' if word.len() > MAX_OPAQUE => return Err(RequestError::OpaqueTooLong),
                 b'M' => self.take_mode(&word[1..], &mut flags)?,
@@ -217,10 +220,10 @@ impl<'b> Meta<'b> {
         Ok(())
     }
 
-    /// The key; with the flag `b` the one that the sent key encodes.
+    /// Returns the key. With the flag `b`, decodes the sent key from base64.
     ///
     /// # Errors
-    /// When it does not decode to a key.
+    /// Returns an error if the sent key is not the base64 encoding of a key.
     pub fn key<'k>(&self, flags: &MetaFlags, room: &'k mut [u8; MAX_KEY]) -> Result<&'k [u8], RequestError>
     where
         'b: 'k,
@@ -228,11 +231,11 @@ impl<'b> Meta<'b> {
         if !flags.has_base64_key() {
             return Ok(self.sent_key);
         }
-        decode_key(self.sent_key, room).ok_or(self.as_this_verb_says_it(RequestError::BadKeyEncoding))
+        decode_key(self.sent_key, room).ok_or(self.for_this_verb(RequestError::BadKeyEncoding))
     }
 
-    /// `ma` has one error for all.
-    fn as_this_verb_says_it(&self, error: RequestError) -> RequestError {
+    /// Replaces any error of `ma` by the one that memcached sends for all of them.
+    fn for_this_verb(&self, error: RequestError) -> RequestError {
         match self.verb {
             MetaVerb::Arithmetic => RequestError::InvalidOrDuplicateFlag,
             _ => error,
@@ -264,13 +267,13 @@ impl MetaFlags {
     }
 }
 
-/// The bit of a letter in a set. Digits have none, because no flag is a digit.
+/// Returns the bit of a letter in a set of letters. Digits have none, because no flag is a digit.
 fn bit(letter: u8) -> u64 {
     letter.checked_sub(b'A').map_or(0, |place| 1 << place)
 }
 
-/// Decodes a key from base64. Bytes outside of the alphabet are skipped. None if `text` encodes no
-/// key.
+/// Decodes a key from base64. Skips bytes outside the alphabet. Returns `None` if `text` does not
+/// encode a key.
 pub fn decode_key<'k>(text: &[u8], room: &'k mut [u8; MAX_KEY]) -> Option<&'k [u8]> {
     let mut letters = [0; MAX_KEY];
     let mut count = 0;
@@ -282,7 +285,7 @@ pub fn decode_key<'k>(text: &[u8], room: &'k mut [u8; MAX_KEY]) -> Option<&'k [u
     (length > 0).then_some(&room[..length])
 }
 
-/// Appends `key` in base64.
+/// Appends the base64 encoding of `key`.
 pub fn encode_key(out: &mut Vec<u8>, key: &[u8]) {
     let start = out.len();
     out.resize(start + key.len().div_ceil(3) * 4, 0);

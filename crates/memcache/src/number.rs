@@ -1,17 +1,17 @@
-//! Decimal numbers as the protocol spells them.
+//! Decimal numbers as the protocol writes them.
 //!
-//! Two grammars are in use. Most arguments are *strict*: digits, after a minus sign where negative
-//! numbers make sense, a bounded number of characters, nothing else. The flags and the expiry of
-//! the classic storage commands are *lax*, as C's `strtoll` is: blanks and a sign may stand in
-//! front, a NUL or a blank ends the number early, and what exceeds 32 bits is cut off. Clients rely
-//! on the latter, by sending -1 as 4294967295 and the like.
+//! The protocol has two grammars. Most arguments are *strict*: a bounded number of digits, after a
+//! minus sign where negative numbers make sense, and nothing else. The flags and the expiry of the
+//! classic storage commands are *lax*, like the numbers that C's `strtoll` accepts: blanks and a
+//! sign may precede the digits, a NUL or a blank ends the number, and only the lower 32 bits are
+//! kept. Clients rely on the lax grammar, for example when they send -1 as 4294967295.
 
-/// The longest spelling of a strict 32-bit number.
+/// The maximum number of characters of a strict 32-bit number.
 const MAX_CHARS_32: usize = 11;
-/// The longest spelling of a strict 64-bit number.
+/// The maximum number of characters of a strict 64-bit number.
 const MAX_CHARS_64: usize = 22;
 
-/// A strict unsigned 64-bit number: a delta or a unique.
+/// Parses a strict unsigned 64-bit number: a delta or a unique.
 pub fn unsigned_64(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > MAX_CHARS_64 {
         return None;
@@ -22,7 +22,7 @@ pub fn unsigned_64(word: &[u8]) -> Option<u64> {
     }
 }
 
-/// A strict signed 32-bit number: an expiry. A minus sign alone reads as zero.
+/// Parses a strict signed 32-bit number: an expiry. A minus sign alone is zero.
 pub fn signed_32(word: &[u8]) -> Option<i32> {
     if word.is_empty() || word.len() > MAX_CHARS_32 {
         return None;
@@ -38,12 +38,12 @@ pub fn signed_32(word: &[u8]) -> Option<i32> {
     i32::try_from(if negative { -magnitude } else { magnitude }).ok()
 }
 
-/// A strict unsigned 32-bit number: a level.
+/// Parses a strict unsigned 32-bit number: a level.
 pub fn unsigned_32(word: &[u8]) -> Option<u32> {
     u32::try_from(unsigned_64(word)?).ok()
 }
 
-/// The length of a value; small enough that its line end can be added in 32 bits.
+/// Parses the length of a value. The length plus that of the line end fits into 32 bits.
 pub(crate) fn value_length(word: &[u8]) -> Option<usize> {
     const MAX_LENGTH: i32 = i32::MAX - 2;
     match signed_32(word)? {
@@ -52,7 +52,7 @@ pub(crate) fn value_length(word: &[u8]) -> Option<usize> {
     }
 }
 
-/// Lax client flags: an unsigned 64-bit number of which 32 bits are kept.
+/// Parses lax client flags: an unsigned 64-bit number, whose lower 32 bits are kept.
 pub(crate) fn lax_flags(word: &[u8]) -> Option<u32> {
     match lax(word)? {
         (false, magnitude) => Some(magnitude as u32),
@@ -61,7 +61,7 @@ pub(crate) fn lax_flags(word: &[u8]) -> Option<u32> {
     }
 }
 
-/// A lax expiry: a signed 64-bit number of which 32 bits are kept.
+/// Parses a lax expiry: a signed 64-bit number, whose lower 32 bits are kept.
 pub(crate) fn lax_exptime(word: &[u8]) -> Option<i32> {
     let number = match lax(word)? {
         (false, magnitude) => i64::try_from(magnitude).ok()?,
@@ -70,7 +70,7 @@ pub(crate) fn lax_exptime(word: &[u8]) -> Option<i32> {
     Some(number as i32)
 }
 
-/// A lax number as sign (true for minus) and magnitude.
+/// Parses a lax number, and returns its sign (true for minus) and its magnitude.
 fn lax(word: &[u8]) -> Option<(bool, u64)> {
     let blanks = word.iter().take_while(|byte| is_blank(byte)).count();
     let (negative, digits) = match &word[blanks..] {
@@ -82,13 +82,13 @@ fn lax(word: &[u8]) -> Option<(bool, u64)> {
     (rest.len() < digits.len() && ends_there).then_some((negative, magnitude))
 }
 
-/// C's `isspace`.
+/// Whether C's `isspace` accepts `byte`.
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// The number that `text` begins with and what follows its last digit; zero without any digit,
-/// `None` past 64 bits.
+/// Returns the number that `text` begins with, and the rest of the text. The number is zero if
+/// there is no digit. Returns `None` if the number exceeds 64 bits.
 fn leading_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0u64;
     let mut rest = text;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn lax_flags_are_cut_to_32_bits() {
+    fn lax_flags_are_truncated_to_32_bits() {
         assert_eq!(lax_flags(b"007"), Some(7));
         assert_eq!(lax_flags(b"4294967296"), Some(0));
         assert_eq!(lax_flags(b"18446744073709551615"), Some(u32::MAX));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn lax_expiries_are_cut_to_32_bits() {
+    fn lax_expiries_are_truncated_to_32_bits() {
         assert_eq!(lax_exptime(b"-1"), Some(-1));
         assert_eq!(lax_exptime(b"4294967296"), Some(0));
         assert_eq!(lax_exptime(b"9223372036854775807"), Some(-1));

@@ -1,15 +1,15 @@
-//! Looking ahead of the decoders, to prefetch what a request will need.
+//! Guesses the key of a request that is not yet decoded, so that its item can be prefetched.
 
 use crate::words::MAX_KEY;
 use crate::{Protocol, binary};
 
-/// Bytes in which to look for the end of a command's name. No name of a command with a key is
-/// longer.
+/// The number of bytes to search for the end of a command's name. No command with a key has a
+/// longer name.
 const MAX_NAME: usize = 12;
 
 /// Guesses the key of the first command in `input`, so that the caller can prefetch its item. The
 /// bytes returned may not be a key, and a command that has not arrived completely may yield none.
-/// Takes time in proportion to the length of name and key.
+/// The time is proportional to the length of the name and the key.
 ///
 /// ```
 /// use relativist_memcache::peek_key;

@@ -1,4 +1,4 @@
-//! The bytes a server answers with: constant lines, and encoders that append to an output buffer.
+//! Replies of the text protocol: constant lines, and encoders that append to an output buffer.
 //!
 //! [`value`], [`number`] and [`version`] grow the buffer at most once.
 //!
@@ -16,27 +16,27 @@ use std::io::Write;
 
 /// The value was stored.
 pub const STORED: &[u8] = b"STORED\r\n";
-/// The condition of `add`, `replace`, `append` or `prepend` does not hold.
+/// The condition of `add`, `replace`, `append` or `prepend` was false.
 pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
 /// The item of a `cas` has changed.
 pub const EXISTS: &[u8] = b"EXISTS\r\n";
-/// No such item.
+/// The item does not exist.
 pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 /// The item was removed.
 pub const DELETED: &[u8] = b"DELETED\r\n";
 /// The item's expiry was set.
 pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
-/// Done.
+/// The command was executed.
 pub const OK: &[u8] = b"OK\r\n";
-/// End of a list of values or statistics.
+/// Ends a list of values or statistics.
 pub const END: &[u8] = b"END\r\n";
-/// The statistics were zeroed.
+/// The statistics were reset.
 pub const RESET: &[u8] = b"RESET\r\n";
-/// No such command, or no such group of statistics.
+/// The command, or the group of statistics, does not exist.
 pub const ERROR: &[u8] = b"ERROR\r\n";
-/// The line could not be understood.
+/// The line is malformed.
 pub const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
-/// The value does not end where its length says.
+/// The value does not end at its announced length.
 pub const BAD_DATA_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 /// The expiry is not a number.
 pub const INVALID_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
@@ -44,21 +44,20 @@ pub const INVALID_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
 pub const INVALID_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
 /// The stored value is not a number.
 pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
-/// The value exceeds the largest item.
+/// The value exceeds the maximum item size.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 /// The memory limit is reached.
 pub const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
-/// There are as many connections as allowed.
+/// The server has its maximum number of connections.
 pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
 
 const CRLF: &[u8] = b"\r\n";
-/// Decimal digits of the largest `u64`.
+/// The number of decimal digits of the largest `u64`.
 const MAX_DIGITS: usize = 20;
 
-/// Appends a whole hit: the `VALUE` line, the value and its CR LF. `cas` is given for `gets` and
-/// `gats`.
+/// Appends a hit: the `VALUE` line, the value and its CR LF. Pass `cas` for `gets` and `gats`.
 ///
-/// The list of hits is closed by [`END`].
+/// The caller ends the list of hits with [`END`].
 #[inline]
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value: &[u8]) {
     // "VALUE key flags length unique\r\n" + value + "\r\n"
@@ -68,8 +67,8 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value:
     out.extend_from_slice(CRLF);
 }
 
-/// Appends the `VALUE` line of a hit whose value of `length` bytes, and its CR LF, follow from
-/// elsewhere.
+/// Appends the `VALUE` line of a hit. The caller sends the value of `length` bytes, and its CR LF,
+/// from another buffer.
 #[inline]
 pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, length: usize) {
     out.extend_from_slice(b"VALUE ");
@@ -82,14 +81,14 @@ pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, l
     out.extend_from_slice(CRLF);
 }
 
-/// Appends a number on a line of its own: the answer to `incr` and `decr`.
+/// Appends a line with only a number: the reply to `incr` and `decr`.
 pub fn number(out: &mut Vec<u8>, number: u64) {
     out.reserve(MAX_DIGITS + CRLF.len());
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     out.extend_from_slice(CRLF);
 }
 
-/// Appends one statistic: `STAT name value`. The list is closed by [`END`].
+/// Appends one statistic: `STAT name value`. The caller ends the list with [`END`].
 ///
 /// ```
 /// use relativist_memcache::reply;
@@ -102,7 +101,7 @@ pub fn stat(out: &mut Vec<u8>, name: impl Display, value: impl Display) {
     write!(out, "STAT {name} {value}\r\n").expect("writing to a Vec does not fail");
 }
 
-/// Appends the answer to `version`.
+/// Appends the reply to `version`.
 pub fn version(out: &mut Vec<u8>, version: &str) {
     out.reserve(b"VERSION ".len() + version.len() + CRLF.len());
     out.extend_from_slice(b"VERSION ");

@@ -1,4 +1,4 @@
-//! Words of a command line, found as they are asked for; nothing is collected or copied.
+//! Lazy iterators over the words of a command line, which collect and copy nothing.
 //!
 //! Words are separated by one or more spaces (0x20 only: a tab or any other byte is part of a
 //! word).
@@ -16,21 +16,21 @@ pub const MAX_KEY: usize = 250;
 /// An iterator over the words of a command line.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Words<'b> {
-    /// The rest of the line; empty, or starting with a word.
+    /// The rest of the line: empty, or starting with a word.
     rest: &'b [u8],
-    /// How many more words are looked at.
+    /// The maximum number of words still to return.
     left: usize,
 }
 
 impl<'b> Words<'b> {
-    /// The first `limit` words of `text`.
+    /// Returns an iterator over the first `limit` words of `text`.
     #[inline]
     #[must_use]
     pub fn new(text: &'b [u8], limit: usize) -> Self {
         Self { rest: trim_start(text), left: limit }
     }
 
-    /// The text behind the words taken so far, however many words it holds.
+    /// Returns the text after the words returned so far, even if it has more words than the limit.
     #[inline]
     pub(crate) fn into_rest(self) -> &'b [u8] {
         self.rest
@@ -58,28 +58,28 @@ impl fmt::Debug for Words<'_> {
 /// An iterator over the keys of a `get`, `gets`, `gat` or `gats`: at least one, none longer than
 /// [`MAX_KEY`].
 ///
-/// A clone starts where the original stands, so the keys can be gone through more than once.
+/// A clone continues at the original's position, so it can iterate over the keys again.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Keys<'b> {
-    /// The keys not yet taken; empty, or starting with a key.
+    /// The keys not yet returned: empty, or starting with a key.
     rest: &'b [u8],
 }
 
 impl<'b> Keys<'b> {
-    /// Takes the words of `text` as keys, if they can be.
+    /// Returns the words of `text` as keys, if all of them are valid keys.
     #[inline]
     pub(crate) fn new(text: &'b [u8]) -> Result<Self, RequestError> {
         let keys = Self { rest: trim_start(text) };
         let are_valid = match keys.rest.len() {
             0 => false,
-            // No word is longer than the text it is in.
+            // No word is longer than the text that contains it.
             1..=MAX_KEY => true,
             _ => keys.clone().all(|key| key.len() <= MAX_KEY),
         };
         if are_valid { Ok(keys) } else { Err(RequestError::BadFormat) }
     }
 
-    /// The key, if there is one only.
+    /// Returns the key if there is exactly one.
     #[inline]
     #[must_use]
     pub fn only(&self) -> Option<&'b [u8]> {
@@ -106,7 +106,7 @@ impl fmt::Debug for Keys<'_> {
     }
 }
 
-/// Takes the word that `rest` begins with, and the spaces behind it.
+/// Removes and returns the word that `rest` begins with. Also removes the spaces after it.
 #[inline]
 fn take_word<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     if rest.is_empty() {

@@ -1,45 +1,47 @@
-//! The incremental decoder of packets.
+//! The incremental decoder of the binary protocol.
 
 use super::{HEADER, Opcode, REQUEST_MAGIC, Status};
 use crate::decode::{Limits, PendingStore};
 use crate::login::MAX_LOGIN;
 use crate::words::MAX_KEY;
 
-/// A longer body is refused unseen.
+/// The maximum length of a body. The decoder closes the connection on a longer one without waiting
+/// for it.
 const MAX_BODY: usize = 1 << 30;
 
-/// The header of a request, as far as it is not about lengths.
+/// The header of a request, without the lengths.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
     /// The opcode as sent; replies repeat it.
     pub opcode: u8,
-    /// Replies repeat it.
+    /// An opaque number; replies repeat it.
     pub opaque: u32,
-    /// The unique to compare with, 0 for none.
+    /// The unique to compare with; 0 for none.
     pub cas: u64,
 }
 
-/// A request.
+/// One decoded request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Request<'b> {
-    /// What to do.
+    /// The operation.
     pub opcode: Opcode,
-    /// Whether the ordinary outcome is not answered: a miss of a fetch, the success of other
-    /// commands.
+    /// Whether the usual outcome gets no reply: a miss of a fetch, the success of any other
+    /// request.
     pub is_quiet: bool,
-    /// The header.
+    /// The header, which replies repeat in part.
     pub header: Header,
-    /// Further arguments of the opcode.
+    /// The operation's further arguments. The opcode determines their length.
     pub extras: &'b [u8],
-    /// The key: 1 to [`MAX_KEY`] bytes where there must be one.
+    /// The key: 1 to [`MAX_KEY`] bytes, or empty where none is required.
     pub key: &'b [u8],
-    /// The value.
+    /// The value, which may be empty.
     pub value: &'b [u8],
 }
 
 impl<'b> Request<'b> {
-    /// The request that begins with `front`, whose value was collected elsewhere
-    /// ([`Decoder::pending_store`]). None if there is none.
+    /// Returns the request that begins with `front`, with an empty value. The decoder has checked
+    /// `front` before, and the caller has collected the value separately
+    /// ([`Decoder::pending_store`]). Returns `None` if no request begins with `front`.
     pub fn of_front(front: &'b [u8]) -> Option<Request<'b>> {
         let (fixed, rest) = front.split_first_chunk()?;
         let (header, lengths) = parse_header(fixed);
@@ -48,70 +50,72 @@ impl<'b> Request<'b> {
         Some(Request { opcode, is_quiet, header, extras, key, value: b"" })
     }
 
-    /// The big-endian number that begins at byte `at` of the extras; 0 if they are too short.
+    /// Returns the big-endian 32-bit number at byte `at` of the extras; 0 if they are too short.
     pub fn extra_32(&self, at: usize) -> u32 {
         let bytes = self.extras.get(at..).and_then(<[u8]>::first_chunk);
         bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// The big-endian 64-bit number that begins at byte `at` of the extras; 0 if they are too
-    /// short.
+    /// Returns the big-endian 64-bit number at byte `at` of the extras; 0 if they are too short.
     pub fn extra_64(&self, at: usize) -> u64 {
         u64::from(self.extra_32(at)) << 32 | u64::from(self.extra_32(at + 4))
     }
 }
 
-/// What a [`Decoder`] made of its input.
+/// The result of [`Decoder::decode`].
 ///
-/// Before the next call the caller drops the first `consumed` bytes, and nothing else.
+/// The caller drops exactly the first `consumed` bytes before the next call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Decoded<'b> {
-    /// A request to be executed and answered.
+    /// A request for the server to execute and answer.
     Request {
-        /// Bytes done with.
+        /// The number of consumed bytes.
         consumed: usize,
-        /// What to execute.
+        /// The request.
         request: Request<'b>,
     },
-    /// A request to be answered with a [`failure`](super::reply::failure).
+    /// A request that the decoder rejected. The server answers it with a
+    /// [`failure`](super::reply::failure).
     Reject {
-        /// Bytes done with.
+        /// The number of consumed bytes.
         consumed: usize,
-        /// Its header.
+        /// The request's header.
         header: Header,
-        /// Why.
+        /// Why the request was rejected.
         status: Status,
-        /// Whether the connection is then to be closed.
+        /// Whether the server must close the connection after the reply.
         closes: bool,
     },
-    /// A value that is too large. Do not answer yet: a [`Reject`](Self::Reject) follows when the
-    /// client has sent all of it.
+    /// A store whose value exceeds [`Limits::max_value`]. The server sends no reply yet: a
+    /// [`Reject`](Self::Reject) follows once the client has sent the whole value.
     TooLarge {
-        /// Bytes done with: all before the value.
+        /// The number of consumed bytes: all before the value.
         consumed: usize,
-        /// Where it was to be stored.
+        /// The store's key.
         key: &'b [u8],
-        /// Whether to remove the old value now, because it would have been replaced
-        /// unconditionally.
+        /// Whether the server must remove the old item now, because the store would have replaced
+        /// it unconditionally.
         replaces: bool,
     },
-    /// Nothing more can be done until further bytes have arrived.
+    /// The request is incomplete: the decoder needs more bytes.
     Incomplete {
-        /// Bytes done with: part of a body that is being skipped; otherwise 0.
+        /// The number of consumed bytes: part of a body that is being skipped; otherwise 0.
         consumed: usize,
     },
-    /// Close the connection without an answer. (Earlier answers are still sent.)
+    /// The server must close the connection without a reply to this request. It still sends earlier
+    /// replies.
     Close,
 }
 
 /// Finds the requests in a connection's bytes.
 ///
-/// The decoder holds no bytes itself: the connection's buffer must hold a request as a whole, that
-/// is a header, extras, a key and a value of [`Limits::max_value`].
+/// The decoder buffers no bytes. The connection's buffer must have room for a whole request: a
+/// header, extras, a key and a value of [`Limits::max_value`] bytes.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     limits: Limits,
-    /// The remaining bytes of a refused body, and the answer that follows it.
+    /// The number of bytes of a rejected body that have yet to arrive, the request's header, and
+    /// the status of the reply.
     skipping: Option<(usize, Header, Status)>,
 }
 
@@ -124,7 +128,7 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Where the value begins in a packet.
+    /// Returns the offset of the value in a packet.
     fn value_start(self) -> usize {
         HEADER + self.key + usize::from(self.extras)
     }
@@ -135,17 +139,17 @@ impl Lengths {
 }
 
 impl Decoder {
-    /// A decoder for a fresh connection.
+    /// Returns a decoder for a new connection.
     pub fn new(limits: Limits) -> Self {
         Self { limits, skipping: None }
     }
 
-    /// Decodes what `input` begins with. Before a login, when `is_authenticated` is false, only
-    /// what belongs to it is let through.
+    /// Decodes the request that `input` begins with. While `is_authenticated` is false, rejects all
+    /// requests that are not part of a login.
     ///
-    /// `input` must start where the previous call left off. Never panics and allocates nothing.
-    /// Whatever is not [`Incomplete`](Decoded::Incomplete) or [`Close`](Decoded::Close) consumes at
-    /// least one byte.
+    /// `input` must start after the bytes that the previous call consumed. Never panics and
+    /// allocates nothing. Every result except [`Incomplete`](Decoded::Incomplete) and
+    /// [`Close`](Decoded::Close) consumes at least one byte.
     #[must_use]
     pub fn decode<'b>(&mut self, input: &'b [u8], is_authenticated: bool) -> Decoded<'b> {
         if let Some((remaining, header, status)) = self.skipping {
@@ -195,13 +199,14 @@ impl Decoder {
         Decoded::Request { consumed, request: Request { opcode, is_quiet, header, extras, key, value } }
     }
 
-    /// The store that `input` begins with, if its value has not arrived completely. Call this after
-    /// [`decode`](Self::decode) has returned `Incomplete`. None if there is no such store, or if
-    /// its value is joined to another one.
+    /// Returns the store that `input` begins with, if its value has not yet arrived completely.
+    /// Call this only after [`decode`](Self::decode) has returned
+    /// [`Incomplete`](Decoded::Incomplete). Returns `None` if there is no such store, or if it
+    /// appends or prepends to another value.
     ///
-    /// To collect the value elsewhere, keep the first [`front`](PendingStore::front) bytes, from
-    /// which [`Request::of_front`] restores the request, and collect the value. The next request
-    /// follows it.
+    /// The caller may then collect the value outside its input buffer. It keeps the first
+    /// [`front`](PendingStore::front) bytes, collects the value, and calls [`Request::of_front`]
+    /// with these bytes to get the request. The next request begins after the value.
     pub fn pending_store<'b>(&self, input: &'b [u8]) -> Option<PendingStore<'b>> {
         let (_, lengths) = parse_header(input.first_chunk()?);
         let front = lengths.value_start();
@@ -216,19 +221,19 @@ impl Decoder {
         })
     }
 
-    /// Whether `input` ends within the value of a request. Only for input that
-    /// [`decode`](Self::decode) has found incomplete.
+    /// Whether `input` ends within the value of a request. Call this only after
+    /// [`decode`](Self::decode) has returned [`Incomplete`](Decoded::Incomplete).
     pub fn is_receiving(&self, input: &[u8]) -> bool {
         let front = input.first_chunk().map(|header| parse_header(header).1.value_start());
         self.skipping.is_none() && front.is_some_and(|front| input.len() >= front)
     }
 
-    /// Whether what comes next belongs to a request that is refused, and does not begin one.
+    /// Whether the next bytes are the rest of a rejected request.
     pub fn is_skipping(&self) -> bool {
         self.skipping.is_some()
     }
 
-    /// Skips what is there of the `remaining` bytes that begin at `start`.
+    /// Skips the bytes that have arrived of the `remaining` bytes that begin at `start`.
     fn skip<'b>(
         &mut self,
         input: &'b [u8],

@@ -1,4 +1,4 @@
-//! The binary protocol: packets with a header of 24 bytes, then extras, key and value.
+//! The binary protocol: packets of a 24-byte header, extras, a key and a value.
 //!
 //! ```
 //! use relativist_memcache::binary::{Decoded, Decoder, Opcode, reply};
@@ -27,7 +27,7 @@ pub use opcode::{Opcode, Status};
 pub const REQUEST_MAGIC: u8 = 0x80;
 /// The first byte of every reply.
 pub const REPLY_MAGIC: u8 = 0x81;
-/// Bytes of a header.
+/// The length of a header, in bytes.
 pub const HEADER: usize = 24;
-/// The longest name of a SASL mechanism.
+/// The maximum length of the name of a SASL mechanism, in bytes.
 pub const MAX_MECHANISM: usize = 32;

@@ -1,44 +1,44 @@
-//! Opcodes, the layout of their packets, and the status of replies.
+//! The opcodes of requests, the layouts of their packets, and the statuses of replies.
 
-/// The command of a request. A quiet request has the same opcode as the other form; see
-/// [`Request::is_quiet`](super::Request::is_quiet).
+/// The operation that a request asks for. A quiet opcode asks for the same operation as its normal
+/// counterpart; see [`Request::is_quiet`](super::Request::is_quiet).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Opcode {
     /// Fetch an item.
     Get,
-    /// Fetch an item and return its key.
+    /// Fetch an item and its key.
     GetKey,
-    /// Store.
+    /// Store a value.
     Set,
-    /// Store if absent.
+    /// Store a value if the key is absent.
     Add,
-    /// Store if present.
+    /// Store a value if the key is present.
     Replace,
-    /// Store behind the present value.
+    /// Append to the value of an item.
     Append,
-    /// Store in front of the present value.
+    /// Prepend to the value of an item.
     Prepend,
-    /// Remove.
+    /// Remove an item.
     Delete,
-    /// Count up.
+    /// Add to a number.
     Increment,
-    /// Count down.
+    /// Subtract from a number.
     Decrement,
     /// Close the connection.
     Quit,
-    /// Drop everything.
+    /// Drop all items.
     Flush,
-    /// Answer.
+    /// Reply, and do nothing else.
     Noop,
-    /// Return the version.
+    /// Report the server's version.
     Version,
-    /// Return statistics.
+    /// Report statistics.
     Stat,
-    /// Set the expiry.
+    /// Set an item's expiry.
     Touch,
-    /// Set the expiry and fetch.
+    /// Set an item's expiry and fetch it.
     GetAndTouch,
-    /// Set the expiry, fetch, and return the key.
+    /// Set an item's expiry and fetch it with its key.
     GetAndTouchKey,
     /// List the SASL mechanisms.
     SaslList,
@@ -48,17 +48,17 @@ pub enum Opcode {
     SaslStep,
 }
 
-/// The parts of a packet.
+/// The parts that a packet may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Whether there is a key; none if it is optional.
+    /// Whether there must be a key, or must not be one. `None` if a key is optional.
     key: Option<bool>,
     extras: &'static [u8],
     may_have_value: bool,
 }
 
 impl Opcode {
-    /// The opcode of this byte, and whether it is quiet.
+    /// Returns the opcode that `byte` encodes, and whether it is quiet.
     pub(super) fn from_byte(byte: u8) -> Option<(Opcode, bool)> {
         Some(match byte {
             0x00 => (Opcode::Get, false),
@@ -100,12 +100,12 @@ impl Opcode {
         })
     }
 
-    /// Whether it may be asked for before a login.
+    /// Whether a client may send this opcode before it has logged in.
     pub(super) fn is_open(self) -> bool {
         matches!(self, Opcode::Version | Opcode::SaslList | Opcode::SaslAuth | Opcode::SaslStep)
     }
 
-    /// Whether its value belongs to a login.
+    /// Whether the value of such a request is part of a login.
     pub(super) fn is_login(self) -> bool {
         matches!(self, Opcode::SaslAuth | Opcode::SaslStep)
     }
@@ -126,7 +126,7 @@ impl Opcode {
 }
 
 impl Layout {
-    /// Whether a packet with these lengths can be.
+    /// Whether a packet may have these lengths.
     pub(super) fn admits(self, key: usize, extras: u8, value: usize) -> bool {
         self.key.is_none_or(|has_key| has_key == (key > 0))
             && self.extras.contains(&extras)
@@ -134,36 +134,36 @@ impl Layout {
     }
 }
 
-/// How a request ended.
+/// The status of a reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
 pub enum Status {
-    /// Well.
+    /// The request succeeded.
     Success = 0,
-    /// There is no such item.
+    /// The item does not exist.
     NotFound = 1,
-    /// There is such an item, or it has another unique.
+    /// The item exists, or it has another unique.
     Exists = 2,
-    /// The value exceeds the largest item.
+    /// The value exceeds the maximum item size.
     TooLarge = 3,
-    /// The packet is not made as it should be.
+    /// The packet is malformed.
     InvalidArguments = 4,
-    /// There was nothing to append to.
+    /// There is no item to append or prepend to.
     NotStored = 5,
-    /// The value is no number.
+    /// The item's value is not a number.
     NotANumber = 6,
-    /// The client has not logged in, or may not do this.
+    /// The client has not logged in, or its login failed.
     AuthFailure = 0x20,
-    /// The login wants another step.
+    /// The login needs another step.
     AuthContinue = 0x21,
-    /// There is no such opcode.
+    /// The opcode is unknown.
     UnknownCommand = 0x81,
     /// The memory limit is reached.
     OutOfMemory = 0x82,
 }
 
 impl Status {
-    /// The body of a failure.
+    /// Returns the text in the body of a failure.
     pub fn text(self) -> &'static str {
         match self {
             Status::Success | Status::AuthContinue => "",

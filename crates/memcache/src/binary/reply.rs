@@ -9,7 +9,7 @@ pub fn packet(out: &mut Vec<u8>, header: &Header, status: Status, cas: u64, [ext
     out.extend_from_slice(value);
 }
 
-/// Appends a packet up to its value of `length` bytes.
+/// Appends a packet without its value of `length` bytes.
 fn front(out: &mut Vec<u8>, header: &Header, status: Status, cas: u64, [extras, key]: [&[u8]; 2], length: usize) {
     let body = extras.len() + key.len() + length;
     out.extend_from_slice(&[REPLY_MAGIC, header.opcode]);
@@ -23,8 +23,8 @@ fn front(out: &mut Vec<u8>, header: &Header, status: Status, cas: u64, [extras, 
     out.extend_from_slice(key);
 }
 
-/// The status of the reply that `bytes` begin with, and its length. None if its header is not
-/// whole.
+/// Returns the status and the length of the reply that `bytes` begins with. Returns `None` if its
+/// header is incomplete.
 pub fn status_and_length(bytes: &[u8]) -> Option<(u16, usize)> {
     let [_magic, _opcode, _k0, _k1, _extras, _type, s0, s1, b0, b1, b2, b3, ..] =
         *bytes.first_chunk::<{ super::HEADER }>()?;
@@ -36,17 +36,18 @@ pub fn success(out: &mut Vec<u8>, header: &Header, cas: u64) {
     packet(out, header, Status::Success, cas, [b"", b"", b""]);
 }
 
-/// Appends an item: flags, key (if asked for) and value.
+/// Appends an item: flags, key (empty if the reply has none) and value.
 pub fn value(out: &mut Vec<u8>, header: &Header, flags: u32, cas: u64, key: &[u8], value: &[u8]) {
     packet(out, header, Status::Success, cas, [&flags.to_be_bytes(), key, value]);
 }
 
-/// Appends the packet of an item whose value of `length` bytes follows from elsewhere.
+/// Appends the packet of an item without its value. The caller sends the value of `length` bytes
+/// from another buffer.
 pub fn value_front(out: &mut Vec<u8>, header: &Header, flags: u32, cas: u64, key: &[u8], length: usize) {
     front(out, header, Status::Success, cas, [&flags.to_be_bytes(), key], length);
 }
 
-/// Appends a failure, with the text that belongs to it.
+/// Appends a failure with the text of its status.
 pub fn failure(out: &mut Vec<u8>, header: &Header, status: Status) {
     packet(out, header, status, 0, [b"", b"", status.text().as_bytes()]);
 }

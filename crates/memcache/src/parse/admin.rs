@@ -1,4 +1,4 @@
-//! Commands about the server as a whole, and lines that are no command at all.
+//! Commands for the server as a whole, and unknown commands.
 
 use super::{MISSING_ARGUMENT, is_noreply};
 use crate::command::Command;
@@ -30,8 +30,8 @@ pub(crate) fn verbosity(mut args: Words<'_>) -> Result<Command<'_>, Rejection> {
     }
 }
 
-/// Anything else; `None` closes the connection. A browser, or a script in one, that talks HTTP to
-/// the port is cut off, because the rest of its request could hold commands.
+/// Rejects an unknown command. Returns `None` for an HTTP request: the connection must be closed,
+/// because the rest of a browser's request could contain commands.
 pub(crate) fn unknown(verb: &[u8], args: Words<'_>) -> Option<Rejection> {
     let last = args.last().unwrap_or(verb);
     let is_http = last.starts_with(b"HTTP/");

@@ -1,4 +1,4 @@
-//! `get`, `gets`, `gat` and `gats`: as many keys as the line holds, and no `noreply`.
+//! `get`, `gets`, `gat` and `gats`: any number of keys. These commands have no `noreply`.
 
 use super::MISSING_ARGUMENT;
 use crate::command::Command;

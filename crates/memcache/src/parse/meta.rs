@@ -1,5 +1,4 @@
-//! `mg`, `ms`, `md`, `ma` and `me`: the line as a whole. Flags are looked at later
-//! ([`Meta::flags`]).
+//! Parses the lines of `mg`, `ms`, `md`, `ma` and `me`, except their flags ([`Meta::flags`]).
 
 use super::MISSING_ARGUMENT;
 use crate::command::Command;
@@ -13,7 +12,7 @@ pub(crate) fn plain(verb: MetaVerb, args: Words<'_>) -> Result<Command<'_>, Reje
     Meta::new(verb, args).map(Command::Meta).map_err(Rejection::answered)
 }
 
-/// `ms KEY LENGTH FLAGS*`: the command, and the length of the value that follows. A command refused
+/// `ms KEY LENGTH FLAGS*`: returns the command and the length of its value. A line that is rejected
 /// here has no value.
 pub(crate) fn set(args: Words<'_>) -> Result<(Meta<'_>, usize), Rejection> {
     let mut meta = Meta::new(MetaVerb::Set, args).map_err(Rejection::answered)?;

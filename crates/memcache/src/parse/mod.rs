@@ -1,8 +1,9 @@
-//! Parsers for the arguments of each verb.
+//! Parsers for the arguments of the text commands.
 //!
-//! One function per verb, grouped in submodules. A line with too few words, or with a malformed
-//! value length, is refused with an answer even if it ends in `noreply`. Every later refusal
-//! honours `noreply`, which is the last of the words read. Surplus words are ignored.
+//! There is one function per verb. All of them follow three rules, as memcached does. A line with
+//! too few words, or with a malformed value length, is rejected with an error line even if it ends
+//! in `noreply`. All other errors honour `noreply`, which is the last of the words that are read.
+//! Surplus words are ignored.
 
 pub(crate) mod admin;
 pub(crate) mod fetch;
@@ -13,7 +14,7 @@ pub(crate) mod update;
 use crate::error::{Rejection, RequestError};
 use crate::words::MAX_KEY;
 
-/// Too few words on the line.
+/// The line has too few words.
 const MISSING_ARGUMENT: Rejection = Rejection::answered(RequestError::BadFormat);
 
 #[inline]

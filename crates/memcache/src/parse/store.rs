@@ -1,7 +1,7 @@
-//! `set`, `add`, `replace`, `append`, `prepend` and `cas`: the line in front of a data block.
+//! `set`, `add`, `replace`, `append`, `prepend` and `cas`: the line before a data block.
 //!
-//! Once the length is known, the block is part of the request: an error in another word is reported
-//! after the block was skipped. A line with a malformed length has no block.
+//! If the length is valid, the block is part of the request: an error in another word is reported
+//! only after the block was skipped. A line with a malformed length has no block.
 
 use super::{MISSING_ARGUMENT, is_key, is_noreply};
 use crate::command::StoreVerb;
@@ -9,7 +9,7 @@ use crate::error::{Rejection, RequestError};
 use crate::number;
 use crate::words::Words;
 
-/// A storage line; the value of `length` bytes is still to come.
+/// A parsed storage line. A value of `length` bytes follows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header<'b> {
     pub(crate) verb: StoreVerb,
@@ -20,7 +20,7 @@ pub(crate) struct Header<'b> {
     pub(crate) noreply: bool,
 }
 
-/// A storage line that was refused.
+/// A storage line that was rejected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub(crate) rejection: Rejection,
@@ -39,7 +39,7 @@ pub(crate) fn cas(args: Words<'_>) -> Result<Header<'_>, Refused> {
     header(args, |mut further| further.next().and_then(number::unsigned_64).map(StoreVerb::Cas))
 }
 
-/// The part common to all; `verb` reads what follows the length.
+/// Parses a storage line. `verb` parses the words after the length.
 #[inline]
 fn header<'b>(mut args: Words<'b>, verb: impl FnOnce(Words<'b>) -> Option<StoreVerb>) -> Result<Header<'b>, Refused> {
     let (Some(key), Some(flags), Some(exptime), Some(length)) = (args.next(), args.next(), args.next(), args.next())

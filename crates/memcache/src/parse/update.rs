@@ -1,4 +1,4 @@
-//! `delete`, `incr`, `decr` and `touch`: changes of one item that carry no value.
+//! `delete`, `incr`, `decr` and `touch`: commands that change one item and have no value.
 
 use super::{MISSING_ARGUMENT, is_key, is_noreply};
 use crate::command::{Arithmetic, Command};
@@ -6,7 +6,7 @@ use crate::error::{Rejection, RequestError};
 use crate::number;
 use crate::words::Words;
 
-/// `delete KEY [anything] [noreply]`; the key may be the `noreply` as well.
+/// `delete KEY [anything] [noreply]`; the key itself may be `noreply`.
 pub(crate) fn delete(mut args: Words<'_>) -> Result<Command<'_>, Rejection> {
     let key = args.next().ok_or(MISSING_ARGUMENT)?;
     let noreply = is_noreply(args.last().unwrap_or(key));
@@ -30,7 +30,7 @@ pub(crate) fn touch(args: Words<'_>) -> Result<Command<'_>, Rejection> {
     Ok(Command::Touch { key, exptime, noreply })
 }
 
-/// A key, the word behind it, and whether the last word is `noreply`.
+/// Returns the key, the word after it, and whether the last word is `noreply`.
 fn key_and_number(mut args: Words<'_>) -> Result<(&[u8], &[u8], bool), Rejection> {
     let key = args.next().ok_or(MISSING_ARGUMENT)?;
     let number = args.next().ok_or(MISSING_ARGUMENT)?;

@@ -1,9 +1,9 @@
-//! Commands about the server as a whole, and unknown ones.
+//! Commands for the server as a whole, and unknown commands.
 
 use relativist_memcache::{Admin, RequestError};
 
 use crate::event::Event;
-use crate::framing::{aloud, decode, silent};
+use crate::framing::{answered, decode, silent};
 
 #[test]
 fn flush_all_may_have_an_expiry() {
@@ -15,7 +15,7 @@ fn flush_all_may_have_an_expiry() {
     assert_eq!(decode(b"flush_all 0 extra\r\n"), flush(0, false));
     assert_eq!(decode(b"flush_all -\r\n"), flush(0, false));
     for line in ["flush_all abc", "flush_all 1x", "flush_all noreply extra"] {
-        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [aloud(RequestError::InvalidExptime)], "{line}");
+        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [answered(RequestError::InvalidExptime)], "{line}");
     }
     assert_eq!(decode(b"flush_all x noreply\r\n"), [silent(RequestError::InvalidExptime)]);
 }
@@ -25,7 +25,7 @@ fn verbosity_takes_a_level() {
     assert_eq!(decode(b"verbosity 2 extra\r\n"), [Event::Verbosity { level: 2, noreply: false }]);
     assert_eq!(decode(b"verbosity 0 noreply\r\n"), [Event::Verbosity { level: 0, noreply: true }]);
     for line in ["verbosity", "verbosity abc", "verbosity -1"] {
-        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [aloud(RequestError::BadFormat)], "{line}");
+        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [answered(RequestError::BadFormat)], "{line}");
     }
 }
 
@@ -43,7 +43,7 @@ fn stats_passes_its_words_on() {
 }
 
 #[test]
-fn the_words_of_tuning_commands_are_left_to_the_server() {
+fn the_words_of_admin_commands_are_passed_on() {
     let admin =
         |verb, args: &[&str]| Event::Admin { verb, args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect() };
     assert_eq!(decode(b"shutdown graceful\r\n"), [admin(Admin::Shutdown, &["graceful"])]);
@@ -58,7 +58,7 @@ fn the_words_of_tuning_commands_are_left_to_the_server() {
 #[test]
 fn unknown_commands_are_silent_with_noreply() {
     for line in ["bogus", "bogus a b", "mx k v", "mgg k", "slab automove 1", "bogus NOREPLY"] {
-        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [aloud(RequestError::UnknownCommand)], "{line}");
+        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [answered(RequestError::UnknownCommand)], "{line}");
     }
     assert_eq!(decode(b"bogus noreply\r\n"), [silent(RequestError::UnknownCommand)]);
     assert_eq!(decode(b"bogus a b noreply\r\n"), [silent(RequestError::UnknownCommand)]);
@@ -72,6 +72,6 @@ fn http_requests_close_the_connection() {
             [Event::Version, Event::Close]
         );
     }
-    assert_eq!(decode(b"foo http/1.1\r\n"), [aloud(RequestError::UnknownCommand)]);
+    assert_eq!(decode(b"foo http/1.1\r\n"), [answered(RequestError::UnknownCommand)]);
     assert!(matches!(&decode(b"get / HTTP/1.1\r\n")[..], [Event::Fetch { .. }]));
 }

@@ -22,7 +22,7 @@ fn rejected(status: Status, closes: bool) -> Event {
 }
 
 #[test]
-fn a_request_is_taken_apart() {
+fn a_request_is_decoded_to_its_parts() {
     let stream = packet(0x11, &[0, 0, 0, 7, 0, 0, 0, 9], b"key", b"value", 42);
     let mut decoder = Decoder::new(LIMITS);
     let Decoded::Request { consumed, request } = decoder.decode(&stream, true) else { panic!() };
@@ -32,7 +32,7 @@ fn a_request_is_taken_apart() {
 }
 
 #[test]
-fn packets_that_cannot_be_are_refused() {
+fn malformed_packets_are_refused() {
     let closes = |status| [rejected(status, true)];
     assert_eq!(decode(&packet(0x00, b"", b"", b"", 0)), closes(Status::InvalidArguments), "a get without a key");
     assert_eq!(decode(&packet(0x00, b"", b"k", b"v", 0)), closes(Status::InvalidArguments), "a get with a value");
@@ -48,7 +48,7 @@ fn packets_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn what_is_refused_is_skipped_as_a_whole() {
+fn a_refused_request_is_skipped_as_a_whole() {
     let noop = packet(0x0a, b"", b"", b"", 0);
     let unknown = [packet(0x1b, b"", b"key", b"value", 0), noop.clone()].concat();
     let after = Event::Request { opcode: Opcode::Noop, is_quiet: false, extras: vec![], key: vec![], value: vec![] };
@@ -61,13 +61,13 @@ fn what_is_refused_is_skipped_as_a_whole() {
 }
 
 #[test]
-fn strangers_may_only_log_in() {
+fn unauthenticated_clients_may_only_log_in() {
     for opcode in [0x0b, 0x20] {
         let stream = packet(opcode, b"", b"", b"", 0);
         assert!(matches!(events(LIMITS, false, [&stream[..]])[..], [Event::Request { .. }]), "{opcode:x}");
     }
     for opcode in [0x00, 0x01, 0x0a, 0x10, 0xff] {
-        // The header is enough to be turned away.
+        // The header alone is rejected.
         let stream = &packet(opcode, b"", b"", &[0; 100], 0)[..24];
         assert_eq!(events(LIMITS, false, [stream]), [rejected(Status::AuthFailure, true)], "{opcode:x}");
     }
@@ -89,7 +89,7 @@ proptest! {
         cases: 500, rng_seed: RngSeed::Fixed(11211), failure_persistence: None, ..Default::default()
     })]
 
-    /// However a stream is cut, it means the same.
+    /// The result does not depend on how the stream is cut.
     #[test]
     fn cuts_make_no_difference(
         requests in vec((any::<u8>(), 0..21_usize, 0..5_usize, 0..70_usize), 1..6),

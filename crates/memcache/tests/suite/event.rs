@@ -1,15 +1,15 @@
-//! What a decoder makes of a whole stream, as owned values that can be compared; used by the tests
-//! and the fuzz targets.
+//! Decodes a whole stream to owned values that can be compared. The tests and the fuzz targets use
+//! this module.
 //!
-//! [`events`] plays the connection: it buffers, calls the decoder, drops what is consumed, collects
-//! some values apart, and asserts on the way what holds for any input whatever.
+//! [`events`] plays the connection: it buffers, calls the decoder, drops the consumed bytes,
+//! collects some values separately, and asserts what must hold for any input.
 
 use relativist_memcache::{
     Admin, Arithmetic, Command, Decoded, Decoder, Limits, MAX_KEY, Meta, MetaFlags, MetaVerb, Rejection, RequestError,
     StoreVerb,
 };
 
-/// An owned [`Decoded`], less the bytes consumed and the waiting.
+/// An owned [`Decoded`], without the numbers of consumed bytes. `Incomplete` has no event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     Fetch {
@@ -60,7 +60,7 @@ pub enum Event {
         value: Vec<u8>,
         flags: MetaFlags,
     },
-    /// A meta command whose flags or key are refused.
+    /// A meta command whose flags or key are invalid.
     BadMeta(RequestError),
     MetaNoop,
     MetaDebug {
@@ -117,7 +117,7 @@ impl Event {
         }
     }
 
-    /// Panics when a limit of the protocol is not kept.
+    /// Panics if the event exceeds a limit of the protocol.
     fn assert_limits(&self, limits: Limits) {
         let keys = match self {
             Self::Fetch { keys, .. } => keys.as_slice(),
@@ -127,7 +127,7 @@ impl Event {
             | Self::Touch { key, .. }
             | Self::MetaDebug { key }
             | Self::TooLarge { key, is_base64: false, .. } => std::slice::from_ref(key),
-            // Decoded, it may hold any byte.
+            // A decoded key may contain any byte.
             Self::Meta { key, value, .. } => {
                 assert!((1..=MAX_KEY).contains(&key.len()), "a key of {} bytes", key.len());
                 assert!(value.len() <= limits.max_value, "a value of {} bytes", value.len());
@@ -155,7 +155,7 @@ pub struct Connection {
     limits: Limits,
     decoder: Decoder,
     input: Vec<u8>,
-    /// The line of a store whose value is collected apart, and the value's length.
+    /// The line of a store whose value is collected separately, and the value's length.
     apart: Option<(Vec<u8>, usize)>,
 }
 
@@ -164,7 +164,7 @@ impl Connection {
         Self { limits, decoder: Decoder::new(limits), input: Vec::new(), apart: None }
     }
 
-    /// What the decoder makes of `bytes` in addition to those received before.
+    /// Passes `bytes` to the decoder, after those received before, and returns the new events.
     pub fn receive(&mut self, bytes: &[u8]) -> Vec<Event> {
         self.input.extend_from_slice(bytes);
         let mut start = 0;
@@ -191,15 +191,15 @@ impl Connection {
                     (consumed, Event::TooLarge { key: key.to_vec(), replaces, is_base64 })
                 }
                 Decoded::Incomplete { consumed, needed } => {
-                    assert!(consumed <= input.len(), "consumed more than there is");
-                    assert!(needed > input.len() - consumed, "waits for bytes that are there");
-                    // Some in one way, some in the other, as chance has it.
+                    assert!(consumed <= input.len(), "consumed more than the input");
+                    assert!(needed > input.len() - consumed, "needs no more than the input has");
+                    // The length decides which values are collected separately.
                     if input.len().is_multiple_of(2)
-                        && let Some(awaited) = self.decoder.pending_store(input)
+                        && let Some(pending) = self.decoder.pending_store(input)
                     {
-                        assert_eq!(awaited.front + awaited.length + 2, needed);
-                        self.apart = Some((input[..awaited.front].to_vec(), awaited.length));
-                        start += awaited.front;
+                        assert_eq!(pending.front + pending.length + 2, needed);
+                        self.apart = Some((input[..pending.front].to_vec(), pending.length));
+                        start += pending.front;
                         continue;
                     }
                     self.input.drain(..start + consumed);
@@ -210,7 +210,7 @@ impl Connection {
                     return events;
                 }
             };
-            assert!((1..=input.len()).contains(&consumed), "no progress, or consumed more than there is");
+            assert!((1..=input.len()).contains(&consumed), "no progress, or consumed more than the input");
             event.assert_limits(self.limits);
             events.push(event);
             start += consumed;
@@ -218,7 +218,7 @@ impl Connection {
     }
 }
 
-/// What a fresh decoder makes of a stream that arrives in `pieces`; nothing is sent after a
+/// Decodes a stream that arrives in `pieces`, with a new decoder. Sends nothing after an
 /// [`Event::Close`].
 pub fn events<'p>(limits: Limits, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<Event> {
     let mut connection = Connection::new(limits);

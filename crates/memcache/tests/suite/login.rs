@@ -1,8 +1,8 @@
-//! The login in front of the text protocol.
+//! The login before the text protocol.
 
 use relativist_memcache::{Login, LoginDecoder};
 
-/// What a fresh decoder says of `input`, and how much it consumes all in all.
+/// Decodes `input` with a new decoder.
 fn decode(input: &[u8]) -> Login<'_> {
     LoginDecoder::default().decode(input)
 }
@@ -26,7 +26,7 @@ fn an_attempt_may_come_in_pieces() {
 }
 
 #[test]
-fn everything_else_is_refused() {
+fn other_requests_are_refused() {
     for line in ["get some key", "version", "add a 0 0 3", "set a 0 0 x", "set a 0 0", "set a 0 0 -1"] {
         let input = format!("{line}\r\n");
         let refusal = Login::Refuse { consumed: input.len(), reply: b"CLIENT_ERROR unauthenticated\r\n" };
@@ -39,7 +39,7 @@ fn everything_else_is_refused() {
 }
 
 #[test]
-fn strangers_make_nobody_buffer_much() {
+fn unauthenticated_clients_cannot_make_the_server_buffer_much() {
     assert_eq!(decode(b"hi\r\n"), Login::Close);
     assert_eq!(decode(&[b'x'; 2049]), Login::Close);
     assert_eq!(decode(&[b'x'; 2048]), Login::Incomplete { consumed: 0 });

@@ -1,4 +1,4 @@
-//! The decoder and the reply encoders, tested through the public interface alone.
+//! Tests of the decoders and the reply encoders through the public interface.
 
 use relativist_testing as _;
 

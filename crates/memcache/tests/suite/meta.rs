@@ -3,9 +3,9 @@
 use relativist_memcache::{MetaMode, MetaVerb, RequestError, decode_key, encode_key};
 
 use crate::event::{Event, cut, events};
-use crate::framing::{LIMITS, aloud, decode};
+use crate::framing::{LIMITS, answered, decode};
 
-/// The command on one line, which is accepted.
+/// Decodes a valid command on one line.
 fn meta(line: &str) -> Event {
     match decode(format!("{line}\r\n").as_bytes()).as_slice() {
         [event @ Event::Meta { .. }] => event.clone(),
@@ -13,7 +13,7 @@ fn meta(line: &str) -> Event {
     }
 }
 
-/// What is wrong with the flags or the key on one line.
+/// Decodes a line, and returns the error in its flags or its key.
 fn error(line: &str) -> RequestError {
     match decode(format!("{line}\r\n").as_bytes()).as_slice() {
         [Event::BadMeta(error)] => *error,
@@ -22,7 +22,7 @@ fn error(line: &str) -> RequestError {
 }
 
 #[test]
-fn tokens_are_read() {
+fn tokens_are_decoded() {
     let Event::Meta { verb, key, flags, words, .. } = meta("mg key v T-30 N0 R5 C7 E8 k Oopaque q") else { panic!() };
     assert_eq!((verb, key.as_slice(), words.len()), (MetaVerb::Get, &b"key"[..], 9));
     assert_eq!((flags.exptime, flags.vivify, flags.recache), (Some(-30), Some(0), Some(5)));
@@ -38,7 +38,7 @@ fn defaults() {
     assert_eq!((flags.delta, flags.initial, flags.mode, flags.exptime), (1, 0, MetaMode::Increment, None));
 }
 
-/// A `ms` stores first, and is answered by an error after that.
+/// An `ms` with a long opaque token stores the value, and is then answered by an error.
 #[test]
 fn a_set_with_a_long_opaque_is_a_command() {
     for (length, is_too_long) in [(31, false), (32, true)] {
@@ -48,7 +48,7 @@ fn a_set_with_a_long_opaque_is_a_command() {
 }
 
 #[test]
-fn bad_flags_are_told_apart() {
+fn each_bad_flag_has_its_error() {
     assert_eq!(error("mg a v v"), RequestError::DuplicateFlag);
     assert_eq!(error("mg a z"), RequestError::InvalidFlag);
     assert_eq!(error("mg a 5"), RequestError::InvalidFlag);
@@ -79,23 +79,23 @@ fn a_value_follows_the_line_of_ms() {
 }
 
 #[test]
-fn what_is_wrong_with_ms_decides_what_is_skipped() {
+fn the_error_in_an_ms_decides_what_is_skipped() {
     let mn = Event::MetaNoop;
-    assert_eq!(decode(b"ms a 2 z\r\nhi\r\nmn\r\n"), [aloud(RequestError::InvalidFlag), mn.clone()]);
-    assert_eq!(decode(b"ms a 2 MX\r\nhi\r\nmn\r\n"), [aloud(RequestError::InvalidSetMode), mn.clone()]);
-    assert_eq!(decode(b"ms a 2 !\r\nmn\r\n"), [aloud(RequestError::BadFormat), mn.clone()]);
-    assert_eq!(decode(b"ms a x\r\nmn\r\n"), [aloud(RequestError::BadFormat), mn.clone()]);
-    assert_eq!(decode(b"ms a 2\r\nhixx\r\n")[0], aloud(RequestError::BadDataChunk));
+    assert_eq!(decode(b"ms a 2 z\r\nhi\r\nmn\r\n"), [answered(RequestError::InvalidFlag), mn.clone()]);
+    assert_eq!(decode(b"ms a 2 MX\r\nhi\r\nmn\r\n"), [answered(RequestError::InvalidSetMode), mn.clone()]);
+    assert_eq!(decode(b"ms a 2 !\r\nmn\r\n"), [answered(RequestError::BadFormat), mn.clone()]);
+    assert_eq!(decode(b"ms a x\r\nmn\r\n"), [answered(RequestError::BadFormat), mn.clone()]);
+    assert_eq!(decode(b"ms a 2\r\nhixx\r\n")[0], answered(RequestError::BadDataChunk));
     let large = format!("ms YWJj 65 b\r\n{}\r\nmn\r\n", "v".repeat(65));
     let old = Event::TooLarge { key: b"YWJj".to_vec(), replaces: true, is_base64: true };
-    assert_eq!(decode(large.as_bytes()), [old, aloud(RequestError::TooLarge), mn]);
+    assert_eq!(decode(large.as_bytes()), [old, answered(RequestError::TooLarge), mn]);
 }
 
 #[test]
 fn keys_in_base64() {
     let decoded = |text: &str| decode_key(text.as_bytes(), &mut [0; _]).map(<[u8]>::to_vec);
     assert_eq!(decoded("aGVsbG8=").as_deref(), Some(&b"hello"[..]));
-    assert_eq!(decoded("ab!cd"), decoded("abcd"), "what is not of the alphabet is skipped");
+    assert_eq!(decoded("ab!cd"), decoded("abcd"), "bytes outside the alphabet are skipped");
     for bad in ["", "a", "abc", "abcde", "====", "a===", "!!!!", "====abcd"] {
         assert_eq!(decoded(bad), None, "{bad}");
     }

@@ -1,10 +1,10 @@
-//! What a binary decoder makes of a whole stream, as owned values that can be compared; used by the
-//! tests and the fuzz target.
+//! Decodes a whole binary stream to owned values that can be compared. The tests and the fuzz
+//! target use this module.
 
 use relativist_memcache::binary::{Decoded, Decoder, Opcode, Request, Status};
 use relativist_memcache::{Limits, MAX_KEY};
 
-/// An owned [`Decoded`], less the bytes consumed and the waiting.
+/// An owned [`Decoded`], without the numbers of consumed bytes. `Incomplete` has no event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     Request { opcode: Opcode, is_quiet: bool, extras: Vec<u8>, key: Vec<u8>, value: Vec<u8> },
@@ -15,18 +15,18 @@ pub enum Event {
 
 impl Event {
     fn from_request(request: &Request<'_>, limits: Limits) -> Event {
-        assert!(request.key.len() <= MAX_KEY && request.value.len() <= limits.max_value, "a limit is not kept");
+        assert!(request.key.len() <= MAX_KEY && request.value.len() <= limits.max_value, "a limit is exceeded");
         let [extras, key, value] = [request.extras, request.key, request.value].map(<[u8]>::to_vec);
         Event::Request { opcode: request.opcode, is_quiet: request.is_quiet, extras, key, value }
     }
 }
 
-/// What a fresh decoder makes of a stream that arrives in `pieces`, some values of which are
-/// collected apart. Asserts what holds for any input whatever.
+/// Decodes a stream that arrives in `pieces`, with a new decoder. Collects some values separately,
+/// and asserts what must hold for any input.
 pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<Event> {
     let mut decoder = Decoder::new(limits);
     let (mut input, mut events) = (Vec::new(), Vec::new());
-    // The front of a store, and its value's length.
+    // The bytes before a store's value, and the value's length.
     let mut apart: Option<(Vec<u8>, usize)> = None;
     for piece in pieces {
         input.extend_from_slice(piece);
@@ -46,10 +46,10 @@ pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoItera
                     (consumed, Event::TooLarge { key: key.to_vec(), replaces })
                 }
                 Decoded::Incomplete { consumed } => {
-                    assert!(consumed <= input.len(), "consumed more than there is");
-                    // Some in one way, some in the other, as chance has it.
-                    let awaited = decoder.pending_store(&input).filter(|_| input.len().is_multiple_of(2));
-                    apart = awaited.map(|awaited| (input[..awaited.front].to_vec(), awaited.length));
+                    assert!(consumed <= input.len(), "consumed more than the input");
+                    // The length decides which values are collected separately.
+                    let pending = decoder.pending_store(&input).filter(|_| input.len().is_multiple_of(2));
+                    apart = pending.map(|pending| (input[..pending.front].to_vec(), pending.length));
                     input.drain(..apart.as_ref().map_or(consumed, |(front, _)| front.len()));
                     break;
                 }
@@ -58,7 +58,7 @@ pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoItera
                     return events;
                 }
             };
-            assert!((1..=input.len()).contains(&consumed), "no progress, or consumed more than there is");
+            assert!((1..=input.len()).contains(&consumed), "no progress, or consumed more than the input");
             input.drain(..consumed);
             let ends = matches!(event, Event::Reject { closes: true, .. });
             events.push(event);
@@ -70,7 +70,7 @@ pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoItera
     events
 }
 
-/// Spells a request.
+/// Encodes a request.
 #[allow(dead_code, reason = "the fuzz target has no use for it")]
 pub fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8], cas: u64) -> Vec<u8> {
     let body = extras.len() + key.len() + value.len();

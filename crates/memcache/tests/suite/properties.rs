@@ -1,5 +1,5 @@
-//! Properties of any input, checked on generated ones. The generator is seeded with a constant, so
-//! every run is the same.
+//! Properties that hold for any input, checked on generated input. The generator's seed is
+//! constant, so every run is the same.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,8 +14,8 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: 500, rng_seed: RngSeed::Fixed(11211), failure_persistence: None, ..Default::default() }
 }
 
-/// A key: short ones mostly, sometimes the longest, and sometimes one that looks like something
-/// else.
+/// Generates keys: most are short, some have the maximum length, and some look like other words of
+/// the protocol.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     let byte = any::<u8>().prop_filter("separators", |byte| !b" \r\n".contains(byte));
     prop_oneof![
@@ -36,12 +36,12 @@ fn verb() -> impl Strategy<Value = StoreVerb> {
     ]
 }
 
-/// A value within the limit, full of line ends.
+/// Generates values within the limit, with many line ends.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![Just(b'\r'), Just(b'\n'), any::<u8>()], 0..=LIMITS.max_value)
 }
 
-/// Any command.
+/// Generates commands of all kinds.
 fn command() -> impl Strategy<Value = Event> {
     prop_oneof![
         (any::<Option<i32>>(), vec(key(), 1..5), any::<bool>()).prop_map(|(exptime, keys, with_cas)| Event::Fetch {
@@ -64,7 +64,7 @@ fn command() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Bytes that resemble the protocol: words of it in any order, and noise.
+/// Generates bytes that resemble the protocol: its words in any order, and random bytes.
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     const WORDS: &[&str] = &[
         "get ",
@@ -99,7 +99,7 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
     vec(word, 0..40).prop_map(|words| words.concat())
 }
 
-/// Where to cut a stream.
+/// Generates places at which to cut a stream.
 fn places() -> impl Strategy<Value = Vec<usize>> {
     vec(0..MAX_UNFINISHED_LINE, 0..12)
 }
@@ -114,14 +114,14 @@ proptest! {
     }
 
     #[test]
-    fn commands_decode_alike_however_they_are_cut(commands in vec(command(), 0..4), places in places()) {
+    fn commands_decode_the_same_however_they_are_cut(commands in vec(command(), 0..4), places in places()) {
         let stream: Vec<u8> = commands.iter().flat_map(encode).collect();
         prop_assert_eq!(events(LIMITS, cut(&stream, &places)), commands);
     }
 
-    /// The limits, and that every result makes progress, are asserted on the way.
+    /// `events` asserts the limits, and that every result makes progress.
     #[test]
-    fn any_bytes_decode_alike_however_they_are_cut(stream in soup(), places in places()) {
+    fn any_bytes_decode_the_same_however_they_are_cut(stream in soup(), places in places()) {
         prop_assume!(stream.len() <= MAX_UNFINISHED_LINE);
         let whole = decode(&stream);
         prop_assert_eq!(&events(LIMITS, cut(&stream, &places)), &whole);

@@ -2,7 +2,7 @@
 
 use relativist_memcache::{Rejection, RequestError, reply};
 
-/// What an encoder appends to a buffer that holds something already.
+/// Returns the bytes that an encoder appends to a buffer that is not empty.
 fn appended(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = b"before ".to_vec();
     encode(&mut out);
@@ -10,7 +10,7 @@ fn appended(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 #[test]
-fn values_carry_a_unique_on_demand() {
+fn values_have_a_unique_if_requested() {
     assert_eq!(appended(|out| reply::value(out, b"k", 0, None, b"")), b"VALUE k 0 0\r\n\r\n");
     assert_eq!(appended(|out| reply::value(out, b"k", 7, Some(0), b"ab")), b"VALUE k 7 2 0\r\nab\r\n");
     let widest = appended(|out| reply::value(out, &[b'k'; 250], u32::MAX, Some(u64::MAX), b"\r\n"));
@@ -19,7 +19,7 @@ fn values_carry_a_unique_on_demand() {
 }
 
 #[test]
-fn numbers_stand_on_their_own() {
+fn a_number_has_its_own_line() {
     assert_eq!(appended(|out| reply::number(out, 0)), b"0\r\n");
     assert_eq!(appended(|out| reply::number(out, u64::MAX)), b"18446744073709551615\r\n");
 }
@@ -31,12 +31,12 @@ fn statistics_take_anything_that_can_be_displayed() {
 }
 
 #[test]
-fn the_version_is_the_servers() {
+fn the_version_is_passed_by_the_server() {
     assert_eq!(appended(|out| reply::version(out, "1.6.45")), b"VERSION 1.6.45\r\n");
 }
 
 #[test]
-fn rejections_are_answered_unless_the_client_declined() {
+fn rejections_are_answered_unless_the_client_sent_noreply() {
     let errors: [(RequestError, &[u8]); 6] = [
         (RequestError::UnknownCommand, b"ERROR\r\n"),
         (RequestError::BadFormat, b"CLIENT_ERROR bad command line format\r\n"),

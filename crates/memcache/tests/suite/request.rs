@@ -1,10 +1,10 @@
-//! The client's side: requests as bytes.
+//! The client's side: encodes requests.
 
 use relativist_memcache::{Arithmetic, MetaVerb, StoreVerb};
 
 use crate::event::Event;
 
-/// Spells the request that decodes to `event`, which must be a command.
+/// Encodes the request that decodes to `event`, which must be a command.
 pub fn encode(event: &Event) -> Vec<u8> {
     match event {
         Event::Fetch { exptime, keys, with_cas } => {

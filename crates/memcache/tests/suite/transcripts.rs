@@ -1,9 +1,10 @@
-//! Recorded conversations with memcached 1.6.45: its error replies must be the decoder's.
+//! Replays recorded conversations with memcached 1.6.45: the decoder's error replies must be the
+//! same.
 //!
-//! Each file of `tests/transcripts` of the server is a conversation: what follows `>` was sent,
-//! what follows `<` was answered, and a line with `@` is an event on the connection. The decoder is
-//! shown what was sent, and its rejections are compared with what was answered; the answers to
-//! commands it accepts are a server's business.
+//! Each file of the server's `tests/transcripts` is a conversation: the client sent the lines with
+//! `>`, memcached sent those with `<`, and a line with `@` is an event on the connection. The test
+//! passes the requests to the decoder, and compares its rejections with the replies. It ignores
+//! replies to commands that the decoder accepts.
 
 use std::path::Path;
 
@@ -11,22 +12,22 @@ use relativist_memcache::Limits;
 
 use crate::event::{Connection, Event};
 
-/// The reference at its default item size, less the room its item header takes.
+/// The limit of memcached with its default item size, from which it deducts the item's header.
 const LIMITS: Limits = Limits { max_value: (1 << 20) - 50 };
 
-/// One connection being replayed, and the exchange at hand.
+/// The replay of one connection, with the current exchange.
 struct Replay {
     connection: Connection,
-    /// How many bytes the decoder is shown at a time.
+    /// The number of bytes passed to the decoder at a time.
     piece: usize,
-    /// Bytes not yet shown to the decoder.
+    /// The bytes not yet passed to the decoder.
     unsent: Vec<u8>,
     sent: Vec<u8>,
     answered: Vec<u8>,
     events: Vec<Event>,
-    /// Whether the exchange before ends the connection.
+    /// Whether the previous exchange ended the connection.
     is_over: bool,
-    /// Exchanges whose answer was compared as a whole.
+    /// The number of exchanges whose whole reply was compared.
     compared: usize,
 }
 
@@ -44,7 +45,7 @@ impl Replay {
         }
     }
 
-    /// Shows the decoder what has been collected.
+    /// Passes the collected bytes to the decoder.
     fn send(&mut self) {
         for piece in self.unsent.chunks(self.piece) {
             self.events.extend(self.connection.receive(piece));
@@ -52,7 +53,7 @@ impl Replay {
         self.sent.append(&mut self.unsent);
     }
 
-    /// Compares the decoder's rejections with what was answered.
+    /// Compares the decoder's rejections with memcached's reply.
     fn finish_exchange(&mut self) {
         self.send();
         let (sent, answered) = (std::mem::take(&mut self.sent), std::mem::take(&mut self.answered));
@@ -64,7 +65,7 @@ impl Replay {
         let replies: Vec<&[u8]> = events.iter().filter_map(rejection_reply).collect();
         if replies.len() == events.len() {
             self.compared += 1;
-            assert_eq!(replies.concat(), answered, "answer to {}", sent.escape_ascii());
+            assert_eq!(replies.concat(), answered, "reply to {}", sent.escape_ascii());
         } else {
             assert_in_order(&replies, &answered, &sent);
         }
@@ -75,23 +76,24 @@ fn rejection_reply(event: &Event) -> Option<&'static [u8]> {
     match event {
         Event::Reject(rejection) => Some(rejection.reply()),
         Event::BadMeta(error) => Some(error.reply()),
-        // Answered by what follows.
+        // The next event has the reply.
         Event::TooLarge { .. } => Some(b""),
         _ => None,
     }
 }
 
-/// The replies are found in the answer one after another, between those to accepted commands.
+/// Asserts that the answer contains the replies in this order. Replies to accepted commands may be
+/// in between.
 fn assert_in_order(replies: &[&[u8]], answered: &[u8], sent: &[u8]) {
     let mut rest = answered;
     for reply in replies.iter().filter(|reply| !reply.is_empty()) {
         let at = rest.windows(reply.len()).position(|window| window == *reply);
-        let at = at.unwrap_or_else(|| panic!("no {:?} in answer to {}", reply.escape_ascii(), sent.escape_ascii()));
+        let at = at.unwrap_or_else(|| panic!("no {:?} in reply to {}", reply.escape_ascii(), sent.escape_ascii()));
         rest = &rest[at + reply.len()..];
     }
 }
 
-/// Undoes the escapes and placeholders of a transcript's text.
+/// Replaces the escapes and placeholders in a transcript's text.
 fn unescape(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
@@ -110,7 +112,7 @@ fn unescape(text: &str) -> Vec<u8> {
     out
 }
 
-/// Undoes one escape, its backslash taken off already, and returns what follows.
+/// Replaces one escape, whose backslash was removed, and returns the text after it.
 fn unescape_one<'t>(rest: &'t str, out: &mut Vec<u8>) -> &'t str {
     let (escape, tail) = rest.split_at(1);
     let byte = match escape {
@@ -128,7 +130,7 @@ fn unescape_one<'t>(rest: &'t str, out: &mut Vec<u8>) -> &'t str {
     tail
 }
 
-/// Expands repetitions. Any other placeholder stands for a number.
+/// Expands a repetition. Any other placeholder stands for a number.
 fn expand(placeholder: &str, out: &mut Vec<u8>) {
     match placeholder.strip_prefix("rep:").and_then(|repeat| repeat.rsplit_once(':')) {
         Some((text, count)) => out.extend(unescape(text).repeat(count.parse().expect("a count"))),
@@ -136,11 +138,11 @@ fn expand(placeholder: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Replays a transcript, the decoder being shown so many bytes at a time; returns how many answers
-/// were compared.
+/// Replays a transcript and passes `piece` bytes to the decoder at a time. Returns the number of
+/// replies that were compared.
 fn replay(file: &str, piece: usize) -> usize {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/transcripts").join(file);
-    let transcript = std::fs::read_to_string(path).expect("the transcript is there");
+    let transcript = std::fs::read_to_string(path).expect("the transcript exists");
     let mut replay = Replay::new(piece);
     let mut is_half_closed = false;
     for line in transcript.lines() {
@@ -166,7 +168,7 @@ fn replay(file: &str, piece: usize) -> usize {
                 is_half_closed = false;
             }
             "@shutdown" => is_half_closed = true,
-            "@closed" if !is_half_closed => assert!(replay.is_over, "the decoder goes on"),
+            "@closed" if !is_half_closed => assert!(replay.is_over, "the decoder does not close the connection"),
             _ => {}
         }
     }
@@ -174,11 +176,11 @@ fn replay(file: &str, piece: usize) -> usize {
     replay.compared
 }
 
-/// Replays a transcript whole and in pieces; `compared` guards against a replay that compares
-/// nothing.
+/// Replays a transcript whole and in pieces. Asserts the number of replies that are compared,
+/// because a replay could otherwise compare nothing.
 fn check(file: &str, compared: usize) {
     for piece in [usize::MAX, 1000, 7] {
-        assert_eq!(replay(file, piece), compared, "answers compared, {piece} bytes at a time");
+        assert_eq!(replay(file, piece), compared, "replies compared, {piece} bytes at a time");
     }
 }
 

@@ -3,7 +3,7 @@
 use relativist_memcache::{Arithmetic, RequestError};
 
 use crate::event::Event;
-use crate::framing::{aloud, decode, silent};
+use crate::framing::{answered, decode, silent};
 
 fn key() -> Vec<u8> {
     b"k".to_vec()
@@ -31,7 +31,7 @@ fn incr_and_decr_take_an_unsigned_64_bit_delta() {
     let expected = Event::Arithmetic { key: key(), op: Arithmetic::Decr, delta: 1, noreply: true };
     assert_eq!(decode(b"decr k 1 noreply\r\n"), [expected]);
     for delta in ["abc", "-1", "+1", "1x", "18446744073709551616"] {
-        assert_eq!(decode(format!("incr k {delta}\r\n").as_bytes()), [aloud(RequestError::InvalidDelta)], "{delta}");
+        assert_eq!(decode(format!("incr k {delta}\r\n").as_bytes()), [answered(RequestError::InvalidDelta)], "{delta}");
     }
     assert_eq!(decode(b"decr k x noreply\r\n"), [silent(RequestError::InvalidDelta)]);
     assert_eq!(decode(b"incr k noreply\r\n"), [silent(RequestError::InvalidDelta)]);
@@ -43,7 +43,7 @@ fn touch_takes_a_32_bit_expiry() {
     assert_eq!(decode(b"touch k 0 noreply\r\n"), [Event::Touch { key: key(), exptime: 0, noreply: true }]);
     for exptime in ["abc", "2147483648", "99999999999999"] {
         let line = format!("touch k {exptime}\r\n");
-        assert_eq!(decode(line.as_bytes()), [aloud(RequestError::InvalidExptime)], "{exptime}");
+        assert_eq!(decode(line.as_bytes()), [answered(RequestError::InvalidExptime)], "{exptime}");
     }
     assert_eq!(decode(b"touch k abc noreply\r\n"), [silent(RequestError::InvalidExptime)]);
 }
@@ -51,7 +51,7 @@ fn touch_takes_a_32_bit_expiry() {
 #[test]
 fn missing_words_are_answered_even_with_noreply() {
     for line in ["delete", "incr", "incr k", "decr noreply", "touch", "touch k", "touch noreply", "incr k  "] {
-        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [aloud(RequestError::BadFormat)], "{line}");
+        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [answered(RequestError::BadFormat)], "{line}");
     }
 }
 
@@ -61,7 +61,7 @@ fn long_keys_are_refused() {
     assert!(matches!(&decode(format!("delete {longest}\r\n").as_bytes())[..], [Event::Delete { .. }]));
     for (verb, number) in [("delete", ""), ("incr", " 1"), ("decr", " 1"), ("touch", " 0")] {
         let line = format!("{verb} {too_long}{number}");
-        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [aloud(RequestError::BadFormat)], "{verb}");
+        assert_eq!(decode(format!("{line}\r\n").as_bytes()), [answered(RequestError::BadFormat)], "{verb}");
         assert_eq!(decode(format!("{line} noreply\r\n").as_bytes()), [silent(RequestError::BadFormat)], "{verb}");
     }
 }

@@ -161,7 +161,7 @@ fn what_ends_wrongly_is_not_stored(io: Io) {
         }
     }
     client.ask("get k\r\n", hit("k", &old));
-    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
 }
 
 fn clients_that_leave_in_the_middle_leave_nothing(io: Io) {
@@ -179,10 +179,10 @@ fn clients_that_leave_in_the_middle_leave_nothing(io: Io) {
             }
         }
         if round == 0 {
-            assert!(metric(&server, "memory_lent_bytes") > 1_000_000);
+            assert!(metric(&server, "memory_pinned_bytes") > 1_000_000);
         }
     }
-    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
     client.ask("get k\r\n", hit("k", &large));
     client.ask("flush_all\r\n", "OK\r\n");
 }
@@ -198,7 +198,7 @@ fn slow_senders_hold_bounded_memory_and_nobody_up(io: Io) {
         let request = set(&format!("slow{number}"), &value(number, SLOW_SIZE));
         client.ask([b"mn\r\n", &request[..SLOW_SIZE / 2]].concat(), "MN\r\n");
     }
-    let lent = metric(&server, "memory_lent_bytes");
+    let lent = metric(&server, "memory_pinned_bytes");
     assert!(lent > 1_000_000 && lent <= 2 << 20, "{lent}");
     for number in 0..60 {
         let value = value(number, 700_000);
@@ -225,22 +225,22 @@ fn a_refused_value_is_collected_as_it_began(io: Io) {
         let mut others: Vec<Client> = (0..2).map(|_| server.connect()).collect();
         others.iter_mut().for_each(|other| begin(other, 1));
         begin(&mut first, 2);
-        let lent = metric(&server, "memory_lent_bytes");
+        let lent = metric(&server, "memory_pinned_bytes");
         assert!(lent <= 2 << 20, "{lent}");
         drop(others);
-        assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+        assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
         for part in 1..3 {
             first.send(&set("k", &value(2, LARGE))[part * LARGE / 4..(part + 1) * LARGE / 4]);
             // The one worker has read the one by the time it answers the other, or has it still to
             // read.
             second.ask("mn\r\n", "MN\r\n");
-            assert_eq!(metric(&server, "memory_lent_bytes"), 0);
+            assert_eq!(metric(&server, "memory_pinned_bytes"), 0);
         }
         first.ask(&set("k", &value(2, LARGE))[3 * LARGE / 4..], "STORED\r\n");
         first.ask("get k\r\n", hit("k", &value(2, LARGE)));
     }
     begin(&mut first, 3);
-    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes > 0);
+    assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes > 0);
     first.ask(&set("k", &value(3, LARGE))[LARGE / 4..], "STORED\r\n");
 }
 
@@ -261,7 +261,7 @@ fn slow_readers_get_what_there_was(io: Io) {
         client.expect("V");
         slow.push(client);
     }
-    let lent = metric(&server, "memory_lent_bytes");
+    let lent = metric(&server, "memory_pinned_bytes");
     assert!(lent >= LARGE as u64 && lent <= 8 << 20, "{lent}");
     for number in 0..SLOW {
         match number % 3 {
@@ -286,7 +286,7 @@ fn slow_readers_get_what_there_was(io: Io) {
         assert!(rest.len() >= 6 * b"END\r\nEND\r\nEN\r\n".len(), "{}", rest.len());
     }
     drop(slow);
-    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
 }
 
 /// Clients overwrite, fetch in all ways, delete and flush a few large values, while others ask for
@@ -345,7 +345,7 @@ fn replies_are_whole_whatever_happens_meanwhile(io: Io) {
         assert!(outcomes.iter().all(Result::is_ok));
     });
     drop(stopped);
-    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
     server.connect().ask("flush_all\r\n", "OK\r\n");
 }
 
@@ -390,7 +390,7 @@ fn who_is_too_slow_is_closed(io: Io) {
     assert!((0..100_000).any(|_| stat(&mut other, "curr_connections") == 3));
     to_read.chunks(STEP).for_each(|step| reader.expect(step));
     sender.ask(to_send, "STORED\r\n");
-    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
     for mut stuck in [stuck_reader, stuck_sender] {
         let mut rest = Vec::new();
         // Nothing, or a reset, once all that was on its way is taken.

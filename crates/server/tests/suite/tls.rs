@@ -149,9 +149,9 @@ fn large_values_are_encrypted_as_they_are_taken(io: Io) {
         slow.expect(step);
         rest = after;
     }
-    assert!(metric(&server, "memory_lent_bytes") >= value.len() as u64, "it lies where it is until it is taken");
+    assert!(metric(&server, "memory_pinned_bytes") >= value.len() as u64, "it lies where it is until it is taken");
     rest.chunks(500_000).for_each(|step| slow.expect(step));
-    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
 }
 
 fn who_leaves_in_the_middle_of_a_large_value_leaves_nothing(io: Io) {
@@ -165,7 +165,7 @@ fn who_leaves_in_the_middle_of_a_large_value_leaves_nothing(io: Io) {
         }
         drop(clients);
     }
-    assert_becomes(&server, "memory_lent_bytes", |bytes| bytes == 0);
+    assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
     connect(server.address, &authority.client()).ask("flush_all\r\n", "OK\r\n");
 }
 

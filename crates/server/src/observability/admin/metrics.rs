@@ -122,7 +122,7 @@ fn memory(panel: &Panel, text: &mut Text) {
     text.gauge("items_bytes", "Bytes of these items.", usage.item_bytes);
     text.gauge("memory_limit_bytes", "What items and table may occupy.", usage.limit);
     text.gauge("memory_heap_bytes", "Memory for items, free parts included.", usage.mapped_bytes);
-    text.gauge("memory_lent_bytes", "Of that, large values that are sent or received in place.", usage.pinned_bytes);
+    text.gauge("memory_pinned_bytes", "Of that, large values that are sent or received in place.", usage.pinned_bytes);
     text.gauge("table_buckets", "Buckets of the hash table.", usage.buckets);
     text.gauge("table_bytes", "Bytes of the hash table.", usage.table_bytes);
     text.gauge("table_is_resizing", "1 while the hash table is resized.", u8::from(usage.is_resizing));

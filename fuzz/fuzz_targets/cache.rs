@@ -33,6 +33,6 @@ fuzz_target!(|input: Input| {
     if input.has_global_lock {
         run(&input, Cache::with_global_lock);
     } else {
-        run(&input, |engine| engine);
+        run(&input, |cache| cache);
     }
 });

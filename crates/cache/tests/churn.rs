@@ -1,5 +1,5 @@
-//! Churn with changing sizes: the resident set keeps to the limit, and no operation shows a wrong value. One test in a process of its
-//! own: the resident set is the process's.
+//! Churn with changing sizes: the resident set stays within the limit, and no operation returns a
+//! wrong value. This test has its own process, because it measures the resident set of the process.
 
 use relativist_testing as _;
 
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// A value that tells its key and version throughout.
+/// Returns a value that repeats its key and version.
 fn value(key: u64, version: u64, size: usize) -> Vec<u8> {
     let mark = [key.to_le_bytes(), version.to_le_bytes()].concat();
     let mut value = mark.repeat(size.div_ceil(mark.len()).max(1));
@@ -41,7 +41,8 @@ fn check(key: u64, bytes: &[u8]) -> u64 {
     version
 }
 
-/// Nothing under a sanitizer, whose own memory is many times as much.
+/// Returns the size of the resident set, in bytes. Returns 0 under a sanitizer, which uses many
+/// times as much memory itself.
 fn resident() -> usize {
     if cfg!(any(relativist_sanitizer = "thread", relativist_sanitizer = "address")) {
         return 0;
@@ -50,8 +51,9 @@ fn resident() -> usize {
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// What one thread does to keys of its own, so that it knows what it stored last. Others only read them.
-fn churn(engine: &Cache, thread: u64, phase: u64, sizes: (u64, u64), bytes: usize, newest: &[AtomicU64]) {
+/// Changes keys that only this thread changes, so that it knows the last value of each. Other
+/// threads only read these keys.
+fn churn(cache: &Cache, thread: u64, phase: u64, sizes: (u64, u64), bytes: usize, newest: &[AtomicU64]) {
     let mut random = Random((thread << 32 | phase << 8) + 1);
     let (mut stored, mut deleted) = (0, HashSet::new());
     while stored < bytes {
@@ -60,14 +62,15 @@ fn churn(engine: &Cache, thread: u64, phase: u64, sizes: (u64, u64), bytes: usiz
         let known = &newest[key as usize];
         match random.below(16) {
             0 => {
-                engine.delete(&name);
+                cache.delete(&name);
                 deleted.insert(key);
             }
-            1 => _ = engine.touch(&name, 0),
+            1 => _ = cache.touch(&name, 0),
             2..=5 => {
                 let other = random.below(KEYS);
-                // Relaxed, all: a version is published before it is stored, and hits are ordered by the table.
-                engine.get(&other.to_le_bytes(), |hit| {
+                // Relaxed for all of these: a thread writes `newest` before it stores the version,
+                // and the table orders its stores before the hits.
+                cache.get(&other.to_le_bytes(), |hit| {
                     let version = check(other, hit.value);
                     assert!(version <= newest[other as usize].load(Ordering::Relaxed), "a version not stored yet");
                 });
@@ -78,13 +81,13 @@ fn churn(engine: &Cache, thread: u64, phase: u64, sizes: (u64, u64), bytes: usiz
                 let size = sizes.0 + random.below(sizes.1 - sizes.0);
                 let content =
                     Content { flags: (version % 2) as u32, exptime: 0, value: &value(key, version, size as usize) };
-                assert_eq!(engine.store(Mode::Set, &name, content), Store::Stored);
+                assert_eq!(cache.store(Mode::Set, &name, content), Store::Stored);
                 deleted.remove(&key);
                 stored += size as usize;
             }
         }
-        // Of its own keys a thread finds the last version or none.
-        let lookup = engine.get(&name, |hit| {
+        // A thread finds the last version of its own keys, or none.
+        let lookup = cache.get(&name, |hit| {
             assert_eq!(check(key, hit.value), known.load(Ordering::Relaxed), "an old version of {key} came back");
             assert_eq!(u64::from(hit.flags), check(key, hit.value) % 2);
         });
@@ -96,43 +99,43 @@ fn churn(engine: &Cache, thread: u64, phase: u64, sizes: (u64, u64), bytes: usiz
 fn the_resident_set_keeps_to_the_limit() {
     let before = resident();
     let clock = Arc::new(Clock::new(1_700_000_000));
-    let engine = Cache::new(clock, LIMIT, 4 * MEBIBYTE).unwrap();
+    let cache = Cache::new(clock, LIMIT, 4 * MEBIBYTE).unwrap();
     let newest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let share = if cfg!(debug_assertions) { 4 } else { 40 };
     let phases = [(16, 200), (1_000, 9_000), (16, 100), (10_000, 200_000), (16, 1_000), (500_000, 1_500_000), (50, 60)];
     for (phase, sizes) in (0..).zip(phases) {
-        // Small values take more time for the same bytes.
+        // Storing the same number of bytes in small values takes longer.
         let bytes = share * if sizes.1 <= 1_000 { MEBIBYTE / 2 } else { 5 * MEBIBYTE };
         thread::scope(|scope| {
             for thread in 0..THREADS {
-                let (engine, newest) = (&engine, &newest);
-                scope.spawn(move || churn(engine, thread, phase, sizes, bytes, newest));
+                let (cache, newest) = (&cache, &newest);
+                scope.spawn(move || churn(cache, thread, phase, sizes, bytes, newest));
             }
         });
-        let usage = engine.usage();
+        let usage = cache.usage();
         assert!(usage.mapped_bytes + usage.table_bytes <= LIMIT, "{sizes:?}: {usage:?}");
         let grown = resident() - before;
         assert!(grown < LIMIT + LIMIT * 15 / 100 + 32 * MEBIBYTE, "{sizes:?}: {grown} resident");
     }
-    assert!(engine.usage().sweeps.evictions > 0);
-    assert_eq!(engine.count(b"none", Direction::Up, 1).ok(), None);
-    engine.flush(0);
-    engine.maintain();
-    assert!((0..KEYS).all(|key| engine.get(&key.to_le_bytes(), |_| ()) != Lookup::Hit));
-    assert_eq!((engine.usage().items, engine.usage().item_bytes), (0, 0));
-    // One second each.
-    (0..10).for_each(|_| engine.maintain());
+    assert!(cache.usage().sweeps.evictions > 0);
+    assert_eq!(cache.count(b"none", Direction::Up, 1).ok(), None);
+    cache.flush(0);
+    cache.maintain();
+    assert!((0..KEYS).all(|key| cache.get(&key.to_le_bytes(), |_| ()) != Lookup::Hit));
+    assert_eq!((cache.usage().items, cache.usage().item_bytes), (0, 0));
+    // Each call is one second of background work.
+    (0..10).for_each(|_| cache.maintain());
     let grown = resident() - before;
     assert!(grown < 24 * MEBIBYTE, "{grown} resident with nothing stored");
 
-    // Who keeps a large value keeps its memory, though the engine is gone; and no longer.
+    // A pinned value keeps its memory after the cache was dropped, but only until it is unpinned.
     let large = value(0, 0, MEBIBYTE);
     let content = Content { flags: 0, exptime: 0, value: &large };
     let mut kept = None;
-    assert_eq!(engine.store(Mode::Set, b"large", content), Store::Stored);
-    engine.get(b"large", |hit| kept = hit.pin());
-    engine.delete(b"large");
-    drop(engine);
+    assert_eq!(cache.store(Mode::Set, b"large", content), Store::Stored);
+    cache.get(b"large", |hit| kept = hit.pin());
+    cache.delete(b"large");
+    drop(cache);
     let address = kept.as_deref().map_or(0, |bytes| bytes.as_ptr().addr());
     assert!(kept.as_deref() == Some(&large[..]) && is_mapped(address));
     drop(kept);

@@ -1,4 +1,4 @@
-//! Random commands against a model.
+//! Compares the cache with a model, on random commands.
 
 use relativist_testing as _;
 
@@ -35,7 +35,7 @@ impl Random {
         Operation::Store { verb, key, flags, lifetime: self.lifetime(), value: self.value() }
     }
 
-    /// None in half of the cases.
+    /// Returns 0, for no expiry, in half of the cases.
     fn lifetime(&mut self) -> i8 {
         if self.below(2) == 0 { 0 } else { self.below(11) as i8 - 1 }
     }
@@ -56,7 +56,7 @@ impl Random {
             560..=619 => Operation::Touch { key, lifetime: self.lifetime() },
             620..=669 => Operation::Delete { key },
             670 if self.below(10) == 0 => Operation::Flush { delay: self.below(5) as i8 - 1 },
-            671..=672 => Operation::ConnectionPermit { seconds: 1 },
+            671..=672 => Operation::Wait { seconds: 1 },
             673 if self.below(10) == 0 => Operation::Scan,
             _ => Operation::Get { key },
         }
@@ -67,17 +67,17 @@ fn run(seed: u64, evicts: bool, configure: impl FnOnce(Cache) -> Cache) {
     let (mut model, mut random) = (Model::new(evicts, configure), Random(seed));
     (0..60_000).for_each(|_| model.apply(random.operation()));
     let usage = model.usage();
-    assert_eq!(usage.sweeps.evictions > 30, evicts, "the limit was hardly reached: {usage:?}");
+    assert_eq!(usage.sweeps.evictions > 30, evicts, "the limit was rarely reached: {usage:?}");
 }
 
 #[test]
 fn relativistic() {
-    run(0, true, |engine| engine);
+    run(0, true, |cache| cache);
 }
 
 #[test]
 fn without_eviction() {
-    run(1, false, |engine| engine);
+    run(1, false, |cache| cache);
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! A model of the engine, with a limit that is reached all the time: each answer must be the model's, with the item there or evicted.
-//! Large values arrive in place, if there is room, and some that were found are kept for a while, as connections do.
-//! What is asked comes from a generator of random numbers, or from a fuzzer.
+//! A model of the cache with a low limit. Each result of the cache must be that of the model, with
+//! the item present or evicted. Large values arrive in place, if there is room, and some values
+//! that were found stay pinned for a while, as connections do. The operations come from a random
+//! generator, or from a fuzzer.
 
 use relativist_cache::Clock;
 use relativist_cache::{
@@ -13,7 +14,7 @@ const NOW: u32 = 1_700_000_000;
 const MAX_ITEM: usize = 1 << 20;
 const LIMIT: usize = 1 << 20;
 
-/// On which condition to store.
+/// The condition under which to store.
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verb {
@@ -22,20 +23,20 @@ pub enum Verb {
     Replace,
     Append,
     Prepend,
-    /// With the present unique, or one that is wrong.
+    /// Stores if the unique is right. The test passes a right one or a wrong one.
     Compare {
         is_right: bool,
     },
 }
 
-/// What to store.
+/// The value to store.
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
 #[derive(Clone, Copy, Debug)]
 pub enum Value {
     Number(u64),
-    /// A letter, many times.
+    /// A letter, repeated; the number is in bytes.
     Text(u8, u16),
-    /// The same, a kilobyte each.
+    /// A letter, repeated; the number is in KiB.
     Large(u8, u8),
 }
 
@@ -49,7 +50,7 @@ impl Value {
     }
 }
 
-/// A command, or what happens meanwhile.
+/// A command, or an event between commands.
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
@@ -79,15 +80,15 @@ pub enum Operation {
         delay: i8,
     },
     Scan,
-    /// Seconds pass, and the background does its work.
-    ConnectionPermit {
+    /// Lets this many seconds pass, and then runs the background work.
+    Wait {
         seconds: u8,
     },
 }
 
 #[cfg(fuzzing)]
 impl Operation {
-    /// The same on another key.
+    /// Returns the same operation on another key.
     pub fn shifted(mut self, by: u16) -> Operation {
         match &mut self {
             Operation::Store { key, .. }
@@ -95,7 +96,7 @@ impl Operation {
             | Operation::Touch { key, .. }
             | Operation::Delete { key }
             | Operation::Get { key } => *key = key.wrapping_add(by),
-            Operation::Flush { .. } | Operation::Scan | Operation::ConnectionPermit { .. } => (),
+            Operation::Flush { .. } | Operation::Scan | Operation::Wait { .. } => (),
         }
         self
     }
@@ -105,40 +106,40 @@ impl Operation {
 struct Item {
     value: Vec<u8>,
     flags: u32,
-    /// The second in which it ends; 0 for never.
+    /// The second at which the item expires; 0 for never.
     end: u32,
 }
 
-/// An engine, and what may be in it.
+/// A cache, and the items that it may contain.
 pub struct Model {
-    engine: Cache,
+    cache: Cache,
     evicts: bool,
     clock: Arc<Clock>,
     items: HashMap<Vec<u8>, Item>,
-    /// When a flush is to come.
+    /// The second at which a flush is due.
     due: Option<u32>,
-    /// Values that were found and are kept, and what they were.
+    /// Pinned values, and copies of them made when they were found.
     kept: VecDeque<(ValueRef, Vec<u8>)>,
 }
 
-/// Values kept at most.
-const MAX_KEPT: usize = 3;
+/// The maximum number of pinned values.
+const MAX_PINNED: usize = 3;
 
 impl Model {
-    /// An empty cache, as `configure` returns it.
+    /// Creates a model whose cache `configure` returns.
     pub fn new(evicts: bool, configure: impl FnOnce(Cache) -> Cache) -> Model {
         let clock = Arc::new(Clock::new(NOW));
-        let engine = Cache::new(Arc::clone(&clock), LIMIT, MAX_ITEM).unwrap();
-        let engine = configure(if evicts { engine } else { engine.without_eviction() });
-        Model { engine, evicts, clock, items: HashMap::new(), due: None, kept: VecDeque::new() }
+        let cache = Cache::new(Arc::clone(&clock), LIMIT, MAX_ITEM).unwrap();
+        let cache = configure(if evicts { cache } else { cache.without_eviction() });
+        Model { cache, evicts, clock, items: HashMap::new(), due: None, kept: VecDeque::new() }
     }
 
-    /// What the engine says of itself.
+    /// Returns the cache's usage.
     pub fn usage(&self) -> Usage {
-        self.engine.usage()
+        self.cache.usage()
     }
 
-    /// Does it, and compares.
+    /// Applies the operation to the cache and the model, and compares the results.
     pub fn apply(&mut self, operation: Operation) {
         match operation {
             Operation::Store { verb, key, flags, lifetime, value } => {
@@ -149,7 +150,7 @@ impl Model {
             Operation::Delete { key } => {
                 let key = name(key);
                 let present = self.look(&key);
-                let is_deleted = self.engine.delete(&key);
+                let is_deleted = self.cache.delete(&key);
                 assert!(is_deleted == present.is_some() || self.may_be_evicted(is_deleted), "{is_deleted}");
                 self.items.remove(&key);
             }
@@ -157,15 +158,15 @@ impl Model {
                 let key = name(key);
                 let present = self.look(&key);
                 let kept = &mut self.kept;
-                let lookup = self.engine.get(&key, |hit| {
+                let lookup = self.cache.get(&key, |hit| {
                     assert_eq!(Some(hit.value), present.as_ref().map(|item| &*item.value));
                     kept.extend(hit.pin().map(|pin| (pin, hit.value.to_vec())));
                 });
                 assert_eq!(lookup == Lookup::Hit, present.is_some(), "{lookup:?}");
-                self.let_go(MAX_KEPT);
+                self.unpin_oldest(MAX_PINNED);
             }
             Operation::Flush { delay } => {
-                self.engine.flush(delay.into());
+                self.cache.flush(delay.into());
                 self.due = None;
                 match u32::try_from(delay) {
                     Ok(delay @ 1..) => self.due = Some(self.clock.now() + delay),
@@ -173,13 +174,13 @@ impl Model {
                 }
             }
             Operation::Scan => self.scan(),
-            Operation::ConnectionPermit { seconds } => {
+            Operation::Wait { seconds } => {
                 self.clock.set(self.clock.now() + u32::from(seconds));
                 if self.due.is_some_and(|due| due <= self.clock.now()) {
                     self.due = None;
                     self.items.clear();
                 }
-                self.engine.maintain();
+                self.cache.maintain();
             }
         }
         let usage = self.usage();
@@ -187,11 +188,12 @@ impl Model {
         assert!(usage.item_bytes <= usage.mapped_bytes, "{usage:?}");
     }
 
-    /// What must be under `key` if anything is; and whether it is, as the engine says. From here on it is as it says.
+    /// Returns the item under `key`, and asserts that it is the model's. If the cache has evicted
+    /// it, removes it from the model.
     fn look(&mut self, key: &[u8]) -> Option<Item> {
         self.expire();
         let mut found = None;
-        self.engine.peek(key, |hit| {
+        self.cache.peek(key, |hit| {
             found = Some(Item { value: hit.value.to_vec(), flags: hit.flags, end: hit.expiry.to_bits() });
         });
         match &found {
@@ -201,15 +203,15 @@ impl Model {
         found
     }
 
-    /// Keeps no more than so many values.
-    fn let_go(&mut self, most: usize) {
-        while self.kept.len() > most {
-            let (pin, value) = self.kept.pop_front().expect("there are some");
-            assert!(*pin == *value, "a value has changed while it was kept");
+    /// Unpins the oldest values until at most `limit` are pinned.
+    fn unpin_oldest(&mut self, limit: usize) {
+        while self.kept.len() > limit {
+            let (pin, value) = self.kept.pop_front().expect("a pinned value");
+            assert!(*pin == *value, "a value changed while it was pinned");
         }
     }
 
-    /// Any change may find that it is time to evict, and take what was there a moment before.
+    /// Whether an item that the model has may be missing: any change may evict it.
     fn may_be_evicted(&self, is_found: bool) -> bool {
         self.evicts && !is_found
     }
@@ -226,7 +228,7 @@ impl Model {
     fn store(&mut self, key: &[u8], verb: Verb, flags: u32, lifetime: i8, value: Vec<u8>) {
         let present = self.look(key);
         let mut cas = 0;
-        self.engine.peek(key, |hit| cas = hit.cas);
+        self.cache.peek(key, |hit| cas = hit.cas);
         let mode = match verb {
             Verb::Set => Mode::Set,
             Verb::Add => Mode::Add,
@@ -238,15 +240,15 @@ impl Model {
         let item = Item { value: value.clone(), flags, end: self.end(lifetime) };
         let joined = value.len() + present.as_ref().map_or(0, |old| old.value.len());
         if joined > LIMIT / 8 {
-            self.let_go(0);
+            self.unpin_oldest(0);
         }
-        match self.hand_over(mode, key, Content { flags, exptime: lifetime.into(), value: &value }) {
+        match self.store_content(mode, key, Content { flags, exptime: lifetime.into(), value: &value }) {
             Store::Stored => {
                 let item = match (verb, present) {
-                    (Verb::Add, Some(_)) => panic!("added over what was there"),
+                    (Verb::Add, Some(_)) => panic!("added, but the key was present"),
                     (Verb::Append, Some(old)) => Item { value: [old.value, value].concat(), ..old },
                     (Verb::Prepend, Some(old)) => Item { value: [value, old.value].concat(), ..old },
-                    (Verb::Replace | Verb::Append | Verb::Prepend, None) => panic!("{verb:?}: nothing was there"),
+                    (Verb::Replace | Verb::Append | Verb::Prepend, None) => panic!("{verb:?}: the key was absent"),
                     (Verb::Compare { is_right }, present) => {
                         assert!(is_right && present.is_some());
                         item
@@ -255,7 +257,7 @@ impl Model {
                 };
                 self.items.insert(key.to_vec(), item);
             }
-            // What was there may have been evicted to make room for what was to replace it.
+            // The old item may have been evicted to make room for its replacement.
             Store::NotStored => match verb {
                 Verb::Add => assert!(present.is_some()),
                 Verb::Replace => assert!(present.is_none() || self.evicts),
@@ -276,15 +278,15 @@ impl Model {
         }
     }
 
-    /// Stores; what is large arrives in two pieces, if there is room for it.
-    fn hand_over(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
+    /// Stores a value. A large value arrives in two pieces, if there is room to reserve.
+    fn store_content(&self, mode: Mode, key: &[u8], content: Content<'_>) -> Store {
         let Content { flags, exptime, value } = content;
         let shape = ItemShape { key_len: key.len(), value_len: value.len(), has_flags: flags != 0, has_cas: false };
-        let Some(mut reserved) = self.engine.reserve(&shape) else { return self.engine.store(mode, key, content) };
+        let Some(mut reserved) = self.cache.reserve(&shape) else { return self.cache.store(mode, key, content) };
         assert!(value.len() >= LARGE_VALUE);
         let (first, second) = value.split_at(value.len() / 2);
         assert_eq!((reserved.take(first), reserved.take(second)), (first.len(), second.len()));
-        self.engine.store_reserved(mode, key, flags, exptime, &reserved)
+        self.cache.store_reserved(mode, key, flags, exptime, &reserved)
     }
 
     fn count(&mut self, key: &[u8], is_up: bool, delta: u64) {
@@ -293,7 +295,7 @@ impl Model {
             .as_ref()
             .and_then(|item| std::str::from_utf8(&item.value).ok()?.trim_end_matches(' ').parse::<u64>().ok());
         let direction = if is_up { Direction::Up } else { Direction::Down };
-        match (self.engine.count(key, direction, delta), present, number) {
+        match (self.cache.count(key, direction, delta), present, number) {
             (Ok(new), Some(old), Some(number)) => {
                 assert_eq!(new, if is_up { number.wrapping_add(delta) } else { number.saturating_sub(delta) });
                 let value = format!("{new:<width$}", width = old.value.len()).into_bytes();
@@ -308,7 +310,7 @@ impl Model {
 
     fn touch(&mut self, key: &[u8], lifetime: i8) {
         let present = self.look(key);
-        let is_touched = self.engine.touch(key, lifetime.into());
+        let is_touched = self.cache.touch(key, lifetime.into());
         assert!(is_touched == present.is_some() || self.may_be_evicted(is_touched), "{is_touched}");
         let end = self.end(lifetime);
         if let Some(old) = present {
@@ -320,7 +322,7 @@ impl Model {
         self.expire();
         let (mut cursor, mut seen) = (Some(0), 0);
         while let Some(from) = cursor {
-            cursor = self.engine.scan(from, |hit| {
+            cursor = self.cache.scan(from, |hit| {
                 assert_eq!(Some(hit.value), self.items.get(hit.key).map(|item| &*item.value));
                 seen += 1;
             });

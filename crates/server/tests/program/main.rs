@@ -1,4 +1,4 @@
-//! The program: its command line, its signals, its exit statuses.
+//! Tests of the program: command line, signals, exit statuses.
 
 use relativist_testing as _;
 
@@ -34,7 +34,7 @@ fn run(flags: &str) -> Output {
     program().args(flags.split_whitespace()).output().expect("the program starts")
 }
 
-/// A program that runs; killed when dropped.
+/// A running program. Dropping it kills the process.
 struct Daemon(Child);
 
 impl Daemon {
@@ -42,7 +42,7 @@ impl Daemon {
         Daemon(command.spawn().expect("the program starts"))
     }
 
-    /// Sends a signal and returns the exit status and what was on stderr.
+    /// Sends a signal, and returns the exit status and the output to stderr.
     fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
         let mut stderr = String::new();
@@ -58,7 +58,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Tries until it works.
+/// Repeats `attempt` until it returns a result.
 fn poll<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     for _ in 0..9_000 {
         if let Some(result) = attempt() {
@@ -69,18 +69,18 @@ fn poll<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     panic!("no {what} after a minute and a half");
 }
 
-/// The ports in the file that the server writes.
+/// Waits for the file that the server writes, and returns its ports.
 fn ports(file: &Path) -> Vec<u16> {
     let text = poll("port file", || fs::read_to_string(file).ok());
     text.lines().map(|line| line.strip_prefix("TCP INET: ").expect(line).parse().expect(line)).collect()
 }
 
-/// Whether it says that before it ends.
-fn hears(stderr: &mut impl BufRead, text: &str) -> bool {
+/// Whether the program logs `text` before it ends.
+fn logs(stderr: &mut impl BufRead, text: &str) -> bool {
     stderr.lines().map_while(Result::ok).any(|line| line.contains(text))
 }
 
-/// The answers to requests on a connection of their own.
+/// Sends requests on a new connection, and returns the answers.
 fn converse(port: u16, requests: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut answers = String::new();
@@ -136,7 +136,7 @@ fn mistakes_get_a_message_and_memcacheds_exit_status() {
 }
 
 #[test]
-fn check_tells_what_is_wrong_and_does_not_serve() {
+fn check_reports_errors_and_does_not_serve() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"port = -1\nthreads = 0\n").unwrap();
     let path = file.path().display();
@@ -155,7 +155,7 @@ fn check_tells_what_is_wrong_and_does_not_serve() {
 #[test]
 fn an_unknown_user_is_an_error_for_root() {
     if !nix::unistd::Uid::effective().is_root() {
-        return; // others cannot become anybody, and -u is ignored
+        return; // without root, the program cannot change its user, and ignores -u
     }
     assert_eq!(run("-p -1 -u nobody-of-this-name").status.code(), Some(67));
 }
@@ -169,7 +169,7 @@ fn a_taken_port_is_an_error() {
 }
 
 #[test]
-fn signals_end_it_cleanly() {
+fn signals_end_the_program_cleanly() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ports");
@@ -187,23 +187,23 @@ fn signals_end_it_cleanly() {
 }
 
 #[test]
-fn who_comes_when_there_are_no_descriptors_waits_until_there_are() {
+fn clients_wait_while_there_are_no_descriptors() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ports");
     let daemon = Daemon::start(program().args(["-p", "-1", "-t", "1"]).env("MEMCACHED_PORT_FILENAME", &file));
     let port = ports(&file)[0];
     let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
     ask_version(&mut connect());
-    // Not before it runs: it would raise the limit.
+    // Lower the limit after the start, because the program raises it when it starts.
     let limit = Command::new("prlimit").arg("--nofile=32:32").args(["--pid", &daemon.0.id().to_string()]).status();
-    assert!(limit.expect("util-linux is there").success());
+    assert!(limit.expect("util-linux is installed").success());
     let mut streams: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
     let mut last = streams.pop().unwrap();
     last.write_all(b"version\r\nquit\r\n").unwrap();
     let mut first = streams.swap_remove(0);
     ask_version(&mut first);
     last.set_nonblocking(true).unwrap();
-    assert_eq!(last.peek(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "it has to wait");
+    assert_eq!(last.peek(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "the client has to wait");
     last.set_nonblocking(false).unwrap();
     drop(streams);
     let mut answer = String::new();
@@ -243,7 +243,7 @@ fn a_unix_socket_replaces_a_stale_one_and_is_private() {
 }
 
 #[test]
-fn the_log_tells_what_is_said_but_no_values() {
+fn the_log_has_requests_and_replies_without_values() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ports");
     let mut command = program();
@@ -261,14 +261,14 @@ fn the_log_tells_what_is_said_but_no_values() {
         client.read_exact(&mut answered).unwrap();
         assert_eq!(answered, answer);
     };
-    // More than is received at once, and more than is stored at all.
+    // One value is received in several pieces, and one is too large to be stored.
     let [large, too_large] = [30_000, 1 << 20].map(|length| "secret".repeat(length / 6));
     ask(b"set a 0 0 6\r\nsecret\r\nget b\r\nget a\r\n", b"STORED\r\nEND\r\nVALUE a 0 6\r\nsecret\r\nEND\r\n");
     ask(format!("set large 0 0 {}\r\n{large}\r\n", large.len()).as_bytes(), b"STORED\r\n");
     let refused = format!("set more 0 0 {0}\r\n{too_large}{too_large}\r\n", 2 * too_large.len());
     ask(refused.as_bytes(), b"SERVER_ERROR object too large for cache\r\n");
     ask(b"incr a x\r\n", b"CLIENT_ERROR invalid numeric delta argument\r\n");
-    // More than a value may be, and what is no command, which may be a part of one.
+    // This value is too large, and the next line is not a command, so it could be part of a value.
     let asker = UdpSocket::bind("127.0.0.1:0").unwrap();
     asker.connect(("127.0.0.1", port("UDP"))).unwrap();
     asker.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -282,19 +282,20 @@ fn the_log_tells_what_is_said_but_no_values() {
     ask(b"my secret noreply\r\nget b\r\n", b"END\r\n");
     ask(b"verbosity 0\r\nget quietly\r\n", b"OK\r\nEND\r\n");
     let (_, stderr) = daemon.end(Signal::SIGTERM);
-    for told in
+    for logged in
         ["set a 0 0 6", "get b", "get a", "set large 0 0 30000", "set more 0 0 ", "incr a x", "set datagram 0 0 3"]
     {
-        assert!(stderr.lines().any(|line| line.contains(" <") && line.contains(told)), "{told}: {stderr}");
+        assert!(stderr.lines().any(|line| line.contains(" <") && line.contains(logged)), "{logged}: {stderr}");
     }
-    for told in [" STORED", " END", " VALUE a 0 6 (26 bytes in all)", " CLIENT_ERROR invalid", " SERVER_ERROR object"] {
-        assert!(stderr.lines().any(|line| line.contains(" >") && line.contains(told)), "{told}: {stderr}");
+    for logged in [" STORED", " END", " VALUE a 0 6 (26 bytes in all)", " CLIENT_ERROR invalid", " SERVER_ERROR object"]
+    {
+        assert!(stderr.lines().any(|line| line.contains(" >") && line.contains(logged)), "{logged}: {stderr}");
     }
     assert!(!stderr.contains("secret") && !stderr.contains("quietly"), "{stderr}");
 }
 
 #[test]
-fn the_log_tells_no_passwords() {
+fn the_log_has_no_passwords() {
     let folder = tempfile::tempdir().unwrap();
     let [file, users] = ["ports", "users"].map(|name| folder.path().join(name));
     fs::write(&users, "zq7:secret\n").unwrap();
@@ -308,15 +309,15 @@ fn the_log_tells_no_passwords() {
         client.read_exact(&mut answered).unwrap();
         assert!(answered == answer, "{}", answered.escape_ascii());
     };
-    // The password follows after the line was read: by then the only thread has served another
-    // client.
+    // The password follows after the server has read the line: by then its only thread has served
+    // another client.
     let (mut client, mut other) = (connect(), connect());
     client.write_all(b"set auth 0 0 10\r\n").unwrap();
     ask(&mut other, b"get a\r\n", b"CLIENT_ERROR unauthenticated\r\n");
     ask(&mut client, b"zq7 secret\r\n", b"STORED\r\n");
     ask(&mut client, b"get a\r\n", b"END\r\n");
     ask(&mut other, b"set auth 0 0 12\r\nzq7 secretly\r\n", b"CLIENT_ERROR authentication failure\r\n");
-    // It is longer than was announced.
+    // This login is longer than announced.
     let mut client = connect();
     ask(&mut client, b"set auth 0 0 4\r\nzq7 secret\r\n", b"CLIENT_ERROR");
     drop(client);
@@ -330,7 +331,7 @@ fn the_log_tells_no_passwords() {
 }
 
 #[test]
-fn io_uring_is_used_or_refused_as_told() {
+fn io_uring_is_used_or_refused_as_configured() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ports");
     let start = |io| {
@@ -360,7 +361,7 @@ fn io_uring_is_used_or_refused_as_told() {
 }
 
 #[test]
-fn a_daemon_serves_when_its_starter_returns_and_takes_its_pid_file_along() {
+fn a_daemon_serves_when_its_starter_returns_and_removes_its_pid_file() {
     let folder = tempfile::tempdir().unwrap();
     let (file, pid_file) = (folder.path().join("ports"), folder.path().join("pid"));
     let mut command = program();
@@ -374,7 +375,7 @@ fn a_daemon_serves_when_its_starter_returns_and_takes_its_pid_file_along() {
 }
 
 #[test]
-fn a_daemon_leaves_its_folder_and_finds_its_files_all_the_same() {
+fn a_daemon_changes_its_folder_and_still_finds_its_files() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("users"), "ann:secret\n").unwrap();
     for (extra, leaves) in [(None, true), (Some("-r"), false)] {
@@ -395,13 +396,13 @@ fn a_daemon_leaves_its_folder_and_finds_its_files_all_the_same() {
         assert_eq!(&answer, b"STORED\r\n");
         kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGTERM).unwrap();
         poll("end of the daemon", || (!pid_file.exists()).then_some(()));
-        assert!(items.exists(), "the snapshot is where it was to be");
+        assert!(items.exists(), "the snapshot is in the starter's folder");
         fs::remove_file(items).unwrap();
     }
 }
 
 #[test]
-fn a_daemon_that_cannot_serve_tells_its_starter() {
+fn a_daemon_that_cannot_serve_fails_its_starter() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let output = run(&format!("-d -p {}", taken.local_addr().unwrap().port()));
     assert_eq!(output.status.code(), Some(71));
@@ -409,7 +410,7 @@ fn a_daemon_that_cannot_serve_tells_its_starter() {
 }
 
 #[test]
-fn verbosity_tells_of_connections() {
+fn verbosity_logs_connections() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ports");
     let daemon = Daemon::start(program().args(["-p", "-1", "-vv"]).env("MEMCACHED_PORT_FILENAME", &file));

@@ -1,6 +1,6 @@
-//! What the program can't do any more, and still can, when it serves.
+//! Tests of the sandbox: which actions it forbids to a serving program, and which it allows.
 
-use super::{Daemon, ask_version, hears, poll, ports, program};
+use super::{Daemon, ask_version, logs, poll, ports, program};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -12,12 +12,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 
-/// A server with these options in this folder, its port, and what it says.
+/// Starts a server with these options in this folder. Returns it with its port and its stderr.
 fn start(folder: &Path, options: &[&str]) -> (Daemon, u16, BufReader<ChildStderr>) {
     start_by(program().current_dir(folder), folder, options)
 }
 
-/// The same, started by this command.
+/// Starts a server like [`start`], with this command.
 fn start_by(command: &mut Command, folder: &Path, options: &[&str]) -> (Daemon, u16, BufReader<ChildStderr>) {
     let port_file = folder.join("ports");
     let _ = fs::remove_file(&port_file);
@@ -37,7 +37,7 @@ fn can_log_in(port: u16, user: &str, password: &str) -> bool {
 }
 
 #[test]
-fn a_file_in_another_folder_is_out_of_reach_unless_told_otherwise() {
+fn files_in_other_folders_cannot_be_read_unless_allowed() {
     for option in ["maxconns_fast", "drop_privileges", "no_drop_privileges"] {
         let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (users, others) = (folder.path().join("users"), elsewhere.path().join("users"));
@@ -54,7 +54,7 @@ fn a_file_in_another_folder_is_out_of_reach_unless_told_otherwise() {
             assert!(line.contains("files, TCP and signals are confined"), "{line}");
         }
         assert!(can_log_in(port, "old", "user"));
-        // Another file in the place of the old one, as editors do it.
+        // Replace the old file by a new one, as editors do.
         fs::write(folder.path().join("draft"), "new:user").unwrap();
         fs::rename(folder.path().join("draft"), &users).unwrap();
         hang_up();
@@ -63,7 +63,7 @@ fn a_file_in_another_folder_is_out_of_reach_unless_told_otherwise() {
         symlink(&others, &users).unwrap();
         hang_up();
         if is_confined {
-            assert!(hears(&mut stderr, "cannot reload the users: Permission denied"));
+            assert!(logs(&mut stderr, "cannot reload the users: Permission denied"));
             assert!(can_log_in(port, "new", "user") && !can_log_in(port, "other", "user"));
         } else {
             poll("user of the other file", || can_log_in(port, "other", "user").then_some(()));
@@ -71,9 +71,9 @@ fn a_file_in_another_folder_is_out_of_reach_unless_told_otherwise() {
     }
 }
 
-/// Where the kernel would put core files, it is in this process's name, and often that is `/`.
+/// The kernel writes core files with the rights of the process, often to `/`.
 #[test]
-fn that_core_files_are_allowed_opens_no_other_files() {
+fn allowing_core_files_allows_no_other_files() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (users, others) = (folder.path().join("users"), elsewhere.path().join("users"));
     fs::write(&others, "other:user").unwrap();
@@ -88,31 +88,31 @@ fn that_core_files_are_allowed_opens_no_other_files() {
         command.args(["-c", r#"ulimit -S -c "$(ulimit -H -c)" && exec "$0" "$@""#]).arg(program().get_program());
         let (daemon, port, mut stderr) =
             start_by(&mut command, folder.path(), &["-Y", users.to_str().unwrap(), option]);
-        let mut said = String::new();
-        while !said.contains("confined") && stderr.read_line(&mut said).unwrap() > 0 {}
-        if said.contains("not confined") {
-            return eprintln!("not tested: {said}");
+        let mut log = String::new();
+        while !log.contains("confined") && stderr.read_line(&mut log).unwrap() > 0 {}
+        if log.contains("not confined") {
+            return eprintln!("not tested: {log}");
         }
-        let is_told = said.contains("no core files are written there");
-        assert_eq!(is_told, option == "-r" && working_directory == "/" && is_relative, "{said}");
-        assert!(can_log_in(port, "old", "user"), "once it serves, it hears signals");
+        let is_logged = log.contains("no core files are written there");
+        assert_eq!(is_logged, option == "-r" && working_directory == "/" && is_relative, "{log}");
+        assert!(can_log_in(port, "old", "user"), "a server that serves handles signals");
         fs::remove_file(&users).unwrap();
         symlink(&others, &users).unwrap();
         kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGHUP).unwrap();
-        assert!(hears(&mut stderr, "cannot reload the users: Permission denied"), "{working_directory:?} {option}");
+        assert!(logs(&mut stderr, "cannot reload the users: Permission denied"), "{working_directory:?} {option}");
         assert!(can_log_in(port, "old", "user") && !can_log_in(port, "other", "user"));
     }
 }
 
-/// The kernel writes it in the name of the process that has crashed, also if that has been root
-/// (and else `-u` means nothing).
+/// The kernel writes a core file with the rights of the crashed process, also if it was started as
+/// root. Without root, `-u` is ignored.
 #[test]
-fn a_core_file_is_written_where_it_would_be_otherwise() {
+fn a_core_file_is_written_as_without_the_sandbox() {
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
     shell.current_dir(folder.path()).args(["-c", "ulimit -c unlimited && kill -ABRT $$"]);
     if !shell.status().unwrap().core_dumped() {
-        return eprintln!("not tested: nobody gets a core file here");
+        return eprintln!("not tested: this system writes no core files here");
     }
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     let (mut daemon, port, _stderr) = start(folder.path(), &["-r", "-u", "nobody", "-o", "drop_privileges", "-m", "8"]);

@@ -1,6 +1,6 @@
-//! Restarts with `--snapshot`.
+//! Tests of restarts with `--snapshot`.
 
-use super::{Daemon, converse, hears, poll, ports, program, run};
+use super::{Daemon, converse, logs, poll, ports, program, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -10,10 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Items that a snapshot of a few frames has.
+/// The number of items. Their snapshot has a few frames.
 const ITEMS: usize = 5_000;
 
-/// A server that keeps its items at `file`, and its port.
+/// Starts a server with its snapshot at `file`, and returns it with its port.
 fn start(file: &Path, command: &mut Command) -> (Daemon, u16) {
     let port_file = file.with_extension("port");
     let _ = fs::remove_file(&port_file);
@@ -26,24 +26,25 @@ fn start(file: &Path, command: &mut Command) -> (Daemon, u16) {
     (daemon, port)
 }
 
-/// The program with an option to keep the snapshot, and to accept one that was written on SIGUSR2.
+/// Returns the program with the option that keeps the snapshot, so that it also loads one that was
+/// written on SIGUSR2.
 fn warm() -> Command {
     let mut command = program();
     command.arg("--warm-after-crash");
     command
 }
 
-/// Stores this value under all keys.
+/// Stores `value` under all keys.
 fn fill(port: u16, value: &str) {
     let sets: String = (0..ITEMS).map(|n| format!("set {n} 0 0 {} noreply\r\n{value}\r\n", value.len())).collect();
     assert_eq!(converse(port, &format!("{sets}mn\r\n")), "MN\r\n");
 }
 
-/// The value that is under all keys.
+/// Returns the value of all keys, and asserts that it is the same.
 fn value(port: u16) -> String {
     let all = converse(port, &(0..ITEMS).map(|n| format!("mg {n} v\r\n")).collect::<String>());
     let mut values = all.lines().skip(1).step_by(2);
-    let first = values.next().expect("there are items").to_owned();
+    let first = values.next().expect("the server has items").to_owned();
     assert!(values.all(|value| value == first), "values of two snapshots");
     assert_eq!(all.lines().filter(|line| line.starts_with("VA ")).count(), ITEMS);
     first
@@ -77,7 +78,7 @@ fn after_a_crash_the_cache_starts_cold() {
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
     let (daemon, port) = start(&file, &mut program());
     assert_eq!(converse(port, "get a\r\ndelete a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\nDELETED\r\n");
-    assert!(!file.exists(), "it would be older than the crash");
+    assert!(!file.exists(), "the snapshot is older than the crash");
     daemon.end(Signal::SIGKILL);
     let (daemon, port) = start(&file, &mut program());
     assert_eq!(converse(port, "get a\r\nset a 0 0 3\r\nold\r\n"), "END\r\nSTORED\r\n");
@@ -99,7 +100,7 @@ fn after_a_crash_the_cache_starts_cold() {
     }
 }
 
-/// A server that fails to start has changed nothing.
+/// A server that fails to start changes nothing.
 #[test]
 fn a_start_that_fails_keeps_the_snapshot() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,10 +159,11 @@ fn killing_the_writer_leaves_one_snapshot_or_the_other() {
         fill(port, &text(round));
         let before = fs::metadata(&file).unwrap().ino();
         kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
-        // At another moment in each round; in the last one when the draft has become the snapshot.
-        let most = length * (round as u64 - 1) / 5;
+        // Kill the writer at another time in each round: in the last one, after it has renamed the
+        // draft.
+        let min_length = length * (round as u64 - 1) / 5;
         while fs::metadata(&file).unwrap().ino() == before
-            && fs::metadata(&draft).map_or(true, |draft| draft.len() < most)
+            && fs::metadata(&draft).map_or(true, |draft| draft.len() < min_length)
         {
             std::hint::spin_loop();
         }
@@ -175,7 +177,7 @@ fn killing_the_writer_leaves_one_snapshot_or_the_other() {
 }
 
 #[test]
-fn a_full_disk_leaves_the_old_snapshot_and_is_told() {
+fn a_full_disk_leaves_the_old_snapshot_and_is_logged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("items");
     let (daemon, port) = start(&file, &mut warm());
@@ -189,7 +191,7 @@ fn a_full_disk_leaves_the_old_snapshot_and_is_told() {
     let (daemon, port) = start(&file, &mut limited);
     fill(port, &"new".repeat(100));
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
-    assert_eq!(value(port), "new".repeat(100), "it serves on");
+    assert_eq!(value(port), "new".repeat(100), "the server continues to serve");
     let (status, stderr) = daemon.end(Signal::SIGTERM);
     assert_eq!(status, Some(71), "{stderr}");
     assert!(stderr.contains("cannot write the snapshot"), "{stderr}");
@@ -200,7 +202,7 @@ fn a_full_disk_leaves_the_old_snapshot_and_is_told() {
 }
 
 #[test]
-fn without_descriptors_the_old_snapshot_stays_and_is_told() {
+fn without_descriptors_the_old_snapshot_stays_and_an_error_is_logged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("items");
     let (mut daemon, port) = start(&file, &mut warm());
@@ -217,15 +219,15 @@ fn without_descriptors_the_old_snapshot_stays_and_is_told() {
     ask("set a 0 0 3\r\nold\r\n", "STORED\r\n");
     save();
     poll("snapshot", || file.exists().then_some(()));
-    // What is open stays so.
+    // Descriptors that are open stay open.
     let limit = Command::new("prlimit").arg("--nofile=3:3").args(["--pid", &id.to_string()]).status();
     assert!(limit.expect("util-linux is there").success());
     ask("set a 0 0 3\r\nnew\r\n", "STORED\r\n");
     save();
-    assert!(hears(&mut stderr, "Too many open files"));
+    assert!(logs(&mut stderr, "Too many open files"));
     ask("get a\r\n", "VALUE a 0 3\r\nnew\r\nEND\r\n");
     kill(Pid::from_raw(id as i32), Signal::SIGTERM).unwrap();
-    assert!(hears(&mut stderr, "cannot write the snapshot"));
+    assert!(logs(&mut stderr, "cannot write the snapshot"));
     assert_eq!(daemon.0.wait().unwrap().code(), Some(71));
 
     let (_daemon, port) = start(&file, &mut warm());
@@ -233,7 +235,7 @@ fn without_descriptors_the_old_snapshot_stays_and_is_told() {
 }
 
 #[test]
-fn a_foreign_file_is_refused_and_the_cache_starts_empty() {
+fn a_file_that_is_no_snapshot_is_refused_and_the_cache_starts_empty() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("items");
     fs::write(&file, "set a 0 0 1\r\nx\r\n and more that is not a snapshot").unwrap();
@@ -245,12 +247,12 @@ fn a_foreign_file_is_refused_and_the_cache_starts_empty() {
 }
 
 #[test]
-fn without_a_file_the_request_for_a_snapshot_is_answered_by_a_warning() {
+fn without_a_file_a_request_for_a_snapshot_logs_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let port_file = folder.path().join("port");
     let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
     let port = ports(&port_file)[0];
-    // Signals are obeyed soon after the port file appears, at the latest when the server answers.
+    // The server handles signals at the latest when it answers a request.
     assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
     let mut stderr = String::new();

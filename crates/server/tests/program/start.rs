@@ -1,7 +1,7 @@
-//! The start of the server: what it does as root, and what clients and operators see until it
-//! serves.
+//! Tests of the start of the server: its actions as root, and what clients and operators see before
+//! it serves.
 
-use super::{Daemon, ask_version, converse, hears, poll, ports, program, run};
+use super::{Daemon, ask_version, converse, logs, poll, ports, program, run};
 use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The user `nobody`, if this process may become that.
+/// Returns the user `nobody`, if this process can change to it.
 fn nobody() -> Option<User> {
     let user = User::from_name("nobody").ok().flatten().filter(|_| Uid::effective().is_root());
     if user.is_none() {
@@ -25,7 +25,7 @@ fn nobody() -> Option<User> {
     user
 }
 
-/// An address that only this test uses, and ports that are free there.
+/// Returns an address that no other test uses, and ports that are free at it.
 fn free_ports<const N: usize>() -> (String, [u16; N]) {
     let [high, low, ..] = (std::process::id() as u16).to_be_bytes();
     let host = format!("127.77.{high}.{low}");
@@ -46,10 +46,10 @@ fn health(address: (&str, u16)) -> Option<String> {
 
 /// The snapshot is a pipe, so that reading it takes as long as the test wants.
 #[test]
-fn nobody_is_served_before_the_snapshot_is_read() {
+fn no_client_is_served_before_the_snapshot_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let (items, port_file) = (folder.path().join("items"), folder.path().join("ports"));
-    // The server waits in opening the pipe until the test opens it for writing.
+    // Opening the pipe blocks the server until the test opens it for writing.
     mkfifo(&items, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
     let (host, [port, admin]) = free_ports();
     let mut command = program();
@@ -59,7 +59,7 @@ fn nobody_is_served_before_the_snapshot_is_read() {
     assert_eq!(poll("answer", || health((&host, admin))), "503 starting");
 
     assert_eq!(TcpStream::connect((&*host, port)).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    assert!(!port_file.exists(), "whoever waits for it would connect");
+    assert!(!port_file.exists(), "programs that wait for the port file would connect");
     let asker = UdpSocket::bind((&*host, 0)).unwrap();
     asker.connect((&*host, port)).unwrap();
     asker.send(b"\0\x01\0\0\0\x01\0\0set early 0 0 1\r\nx\r\n").unwrap();
@@ -67,9 +67,9 @@ fn nobody_is_served_before_the_snapshot_is_read() {
         kill(Pid::from_raw(daemon.0.id() as i32), signal).unwrap();
     }
     assert_eq!(health((&host, admin)).unwrap(), "503 starting");
-    assert_eq!(daemon.0.try_wait().unwrap(), None, "it has survived the signals");
+    assert_eq!(daemon.0.try_wait().unwrap(), None, "the server ended at a signal");
 
-    // The pipe ends without contents.
+    // Close the pipe without writing to it.
     drop(File::options().write(true).open(&items).unwrap());
     poll("port file", || port_file.exists().then_some(()));
     assert_eq!(health((&host, admin)).unwrap(), "200 ok");
@@ -85,16 +85,16 @@ fn nobody_is_served_before_the_snapshot_is_read() {
 }
 
 #[test]
-fn it_starts_without_ports() {
+fn the_server_starts_without_ports() {
     let mut daemon = Daemon::start(program().args(["-p", "0"]));
     let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
-    assert!(hears(&mut stderr, "no client can connect"));
+    assert!(logs(&mut stderr, "no client can connect"));
     assert_eq!(daemon.0.try_wait().unwrap(), None);
 }
 
-/// Clients there would have to show certificates, which the server cannot verify.
+/// Clients at this address must send certificates, which the server cannot verify.
 #[test]
-fn without_an_authority_an_address_for_certificates_refuses_all_clients() {
+fn without_an_authority_an_mtls_address_refuses_all_clients() {
     let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
     authority.issue("client", |_| ());
     let port_file = folder.path().join("ports");
@@ -116,7 +116,7 @@ fn without_an_authority_an_address_for_certificates_refuses_all_clients() {
     assert!(stderr.contains("no client can connect to mtls: addresses"), "{stderr}");
 }
 
-/// Starts a server and asserts that it has locked memory, or else has logged why not.
+/// Starts a server, and asserts that it has locked its memory or logged why not.
 fn locks_memory(command: &mut Command, port_file: &Path) {
     let daemon = Daemon::start(command.args(["-p", "-1", "-m", "64", "-k"]).env("MEMCACHED_PORT_FILENAME", port_file));
     let port = ports(port_file)[0];
@@ -131,7 +131,7 @@ fn locks_memory(command: &mut Command, port_file: &Path) {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn memory_is_locked_for_another_user_than_root_too() {
+fn memory_is_locked_for_other_users_than_root() {
     if nobody().is_none() {
         return;
     }
@@ -142,7 +142,7 @@ fn memory_is_locked_for_another_user_than_root_too() {
     }
 }
 
-/// Mappings beyond the limit would fail when the server runs.
+/// With a limit on locked memory, later mappings of the server could fail.
 #[test]
 #[cfg(target_os = "linux")]
 fn memory_is_not_locked_below_a_limit() {
@@ -160,7 +160,7 @@ fn memory_is_not_locked_below_a_limit() {
     locks_memory(&mut command, &folder.path().join("ports"));
 }
 
-/// The owner of the folder could put a link in the socket's place, and root would follow it.
+/// The owner of the folder could replace the socket by a link, which root would follow.
 #[test]
 fn root_makes_no_unix_socket_for_another_user() {
     if nobody().is_none() {
@@ -176,7 +176,7 @@ fn root_makes_no_unix_socket_for_another_user() {
         None => path.exists().then_some(None),
     });
     assert_eq!(status, Some(71));
-    assert!(hears(&mut stderr, "Permission denied") && !path.exists());
+    assert!(logs(&mut stderr, "Permission denied") && !path.exists());
 }
 
 #[test]
@@ -191,9 +191,9 @@ fn a_unix_socket_belongs_to_the_user_that_the_server_becomes() {
     assert_eq!((metadata.uid(), metadata.mode() & 0o777), (nobody.uid.as_raw(), 0o700));
 }
 
-/// Even if the mode allows more than the umask.
+/// The mode may allow more than the umask does.
 #[test]
-fn a_unix_socket_has_the_mode_that_is_asked_for() {
+fn a_unix_socket_has_the_configured_mode() {
     let folder = tempfile::tempdir().unwrap();
     for mode in [0o777, 0o660] {
         let path = folder.path().join(format!("{mode:o}"));
@@ -206,7 +206,7 @@ fn a_unix_socket_has_the_mode_that_is_asked_for() {
 }
 
 #[test]
-fn what_check_calls_good_is_there() {
+fn check_accepts_existing_files_and_creates_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::write(path("users"), "ann:secret\n").unwrap();
@@ -227,5 +227,5 @@ fn what_check_calls_good_is_there() {
         assert!(stderr.contains(message), "{flags}: {stderr}");
     }
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["users"], "nothing was made");
+    assert_eq!(left, ["users"], "the check created no files");
 }

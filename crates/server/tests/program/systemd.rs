@@ -1,4 +1,4 @@
-//! What systemd and the server say to each other.
+//! Tests of socket activation, notifications and the unit file of systemd.
 
 use super::{Daemon, ask_version};
 use nix::sys::signal::Signal;
@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The program with this socket handed to it as systemd would.
+/// Returns the program with this socket passed to it as systemd does.
 fn activated(socket: OwnedFd, flags: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 </dev/null"]);
@@ -18,13 +18,13 @@ fn activated(socket: OwnedFd, flags: &[&str]) -> Command {
 }
 
 #[test]
-fn the_committed_unit_and_configuration_are_good() {
+fn the_committed_unit_and_configuration_are_valid() {
     let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/doc");
     let unit = std::fs::read_to_string(format!("{documents}/systemd/relativistd.service")).unwrap();
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
     let (path, flags) = line.split_once(' ').unwrap();
     assert_eq!(path, "/usr/bin/relativistd");
-    // systemd makes the folder for the snapshot.
+    // systemd creates the folder for the snapshot.
     let folder = tempfile::tempdir().unwrap();
     let flags =
         flags.replace("/etc/", &format!("{documents}/")).replace("%S/relativistd", folder.path().to_str().unwrap());
@@ -33,14 +33,14 @@ fn the_committed_unit_and_configuration_are_good() {
 }
 
 #[test]
-fn sockets_that_were_opened_for_it_are_served() {
+fn sockets_passed_by_systemd_are_served() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Its own address would be an error.
+    // The address is not available, so binding it would be an error.
     let daemon = Daemon::start(&mut activated(listener.into(), &["-l", "192.0.2.1"]));
     ask_version(&mut TcpStream::connect(address).unwrap());
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
-    assert!(TcpStream::connect(address).is_err(), "nobody else has it open");
+    assert!(TcpStream::connect(address).is_err(), "the socket is still open");
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
@@ -51,16 +51,16 @@ fn sockets_that_were_opened_for_it_are_served() {
 }
 
 #[test]
-fn sockets_are_not_lost_in_the_background() {
+fn a_daemon_keeps_the_sockets_passed_by_systemd() {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let output = activated(socket.into(), &["-d"]).output().unwrap();
     assert_eq!(output.status.code(), Some(64));
     assert!(String::from_utf8_lossy(&output.stderr).contains("LISTEN_FDS"));
 }
 
-/// Without its prefix a socket might be open to clients that show no certificate.
+/// Without its prefix, a socket might accept clients without a certificate.
 #[test]
-fn prefixes_of_addresses_are_not_passed_over() {
+fn prefixes_of_addresses_are_not_ignored() {
     let authority = crate::certificates::Authority::new();
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let line = format!("{} -l mtls:127.0.0.1", authority.flags());
@@ -78,18 +78,18 @@ fn a_socket_of_another_kind_is_an_error() {
 }
 
 #[test]
-fn it_tells_when_it_serves_and_when_it_stops() {
+fn the_server_notifies_systemd_when_it_serves_and_stops() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let told = || {
+    let received = || {
         let mut message = [0; 256];
         let count = manager.recv(&mut message).expect("a message in time");
         String::from_utf8_lossy(&message[..count]).trim().to_owned()
     };
     let daemon = Daemon::start(super::program().args(["-p", "-1"]).env("NOTIFY_SOCKET", &path));
-    assert_eq!(told(), "READY=1");
+    assert_eq!(received(), "READY=1");
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(received(), "STOPPING=1");
 }

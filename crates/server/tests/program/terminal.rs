@@ -1,4 +1,4 @@
-//! What a server prints when it is started by hand.
+//! Tests of the messages of a server that is started by hand.
 
 use super::{Daemon, ask_version, poll, ports, program};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -11,22 +11,23 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
-/// A pseudo terminal.
+/// A pseudoterminal, as seen by its user.
 struct Terminal {
-    /// Not blocking: programs of other tests may have the other end open, so it does not hang up.
+    /// The file is non-blocking: programs of other tests may have the other end open, so a read
+    /// would not end.
     screen: File,
     shown: String,
 }
 
 impl Terminal {
-    /// A terminal, and the end for a program.
+    /// Opens a terminal, and returns it with the end for a program.
     fn open() -> (Terminal, OwnedFd) {
         let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         fcntl(&master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
         (Terminal { screen: master.into(), shown: String::new() }, slave)
     }
 
-    /// All that it shows.
+    /// Returns all text that was printed to the terminal.
     fn shown(&mut self) -> &str {
         let mut bytes = [0; 1000];
         while let Ok(count @ 1..) = self.screen.read(&mut bytes) {
@@ -36,7 +37,7 @@ impl Terminal {
     }
 }
 
-/// The lines of a log, less the warning that root gets.
+/// Returns the lines of a log, without the warning about running as root.
 fn without_warnings(log: &str) -> Vec<&str> {
     log.lines().filter(|line| !line.contains("running as root")).collect()
 }
@@ -52,18 +53,18 @@ fn a_terminal_shows_where_the_server_listens_and_how_to_stop_it() {
     let mut daemon = Daemon::start(command.stderr(Stdio::from(end)));
     let line = format!(" INFO relativistd: listening on 127.0.0.1:{}; press Ctrl-C to stop", ports(&port_file)[0]);
     poll("line", || terminal.shown().contains("to stop\r\n").then_some(()));
-    // The signal of Ctrl-C.
+    // Ctrl-C sends this signal.
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGINT).unwrap();
     assert!(daemon.0.wait().unwrap().success());
     assert_eq!(without_warnings(terminal.shown()), [line]);
 }
 
 #[test]
-fn a_file_or_pipe_does_not() {
+fn a_file_or_pipe_shows_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let port_file = folder.path().join("ports");
     let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
-    // A server that answers obeys signals.
+    // A server that answers handles signals.
     ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&port_file)[0])).unwrap());
     let (status, log) = daemon.end(Signal::SIGTERM);
     assert_eq!((status, without_warnings(&log)), (Some(0), Vec::new()));

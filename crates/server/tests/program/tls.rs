@@ -1,4 +1,4 @@
-//! Certificates: those that cannot be used, and those that are read again.
+//! Tests of certificates that cannot be used, and of certificates that are reloaded.
 
 use super::{Daemon, poll, ports, program, run};
 use crate::certificates::Authority;
@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 #[test]
-fn what_cannot_be_used_is_told_before_anybody_is_served() {
+fn unusable_certificates_are_reported_before_the_start() {
     let (authority, other) = (Authority::new(), Authority::new());
     fs::write(authority.path("torn.crt"), "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n").unwrap();
     let path = |file: &str| authority.path(file).display().to_string();
@@ -42,7 +42,7 @@ fn what_cannot_be_used_is_told_before_anybody_is_served() {
 }
 
 #[test]
-fn certificates_at_the_wrong_time_are_used_with_a_warning() {
+fn certificates_outside_their_validity_are_used_with_a_warning() {
     let authority = Authority::new();
     for (from, to, message) in [(1990, 2020, "it expired "), (2900, 3000, "it is not valid for another ")] {
         authority.issue("server", |params| {
@@ -56,11 +56,11 @@ fn certificates_at_the_wrong_time_are_used_with_a_warning() {
 }
 
 #[test]
-fn sighup_reads_certificates_again_and_keeps_them_if_they_are_bad() {
+fn sighup_reloads_certificates_and_keeps_the_old_if_the_new_are_bad() {
     let (old, new) = (Authority::new(), Authority::new());
     let (file, log) = (old.path("ports"), old.path("log"));
     let mut command = program();
-    // All that the server gives up must leave it what this takes.
+    // The sandbox must allow what reloading needs.
     let flags = format!("-p -1 {},drop_privileges", old.flags());
     command.args(flags.split_whitespace());
     let daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &file).stderr(File::create(&log).unwrap()));

@@ -1,4 +1,4 @@
-//! What `--admin` answers.
+//! Tests of the admin interface (`--admin`).
 
 use crate::certificates::Authority;
 use crate::harness::{Client, PATIENCE, Running, connect_to};
@@ -12,15 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn visit(server: &Running) -> TcpStream {
-    let stream = TcpStream::connect(server.admin.expect("there is --admin")).expect("it listens");
+    let stream = TcpStream::connect(server.admin.expect("the server has --admin")).expect("the server listens");
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
-/// Status and body of the answer to this request.
+/// Sends a request, and returns the status and the body of the answer.
 pub fn ask(server: &Running, request: &str) -> (u16, String) {
     let mut stream = visit(server);
-    // The request of a client that is refused early may not be read completely.
+    // Ignore errors: the server may refuse a request before it has read all of it.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer in time");
@@ -34,7 +34,7 @@ fn get(server: &Running, path: &str) -> String {
     body
 }
 
-/// A server whose clients have stored, found and missed items, in many requests.
+/// Starts a server, and stores, finds and misses items in many requests.
 fn busy_server() -> Running {
     let server = Running::start("-t 1 --admin 0");
     let mut client = server.connect();
@@ -87,11 +87,11 @@ fn metrics_are_well_formed_and_agree_with_the_commands() {
 }
 
 #[test]
-fn the_page_s_numbers_fit_together() {
+fn the_numbers_of_the_page_are_consistent() {
     let server = busy_server();
     server.connect().ask("stats reset\r\n", "RESET\r\n");
     let stats: Value = serde_json::from_str(&get(&server, "/stats.json?whatever")).unwrap();
-    assert_eq!(stats["counters"]["cmd_get"], 80, "whatever was reset");
+    assert_eq!(stats["counters"]["cmd_get"], 80, "a reset does not change the counters of the page");
     assert_eq!(stats["items"], 40);
     assert_eq!(stats["table"]["entries"], 40);
     let chains = stats["table"]["chain_lengths"].as_array().unwrap();
@@ -102,7 +102,7 @@ fn the_page_s_numbers_fit_together() {
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere() {
+fn the_page_loads_no_other_resource() {
     let page = get(&Running::start("-t 1 --admin 0"), "/");
     assert!(page.starts_with("<!doctype html>") && page.contains("<html lang="));
     let svg = "http://www.w3.org/2000/svg";
@@ -111,7 +111,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
-fn nothing_but_reading_is_possible() {
+fn only_reading_requests_are_accepted() {
     let server = Running::start("-t 1 --admin 0");
     assert_eq!(get(&server, "/healthz"), "ok\n");
     assert_eq!(ask(&server, "HEAD / HTTP/1.1\r\n\r\n"), (200, String::new()));
@@ -122,21 +122,21 @@ fn nothing_but_reading_is_possible() {
 }
 
 #[test]
-fn silent_visitors_are_few_and_hold_up_neither_the_cache_nor_the_end() {
+fn silent_connections_are_limited_and_delay_nothing() {
     let server = Running::start("-t 1 --admin 0");
     let mut silent: Vec<TcpStream> = (0..8).map(|_| visit(&server)).collect();
-    assert_eq!(get(&server, "/healthz"), "ok\n", "one more has a place");
+    assert_eq!(get(&server, "/healthz"), "ok\n", "one more connection is accepted");
     silent.extend((0..4).map(|_| visit(&server)));
     server.connect().ask("mn\r\n", "MN\r\n");
-    // Nine have a place; the others see the end at once, and those nine when the server has waited
-    // long enough.
+    // The server accepts nine connections, and closes the others at once. It closes the nine when
+    // their time is over.
     for stream in &mut silent {
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }
     assert_eq!(get(&server, "/healthz"), "ok\n");
 }
 
-/// The metrics without labels.
+/// Returns the metrics without labels.
 fn metrics(server: &Running) -> HashMap<String, f64> {
     let text = get(server, "/metrics");
     let plain = text.lines().filter(|line| !line.starts_with('#') && !line.contains('{'));
@@ -148,7 +148,7 @@ fn metrics(server: &Running) -> HashMap<String, f64> {
         .collect()
 }
 
-/// Names and values of `stats`.
+/// Returns the names and values of `stats`.
 fn stats(client: &mut Client<impl Read + Write>) -> Vec<(String, String)> {
     client.send("stats\r\n");
     let text = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
@@ -156,8 +156,8 @@ fn stats(client: &mut Client<impl Read + Write>) -> Vec<(String, String)> {
     lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Statistics whose metric is not named like them, with `_total` appended and a leading `total_`
-/// removed.
+/// Statistics whose metric has another name than the statistic's, without a leading `total_` and
+/// with `_total` appended.
 const RENAMED: [(&str, &str); 21] = [
     ("uptime", "start_time_seconds"),
     ("rusage_user", "cpu_user_seconds_total"),
@@ -183,7 +183,7 @@ const RENAMED: [(&str, &str); 21] = [
 ];
 
 /// Statistics without a metric: constants of the process and the program, and those that are always
-/// 0 because what they count does not exist.
+/// 0, because this server does not have what they count.
 const WITHOUT_METRIC: [&str; 31] = [
     "pid",
     "time",
@@ -252,7 +252,7 @@ fn metrics_of_the_process_are_reported() {
     let before = metrics(&server);
     assert!(before["resident_memory_bytes"] > 1e6 && before["cpu_user_seconds_total"] >= 0.0);
     assert_eq!(before["certificate_expiry_seconds"], 3_944_764_800.0, "2095-01-02");
-    assert!(!before.contains_key("snapshot_age_seconds"), "none was written");
+    assert!(!before.contains_key("snapshot_age_seconds"), "no snapshot was written");
     server.save();
     let after = metrics(&server);
     assert!(after["snapshot_written_seconds"] >= after["start_time_seconds"]);
@@ -278,7 +278,7 @@ fn a_reset_of_the_statistics_lowers_no_metric() {
     }
 }
 
-/// A table with more pieces than any request could look at.
+/// A cache whose table has more parts than any request could examine.
 struct Endless {
     pieces: AtomicU64,
 }
@@ -289,22 +289,22 @@ impl Endless {
 
 impl Hooks for Endless {
     fn sample_buckets(&self, _: &mut TableStats, cursor: u64) -> Option<Option<u64>> {
-        // SeqCst: simplest.
+        // SeqCst, because it is the simplest.
         self.pieces.fetch_add(1, Ordering::SeqCst);
         Some((cursor < Endless::PIECES).then_some(cursor + 1))
     }
 }
 
 #[test]
-fn a_request_looks_at_some_buckets_only() {
+fn a_request_examines_only_some_buckets() {
     let between = Arc::new(Endless { pieces: AtomicU64::new(0) });
     let seen = Arc::clone(&between);
     let server = Running::start_with("-t 1 --admin 0", |cache| cache.with_hooks(between));
     for path in ["/metrics", "/stats.json"] {
         let before = seen.pieces.load(Ordering::SeqCst);
         get(&server, path);
-        // In between, the ticks look at as many, ten times a second.
+        // Meanwhile, the ticks examine as many buckets, ten times a second.
         let looked = seen.pieces.load(Ordering::SeqCst) - before;
-        assert!(looked < Endless::PIECES / 4, "{path} has looked at {looked} pieces");
+        assert!(looked < Endless::PIECES / 4, "{path} has examined {looked} pieces");
     }
 }

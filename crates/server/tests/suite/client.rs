@@ -19,7 +19,7 @@ fn a_session() {
     client.append("fruit", " pie").unwrap();
     client.prepend("fruit", "an ").unwrap();
     assert_eq!(client.get::<String>("fruit").unwrap().as_deref(), Some("an apple pie"));
-    client.add("fruit", "pear", 0).unwrap(); // this client does not tell whether it was stored
+    client.add("fruit", "pear", 0).unwrap(); // this client does not return whether the value was stored
     assert_eq!(client.get::<String>("fruit").unwrap().as_deref(), Some("an apple pie"));
     client.replace("fruit", "pear", 0).unwrap();
     assert_eq!(client.get::<String>("fruit").unwrap().as_deref(), Some("pear"));
@@ -31,7 +31,7 @@ fn a_session() {
     assert!(!client.touch("nothing", 100).unwrap());
 
     let (_, _, cas) = client.gets::<(Vec<u8>, u32, Option<u64>)>(&["fruit"]).unwrap().remove("fruit").unwrap();
-    let cas = cas.expect("gets tells the cas");
+    let cas = cas.expect("gets returns the cas");
     assert!(client.cas("fruit", "plum", 0, cas).unwrap());
     assert!(!client.cas("fruit", "cherry", 0, cas).unwrap());
 

@@ -1,4 +1,4 @@
-//! How bytes get in and out: splits, batches, slow readers, closes, limits.
+//! Tests of connections: split requests, batches, slow readers, closes, limits.
 
 use crate::harness::{Client, Io, connect_to, on_each_backend};
 use relativistd::{Options, Server};
@@ -8,52 +8,52 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 
 on_each_backend! {
-    draining_lets_clients_finish_and_no_more_come
-    all_that_wait_when_it_drains_are_served
+    draining_lets_clients_finish_and_accepts_no_others
+    clients_that_wait_when_the_server_drains_are_served
     a_drain_can_be_cut_short
     a_conversation_survives_any_split
     ten_thousand_commands_in_one_go_are_answered_in_order
     gets_see_the_stores_before_them_and_no_later_ones
-    a_slow_reader_gets_everything_and_holds_up_nobody
-    what_is_sent_ahead_is_not_hoarded
+    a_slow_reader_gets_everything_and_delays_no_other_client
+    requests_behind_unread_answers_are_not_buffered
     a_fetch_that_pauses_counts_every_key_once
     a_fetch_of_many_misses_pauses
     a_half_closed_client_gets_its_answers
     quit_closes_after_the_answers_before_it
     a_line_without_end_is_cut_off
     connections_beyond_the_limit_are_refused_until_one_leaves
-    connections_beyond_the_limit_wait_if_told_to
+    connections_beyond_the_limit_wait_if_configured
     a_dump_waits_for_its_reader
-    a_slow_watcher_is_left_behind
-    watchers_hear_of_the_end
-    busy_connections_let_others_go_first
+    a_slow_watcher_loses_lines
+    watchers_see_connections_close_at_the_end
+    busy_connections_yield_to_others
     idle_connections_are_cheap_and_all_are_served
-    a_crowd_is_served
-    stopping_closes_connections_in_the_middle_of_work
+    many_clients_are_served_at_once
+    stopping_closes_busy_connections
     slow_connections_hold_bounded_memory
 }
 
-fn draining_lets_clients_finish_and_no_more_come(io: Io) {
+fn draining_lets_clients_finish_and_accepts_no_others(io: Io) {
     let mut server = io.start("-t 1 --drain 600 --admin 0");
     let mut client = server.connect();
     client.ask("mn\r\n", "MN\r\n");
     server.drain();
-    // A connection may still be made by the kernel until the listener is closed, but is not served
-    // for long then.
+    // Until the listener is closed, the kernel may still accept a connection, which the server then
+    // closes.
     while TcpStream::connect(server.address).is_ok() {
         std::thread::yield_now();
     }
     client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     assert_eq!(crate::admin::ask(&server, "GET /healthz HTTP/1.1\r\n\r\n"), (503, "stopping\n".into()));
     drop(client);
-    server.wait().expect("it stops when the last client has left");
+    server.wait().expect("the server stops when the last client has left");
 }
 
-fn all_that_wait_when_it_drains_are_served(io: Io) {
+fn clients_that_wait_when_the_server_drains_are_served(io: Io) {
     const CLIENTS: usize = 300;
     let line = format!("relativistd -p -1 -t 1 --drain 600 {}", io.flag());
     let server = Server::bind(&Options::parse_from_args(line.split(' ')).unwrap()).unwrap();
-    // To the clients they look connected: the kernel lets them wait until they are accepted.
+    // The clients are connected, but wait in the kernel's queue until the server accepts them.
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client(connect_to(server.addresses()[0]))).collect();
     server.stopper().drain();
     thread::scope(|scope| {
@@ -62,7 +62,7 @@ fn all_that_wait_when_it_drains_are_served(io: Io) {
             client.ask("mn\r\n", "MN\r\n");
         }
         drop(clients);
-        running.join().unwrap().expect("it stops when the last client has left");
+        running.join().unwrap().expect("the server stops when the last client has left");
     });
 }
 
@@ -72,7 +72,7 @@ fn a_drain_can_be_cut_short(io: Io) {
     client.ask("mn\r\n", "MN\r\n");
     server.drain();
     client.ask("mn\r\n", "MN\r\n");
-    server.stop().expect("it was running").expect("it stops");
+    server.stop().expect("the server was running").expect("the server stops");
     client.expect_close();
 }
 
@@ -84,7 +84,7 @@ fn a_conversation_survives_any_split(io: Io) {
     let mut client = server.connect();
     for at in 1..request.len() {
         client.send(&request[..at]);
-        // An answer in between shows that the first part was read on its own.
+        // Yield, so that the server may read the first part separately.
         thread::yield_now();
         client.send(&request[at..]);
         client.expect(answer);
@@ -110,7 +110,7 @@ fn ten_thousand_commands_in_one_go_are_answered_in_order(io: Io) {
     });
 }
 
-/// What arrives together is looked up together, but takes effect in order.
+/// The server looks up keys of several requests at once, but executes the requests in order.
 fn gets_see_the_stores_before_them_and_no_later_ones(io: Io) {
     let server = io.start("-t 1");
     let (mut request, mut answer, mut gets) = (String::new(), String::new(), 0);
@@ -140,10 +140,10 @@ fn gets_see_the_stores_before_them_and_no_later_ones(io: Io) {
     assert!(stats.contains(&format!("STAT cmd_get {gets}\r\n")), "{stats}");
 }
 
-/// Asks for 64 MiB by one command and for as much again by many, and reads nothing until all is
-/// sent. That is more than sockets buffer, so the server must hold back, go on when there is room,
-/// and lose nothing.
-fn a_slow_reader_gets_everything_and_holds_up_nobody(io: Io) {
+/// The client requests 64 MiB with one command, and 64 MiB with many commands, and reads nothing
+/// until it has sent all of them. The sockets cannot buffer this, so the server must pause,
+/// continue when there is room, and lose nothing.
+fn a_slow_reader_gets_everything_and_delays_no_other_client(io: Io) {
     let server = io.start("-t 1");
     let value = "v".repeat(1 << 20 >> 2);
     let mut client = server.connect();
@@ -169,7 +169,7 @@ fn a_slow_reader_gets_everything_and_holds_up_nobody(io: Io) {
 }
 
 /// Four megabytes of requests from a client that reads no answers: most of them wait.
-fn what_is_sent_ahead_is_not_hoarded(io: Io) {
+fn requests_behind_unread_answers_are_not_buffered(io: Io) {
     let server = io.start("-t 1");
     let value = "v".repeat(250_000);
     let mut client = server.connect();
@@ -208,7 +208,7 @@ fn a_fetch_that_pauses_counts_every_key_once(io: Io) {
     }
 }
 
-/// Misses leave no output, but take time.
+/// Misses produce no output, but take time.
 fn a_fetch_of_many_misses_pauses(io: Io) {
     let server = io.start("-t 1");
     let mut client = server.connect();
@@ -267,7 +267,7 @@ fn connections_beyond_the_limit_are_refused_until_one_leaves(io: Io) {
     assert!(stats.contains("STAT rejected_connections 1\r\n"), "{stats}");
 }
 
-fn connections_beyond_the_limit_wait_if_told_to(io: Io) {
+fn connections_beyond_the_limit_wait_if_configured(io: Io) {
     let server = io.start("-t 1 -c 2 -o no_maxconns_fast");
     let mut clients: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -275,7 +275,8 @@ fn connections_beyond_the_limit_wait_if_told_to(io: Io) {
     }
     let mut waiting = server.connect();
     waiting.send("version\r\n");
-    // A waiting client looks like a slow one. But it was not accepted, which shows.
+    // A client that waits cannot be distinguished from a slow one, but the statistics show that it
+    // was not accepted.
     loop {
         clients[0].send("stats\r\n");
         let stats = String::from_utf8(clients[0].read_until(b"END\r\n")).unwrap();
@@ -289,7 +290,7 @@ fn connections_beyond_the_limit_wait_if_told_to(io: Io) {
     waiting.expect("VERSION 1.6.45\r\n");
 }
 
-/// A dump of 6 MB to a client that pauses: the server must pause, and continue later.
+/// The client does not read a dump of 6 MB for a while. The server must pause, and continue later.
 fn a_dump_waits_for_its_reader(io: Io) {
     const ITEMS: usize = 30_000;
     let server = io.start("-t 1");
@@ -306,7 +307,7 @@ fn a_dump_waits_for_its_reader(io: Io) {
     let mut other = server.connect();
     other.ask("get nothing\r\n", "END\r\n");
     client.expect("OK\r\n");
-    let mut lines = std::io::BufReader::new(&client.0).lines().map(|line| line.expect("the dump goes on"));
+    let mut lines = std::io::BufReader::new(&client.0).lines().map(|line| line.expect("the dump continues"));
     let mut keys: Vec<String> = lines.by_ref().take_while(|line| line != "EN").collect();
     keys.sort_unstable();
     keys.dedup();
@@ -315,7 +316,7 @@ fn a_dump_waits_for_its_reader(io: Io) {
 }
 
 /// A watcher that reads nothing loses lines, and delays no other client.
-fn a_slow_watcher_is_left_behind(io: Io) {
+fn a_slow_watcher_loses_lines(io: Io) {
     let server = io.start("-t 1 -o watcher_logbuf_size=1");
     let mut watcher = server.connect();
     watcher.ask("watch fetchers\r\n", "OK\r\n");
@@ -334,8 +335,9 @@ fn a_slow_watcher_is_left_behind(io: Io) {
     client.ask("version\r\n", "VERSION 1.6.45\r\n");
 }
 
-/// However the server is stopped, and whoever serves the watcher.
-fn watchers_hear_of_the_end(io: Io) {
+/// This holds for a stop from outside and for a `shutdown` command, and for a watcher on any
+/// worker.
+fn watchers_see_connections_close_at_the_end(io: Io) {
     for command in [None, Some("shutdown graceful\r\n")] {
         let mut server = io.start("-t 2 -A");
         let mut watcher = server.connect();
@@ -351,17 +353,17 @@ fn watchers_hear_of_the_end(io: Io) {
                 server.wait().unwrap();
             }
         }
-        let mut told = String::new();
-        watcher.0.read_to_string(&mut told).unwrap();
+        let mut events = String::new();
+        watcher.0.read_to_string(&mut events).unwrap();
         for client in &clients {
             let port = client.0.local_addr().unwrap().port();
             let event = format!("type=conn_close rip=127.0.0.1 rport={port} transport=tcp reason=shutdown cfd=");
-            assert!(told.contains(&event), "{told}");
+            assert!(events.contains(&event), "{events}");
         }
     }
 }
 
-fn busy_connections_let_others_go_first(io: Io) {
+fn busy_connections_yield_to_others(io: Io) {
     let server = io.start("-t 1 -R 1");
     let mut clients: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -387,8 +389,8 @@ fn idle_connections_are_cheap_and_all_are_served(io: Io) {
     assert_eq!(list.matches(" conn_listening\r\n").count(), 1);
 }
 
-/// More arrives than there is room for between two looks at the sockets.
-fn a_crowd_is_served(io: Io) {
+/// More data arrives at once than the server's receive buffers hold.
+fn many_clients_are_served_at_once(io: Io) {
     let server = io.start("-t 1");
     let mut clients: Vec<Client> = (0..300).map(|_| server.connect()).collect();
     let value = "v".repeat(20_000);
@@ -403,7 +405,7 @@ fn a_crowd_is_served(io: Io) {
     }
 }
 
-fn stopping_closes_connections_in_the_middle_of_work(io: Io) {
+fn stopping_closes_busy_connections(io: Io) {
     let mut server = io.start("-t 2");
     let mut idle = server.connect();
     idle.ask("version\r\n", "VERSION 1.6.45\r\n");
@@ -412,15 +414,15 @@ fn stopping_closes_connections_in_the_middle_of_work(io: Io) {
     busy.send("get k\r\n".repeat(1_000));
     let mut half = server.connect();
     half.send("set half 0 0 10\r\n0123");
-    server.stop().expect("it was running").expect("it stops well");
+    server.stop().expect("the server was running").expect("the server stops without an error");
     idle.expect_close();
     half.expect_close();
-    assert!(std::net::TcpStream::connect(server.address).is_err(), "nobody listens any more");
+    assert!(std::net::TcpStream::connect(server.address).is_err(), "the server still listens");
 }
 
-/// Hundreds of clients stop in the middle of a value, or don't take what they have asked for; each
-/// holds up to a megabyte then, of 8 that all may hold. Who holds little, and who waits for
-/// nothing, stays.
+/// Hundreds of clients stop in the middle of a value, or do not read their replies. Each makes the
+/// server hold up to a megabyte; the limit for all of them is 8 MB. Clients that hold little
+/// memory, and idle clients, stay connected.
 fn slow_connections_hold_bounded_memory(io: Io) {
     const SLOW: usize = 200;
     let server = io.start("-t 2 -c 1000 -o read_buf_mem_limit=8");
@@ -439,7 +441,7 @@ fn slow_connections_hold_bounded_memory(io: Io) {
             0 => format!("set slow{index} 0 0 1000000\r\n{}", &value[..200_000]),
             _ => "get big\r\n".repeat(100),
         };
-        // It may be cut off meanwhile.
+        // The server may close the connection before it has read everything.
         let _ = client.0.write_all(request.as_bytes());
         slow.push(client);
     }
@@ -449,7 +451,7 @@ fn slow_connections_hold_bounded_memory(io: Io) {
         let value = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
         value.expect(name).parse().unwrap()
     };
-    // What was sent last may not have arrived yet.
+    // Poll, because the last requests may not have arrived yet.
     assert!((0..100_000).any(|_| stat("read_buf_oom") >= SLOW as u64 / 4));
     let held = stat("read_buf_bytes") + stat("response_obj_bytes");
     assert!(held > 1 << 20 && held < 2 * (8 << 20), "{held}");

@@ -8,22 +8,22 @@ use std::sync::{LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// No answer for this long is a failure.
+/// The maximum time to wait for a reply.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A running server; stopped, and checked to have stopped well, when dropped.
+/// A running server. Dropping it stops the server, and asserts that it stops without an error.
 pub struct Running {
     pub address: SocketAddr,
-    /// If there are more listeners: all of them, in the order of the flags.
+    /// The addresses of all listeners, in the order of the flags.
     pub addresses: Vec<SocketAddr>,
-    /// Where `--admin` is, if it was among the flags.
+    /// The address of the admin interface, with the flag `--admin`.
     pub admin: Option<SocketAddr>,
     stopper: Stopper,
     saver: Mutex<Saver>,
     thread: Option<JoinHandle<Result<(), StartError>>>,
 }
 
-/// A way to do input and output.
+/// The I/O backend of a server.
 #[derive(Clone, Copy)]
 pub enum Io {
     Epoll,
@@ -31,7 +31,7 @@ pub enum Io {
 }
 
 impl Io {
-    /// Starts a server that does it this way.
+    /// Starts a server with this backend.
     pub fn start(self, flags: &str) -> Running {
         Running::start(&format!("{} {flags}", self.flag()))
     }
@@ -43,15 +43,15 @@ impl Io {
         }
     }
 
-    /// Those that the kernel lets us use.
+    /// Returns the backends that the kernel supports.
     pub fn available() -> impl Iterator<Item = Io> {
         [Io::Epoll, Io::Uring].into_iter().filter(|io| io.is_available())
     }
 
-    /// Whether the kernel lets us use it.
+    /// Whether the kernel supports this backend, and allows its use.
     pub fn is_available(self) -> bool {
         static HAS_URING: LazyLock<bool> = LazyLock::new(|| {
-            let options = Options::parse_from_args(["relativistd", "-p", "-1", "--io", "uring"]).expect("good flags");
+            let options = Options::parse_from_args(["relativistd", "-p", "-1", "--io", "uring"]).expect("valid flags");
             let has_uring = Server::bind(&options).is_ok();
             if !has_uring {
                 eprintln!("the kernel has no io_uring, or does not allow it: tests of it are skipped");
@@ -62,7 +62,7 @@ impl Io {
     }
 }
 
-/// Makes of each of these functions a test per backend.
+/// Makes each of these functions a test for every backend.
 macro_rules! on_each_backend {
     ($($name:ident)*) => {
         mod on_epoll {
@@ -83,13 +83,13 @@ impl Running {
     /// Starts a server with these flags on a port of the kernel's choice. It accepts connections
     /// from now on.
     pub fn start(flags: &str) -> Running {
-        Running::start_with(flags, |engine| engine)
+        Running::start_with(flags, |cache| cache)
     }
 
     /// Like [`start`](Self::start), with the cache that `configure` returns.
     pub fn start_with(flags: &str, configure: impl FnOnce(Cache) -> Cache) -> Running {
         let line = format!("relativistd -p -1 {flags}");
-        let options = Options::parse_from_args(line.split_whitespace()).expect("good flags");
+        let options = Options::parse_from_args(line.split_whitespace()).expect("valid flags");
         let server = Server::bind_with(&options, configure).expect("a free port");
         let (addresses, admin, stopper) = (server.addresses(), server.admin_address(), server.stopper());
         let saver = Mutex::new(server.saver());
@@ -106,20 +106,20 @@ impl Running {
         self.saver.lock().unwrap().save();
     }
 
-    /// Has the server stop when it is drained.
+    /// Makes the server stop as soon as all clients have left.
     pub fn drain(&self) {
         self.stopper.drain();
     }
 
-    /// Stops the server and returns how it ended.
+    /// Stops the server and returns its result. Returns `None` if it was stopped before.
     pub fn stop(&mut self) -> Option<Result<(), StartError>> {
         self.stopper.stop();
         self.thread.is_some().then(|| self.wait())
     }
 
-    /// Waits for the server to end by itself.
+    /// Waits until the server ends by itself.
     pub fn wait(&mut self) -> Result<(), StartError> {
-        self.thread.take().expect("it was not waited for before").join().expect("the server does not panic")
+        self.thread.take().expect("the server was not stopped before").join().expect("the server does not panic")
     }
 }
 
@@ -128,7 +128,7 @@ impl Drop for Running {
         if let Some(outcome) = self.stop()
             && !thread::panicking()
         {
-            outcome.expect("the server stops well");
+            outcome.expect("the server stops without an error");
         }
     }
 }
@@ -168,14 +168,14 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Sends a request and expects the answer.
+    /// Sends a request and expects this answer.
     #[track_caller]
     pub fn ask(&mut self, request: impl AsRef<[u8]>, answer: impl AsRef<[u8]>) {
         self.send(request);
         self.expect(answer);
     }
 
-    /// Everything up to and including `end`.
+    /// Returns all bytes up to and including `end`.
     #[track_caller]
     pub fn read_until(&mut self, end: &[u8]) -> Vec<u8> {
         let (mut got, mut byte) = (Vec::new(), [0]);
@@ -196,7 +196,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// A number among the statistics.
+/// Returns the number of one statistic.
 pub fn stat(client: &mut Client<impl Read + Write>, name: &str) -> u64 {
     client.send("stats\r\n");
     let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();

@@ -1,4 +1,4 @@
-//! Large values: received to where they will lie, and sent from where they lie.
+//! Large values, which are received into the cache's memory and sent from it.
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,19 +7,19 @@ use std::thread;
 on_each_backend! {
     large_values_survive_any_split
     every_store_takes_large_values
-    what_ends_wrongly_is_not_stored
-    clients_that_leave_in_the_middle_leave_nothing
-    slow_senders_hold_bounded_memory_and_nobody_up
-    a_refused_value_is_collected_as_it_began
-    slow_readers_get_what_there_was
-    replies_are_whole_whatever_happens_meanwhile
-    who_is_too_slow_is_closed
+    a_value_with_a_wrong_end_is_not_stored
+    clients_that_leave_within_a_value_free_its_memory
+    slow_senders_hold_bounded_memory_and_delay_no_other_client
+    a_value_refused_in_place_is_collected_in_the_buffer
+    slow_readers_get_the_old_values
+    replies_are_whole_during_changes
+    clients_that_are_too_slow_are_closed
 }
 
-/// Twice what is worth to be received apart, and some bytes.
+/// Twice the minimum size of a value that is received in place, and some bytes.
 const SIZE: usize = (32 << 10) + 77;
 
-/// A value that tells its number throughout.
+/// Returns a value that repeats `number`.
 fn value(number: u64, size: usize) -> Vec<u8> {
     let mut value = format!("{number:015} ").into_bytes().repeat(size.div_ceil(16));
     value.truncate(size);
@@ -34,7 +34,7 @@ fn hit(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("VALUE {key} 0 {}\r\n", value.len()).as_bytes(), value, b"\r\nEND\r\n"].concat()
 }
 
-/// A metric of a server with `--admin`.
+/// Returns a metric of a server with `--admin`.
 pub fn metric(server: &Running, name: &str) -> u64 {
     let (status, text) = crate::admin::ask(server, "GET /metrics HTTP/1.1\r\n\r\n");
     assert_eq!(status, 200);
@@ -42,7 +42,7 @@ pub fn metric(server: &Running, name: &str) -> u64 {
     line.expect(name).parse().expect("a number")
 }
 
-/// Waits for what others still do to end.
+/// Polls a metric until it is fine, because other threads may still be changing it.
 #[track_caller]
 pub fn assert_becomes(server: &Running, name: &str, is_fine: impl Fn(u64) -> bool) {
     let mut last = 0;
@@ -53,7 +53,7 @@ pub fn assert_becomes(server: &Running, name: &str, is_fine: impl Fn(u64) -> boo
     assert!(is_so, "{name} is {last}");
 }
 
-/// A packet of the binary protocol.
+/// Encodes a packet of the binary protocol.
 fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let body = (extras.len() + key.len() + value.len()) as u32;
     let mut packet = vec![0x80, opcode, 0, key.len() as u8, extras.len() as u8, 0, 0, 0];
@@ -62,8 +62,8 @@ fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     [&packet, extras, key, value].concat()
 }
 
-/// A request for each protocol, with more behind it, and the answer; the binary one's up to its
-/// uniques, which nobody knows.
+/// Returns a first request, a large store followed by another request, and the answer to these two,
+/// for each protocol. The binary answer ends before its unique, which the test does not know.
 fn conversations() -> [(Vec<u8>, Vec<u8>, Vec<u8>); 3] {
     let value = value(1, SIZE);
     let line = format!("VALUE k 7 {SIZE}\r\n");
@@ -88,15 +88,17 @@ fn large_values_survive_any_split(io: Io) {
         let noop: &[u8] = if is_binary { &answer } else { b"MN\r\n" };
         let whole = request.len();
         let ends = whole.saturating_sub(SIZE + 60)..whole;
-        // Around the line, where it is worth it no more, and around the end.
+        // Split around the line, around the minimum size for receiving in place, and around the
+        // end.
         let places = (1..60).chain([SIZE - (16 << 10), 20_000]).chain(14_000..14_010).chain(ends.step_by(SIZE / 9));
         let last = whole - 24..whole;
         for at in places.chain(last) {
-            // The answer to what comes first shows that the first part was read on its own.
+            // The answer to the first request shows that the server has read the first part
+            // separately.
             client.ask([&first, &request[..at]].concat(), noop);
             client.ask(&request[at..], &answer);
         }
-        // In pieces that are all read on their own, if the server is quick.
+        // Send pieces that the server reads separately if it is fast enough.
         for piece in request.chunks(4_999) {
             client.send(piece);
             thread::yield_now();
@@ -107,7 +109,7 @@ fn large_values_survive_any_split(io: Io) {
     client.ask("get k\r\n", [format!("VALUE k 7 {SIZE}\r\n").as_bytes(), &value(1, SIZE), b"\r\nEND\r\n"].concat());
 }
 
-/// Sends `line` and part of the value, and when that was read, the rest.
+/// Sends `line` and part of the value. After the server has read these, sends the rest.
 fn store(client: &mut Client, line: &str, value: &[u8], answer: &str) {
     client.ask([b"mn\r\n", line.as_bytes(), b"\r\n", &value[..1000]].concat(), "MN\r\n");
     client.ask([&value[1000..], b"\r\nmn\r\n"].concat(), format!("{answer}MN\r\n"));
@@ -140,12 +142,13 @@ fn every_store_takes_large_values(io: Io) {
     store(&mut client, &format!("ms k {SIZE} MA"), &values[0], "HD\r\n");
     client.ask("mg k v\r\n", [format!("VA {} \r\n", 2 * SIZE).trim_end(), "\r\n"].concat());
     client.expect([&*values[7], &values[0], b"\r\n"].concat());
-    // Expiries count from the end, and what was expired at once is gone.
+    // An expiry counts from the end of the request. An item that is expired at once cannot be
+    // fetched.
     store(&mut client, &format!("set k 0 -1 {SIZE}"), &values[0], "STORED\r\n");
     client.ask("get k\r\n", "END\r\n");
 }
 
-fn what_ends_wrongly_is_not_stored(io: Io) {
+fn a_value_with_a_wrong_end_is_not_stored(io: Io) {
     let server = io.start("-t 1 --admin 0");
     let mut client = server.connect();
     let (old, new) = (value(1, SIZE), value(2, SIZE));
@@ -164,7 +167,7 @@ fn what_ends_wrongly_is_not_stored(io: Io) {
     assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
 }
 
-fn clients_that_leave_in_the_middle_leave_nothing(io: Io) {
+fn clients_that_leave_within_a_value_free_its_memory(io: Io) {
     let server = io.start("-t 2 -m 64 --admin 0");
     let mut client = server.connect();
     let large = value(1, 1_000_000);
@@ -187,8 +190,9 @@ fn clients_that_leave_in_the_middle_leave_nothing(io: Io) {
     client.ask("flush_all\r\n", "OK\r\n");
 }
 
-/// Their values are half sent; all the others go on, and so do they in the end.
-fn slow_senders_hold_bounded_memory_and_nobody_up(io: Io) {
+/// Slow clients send half of their values. Other clients are served meanwhile, and the slow clients
+/// can continue later.
+fn slow_senders_hold_bounded_memory_and_delay_no_other_client(io: Io) {
     const SLOW: u64 = 100;
     const SLOW_SIZE: usize = 150_000;
     let server = io.start("-t 2 -m 16 -o read_buf_mem_limit=64 --admin 0");
@@ -213,8 +217,9 @@ fn slow_senders_hold_bounded_memory_and_nobody_up(io: Io) {
     assert!(metric(&server, "memory_heap_bytes") + metric(&server, "table_bytes") <= 16 << 20);
 }
 
-/// There is no room for it in place when it begins; there is later, but not for this one any more.
-fn a_refused_value_is_collected_as_it_began(io: Io) {
+/// When the value begins, there is no room to receive it in place. There is room later, but not for
+/// this value.
+fn a_value_refused_in_place_is_collected_in_the_buffer(io: Io) {
     const LARGE: usize = 1_000_000;
     let server = io.start("-t 1 -m 16 --admin 0");
     let (mut first, mut second) = (server.connect(), server.connect());
@@ -231,8 +236,7 @@ fn a_refused_value_is_collected_as_it_began(io: Io) {
         assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
         for part in 1..3 {
             first.send(&set("k", &value(2, LARGE))[part * LARGE / 4..(part + 1) * LARGE / 4]);
-            // The one worker has read the one by the time it answers the other, or has it still to
-            // read.
+            // The only worker answers `second` before or after it reads this part.
             second.ask("mn\r\n", "MN\r\n");
             assert_eq!(metric(&server, "memory_pinned_bytes"), 0);
         }
@@ -244,9 +248,9 @@ fn a_refused_value_is_collected_as_it_began(io: Io) {
     first.ask(&set("k", &value(3, LARGE))[LARGE / 4..], "STORED\r\n");
 }
 
-/// They have asked, but don't take it, while all of it is overwritten, deleted, flushed, and its
-/// memory used again.
-fn slow_readers_get_what_there_was(io: Io) {
+/// Clients request values and do not read them, while the values are overwritten, deleted and
+/// flushed, and their memory is reused.
+fn slow_readers_get_the_old_values(io: Io) {
     const SLOW: u64 = 24;
     const LARGE: usize = 1_000_000;
     let server = io.start("-t 2 -m 32 -o read_buf_mem_limit=256 --admin 0");
@@ -256,7 +260,8 @@ fn slow_readers_get_what_there_was(io: Io) {
         let (key, value) = (format!("k{number}"), value(number, LARGE));
         other.ask(set(&key, &value), "STORED\r\n");
         let mut client = server.connect();
-        // More than sockets buffer. The first byte shows that the first of it is on its way.
+        // Request more than the sockets can buffer. The first byte shows that the server is sending
+        // the first reply.
         client.send(format!("get {key} {key}\r\nget {key}\r\nmg {key} v\r\n").repeat(6));
         client.expect("V");
         slow.push(client);
@@ -275,23 +280,23 @@ fn slow_readers_get_what_there_was(io: Io) {
         other.ask(set(&format!("o{number}"), &value(number, LARGE)), "STORED\r\n");
         assert!(metric(&server, "memory_heap_bytes") + metric(&server, "table_bytes") <= 32 << 20);
     }
-    // What was not looked up yet is gone.
+    // Keys that the server had not yet looked up are misses.
     for (number, client) in (0..).zip(&mut slow) {
         let (key, value) = (format!("k{number}"), value(number, LARGE));
         let hit = [format!("ALUE {key} 0 {LARGE}\r\n").as_bytes(), &value, b"\r\n"].concat();
         client.expect(hit);
         client.0.shutdown(std::net::Shutdown::Write).unwrap();
         let mut rest = Vec::new();
-        std::io::Read::read_to_end(&mut client.0, &mut rest).expect("all that is left, and the end");
+        std::io::Read::read_to_end(&mut client.0, &mut rest).expect("the rest of the replies");
         assert!(rest.len() >= 6 * b"END\r\nEND\r\nEN\r\n".len(), "{}", rest.len());
     }
     drop(slow);
     assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
 }
 
-/// Clients overwrite, fetch in all ways, delete and flush a few large values, while others ask for
-/// them and take nothing.
-fn replies_are_whole_whatever_happens_meanwhile(io: Io) {
+/// Clients overwrite, fetch, delete and flush a few large values, while other clients request these
+/// values and do not read them.
+fn replies_are_whole_during_changes(io: Io) {
     const LARGE: usize = 1_000_000;
     const ROUNDS: u64 = 40;
     let server = io.start("-t 2 -m 16 --admin 0");
@@ -303,7 +308,7 @@ fn replies_are_whole_whatever_happens_meanwhile(io: Io) {
     }
     let check = |line: &str, reply: &[u8]| {
         let number = std::str::from_utf8(&reply[..15]).unwrap().parse().unwrap();
-        assert!(reply == value(number, LARGE), "{line}: neither this nor that");
+        assert!(reply == value(number, LARGE), "{line}: a mixture of two values");
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..4)
@@ -335,7 +340,7 @@ fn replies_are_whole_whatever_happens_meanwhile(io: Io) {
             })
             .collect();
         scope.spawn(|| {
-            // Relaxed: a flag that stands for itself.
+            // Relaxed, because the flag publishes no other data.
             while !is_over.load(Ordering::Relaxed) {
                 assert!(metric(&server, "memory_heap_bytes") + metric(&server, "table_bytes") <= 16 << 20);
             }
@@ -349,9 +354,9 @@ fn replies_are_whole_whatever_happens_meanwhile(io: Io) {
     server.connect().ask("flush_all\r\n", "OK\r\n");
 }
 
-/// Two have stopped, in the middle of taking and of sending a value. Two others move a bit from
-/// time to time.
-fn who_is_too_slow_is_closed(io: Io) {
+/// One client stops reading within a value, and one stops sending. Two other clients continue
+/// slowly.
+fn clients_that_are_too_slow_are_closed(io: Io) {
     const LARGE: usize = 1_000_000;
     const STEP: usize = 100_000;
     let server = io.start("-t 1 -m 64 --debug-time --admin 0");
@@ -361,7 +366,7 @@ fn who_is_too_slow_is_closed(io: Io) {
     other.ask(set("k", &value), "STORED\r\n");
     let [mut stuck_reader, mut reader, mut stuck_sender, mut sender] = [(); 4].map(|()| server.connect());
     for client in [&mut stuck_reader, &mut reader] {
-        // More than sockets buffer.
+        // Request more than the sockets can buffer.
         client.send("get k\r\n".repeat(40));
         client.expect("V");
     }
@@ -371,7 +376,7 @@ fn who_is_too_slow_is_closed(io: Io) {
     let answers = hit("k", &value).repeat(40);
     let (mut to_read, mut to_send) = (&answers[1..], &set("sent", &value)[STEP..]);
     for _ in 0..5 {
-        // What is written anew is what has been acknowledged, and more.
+        // The server writes more only after the client has read the bytes before.
         let written = stat(&mut other, "bytes_written");
         while stat(&mut other, "bytes_written") < written + 500_000 {
             let (step, rest) = to_read.split_at(STEP);
@@ -383,7 +388,7 @@ fn who_is_too_slow_is_closed(io: Io) {
         sender.send(step);
         to_send = rest;
         assert!((0..100_000).any(|_| stat(&mut other, "bytes_read") >= read + STEP as u64));
-        // Executed in this turn of the worker's, and looked at in the next.
+        // The worker executes the command in this turn, and checks for slow clients in the next.
         other.ask("debugtime 40\r\n", "OK\r\n");
         other.ask("mn\r\n", "MN\r\n");
     }
@@ -393,7 +398,7 @@ fn who_is_too_slow_is_closed(io: Io) {
     assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
     for mut stuck in [stuck_reader, stuck_sender] {
         let mut rest = Vec::new();
-        // Nothing, or a reset, once all that was on its way is taken.
+        // After the bytes in flight, the client reads the end of the connection, or a reset.
         let _ = std::io::Read::read_to_end(&mut stuck.0, &mut rest);
         assert!(rest.len() < answers.len() - 1);
     }

@@ -1,4 +1,4 @@
-//! Tests of whole servers, each in this process, over real sockets.
+//! Tests of whole servers in this process, over real sockets.
 
 use relativist_testing as _;
 

@@ -1,4 +1,4 @@
-//! Behaviour of memcached on which its users rely, and which the recorded transcripts don't show.
+//! Behaviour of memcached that users rely on, and that the recorded transcripts do not show.
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
 use relativist_cache::{Cache, Content, Hooks, Mode};
@@ -12,7 +12,7 @@ on_each_backend! {
     conns_reports_values_on_their_way
 }
 
-/// The unique of `key`.
+/// Returns the unique of `key`.
 fn cas(client: &mut Client, key: &str) -> u64 {
     client.send(format!("mg {key} c\r\n"));
     let answer = String::from_utf8(client.read_until(b"\r\n")).unwrap();
@@ -33,12 +33,12 @@ fn emptying_keeps_the_unique_and_invalidating_does_not() {
     let second = cas(&mut client, "a");
     client.ask("md a I x\r\n", "HD\r\n");
     assert!(cas(&mut client, "a") > second);
-    // An emptied item counts as stored when it was emptied: only a flush after that takes it.
+    // An emptied item counts as stored at the time it was emptied. Only a later flush removes it.
     client.ask("flush_all\r\nset a 0 0 1\r\nx\r\nmd a x\r\nmg a v\r\n", "OK\r\nSTORED\r\nHD\r\nVA 0\r\n\r\n");
     client.ask("flush_all\r\nmg a v\r\n", "OK\r\nEN\r\n");
 }
 
-/// The server notices an opaque that is too long when it writes the reply, whatever that would be.
+/// The server notices an opaque token that is too long only when it writes the reply.
 #[test]
 fn a_set_with_a_long_opaque_stores_and_is_answered_by_an_error() {
     let server = Running::start("-t 1");
@@ -52,7 +52,7 @@ fn a_set_with_a_long_opaque_stores_and_is_answered_by_an_error() {
     client.ask(format!("ms a 1 ME {opaque}\r\n3\r\n"), refusal);
     client.ask("get a\r\n", "VALUE a 0 1\r\n2\r\nEND\r\n");
     client.ask(format!("ms a 1 MX {opaque}\r\n4\r\n"), "CLIENT_ERROR invalid mode for ms M token\r\n");
-    // Large enough to be received where it will lie.
+    // This value is large enough to be received in place.
     let large = "5".repeat(100_000);
     client.send(format!("ms a {} {opaque}\r\n", large.len()));
     client.ask(format!("{large}\r\n"), refusal);
@@ -67,7 +67,8 @@ fn requests_beyond_the_turn_count_as_yields(io: Io) {
         client.ask("mn\r\n", "MN\r\n");
     }
     assert_eq!(stat(&mut client, "conn_yields"), 0, "one request at a time");
-    // The kernel may deliver the requests one by one, in as many turns. Then there is no yield.
+    // The kernel may deliver the requests one by one. Then the server executes one per turn, and
+    // never yields.
     let mut yields = 0;
     for _ in 0..1000 {
         client.ask("mn\r\n".repeat(100), "MN\r\n".repeat(100));
@@ -114,12 +115,12 @@ fn conns_reports_values_on_their_way(io: Io) {
     let mut state_of = |client: &Client, wanted: &str| {
         let address = format!(":addr tcp:{}\r", client.0.local_addr().unwrap());
         let mut last = String::new();
-        // Poll until the server has read what was sent.
+        // Poll until the server has read the request.
         for _ in 0..100_000 {
             observer.send("stats conns\r\n");
             let text = String::from_utf8(observer.read_until(b"END\r\n")).unwrap();
             let lines: Vec<&str> = text.split('\n').collect();
-            // It may not have been accepted yet.
+            // The connection may not have been accepted yet.
             let Some(place) = lines.iter().position(|line| line.ends_with(&address)) else { continue };
             let state = lines[place..].iter().find_map(|line| line.split_once(":state ")).expect("a state").1;
             last = state.trim_end().to_owned();
@@ -152,7 +153,7 @@ fn conns_reports_values_on_their_way(io: Io) {
     binary.ask("ue", [&[0x81, 0x01][..], &[0; 6]].concat());
 }
 
-/// Replaces an item after the first lookup has found it.
+/// A hook that replaces an item after the first lookup has found it.
 struct Replacing {
     is_armed: AtomicBool,
     is_fetched: AtomicBool,
@@ -161,7 +162,7 @@ struct Replacing {
 
 impl Hooks for Replacing {
     fn after_get(&self, cache: &Cache, key: &[u8]) {
-        // SeqCst, both: simplest.
+        // SeqCst for both, because it is the simplest.
         if self.is_armed.swap(false, Ordering::SeqCst) {
             *self.looks.lock().unwrap() += 1;
             cache.store(Mode::Set, key, Content { flags: 7, exptime: 600, value: b"new" });
@@ -190,7 +191,7 @@ fn a_claim_to_renew_reports_the_item_that_is_claimed() {
         client.ask(format!("mg k {flags}\r\n"), answer);
         client.ask(format!("mg k {flags}\r\n"), "VA 3 h1 l0 f7 t600 Z\r\nnew\r\n");
     }
-    // Nothing comes in between: the first lookup is the access, and is not reported as one.
+    // No other request comes in between: `mg` reports the access before its own lookup.
     client.ask("set k 0 500 3\r\nold\r\ndebugtime 100\r\n", "STORED\r\nOK\r\n");
     client.ask(format!("mg k {flags}\r\n"), "VA 3 h0 l100 f0 t400 W\r\nold\r\n");
     // The first lookup misses, and then there is an item: `mg` neither creates nor claims it.
@@ -218,5 +219,5 @@ fn ages_are_reported_beyond_a_day() {
         client.ask("mg k\r\n", "HD\r\n");
         age
     };
-    assert_eq!((age(), age()), (72000, 0), "of the longest unused");
+    assert_eq!((age(), age()), (72000, 0), "the age of the item that was unused for the longest time");
 }

@@ -1,4 +1,4 @@
-//! What `stats` tells, as far as transcripts don't show it.
+//! Statistics and watchers, as far as the transcripts do not show them.
 
 use crate::harness::{Client, PATIENCE, Running};
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::net::UdpSocket;
 
-/// Names and values of a group, in order.
+/// Returns the names and values of a group of statistics, in order.
 fn stats(client: &mut Client, group: &str) -> Vec<(String, String)> {
     client.send(format!("stats {group}\r\n"));
     let text = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
@@ -95,9 +95,9 @@ fn evictions_are_counted_and_watched() {
         ]
         .map(|(group, name)| number(&mut client, group, name))
     };
-    // The background may go on making room for a moment, between two counts.
+    // Poll, because the background may still be evicting items between two counts.
     let settled = (0..1000).map(|_| counts()).find(|counts| counts.iter().all(|count| *count == counts[0]));
-    let evictions = settled.expect("all of them are counted alike")[0];
+    let evictions = settled.expect("all counts of evictions agree")[0];
     assert!((100..200).contains(&evictions), "{evictions}");
     let was_reset = (0..1000).any(|_| {
         client.ask("stats reset\r\n", "RESET\r\n");
@@ -106,18 +106,18 @@ fn evictions_are_counted_and_watched() {
     assert!(was_reset);
 }
 
-/// What is told is what memcached 1.6.18 tells, but for sizes of what does not fit, and for lookups
-/// made twice.
+/// The lines are those of memcached 1.6.18, except the sizes of values that are too large, and
+/// duplicate lines for a lookup.
 #[test]
-fn watchers_hear_of_every_lookup_and_store() {
+fn watchers_see_every_lookup_and_store() {
     let server = Running::start("-t 1");
     let (mut client, mut watcher) = (server.connect(), server.connect());
     watcher.ask("watch fetchers mutations deletions\r\n", "OK\r\n");
-    let mut tells = |request: &[u8], answer: &[u8], wanted: &[&str]| {
+    let mut shows = |request: &[u8], answer: &[u8], wanted: &[&str]| {
         client.ask(request, answer);
         for line in wanted {
-            let told = String::from_utf8(watcher.read_until(b"\n")).unwrap();
-            let (_, event) = told.split_once(" type=").expect(&told);
+            let reported = String::from_utf8(watcher.read_until(b"\n")).unwrap();
+            let (_, event) = reported.split_once(" type=").expect(&reported);
             let words: Vec<&str> = event.split_whitespace().filter(|word| !word.starts_with("cfd=")).collect();
             assert_eq!(words.join(" "), *line, "{}", request[..request.len().min(40)].escape_ascii());
         }
@@ -125,31 +125,31 @@ fn watchers_hear_of_every_lookup_and_store() {
     let missing = "item_get key=k status=not_found clsid=0 size=0";
     let found = "item_get key=k status=found clsid=1 size=1";
     let stored = "item_store key=k status=stored cmd=set ttl=0 clsid=1 size=1";
-    tells(b"incr k 1\r\n", b"NOT_FOUND\r\n", &[missing]);
-    tells(b"touch k 0\r\n", b"NOT_FOUND\r\n", &[missing]);
-    tells(b"delete k\r\n", b"NOT_FOUND\r\n", &[missing]);
-    tells(b"set k 0 0 1\r\n5\r\n", b"STORED\r\n", &[missing, stored]);
-    tells(b"incr k 1\r\n", b"6\r\n", &[found]);
-    tells(b"decr k 1\r\n", b"5\r\n", &[found]);
-    tells(b"ma k\r\n", b"HD\r\n", &[found]);
-    tells(b"touch k 0\r\n", b"TOUCHED\r\n", &[found]);
-    tells(b"delete k\r\n", b"DELETED\r\n", &[found, "deleted key=k cmd=delete clsid=1 size=1"]);
+    shows(b"incr k 1\r\n", b"NOT_FOUND\r\n", &[missing]);
+    shows(b"touch k 0\r\n", b"NOT_FOUND\r\n", &[missing]);
+    shows(b"delete k\r\n", b"NOT_FOUND\r\n", &[missing]);
+    shows(b"set k 0 0 1\r\n5\r\n", b"STORED\r\n", &[missing, stored]);
+    shows(b"incr k 1\r\n", b"6\r\n", &[found]);
+    shows(b"decr k 1\r\n", b"5\r\n", &[found]);
+    shows(b"ma k\r\n", b"HD\r\n", &[found]);
+    shows(b"touch k 0\r\n", b"TOUCHED\r\n", &[found]);
+    shows(b"delete k\r\n", b"DELETED\r\n", &[found, "deleted key=k cmd=delete clsid=1 size=1"]);
     let added = "item_store key=k status=stored cmd=add ttl=0 clsid=1 size=1";
-    tells(b"ma k N0 J7\r\n", b"HD\r\n", &[missing, added]);
-    tells(b"md k\r\n", b"HD\r\n", &[found, "deleted key=k cmd=md clsid=1 size=1"]);
+    shows(b"ma k N0 J7\r\n", b"HD\r\n", &[missing, added]);
+    shows(b"md k\r\n", b"HD\r\n", &[found, "deleted key=k cmd=md clsid=1 size=1"]);
 
     let too_large = |command, ttl| format!("item_store key=k status=too_large cmd={command} ttl={ttl} clsid=1 size=0");
     let value = "x".repeat(2_000_000);
     let refusal = b"SERVER_ERROR object too large for cache\r\n";
     let set = format!("set k 0 7 2000000\r\n{value}\r\n");
-    tells(set.as_bytes(), refusal, &[&too_large("set", 7), missing]);
+    shows(set.as_bytes(), refusal, &[&too_large("set", 7), missing]);
     for command in ["add", "append", "cas"] {
         let cas = if command == "cas" { " 1" } else { "" };
         let store = format!("{command} k 0 7 2000000{cas}\r\n{value}\r\n");
-        tells(store.as_bytes(), refusal, &[&too_large(command, 7)]);
+        shows(store.as_bytes(), refusal, &[&too_large(command, 7)]);
     }
     let meta = format!("ms k 2000000\r\n{value}\r\n");
-    tells(meta.as_bytes(), refusal, &[&too_large("ms", 0), missing]);
+    shows(meta.as_bytes(), refusal, &[&too_large("ms", 0), missing]);
 
     let mut binary = server.connect();
     binary.send(
@@ -157,15 +157,15 @@ fn watchers_hear_of_every_lookup_and_store() {
             .concat(),
     );
     binary.expect(b"\x81\x01\0\0\0\0\0\x03");
-    let told = String::from_utf8(watcher.read_until(b"\n")).unwrap();
-    assert!(told.contains("status=too_large cmd=set ttl=9 "), "{told}");
+    let reported = String::from_utf8(watcher.read_until(b"\n")).unwrap();
+    assert!(reported.contains("status=too_large cmd=set ttl=9 "), "{reported}");
 
     let mut idle = server.connect();
     idle.ask("watch proxyreqs proxyevents proxyuser\r\n", "OK\r\n");
 }
 
 #[test]
-fn the_table_is_seen_growing_and_shrinking() {
+fn the_statistics_show_the_table_growing_and_shrinking() {
     const ITEMS: usize = 66_000;
     // The port is free again when the socket is dropped.
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -188,7 +188,7 @@ fn the_table_is_seen_growing_and_shrinking() {
     client.send(sets);
     assert_eq!(number(&mut client, "", "curr_items"), ITEMS as u64);
     wait_until(&mut client, |power| power > start + 5);
-    assert!(by_datagram().contains("too long for UDP"), "whoever sends a datagram gets nothing that takes long");
+    assert!(by_datagram().contains("too long for UDP"), "a long group was sent in a datagram");
     let table: HashMap<String, String> = stats(&mut client, "table").into_iter().collect();
     assert_eq!(table["entries"], ITEMS.to_string());
     assert!(table["grows"] != "0" && table["longest_chain"] != "0");
@@ -206,7 +206,7 @@ fn the_table_is_seen_growing_and_shrinking() {
     assert!(conns[place + 1].ends_with(":state conn_read"), "{conns:?}");
 }
 
-/// Asks for the size of the table until it is as wanted: resizing happens in the background.
+/// Polls the size of the table until `is_wanted`, because the table is resized in the background.
 fn wait_until(client: &mut Client, is_wanted: impl Fn(u64) -> bool) {
     for _ in 0..100_000 {
         if is_wanted(number(client, "", "hash_power_level")) {
@@ -216,9 +216,9 @@ fn wait_until(client: &mut Client, is_wanted: impl Fn(u64) -> bool) {
     panic!("the table has {} bits", number(client, "", "hash_power_level"));
 }
 
-/// A megabyte of counts, which is more than is buffered at a time.
+/// A megabyte of counts is more than the server buffers at a time.
 #[test]
-fn counts_by_prefix_come_in_pieces() {
+fn counts_by_prefix_are_sent_in_pieces() {
     const PREFIXES: usize = 5_000;
     let server = Running::start("-t 1 -D :");
     let mut client = server.connect();
@@ -231,7 +231,7 @@ fn counts_by_prefix_come_in_pieces() {
 
     let mut binary = server.connect();
     binary.send(b"\x80\x10\0\x0b\0\0\0\0\0\0\0\x0b\0\0\0\0\0\0\0\0\0\0\0\0detail dump");
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         let mut header = [0; 24];
         binary.0.read_exact(&mut header).unwrap();
@@ -239,15 +239,15 @@ fn counts_by_prefix_come_in_pieces() {
         binary.0.read_exact(&mut body).unwrap();
         assert!(body.len() < 64 << 10, "{} bytes at once", body.len());
         match body.strip_prefix(b"detailed") {
-            Some(some) => told.extend_from_slice(some),
+            Some(some) => reported.extend_from_slice(some),
             None => break assert!(body.is_empty()),
         }
     }
-    assert!(told == lines.as_bytes());
+    assert!(reported == lines.as_bytes());
 }
 
 #[test]
-fn contention_is_told_by_kind_of_lock_if_it_is_counted() {
+fn contention_is_reported_per_kind_of_lock_if_it_is_counted() {
     let server = Running::start("-t 1");
     let mut client = server.connect();
     client.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n");
@@ -266,7 +266,7 @@ fn contention_is_told_by_kind_of_lock_if_it_is_counted() {
 }
 
 #[test]
-fn settings_tell_the_configuration() {
+fn settings_report_the_configuration() {
     let server = Running::start("-t 2 -m 100 -c 50");
     let mut client = server.connect();
     let settings: HashMap<String, String> = stats(&mut client, "settings").into_iter().collect();
@@ -283,10 +283,10 @@ fn settings_tell_the_configuration() {
     client.ask("cache_memlimit 18446744073709551615\r\n", refusal);
 }
 
-/// Some sizes are given in KiB or MiB.
+/// Flags give some of these sizes in KiB or MiB.
 #[test]
-fn settings_are_told_in_memcached_s_units() {
-    let told = |flags: &str| {
+fn settings_are_reported_in_the_units_of_memcached() {
+    let reported = |flags: &str| {
         let settings: HashMap<String, String> =
             stats(&mut Running::start(flags).connect(), "settings").into_iter().collect();
         [
@@ -299,10 +299,10 @@ fn settings_are_told_in_memcached_s_units() {
         ]
         .map(|name| settings[name].clone())
     };
-    assert_eq!(told("-t 1"), ["524288", "262144", "65536", "16384", "61", "0"]);
+    assert_eq!(reported("-t 1"), ["524288", "262144", "65536", "16384", "61", "0"]);
     let flags = "-t 1 -o slab_chunk_max=16384,watcher_logbuf_size=128,worker_logbuf_size=32,ssl_wbuf_size=8,temporary_ttl=20,\
                  read_buf_mem_limit=5";
-    assert_eq!(told(flags), ["16384", "131072", "32768", "8192", "20", "5242880"]);
+    assert_eq!(reported(flags), ["16384", "131072", "32768", "8192", "20", "5242880"]);
 }
 
 #[test]
@@ -312,10 +312,9 @@ fn unknown_groups_are_errors() {
     client.ask("stats nosuchthing\r\nstats noreply\r\n", "ERROR\r\nERROR\r\n");
 }
 
-/// What takes long is told piece by piece in the binary protocol, too, and the requests behind it
-/// wait.
+/// In the binary protocol, too, the server sends a long group in pieces, and later requests wait.
 #[test]
-fn long_groups_are_told_by_the_binary_protocol() {
+fn long_groups_are_sent_by_the_binary_protocol() {
     const BURST: usize = 20;
     let server = Running::start("-t 1");
     let mut client = server.connect();

@@ -16,16 +16,16 @@ use std::sync::Arc;
 
 on_each_backend! {
     a_conversation_survives_any_split
-    much_in_one_go_is_answered_in_order
-    large_values_come_back
+    many_requests_at_once_are_answered_in_order
+    large_values_are_stored_and_fetched
     a_slow_reader_has_little_encrypted_for_it
-    large_values_are_encrypted_as_they_are_taken
-    who_leaves_in_the_middle_of_a_large_value_leaves_nothing
-    who_says_that_it_is_done_gets_its_answers
-    a_server_that_stops_tells_its_clients
-    what_is_not_tls_is_closed_and_harms_nobody
-    a_handshake_that_breaks_off_is_counted
-    a_handshake_has_to_end_some_time
+    large_values_are_encrypted_as_the_client_reads
+    a_client_that_leaves_within_a_large_value_frees_it
+    a_client_that_sends_close_notify_gets_its_answers
+    a_server_that_stops_sends_close_notify
+    clients_without_tls_are_closed_and_disturb_no_other_client
+    a_broken_handshake_is_counted
+    a_handshake_has_a_time_limit
 }
 
 type Encrypted<S = TcpStream> = Client<StreamOwned<ClientConnection, S>>;
@@ -38,16 +38,16 @@ fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Encrypted {
     Client(StreamOwned::new(session(config), connect_to(address)))
 }
 
-/// Why there is no connection.
+/// Returns the TLS error of a refused connection.
 fn refusal(address: SocketAddr, config: &Arc<ClientConfig>) -> Error {
-    let error = connect(address, config).0.read_exact(&mut [0]).expect_err("nothing was asked");
+    let error = connect(address, config).0.read_exact(&mut [0]).expect_err("the connection is refused");
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(inner) => inner.clone(),
-        None => panic!("not refused, but lost: {error}"),
+        None => panic!("lost without a TLS error: {error}"),
     }
 }
 
-/// Sends one byte at a time.
+/// A connection that sends one byte at a time.
 struct Drip(TcpStream);
 
 impl Read for Drip {
@@ -58,7 +58,7 @@ impl Read for Drip {
 
 impl Write for Drip {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // So that the server has an occasion to read them apart.
+        // Yield, so that the server may read the parts separately.
         std::thread::yield_now();
         self.0.write(&bytes[..bytes.len().min(1)])
     }
@@ -75,7 +75,7 @@ fn a_conversation_survives_any_split(io: Io) {
         Client(StreamOwned::new(session(&authority.client()), Drip(connect_to(server.address))));
     let (request, answer) = ("set k 5 0 3\r\nx\ry\r\nget k none\r\n", "STORED\r\nVALUE k 5 3\r\nx\ry\r\nEND\r\n");
     client.ask(request, answer);
-    // Now with a record for each byte.
+    // Send the same with a record for each byte.
     for byte in request.bytes() {
         client.send([byte]);
     }
@@ -83,7 +83,7 @@ fn a_conversation_survives_any_split(io: Io) {
     client.expect_close();
 }
 
-fn much_in_one_go_is_answered_in_order(io: Io) {
+fn many_requests_at_once_are_answered_in_order(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 {}", authority.flags()));
     let (mut request, mut answer) = (String::new(), String::new());
@@ -94,7 +94,7 @@ fn much_in_one_go_is_answered_in_order(io: Io) {
     connect(server.address, &authority.client()).ask(request, answer);
 }
 
-fn large_values_come_back(io: Io) {
+fn large_values_are_stored_and_fetched(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 {}", authority.flags()));
     let value: String = (0..1_000_000_u32).map(|i| char::from(b' ' + (i % 89) as u8)).collect();
@@ -105,7 +105,7 @@ fn large_values_come_back(io: Io) {
     client.ask("get big\r\n", "END\r\n");
 }
 
-/// Asks for 16 MB, more than sockets buffer, and reads nothing for a while.
+/// The client requests 16 MB, more than the sockets can buffer, and reads nothing for a while.
 fn a_slow_reader_has_little_encrypted_for_it(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 {}", authority.flags()));
@@ -123,7 +123,7 @@ fn a_slow_reader_has_little_encrypted_for_it(io: Io) {
     }
 }
 
-/// A server of one thread, with a value of 5 MB under the key `big`.
+/// Starts a server with one thread, and a value of 5 MB under the key `big`.
 fn with_large_value(io: Io, authority: &Authority) -> (Running, Vec<u8>) {
     let server = io.start(&format!("-t 1 -m 128 -I 8m --admin 0 {}", authority.flags()));
     let value: Vec<u8> = (0..5_000_000_u32).map(|i| b' ' + (i % 89) as u8).collect();
@@ -132,8 +132,9 @@ fn with_large_value(io: Io, authority: &Authority) -> (Running, Vec<u8>) {
     (server, value)
 }
 
-/// Asks for 25 MB, more than sockets buffer, and takes the beginning, while others are served.
-fn large_values_are_encrypted_as_they_are_taken(io: Io) {
+/// The client requests 25 MB, more than the sockets can buffer, and reads the beginning while
+/// another client is served.
+fn large_values_are_encrypted_as_the_client_reads(io: Io) {
     let authority = Authority::new();
     let (server, value) = with_large_value(io, &authority);
     let mut slow = connect(server.address, &authority.client());
@@ -149,12 +150,12 @@ fn large_values_are_encrypted_as_they_are_taken(io: Io) {
         slow.expect(step);
         rest = after;
     }
-    assert!(metric(&server, "memory_pinned_bytes") >= value.len() as u64, "it lies where it is until it is taken");
+    assert!(metric(&server, "memory_pinned_bytes") >= value.len() as u64, "the value is pinned until it is sent");
     rest.chunks(500_000).for_each(|step| slow.expect(step));
     assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);
 }
 
-fn who_leaves_in_the_middle_of_a_large_value_leaves_nothing(io: Io) {
+fn a_client_that_leaves_within_a_large_value_frees_it(io: Io) {
     let authority = Authority::new();
     let (server, _) = with_large_value(io, &authority);
     for _ in 0..3 {
@@ -169,19 +170,19 @@ fn who_leaves_in_the_middle_of_a_large_value_leaves_nothing(io: Io) {
     connect(server.address, &authority.client()).ask("flush_all\r\n", "OK\r\n");
 }
 
-fn who_says_that_it_is_done_gets_its_answers(io: Io) {
+fn a_client_that_sends_close_notify_gets_its_answers(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 {}", authority.flags()));
     let mut client = connect(server.address, &authority.client());
     client.send("set k 0 0 1\r\nx\r\nget k\r\nget unfinished");
     client.0.conn.send_close_notify();
     client.expect("STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
-    // For which the server has to say that it is done, too.
+    // The close is clean only if the server sends close_notify, too.
     client.expect_close();
 }
 
-/// It does not wait for clients that do not read.
-fn a_server_that_stops_tells_its_clients(io: Io) {
+/// The server does not wait for clients that do not read.
+fn a_server_that_stops_sends_close_notify(io: Io) {
     let authority = Authority::new();
     let (mut server, _) = with_large_value(io, &authority);
     let mut stuck = connect(server.address, &authority.client());
@@ -189,15 +190,15 @@ fn a_server_that_stops_tells_its_clients(io: Io) {
     stuck.expect("V");
     let mut clients = [(); 20].map(|()| connect(server.address, &authority.client()));
     clients.iter_mut().for_each(|client| client.ask("mn\r\n", "MN\r\n"));
-    server.stop().expect("it runs").expect("it stops well");
+    server.stop().expect("the server was running").expect("the server stops without an error");
     for client in &mut clients {
-        assert_eq!(client.0.read(&mut [0]).expect("it is told"), 0);
+        assert_eq!(client.0.read(&mut [0]).expect("the server sends close_notify"), 0);
     }
-    let cut = stuck.0.read_to_end(&mut Vec::new()).expect_err("not all has come");
+    let cut = stuck.0.read_to_end(&mut Vec::new()).expect_err("the reply is incomplete");
     assert!(matches!(cut.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset), "{cut}");
 }
 
-fn what_is_not_tls_is_closed_and_harms_nobody(io: Io) {
+fn clients_without_tls_are_closed_and_disturb_no_other_client(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 {}", authority.flags()));
     let mut other = connect(server.address, &authority.client());
@@ -206,7 +207,7 @@ fn what_is_not_tls_is_closed_and_harms_nobody(io: Io) {
         let mut plain = server.connect();
         plain.send(bytes);
         let mut answer = Vec::new();
-        plain.0.read_to_end(&mut answer).expect("it is closed in good order");
+        plain.0.read_to_end(&mut answer).expect("the server closes the connection without a reset");
         assert!(matches!(answer[..], [21, 3, _, 0, 2, 2, _]), "not a fatal alert: {answer:?}");
         other.ask("mn\r\n", "MN\r\n");
         assert_eq!(stat(&mut other, "ssl_proto_errors"), errors);
@@ -214,18 +215,18 @@ fn what_is_not_tls_is_closed_and_harms_nobody(io: Io) {
     assert_eq!(stat(&mut other, "ssl_handshake_errors"), 0);
 }
 
-/// The first message of a client.
+/// Returns the first message of a client.
 fn hello(authority: &Authority) -> Vec<u8> {
     let mut hello = Vec::new();
     session(&authority.client()).write_tls(&mut hello).unwrap();
     hello
 }
 
-fn a_handshake_that_breaks_off_is_counted(io: Io) {
+fn a_broken_handshake_is_counted(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 {}", authority.flags()));
     let hello = hello(&authority);
-    // A connection without a byte is a check whether the server is there.
+    // A connection that sends nothing is not an error: it may be a check whether the server runs.
     drop(server.connect());
     for end in [1, hello.len() / 2, hello.len()] {
         server.connect().send(&hello[..end]);
@@ -237,7 +238,7 @@ fn a_handshake_that_breaks_off_is_counted(io: Io) {
     assert_eq!(stat(&mut other, "ssl_proto_errors"), 0);
 }
 
-fn a_handshake_has_to_end_some_time(io: Io) {
+fn a_handshake_has_a_time_limit(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 --debug-time {}", authority.flags()));
     let hello = hello(&authority);
@@ -253,8 +254,8 @@ fn a_handshake_has_to_end_some_time(io: Io) {
     assert_eq!(stat(&mut other, "curr_connections"), 4);
     other.ask("debugtime 100\r\n", "OK\r\n");
     for client in &mut late {
-        // One of them has got an answer before.
-        client.0.read_to_end(&mut Vec::new()).expect("it is closed");
+        // Read to the end, because one of the clients has received the server's hello.
+        client.0.read_to_end(&mut Vec::new()).expect("the server closes the connection");
     }
     other.ask("mn\r\n", "MN\r\n");
     assert_eq!(stat(&mut other, "curr_connections"), 1);
@@ -262,33 +263,34 @@ fn a_handshake_has_to_end_some_time(io: Io) {
 }
 
 #[test]
-fn clients_prove_who_they_are_where_they_have_to() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
-    for owner in [&authority, &stranger] {
+fn clients_need_a_certificate_where_it_is_required() {
+    let (authority, other_authority) = (Authority::new(), Authority::new());
+    for owner in [&authority, &other_authority] {
         owner.issue("client", |_| ());
     }
     authority.issue("expired", |params| params.not_after = date_time_ymd(2020, 1, 1));
-    let (nobody, friend) = (authority.client(), authority.client_as(&authority, "client"));
-    let (expired, enemy) = (authority.client_as(&authority, "expired"), authority.client_as(&stranger, "client"));
+    let (anonymous, friend) = (authority.client(), authority.client_as(&authority, "client"));
+    let (expired, enemy) =
+        (authority.client_as(&authority, "expired"), authority.client_as(&other_authority, "client"));
     let listeners = "-l mtls:127.0.0.1,btls:127.0.0.1,notls:127.0.0.1,127.0.0.1";
     let server = Running::start(&format!("-t 2 {},ssl_verify_mode=1 {listeners}", authority.flags()));
     let &[required, unasked, plain, welcome] = &server.addresses[..] else { panic!("not four listeners") };
 
     for (address, config) in
-        [(required, &friend), (unasked, &nobody), (unasked, &enemy), (welcome, &nobody), (welcome, &friend)]
+        [(required, &friend), (unasked, &anonymous), (unasked, &enemy), (welcome, &anonymous), (welcome, &friend)]
     {
         connect(address, config).ask("mn\r\n", "MN\r\n");
     }
     Client(connect_to(plain)).ask("mn\r\n", "MN\r\n");
     for (address, config, alert) in [
-        (required, &nobody, AlertDescription::CertificateRequired),
+        (required, &anonymous, AlertDescription::CertificateRequired),
         (required, &enemy, AlertDescription::UnknownCA),
         (welcome, &enemy, AlertDescription::UnknownCA),
         (required, &expired, AlertDescription::CertificateExpired),
     ] {
         assert_eq!(refusal(address, config), Error::AlertReceived(alert));
     }
-    // The ticket that it got the first time is no certificate.
+    // A session ticket from the first connection does not replace the certificate.
     let mut client = connect(required, &friend);
     client.ask("mn\r\n", "MN\r\n");
     assert_eq!(client.0.conn.handshake_kind(), Some(HandshakeKind::Full));
@@ -302,7 +304,7 @@ fn clients_prove_who_they_are_where_they_have_to() {
     }
 }
 
-/// Connects and says how that went.
+/// Connects, and returns the kind of handshake.
 fn handshake(server: &Running, config: &Arc<ClientConfig>) -> Option<HandshakeKind> {
     let mut client = connect(server.address, config);
     client.ask("mn\r\n", "MN\r\n");
@@ -310,7 +312,7 @@ fn handshake(server: &Running, config: &Arc<ClientConfig>) -> Option<HandshakeKi
 }
 
 #[test]
-fn sessions_are_resumed_until_other_certificates_are_read() {
+fn sessions_are_resumed_until_the_certificates_change() {
     let authority = Authority::new();
     for version in [&TLS12, &TLS13] {
         let server = Running::start(&format!("-t 2 {},ssl_session_cache", authority.flags()));
@@ -332,7 +334,7 @@ fn sessions_are_resumed_until_other_certificates_are_read() {
 }
 
 #[test]
-fn certificates_are_read_again_beside_open_connections() {
+fn certificates_are_reloaded_while_connections_are_open() {
     let (old, new) = (Authority::new(), Authority::new());
     let server = Running::start(&format!("-t 2 {}", old.flags()));
     let mut client = connect(server.address, &old.client());
@@ -356,7 +358,7 @@ fn certificates_are_read_again_beside_open_connections() {
 }
 
 #[test]
-fn an_expired_certificate_is_for_the_client_to_refuse() {
+fn an_expired_certificate_is_refused_by_the_client() {
     let authority = Authority::new();
     authority.issue("server", |params| params.not_after = date_time_ymd(2020, 1, 1));
     let server = Running::start(&authority.flags());
@@ -390,9 +392,9 @@ fn versions_and_cipher_suites_can_be_limited() {
     }
 }
 
-/// By which tools tell what a server was built with.
+/// Tools detect a server with TLS by these statistics.
 #[test]
-fn there_are_three_statistics_more() {
+fn there_are_three_more_statistics_with_tls() {
     let authority = Authority::new();
     let server = Running::start(&format!("-t 1 {},no_lru_crawler,no_lru_maintainer", authority.flags()));
     let mut client = connect(server.address, &authority.client());
@@ -402,7 +404,7 @@ fn there_are_three_statistics_more() {
 }
 
 #[test]
-fn a_key_can_be_in_der_and_records_small() {
+fn a_key_can_be_in_der_and_records_can_be_small() {
     let authority = Authority::new();
     let key = PrivateKeyDer::from_pem_file(authority.path("server.key")).unwrap();
     fs::write(authority.path("server.key"), key.secret_der()).unwrap();

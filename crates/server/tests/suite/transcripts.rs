@@ -1,6 +1,5 @@
-//! Byte-exact conversations recorded from memcached 1.6.45, each replayed against a fresh server:
-//! the program itself, started with the options that the transcript names. The backends have a
-//! program each, at the same time.
+//! Replays conversations recorded from memcached 1.6.45, byte by byte. Each has a new server: the
+//! program, started with the transcript's options. All backends are tested at the same time.
 
 use crate::certificates::Authority;
 use crate::harness::Io;
@@ -70,7 +69,7 @@ transcripts! {
     udp: "udp", 19;
 }
 
-/// Where memcached would break the lines.
+/// memcached would write these keys unencoded, and so break the lines.
 #[test]
 fn keys_with_line_ends_are_encoded_in_dumps() {
     play_on_each(
@@ -93,7 +92,7 @@ fn keys_with_line_ends_are_encoded_in_dumps() {
     );
 }
 
-/// A login that fails, for whatever reason, ends the one before.
+/// A failed login ends the login before it.
 #[test]
 fn a_mechanism_that_is_too_long_logs_out() {
     play_on_each(
@@ -121,7 +120,7 @@ fn a_mechanism_that_is_too_long_logs_out() {
     );
 }
 
-/// More misses than are looked up at a time.
+/// The request has more misses than the server looks up at a time.
 #[test]
 fn many_misses_fit_into_a_datagram() {
     play_on_each(
@@ -137,7 +136,7 @@ fn many_misses_fit_into_a_datagram() {
     );
 }
 
-/// Some of these conversations by TLS. What they say of the server's settings is the same.
+/// Replays some of these conversations by TLS. The server's other settings are the same.
 #[test]
 fn encryption_changes_nothing() {
     let authority = &Authority::new();

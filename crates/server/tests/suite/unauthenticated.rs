@@ -11,16 +11,16 @@ use tempfile::NamedTempFile;
 on_each_backend! {
     unauthenticated_clients_can_do_nothing_by_text
     unauthenticated_clients_hold_little_memory
-    who_guesses_is_cut_off_and_then_not_heard
+    clients_that_guess_passwords_are_closed_and_then_refused
 }
 
-/// Logins, one right and one wrong.
+/// A login with the right password, and one with a wrong password.
 const RIGHT: &str = "set login 0 0 12\r\nadmin secret\r\n";
 const WRONG: &str = "set login 0 0 12\r\nadmin sesame\r\n";
 const FAILURE: &str = "CLIENT_ERROR authentication failure\r\n";
 const REFUSAL: &str = "SERVER_ERROR too many failed logins, try again later\r\n";
 
-/// A server that wants a login.
+/// Starts a server that requires a login.
 fn guarded(io: Io, flags: &str) -> Running {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(b"admin:secret\n").unwrap();
@@ -75,12 +75,12 @@ fn unauthenticated_clients_can_do_nothing_by_text(io: Io) {
         "verbosity 3 noreply",
         "set kept",
     ];
-    let mut stranger = server.connect();
+    let mut client = server.connect();
     for request in requests {
-        stranger.ask(format!("{request}\r\n"), "CLIENT_ERROR unauthenticated\r\n");
+        client.ask(format!("{request}\r\n"), "CLIENT_ERROR unauthenticated\r\n");
     }
-    // Requests behind each other, too, and behind a login that fails.
-    stranger.ask(format!("{WRONG}get kept\r\n"), format!("{FAILURE}CLIENT_ERROR unauthenticated\r\n"));
+    // A request behind a failed login in the same packet is refused, too.
+    client.ask(format!("{WRONG}get kept\r\n"), format!("{FAILURE}CLIENT_ERROR unauthenticated\r\n"));
     let mut chatty = server.connect();
     (0..64).for_each(|_| chatty.ask("version\r\n", "CLIENT_ERROR unauthenticated\r\n"));
     chatty.expect_close();
@@ -92,35 +92,38 @@ fn unauthenticated_clients_can_do_nothing_by_text(io: Io) {
     }
 }
 
-/// They announce as much as they may, and send all of it but the end. A client that sends more than a
-/// login is closed.
+/// The clients announce a login of the maximum size, and send all of it except the end. A client
+/// that sends more is closed.
 fn unauthenticated_clients_hold_little_memory(io: Io) {
     const CLIENTS: u64 = 200;
-    /// A login, and the line that announces it, in storage that has doubled.
+    /// The buffers of a login and of its line. Each may be twice as large as its content.
     const MAX_BYTES: u64 = 2 * (16 << 10) + (8 << 10);
     let server = guarded(io, "");
     let mut member = member(&server);
-    let most = "x".repeat(16384);
-    let mut strangers: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
-    for stranger in &mut strangers {
-        stranger.ask("get before\r\n", "CLIENT_ERROR unauthenticated\r\n");
-        stranger.send(format!("set login 0 0 16384\r\n{most}"));
+    let token = "x".repeat(16384);
+    let mut unauthenticated: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for client in &mut unauthenticated {
+        client.ask("get before\r\n", "CLIENT_ERROR unauthenticated\r\n");
+        client.send(format!(
+            "set login 0 0 16384\r
+{token}"
+        ));
     }
-    // What was sent last may not have arrived yet.
+    // Poll, because the last requests may not have arrived yet.
     assert!((0..100_000).any(|_| stat(&mut member, "read_buf_bytes") >= CLIENTS * 16384));
     let held = stat(&mut member, "read_buf_bytes") + stat(&mut member, "response_obj_bytes");
     assert!(held < CLIENTS * MAX_BYTES, "{held}");
-    for stranger in &mut strangers {
-        stranger.ask("\r\n", "CLIENT_ERROR bad authentication token format\r\n");
+    for client in &mut unauthenticated {
+        client.ask("\r\n", "CLIENT_ERROR bad authentication token format\r\n");
     }
     let mut endless = server.connect();
-    // It may be cut off meanwhile.
+    // The server may close the connection before it has read everything.
     let _ = endless.0.write_all("x".repeat(4 << 20).as_bytes());
     endless.expect_close();
     server.connect().ask("set login 0 0 16385\r\n", "CLIENT_ERROR auth token too long\r\n");
 }
 
-fn who_guesses_is_cut_off_and_then_not_heard(io: Io) {
+fn clients_that_guess_passwords_are_closed_and_then_refused(io: Io) {
     let server = guarded(io, "--debug-time");
     let mut member = member(&server);
     member.ask("debugtime p\r\n", "OK\r\n");
@@ -129,20 +132,20 @@ fn who_guesses_is_cut_off_and_then_not_heard(io: Io) {
         (0..8).for_each(|_| guesser.ask(WRONG, FAILURE));
         guesser.expect_close();
     }
-    // The password is not checked, right or wrong.
+    // The server refuses these logins without checking the password.
     for login in [WRONG, RIGHT] {
         let mut guesser = server.connect();
         guesser.ask(login, REFUSAL);
         guesser.expect_close();
     }
-    // Other clients can log in, and those that are logged in stay.
+    // Clients from other addresses can log in, and clients that are logged in stay.
     let elsewhere = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     elsewhere.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
     elsewhere.connect(&server.address.into()).unwrap();
     elsewhere.set_read_timeout(Some(PATIENCE)).unwrap();
     Client(TcpStream::from(elsewhere)).ask(RIGHT, "STORED\r\n");
     assert_eq!(stat(&mut member, "auth_errors"), 4 * 8 + 2);
-    // For a while.
+    // The server refuses logins only for a while.
     member.ask("debugtime 4\r\n", "OK\r\n");
     server.connect().ask(RIGHT, "STORED\r\n");
 }
@@ -156,8 +159,7 @@ fn datagrams_and_logins_exclude_each_other() {
     }
 }
 
-/// All requests but those of a login, whatever they ask for; and one that announces a gigabyte.
-/// Each closes the connection.
+/// Each request that is not part of a login closes the connection.
 #[test]
 fn unauthenticated_clients_can_do_nothing_by_the_binary_protocol() {
     const OPEN: [u8; 4] = [0x0b, 0x20, 0x21, 0x22];
@@ -174,10 +176,10 @@ fn unauthenticated_clients_can_do_nothing_by_the_binary_protocol() {
     }
 }
 
-/// Guesses by SASL end like those by text: eight, and the connection is closed; after 32 nobody
-/// looks.
+/// Failed SASL logins have the same limits as text logins: after eight, the connection is closed;
+/// after 32, the server does not check passwords.
 #[test]
-fn who_guesses_by_sasl_is_cut_off() {
+fn clients_that_guess_passwords_by_sasl_are_closed() {
     let mut script = String::from("@file pwdb ops:hunter2\\n\n@env MEMCACHED_SASL_PWDB={file:pwdb}\n@args -S\n\n");
     let guess = |password: &str| {
         format!(">x 80 21 0005 00 00 0000 00000011 00000001 0000000000000000\n> PLAIN\\0ops\\0{password}\n")

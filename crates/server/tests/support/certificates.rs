@@ -1,4 +1,4 @@
-//! Certificates for tests, in files: an authority, and what it has issued.
+//! Certificate files for tests: an authority, and the certificates that it has issued.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -9,18 +9,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// An authority, and a folder with its certificate, `authority.crt`, and those that it has issued.
+/// A certificate authority, and a folder with its certificate `authority.crt` and the certificates
+/// that it has issued.
 pub struct Authority {
     folder: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// An authority that has issued `server.crt`, with the key `server.key`.
+    /// Creates an authority, which issues `server.crt` with the key `server.key`.
     pub fn new() -> Authority {
         let folder = TempDir::new().unwrap();
         let mut params = CertificateParams::default();
-        // A name that no other has.
+        // A unique name.
         params.distinguished_name.push(DnType::CommonName, folder.path().display().to_string());
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -30,8 +31,8 @@ impl Authority {
         authority
     }
 
-    /// Issues `NAME.crt`, for localhost, with the key `NAME.key`; whatever had the name before is
-    /// gone.
+    /// Issues `NAME.crt` for localhost, with the key `NAME.key`. Replaces existing files of this
+    /// name.
     pub fn issue(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) {
         let mut params = CertificateParams::new(["localhost".into()]).unwrap();
         change(&mut params);
@@ -45,7 +46,7 @@ impl Authority {
         self.folder.path().join(file)
     }
 
-    /// Flags for a server with `server.crt`, that trusts clients with certificates of this
+    /// Returns flags for a server with `server.crt`, which trusts clients with certificates of this
     /// authority.
     pub fn flags(&self) -> String {
         let [chain, key, authority] = ["server.crt", "server.key", "authority.crt"].map(|file| self.path(file));
@@ -53,12 +54,13 @@ impl Authority {
         format!("-Z -o ssl_chain_cert={chain},ssl_key={key},ssl_ca_cert={authority}")
     }
 
-    /// A client that trusts this authority, and shows nothing.
+    /// Returns the configuration of a client that trusts this authority, and sends no certificate.
     pub fn client(&self) -> Arc<ClientConfig> {
         Arc::new(ClientConfig::builder().with_root_certificates(self.trusted()).with_no_client_auth())
     }
 
-    /// The same with another's certificate.
+    /// Returns the configuration of a client that trusts this authority, and sends the certificate
+    /// `name` of `other`.
     pub fn client_as(&self, other: &Authority, name: &str) -> Arc<ClientConfig> {
         let certificate = CertificateDer::from_pem_file(other.path(&format!("{name}.crt"))).unwrap();
         let key = PrivateKeyDer::from_pem_file(other.path(&format!("{name}.key"))).unwrap();

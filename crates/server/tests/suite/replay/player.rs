@@ -1,4 +1,4 @@
-//! Holding the conversation of a transcript with a server.
+//! Plays the client's part of a transcript.
 
 use super::script::{self, Line, Piece, Step};
 use super::server::Server;
@@ -12,24 +12,23 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long to wait where a transcript splits what it sends, so that the server reads the parts
-/// apart.
+/// The time to wait at a `@split`, so that the server reads the parts separately.
 const SPLIT: Duration = Duration::from_millis(30);
 
-/// How long nothing may arrive where a transcript demands silence.
+/// The time during which nothing may arrive at a `@silent`.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// The default connection.
+/// The name of the default connection.
 const UNNAMED: &str = "";
 
-/// The socket for datagrams.
+/// The name of the connection for datagrams.
 const DATAGRAMS: &str = "@udp";
 
-/// Replays a transcript with a server of its own, by TLS if there is an authority for it, and
-/// returns the number of expectations met.
+/// Replays a transcript with a new server, by TLS if `authority` is given, and returns the number
+/// of expectations that were met.
 ///
 /// # Panics
-/// If the server does not keep to it, or does not end well.
+/// Panics if the server sends anything else, or ends with an error.
 pub fn play(text: &str, io: Io, authority: Option<&Authority>) -> usize {
     let script = script::parse(text);
     let server = Server::start(&script, io, authority);
@@ -56,10 +55,10 @@ type Verdict = Result<(), String>;
 
 struct Player {
     server: Server,
-    /// What its connections are encrypted with.
+    /// The configuration of the connections, if they are encrypted.
     tls: Option<Arc<ClientConfig>>,
     connections: HashMap<String, Connection>,
-    /// The name of the connection in use.
+    /// The name of the current connection.
     current: String,
     names: HashMap<String, Vec<u8>>,
     met: usize,
@@ -77,7 +76,7 @@ enum Socket {
     Datagrams(UdpSocket),
 }
 
-/// How a text compares with what was received so far.
+/// How a text compares with the bytes received so far.
 enum Match {
     Complete(usize),
     Partial,
@@ -141,8 +140,8 @@ impl Player {
         if !connection.received.is_empty() {
             return Err(format!("{:?} was not expected", show(&connection.received)));
         }
-        // The server may close before it has read everything; an expectation tells whether it
-        // should have.
+        // The server may close the connection before it has read everything. The transcript's
+        // expectations check whether it should.
         let _ = connection.socket.send(&bytes);
         Ok(())
     }
@@ -193,7 +192,9 @@ impl Player {
             match piece {
                 Piece::Literal(literal) => bytes.extend_from_slice(literal),
                 Piece::Remembered(name) => bytes.extend_from_slice(&self.names[name]),
-                Piece::Number(_) | Piece::Any | Piece::Bytes(..) => panic!("what is open cannot be sent"),
+                Piece::Number(_) | Piece::Any | Piece::Bytes(..) => {
+                    panic!("a placeholder without a value cannot be sent")
+                }
             }
         }
         bytes
@@ -204,7 +205,7 @@ impl Player {
         let mut found = HashMap::new();
         let mut rest = received;
         for (place, piece) in pieces.iter().enumerate() {
-            // What is open goes up to what follows it, which must be there to tell.
+            // A placeholder extends up to the next piece, so that piece must have arrived.
             let behind = match pieces.get(place + 1) {
                 Some(Piece::Literal(literal)) => literal.as_slice(),
                 _ => b"",
@@ -228,8 +229,10 @@ impl Player {
             }
             let wanted: &[u8] = match piece {
                 Piece::Literal(literal) => literal,
-                Piece::Remembered(name) => found.get(name).or(self.names.get(name)).expect("remembered before"),
-                _ => unreachable!("all others are open"),
+                Piece::Remembered(name) => {
+                    found.get(name).or(self.names.get(name)).expect("the name was stored before")
+                }
+                _ => unreachable!("other pieces are placeholders"),
             };
             let common = wanted.iter().zip(rest).take_while(|(one, other)| one == other).count();
             if common < wanted.len() {
@@ -242,8 +245,8 @@ impl Player {
     }
 }
 
-/// How much of the line that `rest` begins with stands before `behind`, or the part of that which
-/// belongs to the line.
+/// Returns the number of bytes before `behind` in the line that `rest` begins with. Compares only
+/// the part of `behind` up to its first line end.
 fn length_before(behind: &[u8], rest: &[u8]) -> usize {
     let line = behind.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
     rest.windows(line.len().max(1)).position(|window| window == line).unwrap_or(rest.len())
@@ -289,8 +292,8 @@ impl Connection {
         let socket = match tls {
             None => Socket::Stream(stream),
             Some(config) => {
-                let name = "localhost".try_into().expect("a good name");
-                let session = ClientConnection::new(Arc::clone(config), name).expect("a good configuration");
+                let name = "localhost".try_into().expect("a valid name");
+                let session = ClientConnection::new(Arc::clone(config), name).expect("a valid configuration");
                 Socket::Encrypted(Box::new(StreamOwned::new(session, stream)))
             }
         };

@@ -1,21 +1,21 @@
-//! Reading a transcript.
+//! The parser of transcripts.
 
 /// A part of a text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Piece {
-    /// These bytes.
+    /// Literal bytes.
     Literal(Vec<u8>),
-    /// Decimal digits, to be remembered under a name if there is one.
+    /// Decimal digits, which are stored under the name if there is one.
     Number(Option<String>),
-    /// Anything but CR and LF.
+    /// Any bytes except CR and LF.
     Any,
-    /// So many bytes, to be remembered under a name.
+    /// A number of bytes, which are stored under the name.
     Bytes(usize, String),
-    /// The bytes remembered under this name.
+    /// The bytes that were stored under this name.
     Remembered(String),
 }
 
-/// One thing to do.
+/// One step of a transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     Send(Vec<Piece>),
@@ -32,28 +32,28 @@ pub enum Step {
     Write(String, Vec<u8>),
 }
 
-/// A transcript.
+/// A parsed transcript.
 #[derive(Debug, Default)]
 pub struct Script {
     /// The server's command line.
     pub args: String,
-    /// Environment variables: names and values.
+    /// The server's environment variables: names and values.
     pub env: Vec<(String, String)>,
-    /// Files to be there: names and contents.
+    /// The files to create: names and contents.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Whether it needs a UDP port.
+    /// Whether the server needs a UDP port.
     pub needs_udp: bool,
     pub lines: Vec<Line>,
 }
 
-/// A step and the line where it begins.
+/// A step, and the number of its first line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     pub number: usize,
     pub step: Step,
 }
 
-/// Reads a transcript.
+/// Parses a transcript.
 pub fn parse(text: &str) -> Script {
     let mut script = Script::default();
     let mut starts_group = true;
@@ -78,7 +78,7 @@ pub fn parse(text: &str) -> Script {
 }
 
 impl Script {
-    /// Takes a line of the head, if it is one.
+    /// Parses a line of the head. Returns `None` for any other line.
     fn take_head(&mut self, line: &str) -> Option<()> {
         let (word, argument) = line.strip_prefix('@')?.split_once(' ')?;
         match word {
@@ -92,7 +92,7 @@ impl Script {
     }
 }
 
-/// A name and its value.
+/// Parses a name and its value.
 fn parse_file(argument: &str) -> Option<(String, Vec<u8>)> {
     let (name, text) = argument.split_once(' ')?;
     match parse_text(text)?.as_slice() {
@@ -101,7 +101,7 @@ fn parse_file(argument: &str) -> Option<(String, Vec<u8>)> {
     }
 }
 
-/// The step of a line; none if it is no step.
+/// Parses the step on a line. Returns `None` if the line has no step.
 fn parse_line(line: &str) -> Option<Step> {
     if let Some(text) = line.strip_prefix("> ") {
         return Some(Step::Send(parse_text(text)?));
@@ -178,7 +178,7 @@ fn parse_text(text: &str) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// The byte of an escape, and how long that is.
+/// Parses an escape, and returns its byte and its length.
 fn parse_escape(text: &str) -> Option<(u8, usize)> {
     let byte = match text.bytes().next()? {
         b'r' => b'\r',

@@ -1,4 +1,4 @@
-//! The program under test, started as a transcript wants it.
+//! The program under test, started with a transcript's options.
 
 use super::script::Script;
 use crate::certificates::Authority;
@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A running program; killed when dropped.
+/// A running program. Dropping it kills the process.
 pub struct Server {
     process: Child,
     directory: TempDir,
@@ -30,10 +30,10 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_relativistd"));
         command.args(["-p", "-1", "-l", "127.0.0.1", "-u", "root", "--debug-time"]);
         command.args(io.flag().split_whitespace());
-        // What is served otherwise is served within these bounds, too.
+        // The sandbox must not change any reply.
         command.args(["-o", "drop_privileges"]);
         if cfg!(relativist_sanitizer = "address") {
-            // To look for leaks takes another process, for which there is no room in these bounds.
+            // The leak check starts another process, which the sandbox forbids.
             command.env("ASAN_OPTIONS", "detect_leaks=0");
         }
         command.args(script.args.split_whitespace().map(|arg| fill(arg, &directory)));
@@ -51,7 +51,7 @@ impl Server {
             if let Ok(text) = fs::read_to_string(&ports) {
                 break text;
             }
-            assert!(process.try_wait().unwrap().is_none(), "the program has ended");
+            assert!(process.try_wait().unwrap().is_none(), "the program ended early");
             assert!(Instant::now() < deadline, "no ports");
             sleep(Duration::from_millis(5));
         };
@@ -71,10 +71,10 @@ impl Server {
         kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
     }
 
-    /// Stops the program, if it does not stop by itself, and tells how it ended.
+    /// Stops the program if it has not ended, and returns its exit status.
     pub fn stop(mut self) -> ExitStatus {
         if self.process.try_wait().unwrap().is_none() {
-            // It may end this very moment.
+            // Ignore errors, because the program may have ended in between.
             let _ = kill(Pid::from_raw(self.process.id() as i32), Signal::SIGTERM);
         }
         self.process.wait().unwrap()

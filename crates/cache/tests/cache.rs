@@ -107,7 +107,7 @@ fn an_expired_item_is_absent_for_every_command() {
     assert_eq!(get(&cache, "get").as_deref(), Some("1"));
     clock.set(NOW + 10);
     assert_eq!(cache.get(b"get", |_| panic!("shown")), Lookup::Expired);
-    assert_eq!(cache.get(b"get", |_| panic!("shown")), Lookup::Miss, "it was unlinked");
+    assert_eq!(cache.get(b"get", |_| panic!("shown")), Lookup::Miss, "the expired item was unlinked");
     assert_eq!(cache.get_and_touch(b"gat", 0, |_| panic!("shown")), Lookup::Expired);
     assert!(!cache.touch(b"touch", 0));
     assert_eq!(store(&cache, Mode::Replace, "replace", "2"), Store::NotStored);
@@ -116,7 +116,7 @@ fn an_expired_item_is_absent_for_every_command() {
     assert_eq!(cache.count(b"count", Direction::Up, 1), Err(CountError::NotFound));
     assert!(!cache.delete(b"delete"));
     assert_eq!(store(&cache, Mode::Add, "add", "2"), Store::Stored);
-    assert_eq!(cache.usage().items, 1, "all others are gone for good");
+    assert_eq!(cache.usage().items, 1, "the other items were removed");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn only_fetching_leaves_a_mark() {
     get(&cache, "k");
     assert_eq!(marks(&cache, "k"), Marks::FETCHED);
     store(&cache, Mode::Append, "k", "w");
-    assert_eq!(marks(&cache, "k"), Marks::NONE, "it is another item now");
+    assert_eq!(marks(&cache, "k"), Marks::NONE, "the mark is on the old item");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn churn(cache: &Cache, thread: u64, phase: u64, sizes: (u64, u64), bytes: usize
 }
 
 #[test]
-fn the_resident_set_keeps_to_the_limit() {
+fn the_resident_set_stays_within_the_limit() {
     let before = resident();
     let clock = Arc::new(Clock::new(1_700_000_000));
     let cache = Cache::new(clock, LIMIT, 4 * MEBIBYTE).unwrap();

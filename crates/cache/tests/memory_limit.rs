@@ -86,7 +86,7 @@ fn without_eviction_stores_that_do_not_fit_are_refused() {
 /// In a full cache without eviction, scattered deleted items make room, although no block becomes
 /// empty.
 #[test]
-fn without_eviction_scattered_deaths_make_room() {
+fn without_eviction_scattered_deleted_items_make_room() {
     let (cache, _) = cache(4 << 20);
     let cache = cache.without_eviction();
     let value = [b'v'; 200];
@@ -104,7 +104,7 @@ fn without_eviction_scattered_deaths_make_room() {
 /// In a full cache without eviction, deleted items make room if they are more than a sixteenth of
 /// each block.
 #[test]
-fn without_eviction_few_scattered_deaths_make_room() {
+fn without_eviction_few_scattered_deleted_items_make_room() {
     let (cache, _) = cache(4 << 20);
     let cache = cache.without_eviction();
     let value = [b'v'; 200];
@@ -119,7 +119,7 @@ fn without_eviction_few_scattered_deaths_make_room() {
 /// In a heap with too many blocks to examine in one pass, deleted items make room even if they are
 /// all in the last blocks.
 #[test]
-fn without_eviction_few_deaths_are_found_in_a_large_heap() {
+fn without_eviction_few_deleted_items_are_found_in_a_large_heap() {
     let (cache, _) = cache(192 << 20);
     let cache = cache.without_eviction();
     let value = [b'v'; 3000];
@@ -703,5 +703,5 @@ fn idle_times_do_not_wrap() {
         }
     }
     let read = cache.usage().sweeps.crawled;
-    assert!(read < 31 * 1100, "once a day: {read}");
+    assert!(read < 31 * 1100, "not read once a day: {read} items");
 }

@@ -58,11 +58,11 @@ pub enum RequestError {
     BadKeyEncoding,
     /// The token of the meta flag `O` is too long.
     OpaqueTooLong,
-    /// `ms` has no such mode.
+    /// The mode of an `ms` is unknown.
     InvalidSetMode,
-    /// `ma` has no such mode.
+    /// The mode of an `ma` is unknown.
     InvalidArithmeticMode,
-    /// Something is wrong with the key or a flag of `ma`.
+    /// The key or a flag of an `ma` is invalid.
     InvalidOrDuplicateFlag,
 }
 

@@ -63,7 +63,7 @@ pub struct Meta<'b> {
     pub verb: MetaVerb,
     /// The key as sent; see [`key`](Self::key).
     pub sent_key: &'b [u8],
-    /// The value of a `ms`; empty for the others.
+    /// The value of an `ms`; empty for the other commands.
     pub value: &'b [u8],
     words: Words<'b>,
 }
@@ -154,7 +154,7 @@ impl<'b> Meta<'b> {
         self.words.clone()
     }
 
-    /// Checks the line as a whole. After an error here no value follows the line.
+    /// Checks the whole line. If this returns an error, no value follows the line.
     pub(crate) fn check_line(&self) -> Result<(), RequestError> {
         let in_front = if self.verb == MetaVerb::Set { 3 } else { 2 };
         if self.words().count() + in_front > MAX_WORDS {

@@ -113,7 +113,7 @@ fn help_and_version() {
 }
 
 #[test]
-fn mistakes_get_a_message_and_memcacheds_exit_status() {
+fn wrong_flags_get_a_message_and_the_exit_status_of_memcached() {
     for (flags, status, message) in [
         ("--nonsense", 1, "--nonsense"),
         ("-p http", 1, "http"),

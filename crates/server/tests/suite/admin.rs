@@ -219,7 +219,7 @@ const WITHOUT_METRIC: [&str; 31] = [
 ];
 
 #[test]
-fn every_statistic_has_a_metric_or_is_excepted() {
+fn every_statistic_has_a_metric_or_is_an_exception() {
     let authority = Authority::new();
     let flags = format!("-t 1 --admin 0 {} -o idle_timeout=100,maxconns_fast,ssl_session_cache", authority.flags());
     let server = Running::start(&flags);

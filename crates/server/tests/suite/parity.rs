@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 on_each_backend! {
     requests_beyond_the_turn_count_as_yields
     a_client_that_breaks_the_protocol_is_closed_as_an_error
-    conns_reports_values_on_their_way
+    stats_conns_reports_values_in_transfer
 }
 
 /// Returns the unique of `key`.
@@ -109,7 +109,7 @@ fn a_client_that_breaks_the_protocol_is_closed_as_an_error(io: Io) {
     assert_eq!(reason(&[&[0x80, 0x07][..], &[0; 22]].concat()), "normal");
 }
 
-fn conns_reports_values_on_their_way(io: Io) {
+fn stats_conns_reports_values_in_transfer(io: Io) {
     let server = io.start("-t 1 -I 1m");
     let mut observer = server.connect();
     let mut state_of = |client: &Client, wanted: &str| {

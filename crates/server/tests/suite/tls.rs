@@ -1,4 +1,4 @@
-//! Encrypted connections.
+//! Tests of encrypted connections.
 
 use crate::certificates::Authority;
 use crate::harness::{Client, Io, Running, connect_to, on_each_backend, stat};

@@ -1,8 +1,8 @@
-//! Any stream of bytes, cut anywhere: the binary decoder keeps its limits, makes progress, and comes to the same result as when
-//! the stream arrives whole.
+//! Decodes a stream of bytes in pieces. The binary decoder must keep its limits, make progress, and
+//! return the same events as for the whole stream.
 //!
-//! The first byte of the input tells how large the pieces are, and whether somebody has logged in. That limits are kept and that
-//! progress is made is asserted by [`packets::events`].
+//! The first byte of the input sets the size of the pieces, and whether the client is
+//! authenticated. [`packets::events`] asserts the limits and the progress.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

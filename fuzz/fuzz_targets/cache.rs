@@ -1,5 +1,5 @@
-//! Any sequence of commands, with a limit that is soon reached: a cache does what a model does, with a global lock and without, with
-//! eviction and without.
+//! Runs any sequence of commands on a cache with a small memory limit, and compares the results
+//! with a model: with a global lock and without, with eviction and without.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -11,7 +11,7 @@ mod model;
 
 use model::{Model, Operation};
 
-/// So few commands fill the memory only if they are done again and again.
+/// One sequence is too short to fill the memory, so it is repeated.
 #[derive(Arbitrary, Debug)]
 struct Input {
     has_global_lock: bool,

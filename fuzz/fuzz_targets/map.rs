@@ -1,4 +1,5 @@
-//! Any sequence of operations, resizes among them: the map does what std's does.
+//! Runs any sequence of operations, including resizes, on our map and on a map of std, and compares
+//! the results.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -20,7 +21,8 @@ use hashing::{Hashing, IDENTITY, MIXED, UNMIXED};
 enum Spread {
     Mixed,
     Identity,
-    /// In the order of the keys: neighbours share a chain until the table is very large, and the high bits part them.
+    /// Hashes in the order of the keys: neighbours share a chain until the table is so large that
+    /// it uses the bits in which they differ.
     Unmixed,
     /// Four keys share a hash.
     Quarters,
@@ -39,7 +41,7 @@ impl Spread {
     }
 }
 
-/// Few keys, which meet, or any.
+/// Keys from a small range, so that operations meet on one key, or any keys.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 enum Key {
     Low(u8),
@@ -78,7 +80,7 @@ enum Operation {
     ShrinkToFit,
 }
 
-/// More than this costs time and shows nothing new.
+/// Larger tables cost time and show nothing new.
 const MAX_BUCKETS: u16 = 2048;
 
 type Map = HashMap<u64, u32, Hashing>;
@@ -178,7 +180,8 @@ fn assert_same(map: &Map, model: &Model) {
     assert_eq!((map.len(), map.stats().entries), (model.len(), model.len()));
 }
 
-// Resized by hand alone: the worker would resize whenever it comes to run, so that an input would not do the same each time.
+// The map resizes only when the input says so. Automatic resizes run on a worker thread, so an
+// input would not do the same each time.
 fuzz_target!(|input: (Spread, Vec<Operation>)| {
     let (spread, operations) = input;
     let map = HashMap::<u64, u32>::builder().resizing(Resizing::Manual).hasher(spread.hashing()).build().unwrap();
@@ -186,6 +189,6 @@ fuzz_target!(|input: (Spread, Vec<Operation>)| {
     operations.into_iter().for_each(|operation| apply(&map, &mut model, operation));
     assert_same(&map, &model);
     drop(map);
-    // What was retired is freed before the sanitizer looks for leaks.
+    // Frees all retired entries before the sanitizer looks for leaks.
     relativist_rcu::barrier();
 });

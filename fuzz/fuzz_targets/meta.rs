@@ -1,4 +1,4 @@
-//! Any sequence of meta requests: each is decoded to what the client meant.
+//! Encodes any sequence of meta requests. The decoder must return exactly these requests.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -11,7 +11,7 @@ mod event;
 use event::{Event, cut, events};
 
 const LIMITS: Limits = Limits { max_value: 4096 };
-/// Of a line, besides verb, key and length.
+/// The maximum number of flags in a line.
 const MAX_FLAGS: usize = 17;
 /// Flags without a token.
 const BARE: &[u8; 12] = b"cfhklqstuvxI";
@@ -24,7 +24,7 @@ enum Verb {
     Arithmetic,
 }
 
-/// A flag and its token, which each verb takes.
+/// A flag and its token. All of these are valid with each verb.
 #[derive(Arbitrary, Debug, Clone)]
 enum Flag {
     ClientFlags(u32),
@@ -66,10 +66,10 @@ impl Flag {
 }
 
 impl Request {
-    /// Brings keys and values into shape, and has each flag once.
+    /// Makes keys and values valid, and removes repeated flags.
     fn shaped(mut self) -> Request {
         self.value.truncate(LIMITS.max_value);
-        // In base64, four bytes stand for three.
+        // Base64 encodes three bytes as four.
         self.key = if self.is_base64 { self.key } else { without_separators(self.key, MAX_KEY) };
         self.key.truncate(MAX_KEY * 3 / 4 - 2);
         if self.key.is_empty() {
@@ -140,7 +140,7 @@ impl Request {
     }
 }
 
-/// Separators are replaced, and a CR too, which might end the line.
+/// Replaces separators, and also CR, which might end the line.
 fn without_separators(mut bytes: Vec<u8>, most: usize) -> Vec<u8> {
     bytes.truncate(most);
     bytes.iter_mut().filter(|byte| b" \r\n".contains(byte)).for_each(|byte| *byte = b'_');

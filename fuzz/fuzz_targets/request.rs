@@ -1,4 +1,4 @@
-//! Any sequence of requests: each is decoded to what the client meant.
+//! Encodes any sequence of requests. The decoder must return exactly these requests.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -14,7 +14,7 @@ use event::{Event, cut, events};
 
 const LIMITS: Limits = Limits { max_value: 4096 };
 
-/// What a client may ask for, before keys and values are put into shape.
+/// A request, before its keys and values are made valid.
 #[derive(Arbitrary, Debug)]
 enum Request {
     Fetch { exptime: Option<i32>, keys: Vec<Vec<u8>>, with_cas: bool },
@@ -55,7 +55,7 @@ impl Request {
                 let op = if is_incr { Arithmetic::Incr } else { Arithmetic::Decr };
                 Event::Arithmetic { key: shaped(key), op, delta, noreply }
             }
-            // Without a word behind it a key "noreply" is also taken for the noreply.
+            // In `delete noreply`, the decoder takes the only word for the key and for the noreply.
             Self::Delete { key, noreply } if key != b"noreply" => Event::Delete { key: shaped(key), noreply },
             Self::Touch { key, exptime, noreply } => Event::Touch { key: shaped(key), exptime, noreply },
             Self::FlushAll { exptime, noreply } => Event::FlushAll { exptime, noreply },
@@ -79,7 +79,7 @@ impl Condition {
     }
 }
 
-/// A valid key made of any bytes: separators are replaced, and a CR too, which might end the line.
+/// Makes a valid key of any bytes: replaces separators, and also CR, which might end the line.
 fn shaped(mut key: Vec<u8>) -> Vec<u8> {
     key.truncate(MAX_KEY);
     key.iter_mut().filter(|byte| b" \r\n".contains(byte)).for_each(|byte| *byte = b'_');

@@ -1,8 +1,8 @@
-//! Any stream of bytes, cut anywhere: the decoder keeps its limits, makes progress, and comes to the same result as when the
-//! stream arrives whole.
+//! Decodes a stream of bytes in pieces. The decoder must keep its limits, make progress, and return
+//! the same events as for the whole stream.
 //!
-//! The first bytes of the input tell where to cut. That limits are kept and that progress is made is asserted by
-//! [`event::events`].
+//! The first bytes of the input set the places of the cuts; the stream is also decoded byte by
+//! byte. [`event::events`] asserts the limits and the progress.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -26,7 +26,8 @@ fuzz_target!(|input: &[u8]| {
     assert_alike(&events(LIMITS, stream.chunks(1)), &whole, stream);
 });
 
-/// The same events; only that a long line may have closed the connection before its end arrived.
+/// Asserts that the events are the same, with one exception: in pieces, a line that is too long may
+/// close the connection before its end has arrived.
 fn assert_alike(pieces: &[Event], whole: &[Event], stream: &[u8]) {
     if pieces == whole {
         return;

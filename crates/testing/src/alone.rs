@@ -1,4 +1,4 @@
-//! Tests in processes of their own.
+//! Runs a test in a process of its own.
 
 use std::any::type_name;
 use std::env;
@@ -7,7 +7,7 @@ use std::process::Command;
 #[cfg(target_os = "linux")]
 use crate::watchdog;
 
-/// Set in the process that runs one test.
+/// The environment variable that is set in the new process.
 const VARIABLE: &str = "RELATIVIST_TEST_ALONE";
 
 /// Runs `body` in a process of its own. For tests of process-wide state, which other tests would
@@ -18,7 +18,7 @@ const VARIABLE: &str = "RELATIVIST_TEST_ALONE";
 ///
 /// # Panics
 ///
-/// If the test fails in its process, or if the name is not that of a test.
+/// If the test fails in its process, or if no test has this name.
 pub fn alone<F: FnOnce()>(body: F) {
     let path = type_name::<F>();
     let test = path.split_once("::").map_or(path, |(_crate, test)| test).replace("::{{closure}}", "");
@@ -28,8 +28,8 @@ pub fn alone<F: FnOnce()>(body: F) {
     let program = env::current_exe().expect("a test knows its program");
     let mut command = Command::new(program);
     command.args(["--exact", &test, "--include-ignored", "--nocapture"]).env(VARIABLE, &test);
-    // Shorter than the limit of this process: otherwise the watchdog here would end this process
-    // first, and leave the other one running.
+    // The new process gets half the time of this one. With the same limit, the watchdog could end
+    // this process first, and leave the new one running.
     #[cfg(target_os = "linux")]
     command.env(watchdog::VARIABLE, (watchdog::bound().as_secs() / 2).to_string());
     let output = command.output().expect("a test can start its program");

@@ -1,5 +1,5 @@
-//! Shared by the tests of all crates: [`alone`], which runs a test in a process of its own, and a
-//! [`watchdog`].
+//! What the tests of all crates share: [`alone`] runs a test in a process of its own, and a
+//! [`watchdog`] ends test programs that hang.
 //!
 //! The watchdog is linked into each test program by `use relativist_testing as _;`, or by any other
 //! use of this crate.

@@ -1,14 +1,14 @@
 //! A watchdog for test programs: it ends a program that runs for too long, and prints the stacks of
 //! all its threads.
 //!
-//! It starts by itself in each program that links this crate. It is a timer of the kernel, not a
-//! thread, which tests of fork, signals or threads could notice. When the timer expires, its signal
-//! goes to the main thread. The handler there sends the same signal to one thread after another,
-//! and each prints its own stack. Then the handler aborts the program. The thread of a test has the
-//! name of the test.
+//! It starts by itself in each program that links this crate. It is a kernel timer, not a thread,
+//! because a thread would disturb tests of fork, signals or threads. When the timer expires, its
+//! signal goes to the main thread. The handler there sends the same signal to one thread after
+//! another, and each prints its own stack and its name, which is that of its test. Then the handler
+//! aborts the program.
 //!
 //! The handlers allocate and take locks to print symbols, which signal handlers must not do in
-//! general. A thread that was interrupted in the allocator cannot answer: after a while the main
+//! general. A thread that was interrupted in the allocator cannot answer: after 30 seconds the main
 //! thread goes on to the next one. If the main thread gets stuck itself, `alarm` ends the program.
 
 use std::backtrace::Backtrace;
@@ -26,12 +26,12 @@ use std::sync::atomic::{
 use std::thread;
 use std::time::Duration;
 
-/// How many seconds a test program may run. Only hangs should exceed this. Under CPU pressure tests
-/// take ten times as long as otherwise.
+/// The environment variable that sets how many seconds a test program may run. The default is
+/// generous, because on a busy machine tests take ten times as long as on an idle one.
 pub(crate) const VARIABLE: &str = "RELATIVIST_TEST_SECONDS";
 const DEFAULT: u64 = 600;
 
-/// Seconds for one thread to print its stack, and for the whole report.
+/// The time limits of one thread that prints its stack, and of the whole report, in seconds.
 const ANSWER: u64 = 30;
 const REPORT: u32 = 300;
 
@@ -58,14 +58,15 @@ fn signal() -> i32 {
     libc::SIGRTMIN() + 10
 }
 
-/// Aborts this program after `bound`. Each call starts another timer, and the first that expires
-/// counts.
+/// Aborts this program after `bound`. Each call starts another timer; the first one that expires
+/// ends the program.
 pub fn watch(bound: Duration) {
     // Relaxed: for the message only.
     BOUND_MILLISECONDS.store(bound.as_millis() as u64, Relaxed);
     let handler: extern "C" fn(i32) = on_signal;
-    // SAFETY: zeros are values of these structures. The pointers are to values that live during the
-    // calls, and the handler has the type that `sigaction` without SA_SIGINFO asks for.
+    // SAFETY: all-zero bytes are valid values of these structures. The pointers are to values that
+    // live during the calls, and the handler has the type that `sigaction` without SA_SIGINFO asks
+    // for.
     unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = handler as usize;
@@ -88,7 +89,7 @@ pub fn watch(bound: Duration) {
 }
 
 extern "C" fn on_signal(_signal: i32) {
-    // Relaxed: the kernel orders the signals, the first of which sets this.
+    // Relaxed: the first signal sets this before the handler sends any other.
     if EXPIRED.swap(true, Relaxed) {
         print_stack();
         // Release: pairs with the Acquire in `ask`, so that stacks are printed one after another.
@@ -123,8 +124,8 @@ fn report() -> ! {
 
 /// Makes a thread print its stack. Returns false if the thread lives but does not do so in time.
 fn ask(process: i32, thread: i32) -> bool {
-    // SAFETY: a plain system call. The handler is installed, and signal 0 is none: it asks whether
-    // the thread lives.
+    // SAFETY: a plain system call. The handler is installed. Signal 0 is not delivered: it only
+    // checks that the thread exists.
     let send = |signal: i32| unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal) } == 0;
     // Acquire, here and below: pairs with the Release in `on_signal`.
     let before = ANSWERS.load(Acquire);
@@ -132,8 +133,8 @@ fn ask(process: i32, thread: i32) -> bool {
         return true;
     }
     (0..ANSWER * 100).any(|_| {
-        // SAFETY: sleeps for 10 ms. The pointers are to a value that lives during the call, and
-        // null, which is allowed.
+        // SAFETY: the first pointer is to a value that lives during the call; the second may be
+        // null.
         unsafe { libc::nanosleep(&libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 }, null_mut()) };
         ANSWERS.load(Acquire) != before || !send(0)
     })
@@ -147,8 +148,8 @@ fn print_stack() {
     say(&format!("watchdog: thread {number}, {name}:\n{}\n", Backtrace::force_capture()));
 }
 
-/// Writes to standard error directly: past its lock, and past the test harness, which captures
-/// output.
+/// Writes to standard error without its lock, which an interrupted thread may hold, and without the
+/// test harness, which captures output.
 fn say(text: &str) {
     // SAFETY: standard error stays open, since the file is never dropped.
     let mut stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });

@@ -49,7 +49,7 @@ fn hangs_in_two_threads() {
         };
         thread::Builder::new().name("another thread".into()).spawn(body).unwrap();
         receiver.recv().unwrap();
-        // By the time that the timer expires, both threads wait for ever.
+        // When the timer expires, both threads wait for ever.
         watch(Duration::from_millis(100));
         waits_for_ever();
     }

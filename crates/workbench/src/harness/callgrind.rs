@@ -1,4 +1,4 @@
-//! Counting instructions: this program run again under valgrind's callgrind.
+//! Counts instructions by running this program again under valgrind's callgrind.
 
 use std::env;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 /// Runs this program again, with these arguments, under callgrind, which counts inside of the
-/// function `counted`. Returns callgrind's file.
+/// function `counted`. Returns the content of callgrind's output file.
 pub fn callgrind(counted: &str, options: &[&str], arguments: &[String]) -> Result<String> {
     let file = env::temp_dir().join(format!("relativist-callgrind-{}.out", std::process::id()));
     let mut command = Command::new("valgrind");
@@ -23,7 +23,7 @@ pub fn callgrind(counted: &str, options: &[&str], arguments: &[String]) -> Resul
     Ok(text)
 }
 
-/// The total of `event` in callgrind's file.
+/// Returns the total of `event` in callgrind's output file.
 pub fn total(text: &str, event: &str) -> Result<f64> {
     let words = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().split_whitespace();
     let (mut events, sums) = (words("events:"), words("totals:"));

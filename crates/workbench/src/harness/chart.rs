@@ -18,7 +18,8 @@ const LINE: i32 = 16;
 pub(crate) const INK: RGBColor = RGBColor(40, 44, 52);
 pub(crate) const GRID: RGBColor = RGBColor(232, 234, 238);
 
-/// Distinguishable to the colour-blind (Okabe and Ito's palette), the most important first.
+/// Colours that colour-blind readers can distinguish (Okabe and Ito's palette), the first line's
+/// first.
 pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -58,7 +59,7 @@ pub struct Chart<'a> {
     pub caption: &'a str,
 }
 
-/// A line: medians, with quartiles across.
+/// A line through medians, with bars for the quartiles.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub label: String,
@@ -71,7 +72,7 @@ impl Chart<'_> {
         fonts::register();
         let svg = folder.join(format!("{name}.svg"));
         let png = folder.join(format!("{name}.png"));
-        // The library's errors borrow the picture.
+        // Errors are formatted here, because the library's error types borrow the picture.
         let failed = |path: &Path, error: &dyn std::fmt::Display| anyhow!("cannot draw {}: {error}", path.display());
         self.draw_on(&SVGBackend::new(&svg, SIZE).into_drawing_area(), lines).map_err(|error| failed(&svg, &error))?;
         self.draw_on(&BitMapBackend::new(&png, SIZE).into_drawing_area(), lines).map_err(|error| failed(&png, &error))
@@ -192,7 +193,7 @@ fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
 
 pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// A tick's number, with the necessary digits only.
+/// Formats the number of a tick, without trailing zeros.
 pub(crate) fn significant_tick(value: f64) -> String {
     let text = if value >= 10.0 { format!("{value:.0}") } else { significant(value) };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }

@@ -29,8 +29,8 @@ pub struct CandidateResult {
     pub value: Summary,
     /// The candidate that it is compared with: the first one, unless another one is more similar.
     pub against: &'static str,
-    /// Its value over that of the other candidate in the same round: above 1 it is slower or
-    /// larger.
+    /// The value of this candidate divided by the value of `against` in the same round: above 1,
+    /// this candidate is slower or larger.
     pub ratio: Summary,
     /// The target and whether it was met, if there is a target.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,11 +48,12 @@ pub struct Verdict {
 pub struct Sample {
     /// The round, from 0.
     pub round: usize,
-    /// How many candidates were measured before it in this round.
+    /// The number of candidates that were measured earlier in this round.
     pub position: usize,
     pub value: f64,
     pub threads: Vec<f64>,
-    /// The smallest share of its time that a thread was on a CPU, if the system reports it.
+    /// The minimum, over the threads, of the share of time spent on a CPU, if the system reports
+    /// it.
     pub cpu_share: Option<f64>,
 }
 
@@ -63,13 +64,14 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The result of threads that all did the same.
+    /// Returns the mean over threads that did the same work independently.
     pub fn of(results: &[WorkerResult], clock: Clock) -> Self {
         let threads = results.iter().map(|result| result.nanoseconds(clock)).collect();
         Self { threads, cpu_share: min_cpu_share(results) }
     }
 
-    /// The result of the slowest of the threads that shared a task, which is the time of the task.
+    /// Returns the result of the slowest thread. For threads that share a task this is the time of
+    /// the task.
     pub fn of_slowest(results: &[WorkerResult], clock: Clock) -> Self {
         let slowest = results.iter().map(|result| result.nanoseconds(clock)).max_by(f64::total_cmp);
         Self { threads: slowest.into_iter().collect(), cpu_share: min_cpu_share(results) }
@@ -183,7 +185,8 @@ mod tests {
 
     fn comparison(rounds: u32) -> Comparison<Setting> {
         let bar = ProgressBar::hidden();
-        // Both slow down by the same factor from round to round; only their ratio is constant.
+        // Both candidates get slower by the same factor from round to round; only their ratio is
+        // constant.
         compare(Setting { threads: 2 }, &["fast", "slow"], rounds, &bar, |candidate, round| {
             let drift = (round + 1) as f64;
             let threads = if candidate == 0 { [10.0, 10.0] } else { [29.0, 31.0] };

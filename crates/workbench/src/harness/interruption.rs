@@ -10,21 +10,21 @@ use anyhow::{Context, Result};
 
 const SIGINT: i32 = 2;
 
-/// The first signal; zero before that.
+/// The number of the first signal; zero if there was none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// How a run ended that printed its report.
+/// How a run ended, if it printed its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Complete,
-    /// It measured everything, and a target was missed.
+    /// The run is complete, and a target was missed.
     Missed,
-    /// A signal ended it early: the report covers a part.
+    /// A signal ended the run early: the report covers a part of the measurements.
     Interrupted,
 }
 
 impl Ending {
-    /// Interrupted if a signal has arrived and something is missing.
+    /// Returns `Interrupted` if a signal has arrived and the run is incomplete.
     pub fn of(is_complete: bool) -> Self {
         if is_complete || !is_wanted() { Self::Complete } else { Self::Interrupted }
     }
@@ -43,14 +43,14 @@ fn status_after(signal: i32) -> i32 {
     128 + signal
 }
 
-/// Whether a signal has arrived, so that the run should end.
+/// Returns whether a signal has arrived, so that the run should end.
 pub fn is_wanted() -> bool {
     // Relaxed, here and elsewhere: no other data depends on this.
     SIGNAL.load(Relaxed) != 0
 }
 
-/// Makes SIGINT and SIGTERM end the run early from now on. A message announces the report `after`
-/// something. A second signal ends the process at once, without a report.
+/// Makes SIGINT and SIGTERM end the run early from now on. The first signal prints a message that
+/// the report comes after `after`. A second signal ends the process at once, without a report.
 pub fn heed(after: &'static str) -> Result<()> {
     let note = move |signal| {
         if SIGNAL.swap(signal, Relaxed) != 0 {

@@ -1,10 +1,10 @@
-//! Latencies of single operations, and the part that is due to the scheduler.
+//! Latencies of single operations, and the part of them that the scheduler causes.
 //!
-//! Each operation is timed by itself, which adds some 25 ns. After an operation of more than 10 µs
+//! Each operation is timed by itself, which adds about 25 ns. After an operation of more than 10 µs
 //! the thread asks Linux how long it has been runnable without a CPU (the second number of
 //! `/proc/thread-self/schedstat`), and subtracts the increase since it last asked. Time asleep in a
-//! lock is not subtracted. Nor is time taken by a hypervisor; the row "harness alone" shows how
-//! much that is.
+//! lock is not subtracted. Time taken by a hypervisor is not subtracted either; the row "harness
+//! alone" shows how much that is.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -34,7 +34,8 @@ pub struct Percentiles {
     /// The 99.9th percentile.
     pub p999: f64,
     pub longest: f64,
-    /// The longest, less the time that the thread waited for a CPU, if the system reports it.
+    /// The maximum after the time that the thread waited for a CPU is subtracted from each latency;
+    /// `None` if the system does not report that time.
     pub longest_scheduled: Option<f64>,
 }
 
@@ -88,7 +89,7 @@ impl Latencies {
 
     pub fn percentiles(&self) -> Percentiles {
         let at = |quantile| self.histogram.value_at_quantile(quantile) as f64;
-        // Shorter operations were not examined.
+        // `examine` is not called for shorter operations, so `longest` does not cover them.
         let short = self.histogram.iter_recorded().map(|step| step.value_iterated_to()).map(Duration::from_nanos);
         let unexamined = short.take_while(|&taken| taken <= SUSPICIOUS).last().unwrap_or_default();
         let longest = |examined: Duration| examined.max(unexamined).as_nanos() as f64;
@@ -108,7 +109,7 @@ impl Default for Latencies {
     }
 }
 
-/// Times `count` times nothing.
+/// Times `count` empty operations: the cost of the harness itself.
 pub fn time_nothing(count: u64, latencies: &mut Latencies) {
     for number in 0..count {
         latencies.time(|| {
@@ -157,7 +158,7 @@ impl Scheduler {
     }
 }
 
-/// The second number of `schedstat`: nanoseconds on a run queue.
+/// Parses the second number of `schedstat`: nanoseconds on a run queue.
 fn parse_waited(text: &str) -> Option<Duration> {
     text.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
@@ -215,7 +216,6 @@ mod tests {
         assert_eq!(parse_waited(""), None);
     }
 
-    /// Never more than the measured latency.
     #[test]
     fn apart_from_scheduling_is_at_most_the_whole() {
         let mut latencies = Latencies::new();

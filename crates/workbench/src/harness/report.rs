@@ -99,8 +99,8 @@ impl Report {
         self.warnings.push(warning);
     }
 
-    /// Warns if measuring threads were off their CPUs for more than 5 % of the time, by the median
-    /// of `shares`.
+    /// Warns if threads were preempted: if the median of `shares`, the shares of time on a CPU, is
+    /// below 95 %.
     pub fn warn_of_preemption(&mut self, shares: impl Iterator<Item = f64>) {
         if let Some(median) = Summary::of(shares).map(|summary| summary.median).filter(|&median| median < 0.95) {
             self.warn(format!(
@@ -115,7 +115,8 @@ impl Report {
         &self.warnings
     }
 
-    /// Writes the JSON document, and prints `text`, to stderr if the document goes to stdout.
+    /// Writes the JSON document, and prints `text` to stdout, or to stderr if the document goes to
+    /// stdout.
     pub fn finish(mut self, parameters: &impl Serialize, results: &impl Serialize, text: &str) -> anyhow::Result<()> {
         let print = || std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout");
         match self.json.take() {
@@ -152,7 +153,7 @@ impl Report {
     }
 }
 
-/// A Markdown table: the first column to the left, the others to the right.
+/// Formats a Markdown table: the first column is aligned to the left, the others to the right.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(rows);

@@ -75,16 +75,16 @@ impl Ranks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Get,
-    /// Inserts it if it is absent.
+    /// Inserts the key if it is absent.
     Insert,
-    /// Removes it if it is present.
+    /// Removes the key if it is present.
     Remove,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Draws<'s> {
     indices: Indices,
-    /// Indices come from here, if not from `indices`.
+    /// If given, indices are read from here instead of drawn from `indices`.
     samples: Option<&'s [u32]>,
     position: usize,
     /// An operation is an update when its 16 random bits are below this.

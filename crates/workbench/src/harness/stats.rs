@@ -1,5 +1,5 @@
-//! Summaries of samples: medians and ranges, because measurements on shared machines have outliers
-//! on one side.
+//! Summaries of samples. They use medians and ranges, not means, because measurements on shared
+//! machines have outliers on one side.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ impl Summary {
         Some(Self { samples: sorted.len(), median, min, max, lower_quartile, upper_quartile })
     }
 
-    /// The range in relation to the median: 0.1 says that all samples lie within a tenth of it.
+    /// The range divided by the median.
     pub fn spread(&self) -> f64 {
         (self.max - self.min) / self.median
     }
@@ -48,11 +48,11 @@ pub fn ratios(numerators: &[f64], denominators: &[f64]) -> Option<Summary> {
     Summary::of(numerators.iter().zip(denominators).map(|(n, d)| if n == d { 1.0 } else { n / d }))
 }
 
-/// A mean with its deviation, as the older papers give them.
+/// A mean with its standard deviation, as the older papers report.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
     pub mean: f64,
-    /// The standard deviation of the samples; 0 of a single one.
+    /// The standard deviation of the samples; 0 for a single sample.
     pub deviation: f64,
 }
 

@@ -4,14 +4,14 @@
 //! Each server has a supervisor of its own: this program again, as `relativist-bench supervise`.
 //! The supervisor holds the read end of a pipe, and the workbench has the only write end. However
 //! the workbench ends, even by SIGKILL, the kernel closes the write end, and the supervisor kills
-//! its descendants. It is a *subreaper*: a descendant whose parent has ended becomes its child,
-//! also behind scripts, in sessions of its own (`setsid`), or as a daemon. So no descendant can
-//! leave.
+//! its descendants. It is a *subreaper*: a descendant whose parent has ended becomes a child of the
+//! supervisor, even if a script started it, if it runs in another session (`setsid`), or if it
+//! became a daemon. So no descendant can escape.
 //!
-//! The supervisor cannot end two kinds of processes: those that a command asks another process to
-//! start (`systemd-run`, `docker run`, `ssh`), and those that it may not signal (behind `sudo`). If
-//! the supervisor is killed by SIGKILL, the process that it started ends with it, but not the
-//! descendants of that process.
+//! The supervisor cannot end two kinds of processes: those that another process starts for the
+//! command (`systemd-run`, `docker run`, `ssh`), and those that it may not signal (started by
+//! `sudo`). If the supervisor is killed by SIGKILL, the process that it started ends with it, but
+//! not the descendants of that process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -30,14 +30,14 @@ use rustix::process::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Asks the kernel to kill a process when the thread that starts it ends. So the thread has to
-/// outlive the process. Also puts the process into a process group of its own, so that Ctrl-C
+/// Asks the kernel to kill a process when the thread that starts it ends. The thread therefore has
+/// to outlive the process. Also puts the process into a process group of its own, so that Ctrl-C
 /// reaches only the workbench.
 pub(crate) fn tie(command: &mut Command) {
     let parent = id();
     let end_with_parent = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have ended before that.
+        // The parent may have ended before the request took effect.
         let is_alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().get().unsigned_abs() == parent);
         if is_alive { Ok(()) } else { Err(Errno::INTR.into()) }
     };
@@ -74,14 +74,16 @@ impl Supervised {
         let mut reports = BufReader::new(supervisor.stdout.take().expect("it is a pipe"));
         let mut report = String::new();
         let read = reports.read_line(&mut report);
-        // Dropping it waits for the supervisor's end.
+        // Made before the errors are handled, so that dropping it waits for the supervisor in any
+        // case.
         let mut supervised = Self { supervisor, reports, process: 0 };
         read.context("cannot read what the supervisor reports")?;
         supervised.process = report.trim_end().parse().map_err(|_| anyhow!("{}", report.trim_end()))?;
         Ok(supervised)
     }
 
-    /// Waits for the server's end, up to `patience`. Returns its exit status, in words.
+    /// Waits up to `patience` for the server to end. Returns its exit status as text, or `None` if
+    /// it is still running.
     pub(crate) fn ended(&mut self, patience: Duration) -> Result<Option<String>> {
         if self.reports.buffer().is_empty() {
             let timeout = Timespec::try_from(patience)?;
@@ -99,7 +101,7 @@ impl Supervised {
     }
 }
 
-/// Start a server, and end it with all that it has started when stdin is closed
+/// Start a server; when stdin is closed, end it and all processes that it has started
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The server and its arguments

@@ -2,8 +2,8 @@
 //!
 //! A worker repeats its batch in three phases: it warms caches and branch predictors, then counts,
 //! then stops. It checks the phase once per batch and reads the clocks twice per measurement, on
-//! its own thread. So it reports its own operations over its own time, whenever the other workers
-//! started or stopped.
+//! its own thread. It divides its own operations by its own time, so it does not matter when the
+//! other workers start and stop.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -52,7 +52,7 @@ pub enum Clock {
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerResult {
     pub operations: u64,
-    /// Time they took on this thread.
+    /// The time that the operations took.
     pub elapsed: Duration,
     /// The part of that time that the thread spent on a CPU, if the system reports it.
     pub on_cpu: Option<Duration>,
@@ -108,7 +108,7 @@ impl Cpus {
         Self(core_affinity::get_core_ids().unwrap_or_default())
     }
 
-    /// How many there are; at least one.
+    /// The number of CPUs; at least one.
     pub fn count(&self) -> usize {
         match self.0.len() {
             0 => thread::available_parallelism().map_or(1, usize::from),
@@ -190,7 +190,7 @@ fn count(phase: &AtomicU8, mut batch: impl FnMut() -> u64) -> WorkerResult {
     clocks.result(operations)
 }
 
-/// Both clocks of the calling thread at the start of its operations.
+/// Elapsed time and CPU time of the calling thread, at the start of its operations.
 struct Clocks {
     began: Instant,
     on_cpu: Option<Duration>,
@@ -201,7 +201,8 @@ impl Clocks {
         Self { began: Instant::now(), on_cpu: thread_time() }
     }
 
-    /// The result since then, on the same thread.
+    /// The operations and times since the start. The calling thread must be the one that started
+    /// the clocks.
     fn result(self, operations: u64) -> WorkerResult {
         let (elapsed, now) = (self.began.elapsed(), thread_time());
         let on_cpu = now.zip(self.on_cpu).map(|(now, before)| now.saturating_sub(before));

@@ -1,4 +1,4 @@
-//! Bucket-size histograms, and what follows from them.
+//! Histograms of bucket sizes, and the statistics computed from them.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use super::keys::Keys;
 
 /// The number of buckets of each size, on which the quality of a chained table depends.
 ///
-/// `Display` prints the format of the paper: a row per size up to 15, one for all above, and the
-/// cumulative percentage of the objects, rounded down.
+/// `Display` prints the format of the paper: a row per size up to 15, one for all larger sizes, and
+/// the cumulative percentage of the objects, rounded down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Histogram {
     /// At index *n*, the number of buckets with *n* entries.
@@ -40,20 +40,20 @@ impl From<&relativist::Stats> for Histogram {
     }
 }
 
-/// How far a histogram is from that of a random function: Pearson's chi-square test against the
-/// Poisson distribution.
+/// The result of Pearson's chi-square test against the Poisson distribution: how far a histogram is
+/// from that of a random function.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fit {
-    /// The statistic.
+    /// The chi-square statistic.
     pub chi_square: f64,
-    /// Its degrees of freedom.
+    /// The degrees of freedom of the test.
     pub degrees: u32,
-    /// The probability that a random function deviates as much.
+    /// The probability that a random function deviates at least as much.
     pub p_value: f64,
 }
 
 impl Histogram {
-    /// Hashes `keys` into a table of 2^`bits`.
+    /// Hashes `keys` into a table of 2^`bits` buckets.
     #[must_use]
     pub fn of(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Self {
         let mut counts = vec![0; function.buckets(bits)];
@@ -61,7 +61,7 @@ impl Histogram {
         Self::from_counts(&counts)
     }
 
-    /// The histogram of buckets with these numbers of entries.
+    /// Makes the histogram of buckets that have these numbers of entries.
     #[must_use]
     pub fn from_counts(counts: &[u32]) -> Self {
         let largest = counts.iter().copied().max().unwrap_or(0);
@@ -72,7 +72,7 @@ impl Histogram {
         Self::from_sizes(sizes)
     }
 
-    /// A histogram with `sizes[n]` buckets of *n* entries.
+    /// Makes a histogram with `sizes[n]` buckets of *n* entries.
     #[must_use]
     pub fn from_sizes(sizes: Vec<u64>) -> Self {
         let buckets = sizes.iter().sum();
@@ -92,14 +92,15 @@ impl Histogram {
         self.sizes.iter().rposition(|buckets| *buckets > 0).unwrap_or(0)
     }
 
-    /// Entries per bucket: the number that a miss visits in a random bucket.
+    /// The mean number of entries per bucket.
     #[must_use]
     pub fn load(&self) -> f64 {
         self.entries as f64 / self.buckets as f64
     }
 
-    /// Entries that a miss visits on average if missing keys are distributed like the present ones:
-    /// each entry is looked up as if it were absent. For a random function this is the load.
+    /// The mean number of entries that a miss visits, if missing keys are distributed over the
+    /// buckets like the present keys. It is computed as if each entry in turn were removed and then
+    /// looked up. For a random function it is equal to the load.
     #[must_use]
     pub fn probes_per_miss(&self) -> f64 {
         if self.entries == 0 {
@@ -109,20 +110,21 @@ impl Histogram {
         self.sizes.iter().enumerate().map(met).sum::<f64>() / self.entries as f64
     }
 
-    /// Entries that a hit visits on average: the one found, and half of the others in its bucket.
+    /// The mean number of entries that a hit visits: the entry found, and half of the others in its
+    /// bucket.
     #[must_use]
     pub fn probes_per_hit(&self) -> f64 {
         1.0 + self.probes_per_miss() / 2.0
     }
 
-    /// Entries that a lookup visits on average, if this share of lookups hits.
+    /// The mean number of entries that a lookup visits, if this share of lookups hits.
     #[must_use]
     pub fn probes(&self, hit_rate: f64) -> f64 {
         hit_rate * self.probes_per_hit() + (1.0 - hit_rate) * self.probes_per_miss()
     }
 
-    /// Variance of the sizes over their mean: 1 for a random function, less where keys are spread
-    /// more evenly than that, more where they cluster.
+    /// The variance of the bucket sizes divided by their mean: 1 for a random function, less if
+    /// keys are spread more evenly, more if they cluster.
     #[must_use]
     pub fn dispersion(&self) -> f64 {
         if self.entries == 0 {
@@ -132,7 +134,7 @@ impl Histogram {
         self.probes_per_miss() + 1.0 - self.load()
     }
 
-    /// How many buckets a random function would give `size` entries.
+    /// The expected number of buckets with `size` entries, for a random function.
     ///
     /// # Panics
     /// When the histogram has no entries.
@@ -153,7 +155,7 @@ impl Histogram {
         if self.entries == 0 {
             return None;
         }
-        // Outside of this range the expectation is negligible.
+        // The expected number of buckets outside of this range is negligible.
         let reach = 12.0 * self.load().sqrt() + 12.0;
         let (from, to) = ((self.load() - reach).max(0.0) as u64, (self.load() + reach) as u64);
         let observed = |size: u64| self.sizes.get(size as usize).copied().unwrap_or(0) as f64;
@@ -216,15 +218,15 @@ mod tests {
 
     #[test]
     fn probes_are_those_of_walking_the_chains() {
-        // Buckets of 3, 0, 1 and 0 entries. Hits meet 1, 2, 3 and 1; an entry taken out and missed
-        // meets 2, 2, 2 and 0.
+        // Four buckets have 3, 0, 1 and 0 entries. Hits visit 1, 2, 3 and 1 entries. If each entry
+        // is removed and looked up, the misses visit 2, 2, 2 and 0.
         let histogram = Histogram::from_counts(&[3, 0, 1, 0]);
         assert_eq!(histogram.sizes, [2, 1, 0, 1]);
         assert_eq!((histogram.empty(), histogram.largest(), histogram.entries), (2, 3, 4));
         assert_eq!(histogram.probes_per_hit(), 7.0 / 4.0);
         assert_eq!(histogram.probes_per_miss(), 6.0 / 4.0);
         assert_eq!(histogram.probes(0.5), 13.0 / 8.0);
-        // Mean 1, variance (4 + 1 + 0 + 1) / 4.
+        // The mean is 1, and the variance (4 + 1 + 0 + 1) / 4.
         assert_eq!(histogram.dispersion(), 1.5);
     }
 
@@ -250,7 +252,8 @@ mod tests {
         assert!(clustered.fit().unwrap().p_value < 1e-9 && clustered.dispersion() > 5.0);
     }
 
-    /// The shares of p-values below a bound, over many random tables: that is what a p-value is.
+    /// Over many random tables, the share of p-values below a bound is the bound: this defines
+    /// p-values.
     #[test]
     fn p_values_are_uniform_for_random_tables() {
         let random = all(&[Fold::Low]).into_iter().find(|function| function.name() == "siphash").unwrap();

@@ -8,15 +8,15 @@ pub mod study;
 
 use serde::Serialize;
 
-/// A figure of the paper, and the same figure measured here.
+/// A value from a paper, and the same value measured here.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
-    /// Where the paper has it.
+    /// The section or table of the paper.
     pub place: String,
-    /// What it counts.
+    /// What is measured or counted.
     pub what: String,
-    /// The paper's figure.
+    /// The paper's value.
     pub paper: String,
-    /// Ours.
+    /// The value measured here.
     pub here: String,
 }

@@ -9,7 +9,8 @@ use super::functions::{BITS, HashFunction};
 use super::histogram::Histogram;
 use super::keys::{Keys, Source};
 
-/// Keys that are read before any is counted. If there are no more, their number is known.
+/// Keys that are read before any is counted. If the stream ends within these, the number of keys is
+/// known when the table sizes are chosen.
 const HEAD: usize = if cfg!(test) { 1 << 13 } else { 1 << 20 };
 /// Keys that are counted at a time.
 const BATCH: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
@@ -18,42 +19,42 @@ const SAMPLE: usize = 4096;
 
 /// The results of a stream of keys.
 pub struct Studied<'f> {
-    /// How many keys there were.
+    /// The number of keys.
     pub keys: u64,
-    /// About how many of them were distinct.
+    /// The estimated number of distinct keys.
     pub distinct: u64,
-    /// Some of the first million, evenly spaced.
+    /// A sample of the first million keys, evenly spaced.
     pub sample: Keys,
-    /// One for each function and size.
+    /// The results for each function and size.
     pub tables: Vec<Table<'f>>,
 }
 
 /// A function with a size.
 pub struct Table<'f> {
-    /// The function.
+    /// The hash function.
     pub function: &'f dyn HashFunction,
-    /// The logarithm of the size.
+    /// The binary logarithm of the number of buckets.
     pub bits: u32,
-    /// What it has made of the keys.
+    /// The sizes of the buckets.
     pub histogram: Histogram,
 }
 
-/// A table while keys are counted.
+/// The counters of a table, while keys are counted.
 struct Counts<'f> {
     function: &'f dyn HashFunction,
     bits: u32,
     counts: Vec<u32>,
 }
 
-/// Counts all keys of `source` into tables of 2^`bits` buckets for each of `sizes`; without any, of
-/// the size that has about as many buckets as keys, and of half and twice that.
+/// Counts all keys of `source` into tables of 2^`bits` buckets, for each function and each of
+/// `sizes`. If `sizes` is empty, the sizes are about the number of keys, half of it, and twice it.
 ///
-/// Takes memory for the buckets (four bytes per bucket, function and size) and for a million keys,
-/// however many there are. All processors count, each for other functions, while the next keys are
-/// read. Returns `None` if there are no keys.
+/// Memory use is four bytes per bucket, function and size, plus a million keys; it does not depend
+/// on the number of keys. The tables are divided among all CPUs, which count while the next keys
+/// are read. Returns `None` if there are no keys.
 ///
 /// # Errors
-/// When the keys can't be read, or when their number has to be known and isn't.
+/// When the keys can't be read, or when a size must be chosen and the number of keys is unknown.
 pub fn study<'f>(
     source: &mut dyn Source,
     functions: &'f [Box<dyn HashFunction>],
@@ -100,7 +101,7 @@ fn estimate(distinct: &mut CardinalityEstimator<u64>, keys: &Keys) {
     keys.iter().for_each(|key| distinct.insert_hash(state.hash_one(key)));
 }
 
-/// The estimated number of keys, from the first ones.
+/// Estimates the number of keys from the first ones.
 fn expected(source: &dyn Source, so_far: usize, more: bool) -> Result<f64> {
     match source.share().filter(|share| *share > 0.0) {
         _ if !more => Ok(so_far as f64),
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn every_key_is_in_every_table() {
         let functions = functions();
-        // More than are held at first, and no multiple of what is counted at a time.
+        // More keys than `HEAD`, and not a multiple of `BATCH`.
         let keys = (HEAD + 3 * BATCH + 7) as u64;
         let studied = studied(Pattern::blocks(keys, 12), &functions, &[10, 16]);
         assert_eq!((studied.keys, studied.tables.len(), studied.sample.len()), (keys, 4, SAMPLE));

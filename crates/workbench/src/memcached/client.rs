@@ -15,10 +15,10 @@ use super::workload::{MAX_KEY, Protocol, Workload};
 
 pub const READ: usize = 256 << 10;
 
-/// The maximum of sent bytes that are kept in the output buffer.
+/// The output buffer keeps at most this many bytes that have been sent.
 const KEPT: usize = 256 << 10;
 
-/// What all clients have in common.
+/// The parameters that all clients share.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     pub workload: &'a Workload,
@@ -29,11 +29,11 @@ pub struct Setting<'a> {
 /// An unanswered request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// When it was sent, or due.
+    /// When the request was sent; in an open loop, when it was due.
     pub at: Instant,
-    /// Whether it is a SET; a GET otherwise.
+    /// Whether the request is a SET. Otherwise it is a GET.
     pub is_set: bool,
-    /// Keys that no answer has come for.
+    /// The number of requested keys without a reply so far.
     keys: u16,
 }
 
@@ -41,7 +41,7 @@ pub struct Request {
 #[derive(Debug)]
 pub enum Attempt<T> {
     Done(T),
-    /// The connection is broken, for this reason.
+    /// The connection is broken. The text is the reason.
     Broken(String),
 }
 
@@ -55,11 +55,11 @@ pub struct Client {
     /// The beginning of an incomplete reply.
     rest: Vec<u8>,
     requests: VecDeque<Request>,
-    /// Keys of all requests, in order.
+    /// The keys of all unanswered requests, in order.
     keys: VecDeque<u64>,
-    /// For the key that is expected.
+    /// A buffer for the expected key.
     key: Vec<u8>,
-    /// How many requests have been put.
+    /// The number of requests queued so far.
     pub put: u64,
 }
 
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Handles a broken connection: passes its unanswered requests to `lost`.
+    /// Marks the connection as broken, and calls `lost` with each unanswered request.
     pub fn abandon(&mut self, lost: impl FnMut(Request)) {
         self.is_broken = true;
         self.output.clear();
@@ -94,12 +94,12 @@ impl Client {
         self.is_broken
     }
 
-    /// Starts using this non-blocking connection, which may not be established yet.
+    /// Replaces the connection by this non-blocking one, which may not be established yet.
     pub fn begin_to_connect(&mut self, socket: Socket) {
         self.socket = socket;
     }
 
-    /// Finishes connecting: reports success or the reason for failure.
+    /// Finishes connecting. Returns success or the reason for failure.
     pub fn end_connecting(&mut self) -> Attempt<()> {
         match self.socket.take_error() {
             Ok(None) => {
@@ -114,7 +114,7 @@ impl Client {
         &self.socket
     }
 
-    /// Requests that are not answered, the oldest first.
+    /// Returns the unanswered requests, the oldest first.
     pub fn requests(&self) -> &VecDeque<Request> {
         &self.requests
     }
@@ -169,8 +169,9 @@ impl Client {
         tally: &mut Tally,
     ) -> Result<Attempt<usize>> {
         let before = self.rest.len();
-        // The rest of a large value is read directly after its beginning. Small beginnings are
-        // copied, so that clients need no buffer of their own.
+        // If the first part of a reply is large, the rest is read directly behind it. If it is
+        // small, it is copied to the shared buffer, so that clients need no large buffers of their
+        // own.
         let is_large = before > READ;
         let read = if is_large {
             self.rest.reserve(READ);
@@ -214,7 +215,8 @@ impl Client {
         Ok(Attempt::Done(answered))
     }
 
-    /// Parses complete replies. Returns the number of answered requests, and of parsed bytes.
+    /// Parses complete replies. Returns the number of answered requests and the number of parsed
+    /// bytes.
     #[inline]
     fn take_apart(&mut self, setting: Setting<'_>, bytes: &[u8], tally: &mut Tally) -> Result<Attempt<(usize, usize)>> {
         let now = Instant::now();
@@ -240,7 +242,7 @@ impl Client {
         Ok(Attempt::Done((answered, taken)))
     }
 
-    /// Checks a piece of a reply. Returns whether it was the last one to the oldest request.
+    /// Checks a piece of a reply. Returns whether it completes the reply to the oldest request.
     #[inline]
     fn take(&mut self, setting: Setting<'_>, piece: Piece<'_>, tally: &mut Tally) -> Result<bool> {
         let Some(request) = self.requests.front().copied() else { bail!("a reply without a request: {piece:?}") };
@@ -270,8 +272,8 @@ impl Client {
         }
     }
 
-    /// The position of an item among those that the oldest request waits for. Those before it are
-    /// missing.
+    /// Returns the position of an item among the keys that the oldest request waits for. The items
+    /// before it are missing from the reply.
     #[inline]
     fn expect(&mut self, setting: Setting<'_>, key: &[u8], data: &[u8]) -> Result<usize> {
         let waiting = usize::from(self.requests.front().expect("the caller saw it").keys);

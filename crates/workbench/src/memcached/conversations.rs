@@ -1,4 +1,4 @@
-//! Tests: whole runs against servers in this process: relativistd, and servers that misbehave.
+//! Tests of whole runs against servers in this process: relativistd, and servers that misbehave.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -68,7 +68,7 @@ fn every_kind_of_work_is_done_and_checked() {
             ..few.clone()
         },
         Workload { rate: Some(5000.0), sets: 50, ..few.clone() },
-        // Values that take more than one read, among small ones.
+        // Large values, which take more than one read, among small ones.
         Workload { value_size: "10:9,1000000:1".parse().unwrap(), sets: 10, depth: 3, ..few.clone() },
     ];
     for workload in workloads {
@@ -119,7 +119,7 @@ fn what_a_server_is_unwilling_to_do_is_counted() {
     assert!(tally.refused > 0 && tally.refusal.unwrap().contains("SERVER_ERROR"));
 }
 
-/// A server with special behaviour towards its first client.
+/// Starts a server that runs `does` for its first client.
 fn misbehaving(does: impl FnOnce(TcpStream) + Send + 'static) -> (Address, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
@@ -158,8 +158,8 @@ fn hostile_answers_are_errors() {
     }
 }
 
-/// Each of its connections after the first breaks at the second request, by an end in the middle of
-/// an answer or by a reset.
+/// The server breaks each connection at the second request: it closes the connection in the middle
+/// of a reply, or resets it.
 #[test]
 fn connections_that_break_are_made_anew_and_counted() {
     for (rate, resets) in [(None, false), (None, true), (Some(12.0), false), (Some(12.0), true)] {
@@ -201,7 +201,7 @@ fn connections_that_break_are_made_anew_and_counted() {
     }
 }
 
-/// Refused clients try again, and the others are measured.
+/// Refused clients connect again later, and the other clients are measured.
 #[test]
 fn a_server_turns_connections_away_and_is_measured() {
     let server = Running::start("-c 5");
@@ -243,8 +243,9 @@ fn a_stall_is_in_the_latencies_of_an_open_loop() {
     });
     let tally = run(&lonely(Workload { rate: Some(1000.0), ..DEFAULT }), &address, 200).unwrap();
     let gets = tally.gets().unwrap();
-    // One request is outstanding, so a closed loop would have counted a single long latency. Those
-    // of the first half of the stall waited for half of it at least, and they are a quarter of all.
+    // A closed loop would have counted one long latency, because only one request is unanswered. In
+    // an open loop, all requests due in the first half of the stall wait for at least half of the
+    // stall, and they are a quarter of all requests.
     assert!(gets.p90 >= STALL.as_nanos() as f64 / 2.0, "{gets:?}");
     assert!((199..=201).contains(&gets.count), "{gets:?}");
     server.join().unwrap();

@@ -1,4 +1,4 @@
-//! CPUs that servers and clients are pinned to.
+//! Sets of CPUs to which servers and clients are pinned.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +7,19 @@ use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Serialize, Serializer};
 
-/// A list of CPUs; if it is empty, nothing is pinned.
+/// A list of CPUs. If it is empty, threads and processes are not pinned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cores(Vec<usize>);
 
 impl Cores {
-    /// The first `count` CPUs that this process may use, or all if there are fewer.
+    /// Returns the first `count` CPUs that this process may use, or all if there are fewer.
     pub fn allowed(count: usize) -> Result<Self> {
         let set = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
         Ok(Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).take(count).collect()))
     }
 
-    /// One CPU for servers and another for clients, if there are two; otherwise both share one.
+    /// Returns one CPU for servers and another for clients, if there are two; otherwise both share
+    /// one.
     pub fn apart(self) -> [Self; 2] {
         match self.0[..] {
             [first, second, ..] => [first, second].map(|cpu| Self(vec![cpu])),
@@ -34,8 +35,8 @@ impl Cores {
         }
     }
 
-    /// Calls a closure while this thread is confined to these CPUs, so that processes that it
-    /// starts are, too.
+    /// Calls `start` while this thread is confined to these CPUs. Processes that it starts inherit
+    /// this.
     pub fn confine<T>(&self, start: impl FnOnce() -> T) -> Result<T> {
         if self.0.is_empty() {
             return Ok(start());

@@ -1,5 +1,5 @@
-//! The threads that drive the clients: one epoll set each, no allocation per request, one write per
-//! client and turn.
+//! The threads that drive the clients: each has one epoll set, allocates nothing per request, and
+//! does one write per client and batch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ use crate::harness::workers::thread_time;
 /// A server that is silent for this long is considered dead.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Requests that are sent together to store the items beforehand, and what they may take unless one
-/// takes more.
+/// The number of SETs that a client sends together when it stores the items before the measurement,
+/// and the limit of their bytes. A single SET may exceed the limit.
 const PRELOAD_DEPTH: usize = 64;
 const PRELOAD_BYTES: usize = 16 << 20;
 
 /// How long a client whose connection broke waits before it makes another.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// A source of load: a workload, and everything that can be prepared for it.
+/// A source of load: a workload, and what is prepared before the measurement.
 #[derive(Debug)]
 pub struct Generator<'a> {
     workload: &'a Workload,
@@ -67,8 +67,8 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Connects all clients. Other rounds will ask for other keys. With a `slot`, there will be a
-    /// timeline.
+    /// Connects all clients. `round` seeds the choice of keys. If `slot` is given, latencies are
+    /// also kept for each interval of this length.
     pub fn connect(&self, address: &Address, round: usize, slot: Option<Duration>) -> Result<Load<'_>> {
         let workload = self.workload.clone();
         let growth = workload.grow.map(|limit| (Arc::new(AtomicU64::new(workload.items)), limit));
@@ -129,17 +129,17 @@ impl Load<'_> {
     }
 }
 
-/// What a thread's clients do, one after the other.
+/// The source of the requests of a thread's clients.
 enum Script {
-    /// The mix of operations and items; the items are drawn from `ranks`, if given. For growth: the
-    /// number of new items that SETs have stored so far, and its limit.
+    /// Random GETs and SETs. If `ranks` is given, it chooses the items. `growth` holds the number
+    /// of new items that SETs have stored so far, and its limit.
     Mix { draws: Draws<'static>, ranks: Option<Box<Ranks>>, growth: Option<(Arc<AtomicU64>, u64)> },
-    /// A SET of each item; the number of the next one.
+    /// One SET of each item. The value is the number of the next item.
     Each(Arc<AtomicU64>),
 }
 
 impl Script {
-    /// Puts the next request, if there is one.
+    /// Queues the next request. Returns false if there is none.
     #[inline]
     fn put(&mut self, setting: Setting<'_>, client: &mut Client, at: Instant) -> bool {
         match self {
@@ -154,7 +154,8 @@ impl Script {
                         client.put_get(setting, std::iter::once(index).chain(others), at);
                     }
                     (_, index) => {
-                        // Relaxed, here and below: a unique number, which publishes nothing.
+                        // Relaxed, here and below: only makes numbers unique, and publishes no
+                        // data.
                         let new = growth.as_ref().map(|(stored, limit)| (stored.fetch_add(1, Relaxed), *limit));
                         let index = new.filter(|(new, limit)| new < limit).map_or(index, |(new, _)| new);
                         client.put_set(setting, index, at);
@@ -172,7 +173,7 @@ impl Script {
         true
     }
 
-    /// Draws whether a request that can't be put any more would have been a SET.
+    /// Draws whether a request that will never be sent would have been a SET.
     fn draw_is_set(&mut self) -> bool {
         match self {
             Self::Mix { draws, .. } => draws.draw().0 != Operation::Get,
@@ -181,8 +182,8 @@ impl Script {
     }
 }
 
-/// A permutation of the items, so that those that are asked for most don't lie side by side: the
-/// prime is larger than any number of items.
+/// Permutes the items, so that the most popular ones do not have adjacent numbers. This is a
+/// permutation because the prime is larger than any number of items.
 fn scattered(number: u64, items: u64) -> u64 {
     const PRIME: u128 = (1 << 32) + 15;
     (u128::from(number) * PRIME % u128::from(items)) as u64
@@ -196,9 +197,9 @@ struct Driver {
     tally: Tally,
     buffer: Box<[u8; 2 * READ]>,
     address: Address,
-    /// Clients without a connection, and when each will ask for another, the earliest first.
+    /// Clients without a connection, and when each will connect again, the earliest first.
     broken: VecDeque<(Instant, usize)>,
-    /// Clients that have asked for one.
+    /// The number of clients that are connecting.
     connecting: usize,
 }
 
@@ -217,10 +218,10 @@ impl Driver {
         Ok(Self { script, epoll, clients, outstanding: 0, tally, buffer, address, broken, connecting: 0 })
     }
 
-    /// Sends and receives until the window closes and all is answered.
+    /// Sends and receives until the window closes and all requests are answered.
     fn run(mut self, setting: Setting<'_>, thread: usize) -> Result<Tally> {
         let Workload { rate, threads, .. } = *setting.workload;
-        // Without timer slack the kernel wakes a thread at the requested time.
+        // With the minimal timer slack the kernel wakes a thread at the requested time.
         rustix::thread::set_current_timer_slack(std::num::NonZero::new(1))?;
         let Window { begin, from, until } = setting.window;
         let schedule = rate.map(|rate| Schedule::new(begin, rate, thread, threads.into()));
@@ -242,8 +243,7 @@ impl Driver {
             }
             self.reconnect(setting, schedule.as_ref(), now)?;
             let all_sent = match schedule {
-                // Clients that have no answer to wait for, and a connection, had nothing more to
-                // send.
+                // A connected client without an unanswered request has nothing more to send.
                 None => now >= until || self.broken.is_empty() && self.connecting == 0,
                 Some(_) => now >= until && self.clients.iter().map(|client| client.put).sum::<u64>() == due,
             };
@@ -274,7 +274,8 @@ impl Driver {
                     self.outstanding,
                     PATIENCE.as_secs()
                 );
-                // No client is connected. Requests that become due meanwhile are late.
+                // No client is connected, or an open loop waits for late replies. The remaining
+                // requests count as late.
                 if now >= until {
                     self.count_late(setting, schedule.as_ref(), due, now);
                     break;
@@ -332,8 +333,8 @@ impl Driver {
         }
     }
 
-    /// A connection broke: its unanswered requests are lost, and its client connects again after a
-    /// while.
+    /// Handles a broken connection: its unanswered requests are lost, and its client connects again
+    /// after `RETRY`.
     #[cold]
     fn give_up_connection(&mut self, setting: Setting<'_>, number: usize, reason: String) -> Result<()> {
         ensure!(matches!(self.script, Script::Mix { .. }), reason);
@@ -343,8 +344,8 @@ impl Driver {
         client.abandon(|request| {
             self.outstanding -= 1;
             self.tally.lost += 1;
-            // What was due and had no answer after a stall belongs to the tail; in a closed loop it
-            // would only be how fast connections break.
+            // In an open loop, the time without a reply belongs to the tail of the latencies. In a
+            // closed loop it would only measure how fast connections break.
             if setting.workload.rate.is_some() && setting.window.has(request.at) {
                 self.tally.record(request.is_set, &setting.window, request.at, now);
             }
@@ -355,8 +356,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Clients that have waited for long enough make another connection, as long as there is
-    /// something to send.
+    /// Starts to connect the clients that have waited for `RETRY`, unless they have nothing left to
+    /// send.
     #[inline]
     fn reconnect(&mut self, setting: Setting<'_>, schedule: Option<&Schedule>, now: Instant) -> Result<()> {
         while let Some(&(at, number)) = self.broken.front()
@@ -379,8 +380,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A client has the connection that it asked for, and sends what is to be sent, or tries once
-    /// more after a while. Returns whether it has.
+    /// Finishes connecting a client. If this succeeds, the client sends its requests; otherwise it
+    /// tries again after `RETRY`. Returns whether the connection works.
     #[cold]
     fn end_connecting(
         &mut self,
@@ -404,7 +405,7 @@ impl Driver {
         }
     }
 
-    /// The closed loop: a client sends a batch of requests. Returns whether its
+    /// For the closed loop: sends a batch of requests from one client. Returns whether its
     /// connection still works.
     #[inline]
     fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<bool> {
@@ -417,7 +418,8 @@ impl Driver {
         self.flush(setting, number, false)
     }
 
-    /// The open loop: sends all that has become due. Returns how many requests have.
+    /// For the open loop: sends the requests that are due. Returns the number of requests due so
+    /// far.
     fn send_due(&mut self, setting: Setting<'_>, schedule: &Schedule, before: u64, now: Instant) -> Result<u64> {
         let due = schedule.due_until(now.min(setting.window.until)).max(before);
         let clients = self.clients.len();
@@ -427,7 +429,8 @@ impl Driver {
         Ok(due)
     }
 
-    /// Sends what is due of a client, as far as it may. Returns whether its connection still works.
+    /// Sends the due requests of one client, up to its limit of unanswered requests. Returns
+    /// whether its connection still works.
     #[inline]
     fn send_due_of(&mut self, setting: Setting<'_>, number: usize, schedule: &Schedule, due: u64) -> Result<bool> {
         let clients = self.clients.len();
@@ -444,8 +447,8 @@ impl Driver {
         self.flush(setting, number, false)
     }
 
-    /// Sends what has been put. If the connection doesn't take all of it, the kernel says when it
-    /// takes more. Returns whether the connection still works.
+    /// Sends the queued requests. If the socket does not accept all bytes, epoll reports when it
+    /// accepts more. Returns whether the connection still works.
     #[inline]
     fn flush(&mut self, setting: Setting<'_>, number: usize, was_waiting: bool) -> Result<bool> {
         let client = &mut self.clients[number];
@@ -464,7 +467,8 @@ impl Driver {
         Ok(true)
     }
 
-    /// Counts what was due and has not been answered with the latency that it has had so far.
+    /// Counts each due request without a reply as late. Its recorded latency is the time since it
+    /// was due.
     fn count_late(&mut self, setting: Setting<'_>, schedule: Option<&Schedule>, due: u64, now: Instant) {
         let window = &setting.window;
         let clients = self.clients.len();

@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 use super::workload::{Sizes, Workload, digits};
 use crate::harness::keys::scramble;
 
-/// The number of positions in the pool at which values begin. The value of another item is mistaken
-/// for the right one with a probability of one over this.
+/// The number of positions in the pool at which values can begin. The value of a wrong item goes
+/// unnoticed with a probability of 1 / `PLACES`.
 const PLACES: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -16,12 +16,13 @@ pub struct Items {
     key_size: Sizes,
     value_size: Sizes,
     digits: usize,
-    /// Random bytes, of which every value is a piece. They fit the second-level cache together.
+    /// Random bytes. Every value is a part of them, so that the values together fit the
+    /// second-level cache.
     pool: Vec<u8>,
 }
 
 impl Items {
-    /// Those of `work`.
+    /// Makes the items of `workload`.
     pub fn new(workload: &Workload) -> Self {
         let mut pool = vec![0; PLACES + workload.value_size.most()];
         SmallRng::seed_from_u64(1).fill_bytes(&mut pool);
@@ -29,8 +30,7 @@ impl Items {
         Self { key_size, value_size, digits: digits(workload.all_items()), pool }
     }
 
-    /// Appends the key of an item: its number in hexadecimal, after as many letters as make up the
-    /// size.
+    /// Appends the key of an item: its number in hexadecimal, padded on the left with letters.
     #[inline]
     pub fn push_key(&self, index: u64, out: &mut Vec<u8>) {
         let size = self.key_size.pick(scramble(index) as u32);
@@ -50,7 +50,7 @@ impl Items {
         &self.pool[place..place + self.value_size.pick((random >> 32) as u32)]
     }
 
-    /// The largest size of a value.
+    /// Returns the maximum size of a value.
     pub fn largest_value(&self) -> usize {
         self.value_size.most()
     }

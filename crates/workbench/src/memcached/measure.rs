@@ -18,21 +18,21 @@ use crate::harness::interruption;
 use crate::harness::rounds::order;
 use crate::harness::stats::{Summary, ratios};
 
-/// How often, how long, and where it is measured.
+/// The number and length of measurements, and the CPUs.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub rounds: u32,
-    /// The number of the first round, for callers that measure rounds one by one. Each round
-    /// requests other keys.
+    /// The number of the first round, for callers that measure rounds one by one. Each round draws
+    /// other keys.
     pub first_round: usize,
     /// The measured time. Ignored for growth, which ends when the items are stored.
     pub measured: Duration,
-    /// Time to warm up before each.
+    /// The time to warm up before each measurement.
     pub warm_up: Duration,
-    /// The length of intervals for which latencies of GETs are kept.
+    /// If given, latencies of GETs are also kept for each interval of this length.
     pub slot: Option<Duration>,
     pub unix: bool,
-    /// CPUs of servers that are started.
+    /// The CPUs of started servers.
     pub server_cores: Cores,
     pub client_cores: Cores,
 }
@@ -42,8 +42,8 @@ pub enum Source {
     Running(Address),
     /// A server that is started for the measurement.
     Command(ServerCommand),
-    /// The echo server, also started for the measurement. It stores nothing, and its answers are
-    /// not what was asked for.
+    /// The echo server, also started for the measurement. It stores nothing, and sends the same
+    /// reply to each request.
     Echo(ServerCommand),
 }
 
@@ -71,7 +71,7 @@ impl Source {
 
     fn workload(&self, workload: &Workload) -> Workload {
         match self {
-            // It answers all requests as GETs, and has no table to grow.
+            // The echo server takes each request for a GET, and has no table that could grow.
             Self::Echo(_) => Workload { no_preload: true, unchecked: true, sets: 0, grow: None, ..workload.clone() },
             _ => workload.clone(),
         }
@@ -86,34 +86,34 @@ pub struct Sample {
     pub gets: Option<Percentiles>,
     /// Latencies of SETs, in nanoseconds.
     pub sets: Option<Percentiles>,
-    /// The share of keys asked for that were found.
+    /// The share of requested keys that were found.
     pub hit_ratio: Option<f64>,
-    /// Keys asked for that had been stored, and were not found.
+    /// The number of requested keys that had been stored and were not found.
     #[serde(default)]
     pub missed: u64,
-    /// Requests that the server was unable or unwilling to do.
+    /// The number of requests that the server refused.
     pub refused: u64,
-    /// The reply to the first one.
+    /// The reply to the first refused request.
     pub refusal: Option<String>,
-    /// Requests of an open loop that were not answered in time.
+    /// The number of requests of an open loop that were not answered in time.
     pub late: u64,
     #[serde(default)]
     pub broken: u64,
-    /// Requests that had no answer when their connection broke.
+    /// The number of requests without a reply when their connection broke.
     #[serde(default)]
     pub lost: u64,
-    /// Why the first one broke.
+    /// Why the first broken connection broke.
     #[serde(default)]
     pub breakage: Option<String>,
-    /// CPU seconds of the clients.
+    /// The CPU time of the clients in seconds.
     pub client_seconds: f64,
     /// CPU time and memory of the server, if known.
     pub server: Option<Cost>,
-    /// How contended the server's locks were meanwhile, if it counts that: the growth of each of
-    /// its statistics.
+    /// The contention of the server's locks during the measurement, if the server counts it: the
+    /// increase of each statistic.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub contention: BTreeMap<String, f64>,
-    /// Latencies of GETs over time: when each part began, in seconds.
+    /// Latencies of GETs over time: the start of each interval in seconds, and its percentiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(f64, Percentiles)>,
 }
@@ -123,19 +123,19 @@ impl Sample {
         self.requests as f64 / self.seconds
     }
 
-    /// Microseconds of CPU that the server needed for a request.
+    /// Returns the server's CPU time per request, in microseconds.
     pub fn server_microseconds(&self) -> Option<f64> {
         Some(self.server?.seconds() * 1e6 / self.requests as f64)
     }
 
-    /// Microseconds of CPU that the clients needed for a request.
+    /// Returns the clients' CPU time per request, in microseconds.
     pub fn client_microseconds(&self) -> f64 {
         self.client_seconds * 1e6 / self.requests as f64
     }
 }
 
-/// What a server failed to do, in sentences. Failing is cheaper than succeeding, so the figures
-/// would be too good.
+/// Returns messages about a server's failures. The caller must show them, because a failed request
+/// is cheaper than a successful one, and makes the server look better.
 pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Clone) -> Vec<String> {
     let sum = |count: fn(&Sample) -> u64| samples.clone().map(count).sum::<u64>();
     let mut failures = Vec::new();
@@ -161,12 +161,12 @@ pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Cl
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     pub name: String,
-    /// Its version.
+    /// The version of the server.
     pub version: Option<String>,
     pub samples: Vec<Sample>,
 }
 
-/// A figure that servers are compared by.
+/// A value by which servers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
@@ -188,9 +188,9 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    /// The figures by which servers are compared under a workload. In a closed loop a client that
-    /// waits for a stalled server sends nothing meanwhile ("coordinated omission"): high
-    /// percentiles hardly show the stall.
+    /// Returns the values by which servers are compared under a workload. Percentiles are compared
+    /// in an open loop only: in a closed loop, a client that waits for a stalled server sends
+    /// nothing ("coordinated omission"), so high percentiles hardly show the stall.
     pub fn of_workload(workload: &Workload) -> &'static [Self] {
         if workload.rate.is_some() { &[Self::Cpu, Self::Rate, Self::GetP999] } else { &[Self::Cpu, Self::Rate] }
     }
@@ -205,17 +205,17 @@ impl Figure {
 }
 
 impl Measured {
-    /// What the server failed to do; see [`failures`].
+    /// Returns messages about the server's failures; see [`failures`].
     pub fn failures(&self) -> Vec<String> {
         failures(&self.name, self.samples.iter())
     }
 
-    /// A figure over all rounds, if each has it.
+    /// Summarises a value over all rounds; `None` if it is missing in some round.
     pub fn summary(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Option<Summary> {
         Summary::of(self.samples.iter().map(figure).collect::<Option<Vec<_>>>()?)
     }
 
-    /// A figure over that of another server, pair by pair.
+    /// Summarises this server's value divided by that of another server in the same round.
     pub fn ratio(&self, other: &Self, figure: Figure) -> Option<Ratio> {
         let of = |measured: &Self| measured.samples.iter().map(|sample| figure.of(sample)).collect::<Option<Vec<_>>>();
         let (ours, theirs) = (of(self)?, of(other)?);
@@ -233,8 +233,9 @@ pub struct Ratio {
 }
 
 /// Measures all servers in turns, in an order that changes from round to round. Started servers run
-/// from the first round to the last, except for growth, which needs a new server each time. Ends
-/// after a round if the user has [interrupted](interruption) it: samples say how many there were.
+/// from the first round to the last, except for growth, which needs a new server each time. If the
+/// user [interrupts](interruption) the run, it ends after the current round, and there are fewer
+/// samples than planned.
 pub fn in_turns(workload: &Workload, plan: &Plan, sources: &[Source], bar: &ProgressBar) -> Result<Vec<Measured>> {
     workload.check()?;
     let workloads: Vec<Workload> = sources.iter().map(|source| source.workload(workload)).collect();
@@ -246,8 +247,7 @@ pub fn in_turns(workload: &Workload, plan: &Plan, sources: &[Source], bar: &Prog
     };
     let mut candidates: Vec<Candidate<'_>> = sources.iter().zip(&workloads).map(candidate).collect();
     for round in (plan.first_round..).take(plan.rounds as usize) {
-        // Never in the middle of a round or before the first one ends: there would be nothing to
-        // compare.
+        // Ends only between rounds and after the first one, so that there is something to compare.
         if round > plan.first_round && interruption::is_wanted() {
             break;
         }
@@ -292,7 +292,7 @@ impl Candidate<'_> {
 fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: usize) -> Result<Sample> {
     let workload = generator.workload();
     let measured = workload.seconds_of_growth().map_or(plan.measured, Duration::from_secs_f64);
-    // Growth happens once, so the warm-up must not use any of it.
+    // The table grows only once, so there is no warm-up that could use up some of the growth.
     let warm_up = if workload.grow.is_some() { Duration::ZERO } else { plan.warm_up };
     let address = server.address.clone();
     let contention_before = contention(&address);
@@ -306,7 +306,7 @@ fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: u
         let after = server.usage();
         let tally = clients.join().expect("no thread panics");
         let cost = || Ok::<_, anyhow::Error>(after?.zip(before?).map(|(after, before)| after.since(&before)));
-        // The end of a server is a better explanation than broken connections.
+        // If the server has ended, that error is reported rather than the broken connections.
         cost().and_then(|cost| Ok((tally?, cost)))
     })?;
     ensure!(tally.answered > 0, "no request was answered in {} s", window.length().as_secs_f64());
@@ -330,7 +330,7 @@ fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: u
     })
 }
 
-/// The server's counts of lock contention; empty if it does not count them.
+/// Returns the server's counts of lock contention; empty if it does not count it.
 fn contention(address: &Address) -> BTreeMap<String, f64> {
     let statistics = address.statistics("stats contention").unwrap_or_default();
     statistics.into_iter().filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()

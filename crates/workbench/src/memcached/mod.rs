@@ -8,7 +8,7 @@
 //! | [`schedule`] | when requests of an open loop are due |
 //! | [`tally`], [`recurring`] | counters and latencies, and latencies that recur in every round |
 //! | [`server`], [`cores`] | server processes, their CPU time and memory, and the CPUs that they run on |
-//! | [`measure`], [`screen`] | measuring servers in turns, and printing the results |
+//! | [`measure`], [`screen`] | measurement of servers in turns, and tables of the results |
 
 pub mod client;
 #[cfg(test)]
@@ -48,23 +48,23 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// CPUs of servers, if they are given.
+    /// Returns the CPUs of servers, if they are given.
     pub fn server_cores(&self) -> Option<Cores> {
         self.server_cores.clone()
     }
 
-    /// CPUs of clients, if they are given.
+    /// Returns the CPUs of clients, if they are given.
     pub fn client_cores(&self) -> Option<Cores> {
         self.client_cores.clone()
     }
 }
 
-/// A quarter of the measured time, half a second at most.
+/// Returns the time to warm up: a quarter of the measured time, at most half a second.
 pub fn warm_up(measured: Duration) -> Duration {
     (measured / 4).min(Duration::from_millis(500))
 }
 
-/// Warns of conditions that make the figures doubtful.
+/// Warns of conditions under which the results cannot be trusted.
 pub fn warn(report: &mut Report, workload: &Workload, servers: &[Measured]) {
     for server in servers {
         if let Some((rate, median)) =
@@ -87,7 +87,8 @@ pub fn warn(report: &mut Report, workload: &Workload, servers: &[Measured]) {
     }
 }
 
-/// Raises the limit of connections as far as this process may.
+/// Raises the limit of open files, and with it of connections, to the maximum that this process may
+/// have.
 pub fn allow_connections() -> Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)

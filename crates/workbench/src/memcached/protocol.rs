@@ -6,15 +6,15 @@ use anyhow::{Result, bail, ensure};
 use super::items::Items;
 use super::workload::Protocol;
 
-/// No line of a reply is longer.
+/// The maximum length of a line in a reply.
 const MAX_LINE: usize = 2048;
 
-/// The reply of a server that closes a connection beyond its limit.
+/// The reply of a server to a connection that exceeds its limit, before the server closes it.
 const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections";
 
 #[derive(Debug, PartialEq)]
 pub enum Piece<'b> {
-    /// An item. A meta GET of one key ends with it.
+    /// An item. It completes the reply to a meta GET of one key.
     Value {
         key: &'b [u8],
         data: &'b [u8],
@@ -22,7 +22,7 @@ pub enum Piece<'b> {
     /// The end of the found items.
     End,
     Stored,
-    /// The server is unable or unwilling.
+    /// The server refused the request.
     Refused(&'b [u8]),
     /// The server closes the connection, because it has too many.
     TurnedAway(&'b [u8]),
@@ -71,7 +71,7 @@ impl Protocol {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The first piece of `bytes` and its length; `None` if it is incomplete.
+    /// Parses the first piece of `bytes`. Returns it and its length, or `None` if it is incomplete.
     #[inline]
     pub fn parse(self, bytes: &[u8], largest: usize) -> Result<Option<(Piece<'_>, usize)>> {
         let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(MAX_LINE)]) else {
@@ -103,7 +103,7 @@ impl Protocol {
         Ok(Some((piece, after)))
     }
 
-    /// Key and size in the line before a value.
+    /// Parses the line before a value: its key and size.
     #[inline]
     fn value_line(self, line: &[u8]) -> Option<(&[u8], usize)> {
         let space = |bytes| memchr::memchr(b' ', bytes);
@@ -123,13 +123,13 @@ impl Protocol {
     }
 }
 
-/// A decimal number of ten digits at most.
+/// Parses a decimal number of at most ten digits.
 fn number(digits: &[u8]) -> Option<usize> {
     let valid = (1..=10).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     valid.then(|| digits.iter().fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
 }
 
-/// What a server sent, for people to read.
+/// Formats what a server sent for a message: shortened, and with escapes.
 pub fn shown(bytes: &[u8]) -> String {
     let more = if bytes.len() > 80 { "..." } else { "" };
     format!("\"{}{more}\"", bytes[..bytes.len().min(80)].escape_ascii())
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// All pieces of `bytes`, which arrive one by one.
+    /// Parses all pieces of `bytes`, which arrive one byte at a time.
     fn pieces(protocol: Protocol, bytes: &[u8]) -> Vec<String> {
         let (mut pieces, mut start) = (Vec::new(), 0);
         for end in 0..=bytes.len() {

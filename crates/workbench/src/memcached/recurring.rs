@@ -1,9 +1,9 @@
 //! Latencies that recur in every round.
 //!
-//! A shared machine stalls for milliseconds at any time. In percentiles of one round such stalls
-//! look like those of a server that grows its table. But growth happens at the same time in each
-//! round of a workload, and stalls of the machine do not. So the best round of each interval shows
-//! the latency that the server itself causes.
+//! A shared machine stalls for milliseconds at any time. In the percentiles of one round such
+//! stalls look like those of a server that grows its table. But the table grows at the same time in
+//! each round, while the machine stalls at random. So for each interval, the best of all rounds
+//! shows the latency that the server itself causes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,16 +14,18 @@ use super::measure::Sample;
 use super::tally::Percentiles;
 use crate::harness::stats::quantile;
 
-/// An interval: short, so that one of a few rounds is free of the machine's stalls.
+/// The length of an interval. It is short, so that in at least one of a few rounds the machine does
+/// not stall during the interval.
 pub const PART: Duration = Duration::from_millis(100);
 
-/// The name in reports.
+/// The name of this value in reports.
 pub const NAME: &str = "the slowest GET of each tenth of a second in the best round";
 
-/// The slowest GET of each interval, in the round in which it was fastest: the start of the
-/// interval in seconds, and nanoseconds. Intervals that are missing in some round are left out.
+/// Returns, for each interval, its start in seconds and the latency of its slowest GET in
+/// nanoseconds, in the round where this latency is lowest. Intervals that are missing in some round
+/// are left out.
 pub fn best_of_rounds<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Vec<(f64, f64)> {
-    // Times may have been read from a file, with the last digit rounded.
+    // Times read from a file may differ in the last digit.
     let number = |at: f64| (at / PART.as_secs_f64()).round() as u64;
     let part = move |&(at, part): &(f64, Percentiles)| (number(at), (at, part.max));
     let mut rounds = samples.into_iter().map(|sample| sample.timeline.iter().map(part).collect());
@@ -35,20 +37,21 @@ pub fn best_of_rounds<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Vec<
     best.into_values().collect()
 }
 
-/// Percentiles over the parts of the time, in nanoseconds.
+/// Percentiles over all intervals of the latency of the slowest GET, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Recurring {
     pub p50: f64,
-    /// 9 of 10 parts have no slower GET.
+    /// 9 of 10 intervals have no slower GET.
     pub p90: f64,
-    /// 99 of 100.
+    /// 99 of 100 intervals have no slower GET.
     pub p99: f64,
     pub max: f64,
     pub parts: usize,
 }
 
 impl Recurring {
-    /// From several rounds of a workload; `None` if they have no latencies over time.
+    /// Computes the percentiles from several rounds of a workload; `None` if the samples have no
+    /// latencies over time.
     pub fn of<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Option<Self> {
         let mut longest: Vec<f64> = best_of_rounds(samples).into_iter().map(|(_, longest)| longest).collect();
         longest.sort_by(f64::total_cmp);

@@ -1,35 +1,36 @@
-//! When requests are due in an open loop, and from when latencies count.
+//! When the requests of an open loop are due. Latencies count from then on.
 //!
-//! A closed loop waits for a slow reply before it asks again, so a stall of the server is counted
-//! once, however many requests real clients would have sent in the meantime (*coordinated
-//! omission*). In an open loop each request has a due time, fixed before the first one is sent. Its
-//! latency counts from then on, even if it could be sent only after the stall.
+//! In a closed loop, a client waits for a slow reply before it sends another request. A stall of
+//! the server is then counted once per client, although real clients would have sent many requests
+//! during the stall (*coordinated omission*). In an open loop each request has a due time, fixed
+//! before the first one is sent. Its latency counts from then on, even if it could be sent only
+//! after the stall.
 
 use std::time::{Duration, Instant};
 
-/// The requests of one thread, which are due at equal distances. Request `n` is that of client `n %
-/// clients`.
+/// The due times of one thread's requests, at equal distances. Client `n % clients` sends request
+/// `n`.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     first: Instant,
-    /// Seconds from one to the next.
+    /// The seconds between two requests.
     period: f64,
 }
 
 impl Schedule {
-    /// The schedule of thread `thread` of `threads`, which have `rate` requests per second
-    /// together, in turns.
+    /// Makes the schedule of thread `thread`. All `threads` threads together send `rate` requests
+    /// per second, in turns.
     pub fn new(start: Instant, rate: f64, thread: usize, threads: usize) -> Self {
         let first = start + Duration::from_secs_f64(thread as f64 / rate);
         Self { first, period: threads as f64 / rate }
     }
 
-    /// When request `number` is due.
+    /// Returns when request `number` is due.
     pub fn due_at(&self, number: u64) -> Instant {
         self.first + Duration::from_secs_f64(number as f64 * self.period)
     }
 
-    /// How many requests are due until `now`.
+    /// Returns the number of requests that are due until `now`.
     pub fn due_until(&self, now: Instant) -> u64 {
         match now.checked_duration_since(self.first) {
             Some(since) => (since.as_secs_f64() / self.period) as u64 + 1,
@@ -38,7 +39,7 @@ impl Schedule {
     }
 }
 
-/// How many of the first `due` requests are those of client `client`.
+/// Returns how many of the first `due` requests belong to client `client`.
 pub fn of_client(due: u64, client: usize, clients: usize) -> u64 {
     (due + (clients - 1 - client) as u64) / clients as u64
 }
@@ -82,8 +83,7 @@ mod tests {
         }
     }
 
-    /// A server that stalls for a second, 100 requests being due a second, delays one hundred of
-    /// them, not one.
+    /// At 100 requests per second, a server that stalls for a second delays 100 requests, not one.
     #[test]
     fn a_stall_delays_all_that_were_due_meanwhile() {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What is printed.
+//! Formats results for the screen.
 
 use super::measure::{Figure, Measured, Sample};
 use super::tally::Percentiles;
@@ -6,7 +6,8 @@ use super::workload::Workload;
 use crate::harness::report::{significant, table};
 use crate::harness::stats::Summary;
 
-/// A table of servers, medians over rounds, and one of ratios to the first, after `work`.
+/// Formats a table of medians over rounds for each server, the latencies, and the ratios of the
+/// first server to the others.
 pub fn describe(workload: &Workload, measured: &[Measured]) -> String {
     let header =
         ["server", "requests/s", "server µs", "user", "system", "client µs", "hits", "refused", "lost", "late", "MiB"];
@@ -52,7 +53,7 @@ pub fn describe(workload: &Workload, measured: &[Measured]) -> String {
     text + &locks(measured)
 }
 
-/// A table of latencies, after a line that says how to read it.
+/// Formats a table of latencies, after a line that explains it.
 pub fn latencies(workload: &Workload, measured: &[Measured]) -> String {
     let mut text = String::from("Latency in µs, medians over rounds; the largest is that of all rounds");
     text += if workload.rate.is_some() { ":\n\n" } else { " (closed loop: stalls are under-counted, see --rate):\n\n" };
@@ -71,8 +72,7 @@ pub fn latencies(workload: &Workload, measured: &[Measured]) -> String {
     text + &table(&header, rows)
 }
 
-/// Contention of the locks of servers built with the feature `contention`, as far as any were
-/// taken.
+/// Formats the lock contention of servers that count it: those built with the feature `contention`.
 fn locks(measured: &[Measured]) -> String {
     let of = |measured: &'_ Measured| {
         let names = measured.samples.first().map(|sample| sample.contention.keys().cloned().collect::<Vec<_>>());
@@ -95,7 +95,7 @@ fn cell(summary: Option<Summary>) -> String {
     summary.map_or("-".into(), |summary| significant(summary.median))
 }
 
-/// The median and the range.
+/// Formats the median and the range.
 pub fn range(summary: Option<Summary>) -> String {
     summary.map_or("-".into(), |Summary { median, min, max, .. }| format!("{median:.3} ({min:.3} to {max:.3})"))
 }

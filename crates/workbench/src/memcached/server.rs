@@ -1,4 +1,4 @@
-//! Servers: addresses, starting them, and their use of CPU and memory.
+//! Servers: their addresses, their processes, and their CPU time and memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_millis(5);
 /// How long the supervisor may take to report a server's end.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// How long a server may take to accept a connection at one of the several addresses of its name.
+/// How long a server may take to accept a connection at each address, if its name has several.
 const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 
 /// The maximum size of a reply to `stats`.
@@ -56,8 +56,8 @@ impl Address {
         connect().with_context(|| format!("cannot connect with {self}"))
     }
 
-    /// A new non-blocking connection, which may not be established yet. It is when the socket is
-    /// writable, unless it has an error.
+    /// Opens a non-blocking connection. It is established when the socket becomes writable without
+    /// an error.
     pub fn begin_to_connect(&self) -> std::io::Result<Socket> {
         let (socket, address) = self.socket()?;
         socket.set_nonblocking(true)?;
@@ -79,7 +79,7 @@ impl Address {
         Ok((socket, address))
     }
 
-    /// The server's statistics, by name, in reply to `request`, such as `stats`.
+    /// Sends `request`, such as `stats`, and returns the statistics in the reply, by name.
     pub fn statistics(&self, request: &str) -> Result<BTreeMap<String, String>> {
         let mut socket = self.connect()?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -88,7 +88,7 @@ impl Address {
         let mut buffer = [0; 4096];
         while !answer.ends_with(b"END\r\n") {
             let count = match socket.read(&mut buffer) {
-                // This process was stopped in the meantime.
+                // A signal interrupted the read, such as SIGCONT after a stop.
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 other => other.with_context(|| format!("no answer to {request}"))?,
             };
@@ -117,7 +117,8 @@ impl Address {
 pub struct Place(String);
 
 impl Place {
-    /// The server's address. If the name has several, the first at which a server listens.
+    /// Resolves the address. If the name has several addresses, returns the first at which a server
+    /// listens.
     pub fn find(&self) -> Result<Address> {
         let Self(text) = self;
         if let Some(path) = text.strip_prefix("unix:") {
@@ -157,35 +158,36 @@ impl fmt::Display for Address {
 /// CPU time and memory of a process so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// CPU time of all threads, to the nanosecond.
+    /// CPU time of all threads, in nanoseconds.
     cpu: Duration,
-    /// Its parts in kernel ticks, which are used for their ratio only.
+    /// User and system time in kernel ticks. Ticks are coarse, so they only split `cpu` into its
+    /// two parts.
     user_ticks: u64,
     system_ticks: u64,
-    /// Bytes of its resident set.
+    /// Bytes of the resident set.
     resident: u64,
 }
 
-/// CPU time and memory of a process in a window.
+/// CPU time of a process during a window, and its memory at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// CPU seconds in its own code, by the share that the kernel's ticks give it.
+    /// CPU seconds in user mode, estimated from the share of user ticks.
     pub user_seconds: f64,
-    /// CPU seconds in the kernel.
+    /// CPU seconds in the kernel, estimated in the same way.
     pub system_seconds: f64,
-    /// Bytes of its resident set at the end.
+    /// Bytes of the resident set at the end.
     pub resident_bytes: u64,
 }
 
 impl Cost {
-    /// CPU seconds.
+    /// Returns the CPU seconds in user mode and in the kernel together.
     pub fn seconds(&self) -> f64 {
         self.user_seconds + self.system_seconds
     }
 }
 
 impl Usage {
-    /// Asks the kernel about a process.
+    /// Reads the usage of a process from `/proc`.
     pub fn of(process: u32) -> Result<Self> {
         let read = |name| fs::read_to_string(format!("/proc/{process}/{name}"));
         let ask = || {
@@ -197,12 +199,12 @@ impl Usage {
         ask().with_context(|| format!("the server (process {process}) is gone"))
     }
 
-    /// Bytes of its resident set.
+    /// Bytes of the resident set.
     pub fn resident(&self) -> u64 {
         self.resident
     }
 
-    /// The difference to an earlier time.
+    /// Returns the difference to an earlier time.
     pub fn since(&self, before: &Self) -> Cost {
         let seconds = self.cpu.saturating_sub(before.cpu).as_secs_f64();
         let [user, system] = [self.user_ticks - before.user_ticks, self.system_ticks - before.system_ticks];
@@ -211,28 +213,29 @@ impl Usage {
     }
 }
 
-/// The 14th and 15th field of `/proc/PID/stat`. The second may contain anything, in parentheses.
+/// Parses the 14th and 15th field of `/proc/PID/stat`. The second field, in parentheses, may
+/// contain any characters.
 fn parse_ticks(stat: &str) -> Option<(u64, u64)> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// Bytes after `VmRSS:` in `/proc/PID/status`.
+/// Parses the bytes after `VmRSS:` in `/proc/PID/status`.
 fn parse_resident(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
 }
 
-/// A server that is measured: started here, or found running.
+/// A server that is measured: started by this program, or already running.
 #[derive(Debug)]
 pub struct Server {
     pub address: Address,
-    /// Its process, if it is on this machine.
+    /// The server's process id, if the process is on this machine.
     pub process: Option<u32>,
     started: Option<Started>,
 }
 
-/// Ended when this is dropped.
+/// A server process that ends when this is dropped.
 #[derive(Debug)]
 struct Started {
     supervised: Supervised,
@@ -240,21 +243,21 @@ struct Started {
 }
 
 impl Server {
-    /// A server that is running already.
+    /// Uses a server that is already running.
     pub fn running(address: Address) -> Result<Self> {
         drop(address.connect()?);
         // A server without statistics can still be measured.
         let statistics =
             if address.is_local() { address.statistics("stats").unwrap_or_default() } else { BTreeMap::new() };
-        // In another namespace, or behind a forwarder, the number belongs to a different process
-        // here.
+        // If the server runs in another namespace or behind a forwarder, its process id may belong
+        // to a different process here.
         let listens = |&pid: &u32| is_listening(pid, &address).unwrap_or(false);
         let process = statistics.get("pid").and_then(|pid| pid.parse().ok()).filter(listens);
         Ok(Self { address, process, started: None })
     }
 
-    /// Starts a server. Appends the address to the command, by memcached's options `-l` and `-p`,
-    /// or `-s`. Returns when the server accepts connections.
+    /// Starts a server. Appends memcached's options `-l` and `-p`, or `-s`, with the address to the
+    /// command. Returns when the server accepts connections.
     pub fn start(command: &ServerCommand, unix: bool, cores: &Cores) -> Result<Self> {
         let (address, folder) = if unix {
             let folder = TempDir::new().context("cannot make a folder for a socket")?;
@@ -283,9 +286,9 @@ impl Server {
         Ok(Self { address, process, started: Some(started) })
     }
 
-    /// CPU time and memory so far, if known.
+    /// Returns CPU time and memory so far, if known.
     pub fn usage(&mut self) -> Result<Option<Usage>> {
-        // A server that was found running may have been restarted.
+        // A server that this program did not start may have been restarted since.
         let usage = self.process.and_then(|process| Usage::of(process).ok());
         if let Some(started) = &mut self.started {
             // A server that has just ended reports no usage, and its supervisor needs a moment to
@@ -299,7 +302,7 @@ impl Server {
     }
 }
 
-/// Whether a process has a socket that listens at this address.
+/// Returns whether a process has a socket that listens at this address.
 fn is_listening(process: u32, address: &Address) -> ProcResult<bool> {
     let inodes: Vec<u64> = match address {
         Address::Tcp(address) => {
@@ -308,7 +311,7 @@ fn is_listening(process: u32, address: &Address) -> ProcResult<bool> {
                 let is_here = ip == address.ip() || ip.is_unspecified();
                 entry.state == TcpState::Listen && entry.local_address.port() == address.port() && is_here
             };
-            // Without IPv6 there is no second table.
+            // `tcp6` is missing on a kernel without IPv6.
             let entries = procfs::net::tcp()?.into_iter().chain(procfs::net::tcp6().unwrap_or_default());
             entries.filter(here).map(|entry| entry.inode).collect()
         }
@@ -334,10 +337,10 @@ impl ServerCommand {
         command
     }
 
-    /// The version of the program: the first line that it prints with `-V`.
+    /// Returns the version of the program: the first line that it prints with `-V`.
     pub fn version(&self) -> Option<String> {
         let mut command = Command::new(&self.program);
-        // A command that serves instead of printing its version must not keep running.
+        // A command that ignores `-V` and starts to serve must not outlive this process.
         tie(&mut command);
         let output = command.arg("-V").stdin(Stdio::null()).output().ok()?;
         let line = String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned();
@@ -348,8 +351,8 @@ impl ServerCommand {
 impl FromStr for ServerCommand {
     type Err = anyhow::Error;
 
-    /// The words of a command, with a shell's quotes. A program without a path is first searched in
-    /// the folder of this one.
+    /// Splits a command into words, with a shell's quotes. A program without a path is searched
+    /// first in the folder of this program.
     fn from_str(text: &str) -> Result<Self> {
         let words = shlex::split(text).ok_or_else(|| anyhow!("a quote is not closed"))?;
         let Some((name, arguments)) = words.split_first() else { bail!("expected a command") };

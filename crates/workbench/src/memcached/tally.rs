@@ -5,34 +5,34 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longer latencies are recorded as this.
+/// Longer latencies are recorded as this one.
 const MAX_NANOSECONDS: u64 = 600_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// When the first requests are due. Servers and caches warm up.
+    /// When the first requests are due. Until `from`, servers and caches warm up.
     pub begin: Instant,
     pub from: Instant,
-    /// When it closes. Requests that are due later are not sent.
+    /// When the window closes. Requests that are due later are not sent.
     pub until: Instant,
 }
 
 impl Window {
-    /// A window after a warm-up.
+    /// Makes a window that opens after `warm_up`.
     pub fn after(warm_up: Duration, measured: Duration) -> Self {
         let begin = Instant::now();
         let from = begin + warm_up;
         Self { begin, from, until: from + measured }
     }
 
-    /// A window that will never open.
+    /// Makes a window that never opens.
     pub fn never() -> Self {
         let begin = Instant::now();
         let never = begin + Duration::from_secs(1 << 30);
         Self { begin, from: never, until: never }
     }
 
-    /// Whether it is open at that time.
+    /// Returns whether the window is open at `time`.
     #[inline]
     pub fn has(&self, time: Instant) -> bool {
         self.from <= time && time < self.until
@@ -52,19 +52,19 @@ pub struct Tally {
     /// Requests that were answered in the window.
     pub answered: u64,
     pub asked: u64,
-    /// Of those, keys that were found.
+    /// The number of requested keys that were found.
     pub found: u64,
-    /// Requests that the server was unable or unwilling to do.
+    /// The number of requests that the server refused.
     pub refused: u64,
-    /// The reply to the first one.
+    /// The reply to the first refused request.
     pub refusal: Option<String>,
-    /// Due requests that were not answered in time.
+    /// The number of due requests that were not answered in time.
     pub late: u64,
     pub broken: u64,
-    /// Requests that had no answer when their connection broke. In an open loop their latency is
-    /// the time that they had waited.
+    /// The number of requests without a reply when their connection broke. In an open loop, the
+    /// time until then counts as their latency.
     pub lost: u64,
-    /// Why the first one broke.
+    /// Why the first broken connection broke.
     pub breakage: Option<String>,
     /// CPU time of the threads while the window was open.
     pub cpu: Duration,
@@ -74,8 +74,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Empty counts. With a timeline, latencies of GETs are also kept for each interval of the
-    /// window that is so long.
+    /// Makes an empty tally. If `slot` is given, latencies of GETs are also kept for each interval
+    /// of this length.
     pub fn new(slot: Option<Duration>) -> Self {
         Self {
             answered: 0,
@@ -94,7 +94,7 @@ impl Tally {
         }
     }
 
-    /// Counts the latency of a request that was sent, or due, at `at`.
+    /// Records the latency of a request that was sent, or due, at `at`.
     #[inline]
     pub fn record(&mut self, is_set: bool, window: &Window, at: Instant, now: Instant) {
         let latency = (now.saturating_duration_since(at).as_nanos() as u64).clamp(1, MAX_NANOSECONDS);
@@ -126,17 +126,18 @@ impl Tally {
         }
     }
 
-    /// Latencies of GETs, if there were any.
+    /// Returns the latencies of GETs, if there were any.
     pub fn gets(&self) -> Option<Percentiles> {
         Percentiles::of(&self.gets)
     }
 
-    /// Latencies of SETs, if there were any.
+    /// Returns the latencies of SETs, if there were any.
     pub fn sets(&self) -> Option<Percentiles> {
         Percentiles::of(&self.sets)
     }
 
-    /// Latencies of GETs over time, with when each part began, in seconds.
+    /// Returns the latencies of GETs over time: the start of each interval in seconds, and its
+    /// percentiles.
     pub fn timeline(&self) -> Vec<(f64, Percentiles)> {
         let Some(Timeline { slot, slots }) = &self.timeline else { return Vec::new() };
         let at = |number: usize| number as f64 * slot.as_secs_f64();
@@ -179,13 +180,13 @@ fn histogram(digits: u8) -> Histogram<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     pub p50: f64,
-    /// 9 of 10 are as fast.
+    /// The 90th percentile.
     pub p90: f64,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 999 of 1000.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// 9999 of 10,000.
+    /// The 99.99th percentile.
     pub p9999: f64,
     pub max: f64,
     pub count: u64,

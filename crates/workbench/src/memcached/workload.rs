@@ -13,10 +13,10 @@ use crate::harness::sampling::Distribution;
 
 pub const MAX_KEY: usize = 250;
 
-/// memcached does not support larger values.
+/// The maximum size of a value that memcached supports.
 const MAX_VALUE: usize = 1 << 30;
 
-/// The maximum of value bytes in flight, of all clients together.
+/// The maximum number of value bytes in the buffers of all clients together.
 const MAX_BUFFERS: u64 = 4 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -39,8 +39,8 @@ pub struct Workload {
     #[arg(long, default_value_t = DEFAULT.threads, value_parser = value_parser!(u16).range(1..=1024))]
     pub threads: u16,
 
-    /// Requests that a client sends by one write; the next ones follow when all of them are
-    /// answered. With --rate: limit of unanswered requests per client
+    /// Requests that a client sends in one write. It sends the next ones when all of them are
+    /// answered. With --rate: maximum number of unanswered requests per client
     #[arg(long, default_value_t = DEFAULT.depth, value_parser = value_parser!(u16).range(1..=4096))]
     pub depth: u16,
 
@@ -48,8 +48,8 @@ pub struct Workload {
     #[arg(long, default_value_t = DEFAULT.keys_per_get, value_parser = value_parser!(u16).range(1..=4096))]
     pub keys_per_get: u16,
 
-    /// Requests per second of all clients together. Each is sent when it is due, whether or not
-    /// earlier ones are answered, and its latency counts from then [default: as fast as replies
+    /// Requests per second of all clients together. Each request is sent when it is due, even if
+    /// earlier ones are unanswered, and its latency counts from then [default: as fast as replies
     /// arrive]
     #[arg(long, value_parser = parse_rate)]
     pub rate: Option<f64>,
@@ -58,11 +58,11 @@ pub struct Workload {
     #[arg(long, value_name = "PERCENT", default_value_t = DEFAULT.sets, value_parser = value_parser!(u8).range(0..=100))]
     pub sets: u8,
 
-    /// Items; all are stored before the measurement, unless --no-preload is given
+    /// Number of items. All are stored before the measurement, unless --no-preload is given
     #[arg(long, default_value_t = DEFAULT.items, value_parser = parse_count)]
     pub items: u64,
 
-    /// SETs store new items, one after the other, until there are this many; that ends the
+    /// Let SETs store new items until the server has this number of items, then end the
     /// measurement. Needs --rate
     #[arg(long, value_name = "ITEMS", value_parser = parse_count)]
     pub grow: Option<u64>,
@@ -71,13 +71,13 @@ pub struct Workload {
     #[arg(long, value_enum, default_value_t = DEFAULT.popularity)]
     pub popularity: Distribution,
 
-    /// Bytes of a key, or their range, such as 10-40; or several with weights, such as
+    /// Bytes of a key: a number, a range such as 10-40, or several with weights such as
     /// 10-20:9,250:1
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT.key_size)]
     pub key_size: Sizes,
 
-    /// Bytes of a value, in the same format: 100:90,1000-4000:9,1000000:1. Above 1 MiB, servers
-    /// need -I
+    /// Bytes of a value, in the same format, such as 100:90,1000-4000:9,1000000:1. Servers need -I
+    /// for values above 1 MiB
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT.value_size)]
     pub value_size: Sizes,
 
@@ -89,7 +89,7 @@ pub struct Workload {
     #[arg(long)]
     pub no_preload: bool,
 
-    /// Do not compare keys and values of replies: for `relativist-bench echo`, which stores nothing
+    /// Do not check keys and values of replies. For `relativist-bench echo`, which stores nothing
     #[arg(long, requires = "no_preload")]
     pub unchecked: bool,
 }
@@ -113,11 +113,11 @@ pub const DEFAULT: Workload = Workload {
 };
 
 impl Workload {
-    /// GETs while SETs grow the table from 2^16 to 2^22 buckets.
+    /// A workload in which SETs grow the table from 2^16 to 2^22 buckets, while GETs are measured.
     ///
-    /// memcached starts with 2^16 buckets and doubles them at 1.5 items per bucket: this takes it
-    /// past 2^21. The rate is a quarter to a third of what either server can do, so that requests
-    /// wait for the growth and not for each other.
+    /// memcached starts with 2^16 buckets and doubles them at 1.5 items per bucket. The items of
+    /// this workload fill more than 2^21 buckets. The rate is a quarter to a third of what either
+    /// server can do, so that requests wait for the growth and not for each other.
     pub fn growth(threads: u16, quick: bool) -> Self {
         Self {
             threads,
@@ -130,7 +130,7 @@ impl Workload {
         }
     }
 
-    /// Checks combinations that the command line parser cannot.
+    /// Checks combinations of options that the command line parser cannot check.
     pub fn check(&self) -> Result<()> {
         let digits = digits(self.all_items());
         ensure!(self.key_size.most() <= MAX_KEY, "--key-size {}: keys have {MAX_KEY} bytes at most", self.key_size);
@@ -158,19 +158,19 @@ impl Workload {
         Ok(())
     }
 
-    /// Bytes of values that all clients together may hold: all that a client sends together, and
-    /// the one that it receives.
+    /// Returns the maximum number of value bytes that all clients together hold: for each client,
+    /// the values that it sends together and the value that it receives.
     fn buffers(&self) -> u64 {
         let values = if self.sets > 0 { u32::from(self.depth) + 1 } else { 1 };
         u64::from(self.clients) * u64::from(values) * self.value_size.most() as u64
     }
 
-    /// The maximum number of items at the end.
+    /// Returns the maximum number of items at the end.
     pub fn all_items(&self) -> u64 {
         self.grow.unwrap_or(self.items)
     }
 
-    /// Seconds until all items of `--grow` are stored.
+    /// Returns the seconds until all items of `--grow` are stored.
     pub fn seconds_of_growth(&self) -> Option<f64> {
         let per_second = self.rate? * f64::from(self.sets) / 100.0;
         Some((self.grow? - self.items) as f64 / per_second)
@@ -202,7 +202,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// The number of hexadecimal digits that numbers this many items.
+/// Returns the number of hexadecimal digits in the largest item number.
 pub fn digits(items: u64) -> usize {
     (items - 1).max(1).ilog(16) as usize + 1
 }
@@ -219,7 +219,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 pub enum Sizes {
     /// All sizes of a range are equally frequent.
     Even(Range),
-    /// Several ranges, each as frequent as its weight says.
+    /// Several ranges, with frequencies in proportion to their weights.
     Weighted(Vec<(Range, NonZero<u16>)>),
 }
 
@@ -243,7 +243,7 @@ impl Sizes {
         Self::range(size, size)
     }
 
-    /// From `least` to `most`, with equal frequency.
+    /// All sizes from `least` to `most`, equally frequent.
     pub const fn range(least: usize, most: usize) -> Self {
         Self::Even(Range { least, most })
     }
@@ -271,8 +271,8 @@ impl Sizes {
             Self::Even(range) => range.pick(random),
             Self::Weighted(ranges) => {
                 let sum: u64 = ranges.iter().map(|(_, weight)| u64::from(weight.get())).sum();
-                // The high half says where among the weights; the low half is as random, and left
-                // for the range.
+                // The high half selects the range by its weight. The low half, which is just as
+                // random, selects the size in the range.
                 let scaled = u64::from(random) * sum;
                 let mut place = scaled >> 32;
                 for &(range, weight) in ranges {

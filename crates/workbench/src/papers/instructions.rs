@@ -1,9 +1,10 @@
-//! `relativist-bench instructions`: what a lookup does, counted by callgrind.
+//! `relativist-bench instructions` counts the instructions and memory accesses of a lookup with
+//! callgrind.
 //!
-//! To show that lookups scale takes many processors. To show that they execute few instructions and
-//! write no shared memory does not: these counts are the same on any machine. (That lookups under
-//! RCU write no shared line is shown by a test of `relativist-baselines`, in which the table's
-//! memory is read-only.)
+//! Only a machine with many processors can show that lookups scale. But any machine can show that
+//! they execute few instructions and write no shared memory, because these counts hardly depend on
+//! the machine. (A test of `relativist-baselines` makes the table's memory read-only, to show that
+//! lookups under RCU do not write to it.)
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -25,10 +26,11 @@ use crate::papers::lookups::subject::{BATCH, Sampler, Subject, count_missed};
 /// Count the instructions and memory accesses of a lookup, with callgrind
 ///
 /// One thread looks up random keys of 0 .. entries-1, which are all present, with a read section
-/// (or lock) per lookup. Loads and stores are those of data; cache misses are those of callgrind's
-/// simulation of this machine's caches. Lock-free tables store to the thread's own memory only (its
-/// stack and its slot in RCU's registry); tables with a lock also store to memory that all readers
-/// share. "harness alone" is the loop without a table; every row includes it. Needs valgrind.
+/// (or lock) per lookup. Only loads and stores of data are counted. Cache misses come from
+/// callgrind's simulation of this machine's caches. Lookups in lock-free tables store only to
+/// memory of their own thread (its stack and its slot in RCU's registry). Lookups in tables with a
+/// lock also store to memory that all readers share. "harness alone" is the loop without a table;
+/// every row includes it. Needs valgrind.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// Tables to measure; repeat the option, or separate names by commas
@@ -46,7 +48,7 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
-/// Options of the count of a table.
+/// The options for counting one table.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Counted {
     /// Entries in the table: a number such as 65536 or 2^16
@@ -68,7 +70,7 @@ pub struct Counted {
 
 #[derive(Debug, clap::Args)]
 pub struct ChildArgs {
-    /// None: the harness alone
+    /// The table to measure; if not given, the harness alone
     #[arg(long = "table", value_enum)]
     name: Option<Name>,
 
@@ -82,7 +84,7 @@ struct Counts {
     instructions: f64,
     loads: f64,
     stores: f64,
-    /// In the first-level data cache.
+    /// Misses in the first-level data cache.
     misses: f64,
     last_misses: f64,
 }
@@ -136,7 +138,7 @@ fn parse(text: &str, table: String, lookups: f64) -> Result<Counts> {
     })
 }
 
-/// The loop without a table.
+/// A table that looks nothing up, to count the loop itself.
 struct HarnessAlone;
 
 impl Subject for HarnessAlone {

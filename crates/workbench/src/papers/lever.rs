@@ -1,5 +1,5 @@
-//! The figures of Lever's paper, next to those of its functions on generated keys of the same kind
-//! and number.
+//! Compares the histograms in Lever's paper with those of the same functions on generated keys of
+//! the same kind and number.
 
 use crate::harness::report::{significant, table};
 use crate::hashing::Claim;
@@ -9,7 +9,7 @@ use crate::hashing::histogram::Histogram;
 use crate::hashing::keys::patterns::Pattern;
 use crate::hashing::keys::{Keys, Source};
 
-/// A histogram of the paper, by its figures.
+/// A histogram as printed in the paper.
 struct Printed {
     place: &'static str,
     function: Box<dyn HashFunction>,
@@ -17,14 +17,14 @@ struct Printed {
     keys: Pattern,
     empty: u64,
     largest: usize,
-    /// The per cent of objects in buckets of more than 15.
+    /// The percentage of objects in buckets with more than 15 objects.
     in_large: u64,
-    /// The hit rate, and iterations per thousand lookups, if they follow from the histogram. (In
-    /// the buffer cache most lookups are for the latest entry, and find it at once.)
+    /// The hit rate, and iterations per thousand lookups, if the histogram determines them. (It
+    /// does not for the buffer cache, where most lookups find the latest entry at once.)
     iterations: Option<(f64, u64)>,
 }
 
-/// Buckets above this size have no row of their own in the paper.
+/// The paper has no separate rows for buckets above this size.
 const LARGE: usize = 15;
 
 /// The minimum number of cached blocks per group, with the full buffer cache and after the
@@ -89,7 +89,8 @@ fn histograms() -> [Printed; 5] {
     ]
 }
 
-/// A kernel of table 1: function, logarithm of the size, and time for the whole benchmark.
+/// The kernels of table 1: function, binary logarithm of the number of buckets, and time for the
+/// whole benchmark.
 const KERNELS: [(PageCache, u32, &str); 6] = [
     (PageCache::ShiftAdd, 11, "50 min 25 s"),
     (PageCache::ShiftAdd, 13, "49 min 43 s"),
@@ -99,7 +100,7 @@ const KERNELS: [(PageCache, u32, &str); 6] = [
     (PageCache::Multiplicative, 14, "49 min 29 s"),
 ];
 
-/// Pages in the cache: three quarters of the 128 MB of the machine of table 1.
+/// The number of pages in the cache: three quarters of the 128 MB of the machine of table 1.
 const PAGES: u64 = 24_576;
 
 /// Generates the keys, hashes them, and compares the results with the paper's.
@@ -148,14 +149,14 @@ fn histogram(function: &dyn HashFunction, bits: u32, pattern: Pattern) -> Histog
     Histogram::of(function, &keys, bits)
 }
 
-/// The share of objects in buckets of more than 15.
+/// Returns the share of objects in buckets with more than 15 objects.
 fn in_large(histogram: &Histogram) -> f64 {
     let objects: u64 =
         (0..).zip(&histogram.sizes).skip(LARGE + 1).map(|(size, buckets): (u64, _)| size * buckets).sum();
     objects as f64 / histogram.entries as f64
 }
 
-/// Prints the paper's figures next to ours.
+/// Prints the paper's values next to ours.
 pub fn run() {
     let rows = claims().into_iter().map(|claim| vec![claim.place, claim.what, claim.paper, claim.here]);
     print!("{}", table(&["", "", "the paper", "here"], rows));
@@ -171,8 +172,8 @@ mod tests {
         (printed, histogram)
     }
 
-    /// Histograms 3 and 4 as printed, from their columns of buckets: sums, and percentages rounded
-    /// as in the paper.
+    /// Computes the sums and rounded percentages of histograms 3 and 4 from their columns of
+    /// buckets, and compares them with the paper.
     #[test]
     fn histograms_are_printed_as_in_the_paper() {
         let third = Histogram::from_sizes(vec![2034, 3317, 4034, 3833, 2082, 712, 222, 78, 46, 19, 5, 2]);
@@ -194,9 +195,9 @@ mod tests {
     fn the_old_buffer_cache_leaves_most_buckets_empty_histogram_1() {
         let (printed, here) = here("Histogram 1");
         assert_eq!((here.buckets, here.entries), (16_384, 37_256));
-        // The paper: 74 % empty.
+        // In the paper, 74 % are empty.
         assert!((0.6..0.9).contains(&(here.empty() as f64 / 16_384.0)), "{} empty", here.empty());
-        // "Almost two orders of magnitude" above a mean of 2.3.
+        // The paper: "almost two orders of magnitude" above a mean of 2.3.
         assert!(here.largest() as f64 > 30.0 * here.load(), "largest {}", here.largest());
         assert!(here.largest() > printed.largest / 2 && here.largest() < printed.largest * 3, "{}", here.largest());
         assert!(in_large(&here) > 0.5, "{}", in_large(&here));
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn multiplication_spreads_the_same_keys_histograms_3_and_4() {
         let (printed, full) = here("Histogram 3");
-        // Poisson's distribution has 10 % empty, the paper 12 %.
+        // 10 % are empty in Poisson's distribution, and 12 % in the paper.
         assert!((1000..2600).contains(&full.empty()), "{} empty", full.empty());
         assert!(full.largest() <= printed.largest + 3, "largest {}", full.largest());
         let (_, old) = here("Histogram 1");
@@ -232,11 +233,12 @@ mod tests {
         let (hit_rate, iterations) = printed.iterations.unwrap();
         let met = here.probes(hit_rate) * 1000.0;
         assert!((met / iterations as f64 - 1.0).abs() < 0.1, "{met}");
-        // Nearly all lookups miss, and visit a whole chain: n / m.
+        // Nearly all lookups miss, and visit a whole chain, n / m entries on average.
         assert!((here.probes_per_miss() / here.load() - 1.0).abs() < 0.1, "{}", here.probes_per_miss());
     }
 
-    /// Section 3.1: bucket sizes remain acceptable from 11 to 16 bits; table 1 has 11 to 15.
+    /// Section 3.1: bucket sizes remain acceptable for tables of 2^11 to 2^16 buckets; table 1 has
+    /// 2^11 to 2^15.
     #[test]
     fn the_page_caches_functions_do_for_11_to_16_bits_table_1() {
         let met = |function: PageCache, bits| {
@@ -246,7 +248,8 @@ mod tests {
         };
         let met_by_bits: Vec<f64> = (11..=16).map(|bits| met(PageCache::ShiftAdd, bits)).collect();
         assert!(met_by_bits.is_sorted_by(|smaller, larger| smaller > larger), "{met_by_bits:?}");
-        // None of the kernels with 14 bits is much faster: the size of the table matters.
+        // In the paper, none of the three functions with 2^14 buckets is much faster than the
+        // others: the size of the table matters.
         let shift_add = met_by_bits[14 - 11];
         for function in [PageCache::Offset, PageCache::Multiplicative] {
             assert!((met(function, 14) / shift_add - 1.0).abs() < 0.1, "{function:?}");

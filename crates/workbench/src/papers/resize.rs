@@ -1,9 +1,9 @@
-//! `relativist-bench resize`: do lookups notice that the table is being resized?
+//! `relativist-bench resize` measures lookups while the table is resized.
 //!
-//! The benchmark of Triplett, McKenney and Walpole ("Resizable, Scalable, Concurrent Hash Tables
-//! via Relativistic Programming", USENIX ATC 2011, section 6.1, there a kernel module called
-//! `rcuhashbash-resize`): readers look up random keys that are present while the table has the one
-//! size, the other, or changes between the two without pause.
+//! This is the benchmark of Triplett, McKenney and Walpole ("Resizable, Scalable, Concurrent Hash
+//! Tables via Relativistic Programming", USENIX ATC 2011, section 6.1), where it is a kernel module
+//! called `rcuhashbash-resize`. Readers look up random keys that are present. Meanwhile the table
+//! has one of two sizes, or is resized between the two without pause.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -26,19 +26,20 @@ use crate::papers::lookups::{Conditions, grouped};
 ///
 /// Each reader looks up random keys of 0 .. entries-1, which are all present, with a read section
 /// (or lock) per lookup. The cases are measured in turns, run by run, on the same table: with
-/// 2^shift1 buckets; with 2^shift2 buckets; and, with --resizer, while another thread resizes from
-/// the one to the other and back without pause. If a lookup misses or finds a wrong value, the
-/// command reports it and exits with status 1.
+/// 2^shift1 buckets; with 2^shift2 buckets; and, with --resizer, while another thread resizes
+/// between the two sizes without pause. If a lookup misses or finds a wrong value, the command
+/// reports it and exits with status 1.
 ///
 /// If resizing hardly disturbs lookups, the rate of the last case lies between those of the two
-/// fixed sizes. The printed ratio is this rate over that of the slower fixed size, run by run.
+/// fixed sizes. The printed ratio is this rate divided by the rate of the slower fixed size in the
+/// same run.
 ///
-/// One lookup in 256 is timed by itself, which adds some 25 ns to it. Tables of other libraries
+/// One lookup in 256 is timed by itself, which adds about 25 ns to it. Tables of other libraries
 /// choose their own size.
 ///
-/// The paper always had a free CPU for the resizer. With more readers than CPUs-1 the resizer takes
-/// time from the readers. For a fair comparison, --spinner burdens the fixed cases alike, by a
-/// thread that only loops.
+/// The paper always had a free CPU for the resizer. With at least as many readers as CPUs, the
+/// resizer takes CPU time from the readers. For a fair comparison, --spinner runs a busy thread in
+/// the fixed cases, which takes as much.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// Tables to measure; repeat the option, or separate names by commas
@@ -101,7 +102,7 @@ struct CaseSummary {
     waits: Summary,
 }
 
-/// How resizing compares with the slower fixed size, run by run.
+/// The lookup rate during resizes divided by the rate at the slower fixed size in the same run.
 #[derive(Clone, Debug, Serialize)]
 struct Comparison {
     table: String,
@@ -138,7 +139,7 @@ pub fn run(args: &Args) -> Result<()> {
     report.finish(&parameters, &results, &text)
 }
 
-/// One measurement: the index of the table, the number of readers, and the case.
+/// A measurement: the index of the table, the number of readers, and the case.
 type Measurement = (usize, usize, Case);
 
 fn measurements(tables: &[Filled], parameters: &Parameters) -> Vec<Measurement> {
@@ -240,7 +241,7 @@ fn describe(parameters: &Parameters, results: &Results) -> Result<String> {
     Ok(text)
 }
 
-/// Latencies and memory of each case: medians over runs.
+/// Formats the latencies and memory of each case: medians over runs.
 fn describe_latencies(samples: &[Sample]) -> String {
     let groups = grouped(samples, |sample| (sample.table, sample.readers, sample.case.name()));
     let rows = groups.iter().map(|(_, group)| {
@@ -266,7 +267,8 @@ fn describe_latencies(samples: &[Sample]) -> String {
     format!("\nLatencies of single lookups, and memory:\n\n{}", table(&header, rows))
 }
 
-/// How contended the locks of each case were: sums over runs. Empty if they are not counted.
+/// Formats the lock contention of each case: sums over runs. Returns an empty text if contention is
+/// not counted.
 fn describe_locks(samples: &[Sample]) -> String {
     let of_site = |sample: &Sample| {
         let kind = (sample.table, sample.readers, sample.case.name());
@@ -296,7 +298,7 @@ fn describe_locks(samples: &[Sample]) -> String {
     format!("\nLocks, with the warm-up, all runs together:\n\n{}", table(&header, rows))
 }
 
-/// The duration of resizes, by direction: means over all of them.
+/// Formats the mean duration of resizes in each direction.
 fn describe_resizes(samples: &[Sample], hasher: HashFunction) -> String {
     let resized: Vec<Sample> = samples.iter().filter(|sample| sample.expand.count > 0).cloned().collect();
     let groups = grouped(&resized, |sample| (sample.table, sample.readers));
@@ -391,7 +393,7 @@ mod tests {
         assert!(parse("--shift1 5 --shift2 5").unwrap().conditions.setting().is_err());
     }
 
-    /// All measurements, by name.
+    /// Returns all measurements of a command line, with the names of the tables.
     fn plan(line: &str) -> Vec<(Name, usize, String)> {
         let parameters = parameters(line);
         let fill = |&name: &Name| Filled::new(name, &parameters.setting).unwrap();

@@ -1,7 +1,7 @@
-//! The measured loops, compiled once for each table, behind two object-safe traits. A virtual call
-//! per batch costs next to nothing.
+//! The measured loops, compiled once for each table, behind two object-safe traits. There is one
+//! virtual call per batch, so its cost is negligible.
 //!
-//! Every answer is checked: loops return how many were wrong.
+//! Every result is checked: loops return the number of wrong ones.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::tables::entries::{Key, Value};
 use crate::tables::mixes::{Choice, Mix, Own};
 use crate::tables::{Lookup, Table};
 
-/// Operations between two checks of the phase.
+/// The number of operations between two checks of the phase.
 pub const BATCH: u64 = 1024;
 
 /// A candidate in workloads of lookups only.
@@ -31,7 +31,7 @@ pub trait Lookups: Send + Sync {
     /// Looks up a batch of keys that are absent.
     fn misses(&self, indices: &mut Indices) -> u64;
 
-    /// Looks up keys that are present for this time, in one session.
+    /// Looks up keys that are present, in one session that lasts for `time`.
     fn linger(&self, indices: &mut Indices, time: Duration) -> u64;
 }
 
@@ -65,7 +65,7 @@ impl<T: Lookup> Lookups for T {
     }
 }
 
-/// The loop itself: draws keys and looks nothing up.
+/// A candidate that draws keys and looks nothing up, to measure the loop itself.
 #[derive(Debug)]
 pub struct HarnessAlone;
 
@@ -89,7 +89,7 @@ impl Lookups for HarnessAlone {
     }
 }
 
-/// Draws a batch of indices; returns the number for which `is_wrong` is true.
+/// Draws a batch of indices. Returns the number of those for which `is_wrong` is true.
 #[inline(always)]
 fn count_batch(indices: &mut Indices, mut is_wrong: impl FnMut(u64) -> bool) -> u64 {
     let mut stream = *indices;
@@ -106,7 +106,7 @@ pub trait Candidate: Lookups {
 
     fn fill(&self, indices: &mut dyn Iterator<Item = u64>) -> u64;
 
-    /// Inserts entries that are absent, and records how long each took.
+    /// Inserts entries that are absent, and records the latency of each insertion.
     fn fill_timed(&self, indices: Range<u64>, latencies: &mut Latencies) -> u64;
 
     /// Removes entries that are present, one by one.
@@ -114,16 +114,16 @@ pub trait Candidate: Lookups {
 
     fn clear(&self);
 
-    /// Looks at all entries; returns their number, and the sum of their indices.
+    /// Iterates over all entries. Returns their number, and the sum of their indices.
     fn iterate(&self) -> (u64, u64);
 
-    /// Does a batch of operations on any keys.
+    /// Does a batch of operations on keys that all threads share.
     fn batch(&self, draws: &mut Draws<'_>) -> u64;
 
-    /// Does `count` operations on the thread's own keys.
+    /// Does `count` operations on keys that only this thread uses.
     fn mix(&self, mix: Mix, own: &mut Own, count: u64) -> u64;
 
-    /// Waits until what the table does in the background is done.
+    /// Waits until the table's background work is done.
     fn settle(&self);
 }
 

@@ -1,4 +1,4 @@
-//! The entries of the tables. Key and value of entry `i` are functions of `i`, so that every answer
+//! The entries of the tables. Key and value of entry `i` are functions of `i`, so that every result
 //! can be checked.
 
 use std::borrow::Borrow;
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// A key that a table owns, and the borrowed form that it is looked up by.
+/// A key that a table owns, and its borrowed form for lookups.
 pub trait Key: Borrow<Self::View> + Hash + Ord + Clone + Debug + Send + Sync + 'static {
     /// The borrowed form.
     type View: Hash + Ord + ?Sized;
@@ -37,19 +37,19 @@ pub trait Key: Borrow<Self::View> + Hash + Ord + Clone + Debug + Send + Sync + '
     /// A key for lookups, which needs no allocation.
     type Probe: Borrow<Self::View>;
 
-    /// Key number `index`.
+    /// Returns key number `index`.
     fn of(index: u64) -> Self;
 
-    /// The key that looks like `view`.
+    /// Returns the owned key of a borrowed one.
     fn own(view: &Self::View) -> Self;
 
-    /// What this key is looked up by.
+    /// Returns the borrowed form of this key.
     #[inline(always)]
     fn view(&self) -> &Self::View {
         self.borrow()
     }
 
-    /// Key number `index`, for lookups.
+    /// Returns key number `index`, for lookups.
     fn probe(index: u64) -> Self::Probe;
 
     /// Calls `look` with key number `index`.
@@ -79,7 +79,7 @@ impl Key for u64 {
     }
 }
 
-/// The letters of a string key, possibly followed by unused ones.
+/// The letters of a string key in a buffer of fixed size.
 #[derive(Debug)]
 pub struct Letters {
     all: [u8; 31],
@@ -93,9 +93,9 @@ impl Borrow<[u8]> for Letters {
     }
 }
 
-/// Sixteen letters that spell the scrambled index, and up to fifteen more. They are computed in the
-/// loop, by some thirty instructions, because an array of keys would compete with the table for the
-/// caches.
+/// A string key has sixteen letters that encode the scrambled index, and up to fifteen more. They
+/// are computed in the measured loop, by about thirty instructions, because an array of keys would
+/// compete with the table for the caches.
 impl Key for Box<[u8]> {
     type View = [u8];
     type Probe = Letters;
@@ -120,7 +120,7 @@ impl Key for Box<[u8]> {
     }
 }
 
-/// A letter from a to p for each of the eight nibbles.
+/// Returns a letter from a to p for each of the eight nibbles.
 #[inline(always)]
 fn spell(number: u32) -> [u8; 8] {
     let mut nibbles = u64::from(number);
@@ -132,10 +132,10 @@ fn spell(number: u32) -> [u8; 8] {
 
 /// A value from which the index of its entry can be computed.
 pub trait Value: Copy + Eq + Hash + Debug + Send + Sync + 'static {
-    /// The value of entry number `index`.
+    /// Returns the value of entry number `index`.
     fn of(index: u64) -> Self;
 
-    /// The index of the entry that has this value.
+    /// Returns the index of the entry that has this value.
     fn index(self) -> u64;
 }
 
@@ -151,7 +151,7 @@ impl Value for u64 {
     }
 }
 
-/// Every word encodes the index, so that a torn read would be noticed.
+/// Every word encodes the index, so that a torn read is detected.
 impl Value for [u64; 4] {
     #[inline(always)]
     fn of(index: u64) -> Self {

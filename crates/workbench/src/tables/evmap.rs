@@ -1,8 +1,9 @@
 //! evmap: two maps, one for readers and one for the writer.
 //!
-//! Readers have a handle per thread, as it asks for. Its only writer is shared through a mutex and
-//! publishes after every update, so that updates are visible when they return, as in all other
-//! tables here. evmap is not made for that.
+//! Each reading thread has its own handle, as evmap requires. evmap has only one writer. Here all
+//! threads share it through a mutex, and it publishes after every update, so that updates are
+//! visible when they return, as in the other tables. evmap is not designed for that, so its updates
+//! are slow here.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use super::hashers::Foldhash;
 use super::{Lookup, Table, View};
 use crate::tables::entries::{Key, Value};
 
-/// A handle per reading thread, one writer for all.
+/// An evmap with a read handle per thread, and one writer for all threads.
 pub struct Evmap<K: Key, V: Value> {
     readers: ThreadLocal<ReadHandle<K, V, (), Foldhash>>,
     writer: Mutex<WriteHandle<K, V, (), Foldhash>>,
@@ -27,7 +28,7 @@ impl<K: Key, V: Value> fmt::Debug for Evmap<K, V> {
     }
 }
 
-/// A thread's handle, and the table.
+/// A thread's read handle, and the table.
 #[derive(Debug)]
 pub struct Session<'t, K: Key, V: Value> {
     reader: &'t ReadHandle<K, V, (), Foldhash>,
@@ -59,8 +60,8 @@ impl<K: Key, V: Value> Lookup for Evmap<K, V> {
 impl<K: Key, V: Value> Table for Evmap<K, V> {
     fn with_capacity(capacity: usize) -> Self {
         let options = Options::default().with_capacity(capacity);
-        // SAFETY: keys, values and the hasher are integers and boxed bytes with the `Hash`, `Eq`
-        // and `Clone` of std, and foldhash with a fixed seed: all deterministic.
+        // SAFETY: keys and values are integers and boxed bytes, whose `Hash`, `Eq` and `Clone` are
+        // deterministic. So is the hasher, foldhash with a fixed seed.
         let (mut writer, _) = unsafe { options.with_hasher(Foldhash::default()).assert_stable() };
         writer.publish();
         Self { readers: ThreadLocal::new(), writer: Mutex::new(writer) }

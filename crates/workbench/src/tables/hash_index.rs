@@ -10,7 +10,7 @@ use super::{Handle, Lookup, Table, View};
 use crate::tables::candidate::Lookups;
 use crate::tables::entries::{Key, Value};
 
-/// A guard per operation, inside `peek_with`.
+/// `HashIndex` with a guard per operation, which `peek_with` makes.
 #[derive(Debug)]
 pub struct SccIndex<K: Key, V: Value>(HashIndex<K, V, Foldhash>);
 

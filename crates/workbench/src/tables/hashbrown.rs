@@ -1,7 +1,8 @@
-//! hashbrown without synchronisation: the lower bound.
+//! hashbrown without synchronisation per operation: the lower bound.
 //!
-//! A lock taken once per batch of 1024 operations keeps it sound. It is shared for lookups, by any
-//! number of threads, and otherwise exclusive; there hashbrown runs with a single thread only.
+//! A reader-writer lock, taken once per batch of 1024 operations, keeps it sound. Lookups take it
+//! shared, so any number of threads can run them. Other workloads take it exclusively, and run with
+//! one thread only.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -14,7 +15,7 @@ use crate::tables::entries::{Key, Value};
 
 const NAME: &str = "hashbrown, unsynchronised";
 
-/// For one thread at a time.
+/// hashbrown for workloads with updates, which use one thread.
 #[derive(Debug)]
 pub struct Hashbrown<K, V>(RwLock<HashMap<K, V, Foldhash>>);
 
@@ -73,7 +74,7 @@ impl<K: Key, V: Value> Table for Hashbrown<K, V> {
     }
 }
 
-/// For any number of threads that look up.
+/// Lookups by any number of threads.
 impl<K: Key, V: Value> Lookup for Handle<Hashbrown<K, V>> {
     const NAME: &'static str = NAME;
     type Key = K;

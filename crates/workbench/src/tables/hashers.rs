@@ -1,11 +1,11 @@
-//! The hash functions of the tables; all tables of a run use the same one.
+//! The hash functions of the tables. All tables of a run use the same one.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// foldhash, seeded alike in every run so that runs can be compared.
+/// foldhash with a fixed seed, so that runs can be compared.
 pub type Foldhash = foldhash::fast::FixedState;
 
-/// `FxHash` as rustc has it.
+/// `FxHash`, from rustc's own crate.
 pub type Fx = rustc_hash::FxBuildHasher;
 
 /// Hashes a 64-bit key to itself.

@@ -1,5 +1,5 @@
-//! The mixes of conc-map-bench: reads, inserts, removals and updates of keys that only one thread
-//! uses.
+//! The mixes of conc-map-bench: reads, insertions, removals and updates. No key is used by two
+//! threads.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use crate::harness::keys::{Indices, seed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mix {
     pub name: &'static str,
-    /// Lookups of keys that are present.
+    /// The percentage of lookups of keys that are present.
     pub read: u8,
-    /// Insertions of keys that are absent.
+    /// The percentage of insertions of keys that are absent.
     pub insert: u8,
-    /// Removals of keys that are present.
+    /// The percentage of removals of keys that are present.
     pub remove: u8,
-    /// New values for keys that are present.
+    /// The percentage of updates, which give new values to keys that are present.
     pub update: u8,
     /// The share of the entries that are inserted beforehand, in quarters.
     pub prefilled_quarters: u8,
@@ -29,10 +29,11 @@ pub const MIXES: [Mix; 3] = [
     Mix { name: "rapid-grow", read: 5, insert: 80, remove: 5, update: 10, prefilled_quarters: 0 },
 ];
 
-/// Inserts and removes, so that entries are replaced while their number stays.
+/// Inserts and removes in equal parts, so that entries are replaced while their number stays the
+/// same.
 pub const CHURN: Mix = Mix { name: "churn", read: 0, insert: 50, remove: 50, update: 0, prefilled_quarters: 4 };
 
-/// The next operation and its key.
+/// An operation and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Look up a key that is present.
@@ -45,7 +46,8 @@ pub enum Choice {
     Update(u64),
 }
 
-/// The keys of one thread in a table. It inserts at one end of the range and removes at the other.
+/// The range of keys of one thread in a table. The thread inserts at one end of the range and
+/// removes at the other.
 #[derive(Clone, Debug)]
 pub struct Own {
     present: Range<u64>,
@@ -53,10 +55,11 @@ pub struct Own {
 }
 
 impl Own {
-    /// The keys of `thread` in `round`, of which `count` are present.
+    /// Returns the keys of `thread` in `round`. The first `count` are present.
     pub fn new(round: usize, thread: usize, count: u64) -> Self {
         let first = (thread as u64 + 1) << 40;
-        // Drawn from a range of 2^32; the high half of a product selects a key.
+        // Draws numbers below 2^32. Multiplied by the number of keys, the high half of the product
+        // selects a key.
         Self { present: first..first + count, draws: Indices::new(0..1 << 32, seed(round, thread)) }
     }
 
@@ -64,7 +67,7 @@ impl Own {
         self.present.clone()
     }
 
-    /// The next operation. While there is no key to read, remove or update, one is inserted
+    /// Draws the next operation. If no key is present to read, remove or update, it is an insertion
     /// instead.
     #[inline(always)]
     pub fn choose(&mut self, mix: Mix) -> Choice {
@@ -117,8 +120,8 @@ mod tests {
                 counts[kind] += 1;
             }
             for (count, percent) in counts.into_iter().zip([mix.read, mix.insert, mix.remove, mix.update]) {
-                // While the range is empty, other operations become insertions; that happens only
-                // if as many are removed as inserted.
+                // If no key is present, other operations become insertions. This happens only in
+                // mixes that remove as many keys as they insert.
                 assert!(count.abs_diff(usize::from(percent) * 1000) < 800, "{mix:?}: {counts:?}");
             }
             assert_eq!(own.present().collect::<HashSet<_>>(), present);

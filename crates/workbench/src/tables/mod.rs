@@ -2,11 +2,12 @@
 //!
 //! The loops over these traits ([`crate::tables::candidate`], [`crate::papers::lookups`]) are
 //! generic and compiled once for each table. (The papers' tables are in a crate of their own,
-//! `relativist-baselines`.) The adapters are always inlined into them, so the only remaining calls
-//! are the table's own.
+//! `relativist-baselines`.) The adapters are always inlined into the loops, so the only remaining
+//! calls are the table's own.
 //!
-//! An operation has a guard (or lock) of its own unless the adapter's name says "handle". If a
-//! library offers several ways, the adapter uses the one that its documentation recommends.
+//! Each operation takes its own guard (or lock), unless the name of the adapter contains "handle".
+//! If a library has several methods for an operation, the adapter uses the one that its
+//! documentation recommends.
 
 pub mod candidate;
 pub mod dashmap;
@@ -44,19 +45,21 @@ pub trait Lookup: Send + Sync + 'static {
     /// Begins a session: a batch of operations by one thread.
     fn session(&self) -> Self::Session<'_>;
 
-    /// Looks `key` up, including everything that a single lookup outside of a loop needs.
+    /// Looks up `key`, including everything that a single lookup outside of a loop needs.
     fn get(session: &mut Self::Session<'_>, key: &View<Self>) -> Option<Self::Value>;
 }
 
 /// The borrowed form of the keys of `T`.
 pub type View<T> = <<T as Lookup>::Key as Key>::View;
 
-/// A table that many threads update. (Exception: [`hashbrown`] takes turns, batch by batch.)
+/// A table that many threads update. (Exception: threads take turns to run a batch on
+/// [`hashbrown`].)
 pub trait Table: Lookup + Sized {
-    /// An empty table, with room for `capacity` entries if its constructor supports that.
+    /// Makes an empty table, with room for `capacity` entries if its constructor supports that.
     fn with_capacity(capacity: usize) -> Self;
 
-    /// Inserts a key that should be absent, by the cheapest call. Returns false if it was present.
+    /// Inserts a key that should be absent, by the library's cheapest method. Returns false if it
+    /// was present.
     fn insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool {
         Self::try_insert(session, key, value)
     }
@@ -64,8 +67,8 @@ pub trait Table: Lookup + Sized {
     /// Inserts a key if it is absent. Returns false, and changes nothing, if it was present.
     fn try_insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
 
-    /// Replaces the value of a key that should be present, by the cheapest call. Returns false if
-    /// it was absent; it may then have been inserted or not.
+    /// Replaces the value of a key that should be present, by the library's cheapest method.
+    /// Returns false if it was absent; the method may then have inserted it.
     fn replace(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
 
     /// Removes a key. Returns false if it was absent.
@@ -80,7 +83,7 @@ pub trait Table: Lookup + Sized {
     /// Waits until the table's background work is done, if that can be observed.
     fn settle(&self) {}
 
-    /// The ways to look up keys. Each is a candidate of its own in workloads of lookups only.
+    /// Returns the ways to look up keys. Each is a separate candidate in workloads of lookups only.
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
         vec![self]
     }

@@ -1,4 +1,4 @@
-//! papaya: open addressing, lock-free, reclaimed by seize. Resizes incrementally, which is its
+//! papaya: open addressing, lock-free, reclaimed by seize. It resizes incrementally, as it does by
 //! default.
 
 use std::sync::Arc;

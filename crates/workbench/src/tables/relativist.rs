@@ -21,8 +21,8 @@ pinned_map! {
     Relativist, "relativist", "relativist, handle", Pinned<'t, K, V, Foldhash>;
 
     /// Waits until the background worker has finished resizing: no resize is in progress, and none
-    /// happened since the last check. Gives up after a minute. Then waits until removed entries are
-    /// freed.
+    /// has happened since the last check. Gives up after a minute. Then waits until removed entries
+    /// are freed.
     fn settle(&self) {
         let mut before = self.0.buckets();
         for _ in 0..6000 {
@@ -41,11 +41,11 @@ pinned_map! {
     }
 }
 
-/// Lookups of 32 keys at a time, with a guard for each 32.
+/// Looks up 32 keys per call, with one guard per call.
 struct Batched<T>(Arc<T>);
 
 impl<K: Key, V: Value> Batched<Relativist<K, V>> {
-    /// Looks up a batch; returns the number of answers for which `is_wrong` is true.
+    /// Looks up a batch. Returns the number of results for which `is_wrong` is true.
     #[inline(always)]
     fn count_batch(&self, indices: &mut Indices, is_wrong: impl Fn(u64, Option<V>) -> bool) -> u64 {
         let map = &self.0.0;

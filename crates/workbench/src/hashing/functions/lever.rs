@@ -1,27 +1,29 @@
 //! The hash functions of Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS
 //! 2000), as printed.
 //!
-//! They are written for ia32: `unsigned long` has 32 bits, so that products lose what goes beyond,
-//! and of wider arguments the low halves count. A shift by the word's size or more, which C leaves
-//! undefined, gives 0 here. A key's two words are the two arguments ([`Key::words`]).
+//! They are written for ia32, where `unsigned long` has 32 bits: products wrap at 2^32, and wider
+//! arguments are truncated to 32 bits. A shift by 32 or more, which C leaves undefined, gives 0
+//! here. The two arguments are the key's two words ([`Key::words`]).
 //!
-//! Tables 4 and 5 of the paper carry each other's rows: 4 has the inode cache's kernels ("12 bit",
-//! "mult"), 5 the dentry cache's ("shrink", "shrink + mult"), according to the surrounding text.
+//! Tables 4 and 5 of the paper seem to be swapped. By the surrounding text, the rows of table 4
+//! ("12 bit", "mult") belong to the inode cache, and those of table 5 ("shrink", "shrink + mult")
+//! to the dentry cache.
 
 use super::{HashFunction, mask};
 use crate::hashing::keys::Key;
 
-/// The multiplier of section 5.1: a prime whose ratio to 2^32 is close to the golden one.
+/// The multiplier of section 5.1: a prime whose ratio to 2^32 is close to the golden ratio.
 pub const GOLDEN_PRIME: u32 = 2_654_435_761;
 
-/// The size of `struct inode`, of which the page cache's function takes the lowest set bit. The
-/// paper doesn't print it: an odd multiple of 8 stands for what Linux 2.2 had.
+/// The size of `struct inode`. The page cache's function uses only its lowest set bit. The paper
+/// does not give the size; an odd multiple of 8 is assumed.
 pub const INODE_SIZE: u32 = 392;
 
 /// Bits of the word for which the functions were written.
 const WORD: u32 = u32::BITS;
 
-/// The page cache's functions, of an inode's address and an offset in it (section 3.1).
+/// The page cache's functions. The arguments are an inode's address and an offset in its file
+/// (section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCache {
     /// `s(i+o)`: what Linux 2.2.5 has.
@@ -32,41 +34,46 @@ pub enum PageCache {
     Multiplicative,
 }
 
-/// The buffer cache's functions, of a device and a block number on it (section 3.2).
+/// The buffer cache's functions. The arguments are a device and a block number on it (section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferCache {
     /// What Linux 2.2.5 has: the exclusive or of device and block.
     OneToOne,
-    /// A product of the block alone, shifted to the right by 11, 16, 17 or 18 (table 3).
+    /// The block number times the multiplier, shifted to the right by 11, 16, 17 or 18 (table 3).
     Multiplicative {
         /// By how many bits.
         shift: u32,
     },
-    /// Peter Steiner's: times the Mersenne prime 127, by a shift and a subtraction.
+    /// Peter Steiner's function: a multiplication by the Mersenne prime 127, done with a shift and
+    /// a subtraction.
     ShiftAdd,
 }
 
-/// The dentry cache's functions, of a parent's address and the hash of a name (section 3.3).
+/// The dentry cache's functions. The arguments are a parent's address and the hash of a name
+/// (section 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DentryCache {
     /// What Linux 2.2.5 has.
     Xor,
-    /// The same with additions: the "14-bit" kernel, and those of section 4.
+    /// The function of Linux 2.2.5 with additions instead of exclusive or: the "14-bit" kernel, and
+    /// those of section 4.
     Additive,
-    /// A product shifted to the right by 11 or 17.
+    /// The sum of both arguments, times the multiplier, shifted to the right by 11 or 17.
     Multiplicative {
         /// By how many bits.
         shift: u32,
     },
 }
 
-/// The inode cache's functions, of a superblock's address and an inode number (section 3.4).
+/// The inode cache's functions. The arguments are a superblock's address and an inode number
+/// (section 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeCache {
     /// What Linux 2.2.5 has.
     ShiftAdd,
-    /// The "mult" kernel. The paper refers to the functions before it: the key is put together as
-    /// in the shift-add function, and shifted by what section 5.1 calls best.
+    /// The "mult" kernel. The paper does not print it, but refers to the other functions. Here the
+    /// words are combined as in the shift-add function, and the shift is the one that section 5.1
+    /// calls best.
     Multiplicative,
 }
 
@@ -198,8 +205,8 @@ pub(super) fn all() -> Vec<Box<dyn HashFunction>> {
     functions
 }
 
-/// The hash of a name, for the dentry cache: the "simplified CRC" that the paper mentions and Linux
-/// 2.2 has, which turns the hash by four bits and adds a byte without carry.
+/// Hashes a name for the dentry cache, by the "simplified CRC" of Linux 2.2 that the paper
+/// mentions.
 #[must_use]
 pub fn name_hash(name: &[u8]) -> u32 {
     name.iter().fold(0u32, |hash, byte| hash.rotate_left(4) ^ u32::from(*byte))
@@ -226,7 +233,8 @@ fn masked(hash: u32, bits: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// What a C compiler makes of the definitions in the paper, with `unsigned long` of 32 bits.
+    /// The expected values come from a C compiler, for the definitions in the paper with a 32-bit
+    /// `unsigned long`.
     #[test]
     fn functions_are_as_printed() {
         let key = Key::Pair(0xc123_4560, 0x0004_2010);
@@ -234,7 +242,7 @@ mod tests {
         assert_eq!(PageCache::Offset.bucket(&key, 14), 10656);
         assert_eq!(PageCache::Multiplicative.bucket(&key, 14), 1423);
 
-        // A block of device 0x0301 (hda1).
+        // Device 0x0301 is hda1.
         let key = Key::Pair(0x0301, 1_234_567);
         assert_eq!(BufferCache::OneToOne.bucket(&key, 14), 5510);
         let multiplicative = |shift| BufferCache::Multiplicative { shift }.bucket(&key, 14);

@@ -1,4 +1,5 @@
-//! Hash functions from keys to buckets: the paper's, textbook ones, and those of today's crates.
+//! Hash functions that map keys to buckets: those of Lever's paper, of textbooks, and of today's
+//! crates.
 
 pub mod lever;
 pub mod modern;
@@ -7,10 +8,10 @@ pub mod textbook;
 use super::keys::{Key, Keys};
 use modern::Fold;
 
-/// The logarithms of table sizes that functions are asked for.
+/// The allowed table sizes, as binary logarithms.
 pub const BITS: std::ops::RangeInclusive<u32> = 1..=30;
 
-/// A hash function and the way it selects a bucket: what Lever's paper compares.
+/// A hash function, including the way it selects a bucket.
 ///
 /// Implement it to compare a function of your own with the others:
 ///
@@ -41,35 +42,37 @@ pub const BITS: std::ops::RangeInclusive<u32> = 1..=30;
 /// assert_eq!((histogram.entries, histogram.largest()), (1000, 1));
 /// ```
 pub trait HashFunction: Send + Sync {
-    /// The name by which it is chosen and reported.
+    /// The name of the function on the command line and in reports.
     fn name(&self) -> String;
 
-    /// Where it comes from, in half a sentence.
+    /// Where the function comes from, as a short phrase.
     fn source(&self) -> &'static str;
 
     /// The bucket of `key` in a table of [`buckets`](Self::buckets)`(bits)` buckets.
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize;
 
-    /// The number of buckets that it uses of a table of 2^`bits`: all, unless it says otherwise.
+    /// The number of buckets that the function uses in a table of 2^`bits` buckets. By default it
+    /// uses all.
     fn buckets(&self, bits: u32) -> usize {
         1 << bits
     }
 
-    /// Counts `keys` into their buckets. Provided so that the loop is compiled for each function.
+    /// Adds the number of `keys` in each bucket to `counts`. It is a method of the trait so that
+    /// the loop is compiled for each function, and calls no virtual method.
     fn count(&self, keys: &Keys, bits: u32, counts: &mut [u32]) {
         for key in keys.iter() {
             counts[self.bucket(&key, bits)] += 1;
         }
     }
 
-    /// Hashes `keys` to measure the time, and returns a value that depends on all results.
+    /// Hashes `keys`, for measurements of the time. Returns a value that depends on all results.
     #[inline(never)]
     fn exercise(&self, keys: &Keys, bits: u32) -> usize {
         keys.iter().fold(0, |sum, key| sum ^ self.bucket(&key, bits))
     }
 }
 
-/// Every function that comes with the program; those of 64 bits give buckets by `folds`.
+/// Returns every built-in function; those with 64-bit results once for each of `folds`.
 #[must_use]
 pub fn all(folds: &[Fold]) -> Vec<Box<dyn HashFunction>> {
     let mut functions = lever::all();
@@ -78,7 +81,7 @@ pub fn all(folds: &[Fold]) -> Vec<Box<dyn HashFunction>> {
     functions
 }
 
-/// A mask of the low `bits` bits.
+/// Returns a mask of the low `bits` bits.
 const fn mask(bits: u32) -> u64 {
     (1 << bits) - 1
 }

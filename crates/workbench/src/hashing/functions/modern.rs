@@ -1,4 +1,4 @@
-//! Today's hash functions, as the crates have them. Seeds are fixed, so that runs can be compared.
+//! Hash functions of today's crates. Seeds are fixed, so that runs can be compared.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -9,7 +9,7 @@ use super::{HashFunction, mask};
 use crate::harness::options::spell;
 use crate::hashing::keys::Key;
 
-/// How a bucket is taken from a hash of 64 bits.
+/// How a bucket is selected by a 64-bit hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fold {
@@ -33,7 +33,7 @@ impl Fold {
     }
 }
 
-/// A hash function of 64 bits.
+/// A function with 64-bit results, and the selection of the bucket.
 struct Folded<H> {
     name: &'static str,
     source: &'static str,
@@ -59,7 +59,7 @@ impl<H: Fn(&Key<'_>) -> u64 + Send + Sync> HashFunction for Folded<H> {
     }
 }
 
-/// All of this module, which give buckets by `fold`.
+/// Returns all functions of this module; `fold` selects the bucket.
 pub(super) fn all(fold: Fold) -> Vec<Box<dyn HashFunction>> {
     fn boxed(
         name: &'static str,
@@ -117,7 +117,8 @@ mod tests {
         // The published values of the empty input.
         assert_eq!(bucket("xxh3", b""), 0x2d06_8005_38d3_94c2 & mask(30));
         assert_eq!(bucket("murmur3", b""), 0);
-        // FNV-1a of 0xff, which ends byte strings as it does in str's implementation of Hash.
+        // FNV-1a of the single byte 0xff, which ends byte strings here as in `str`'s implementation
+        // of `Hash`.
         assert_eq!(bucket("fnv-1a", b""), (0xcbf2_9ce4_8422_2325 ^ 0xff_u64).wrapping_mul(0x100_0000_01b3) & mask(30));
     }
 }

@@ -1,20 +1,19 @@
-//! The alternatives that section 5 of the paper lists, and the 64-bit multiplier that section 6
-//! leaves to others.
+//! The alternatives that section 5 of Lever's paper lists, and the 64-bit multiplier that section 6
+//! names as future work.
 
 use super::{HashFunction, mask};
 use crate::harness::keys::scramble;
 use crate::hashing::keys::Key;
 
-/// The key itself: its low bits, which is also its remainder by a power of two.
+/// The low bits of the key itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Untransformed;
 
-/// The remainder by the largest prime that is not above the size of the table.
+/// The remainder after division by the largest prime that is not above the size of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct PrimeModulus;
 
-/// Knuth's multiplicative hashing on 64 bits: times 2^64 divided by the golden ratio, of which the
-/// high bits count.
+/// Knuth's multiplicative hashing on 64 bits: the high bits of the key times 2^64 / golden ratio.
 #[derive(Clone, Copy, Debug)]
 pub struct Fibonacci;
 
@@ -22,7 +21,7 @@ pub struct Fibonacci;
 #[derive(Clone, Copy, Debug)]
 pub struct TableDriven;
 
-/// CRC-32C, by instruction where the processor has it.
+/// CRC-32C, computed by the processor's instruction where there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Crc32c;
 
@@ -41,7 +40,7 @@ impl HashFunction for Untransformed {
     }
 }
 
-/// By how much the largest prime not above 2^n is below it, at index n.
+/// At index n, the difference between 2^n and the largest prime that is not above 2^n.
 const BELOW: [u64; 31] =
     [0, 0, 1, 1, 3, 1, 3, 1, 5, 3, 3, 9, 3, 1, 3, 19, 15, 1, 5, 1, 3, 9, 3, 15, 3, 39, 5, 39, 57, 3, 35];
 
@@ -102,8 +101,8 @@ impl HashFunction for TableDriven {
 
     #[inline]
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        // An odd rotation repeats after 64 bytes only, so equal bytes in two places do not cancel
-        // out.
+        // A rotation by an odd number of bits repeats only after 64 bytes, so equal bytes at
+        // different places rarely cancel out.
         let step = |hash: u64, byte: &u8| hash.rotate_left(11) ^ TABLE[usize::from(*byte)];
         (key.with_bytes(|bytes| bytes.iter().fold(0, step)) & mask(bits)) as usize
     }
@@ -119,8 +118,8 @@ fn crc32c_of(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// An instruction for each eight bytes. (The crate's way, by several streams at once, pays from
-/// some hundred bytes on.)
+/// Executes one instruction per eight bytes. (The crate's method interleaves several streams, which
+/// is faster only from a few hundred bytes on.)
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn crc32c_by_instruction(bytes: &[u8]) -> u32 {
@@ -146,7 +145,7 @@ impl HashFunction for Crc32c {
     }
 }
 
-/// All of this module.
+/// Returns all functions of this module.
 pub(super) fn all() -> Vec<Box<dyn HashFunction>> {
     vec![Box::new(Untransformed), Box::new(PrimeModulus), Box::new(Fibonacci), Box::new(TableDriven), Box::new(Crc32c)]
 }
@@ -178,8 +177,8 @@ mod tests {
 
     #[test]
     fn fibonaccis_multiplier_parts_neighbours_best() {
-        // Knuth, 6.4: each multiple of the golden ratio falls into one of the largest gaps that
-        // those before have left.
+        // Knuth, section 6.4: each multiple of the golden ratio falls into one of the largest gaps
+        // between the previous ones.
         let buckets: std::collections::HashSet<_> = (0..987).map(|n| Fibonacci.bucket(&Key::Number(n), 10)).collect();
         assert!(buckets.len() > 800, "{}", buckets.len());
     }

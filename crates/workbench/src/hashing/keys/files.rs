@@ -1,5 +1,5 @@
-//! Keys that a kernel would have for the files below a directory, one collector for each of the
-//! paper's four caches.
+//! Keys that a kernel would have for the files below a directory, in each of the four caches of
+//! Lever's paper.
 //!
 //! Names, inode numbers, devices, sizes and, if the file system reports them, block numbers are
 //! those of this machine. The addresses of kernel objects are not visible to programs. They are
@@ -37,33 +37,32 @@ pub enum Cache {
 pub struct Files {
     cache: Cache,
     walk: walkdir::IntoIter,
-    /// Addresses of the directories from the first one down to that of the entry.
+    /// Addresses of the directories on the path to the current entry, the first one included.
     parents: Vec<u64>,
     entries: u64,
     devices: Vec<u64>,
-    /// Inodes with several names.
+    /// Inodes with several names that have been counted.
     linked: HashSet<(u64, u64)>,
     blocks: Blocks,
-    /// What is left of the current file: the first words of keys, and the range of the second
-    /// words.
+    /// The remaining keys of the current file: the first word, and the range of the second word.
     runs: Vec<(u64, u64, u64)>,
 }
 
-/// The source of block numbers. All come from the same one, because numbers of two sources could
-/// collide.
+/// The source of block numbers. One source is used for all files, because numbers of two sources
+/// could collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blocks {
     Unknown,
     FromFileSystem,
-    /// Laid out one file after the other, from this one on.
+    /// Files are laid out one after the other; this is the next free block.
     Computed(u64),
 }
 
 impl Files {
-    /// Walks `directory`, which has to be one.
+    /// Walks `directory`.
     ///
     /// # Errors
-    /// When it can't be read.
+    /// When the directory can't be read.
     pub fn below(directory: &Path, cache: Cache) -> Result<Self> {
         directory.read_dir().with_context(|| format!("cannot read {}", directory.display()))?;
         Ok(Self {
@@ -78,7 +77,7 @@ impl Files {
         })
     }
 
-    /// Looks at an entry; returns whether it has brought a key.
+    /// Visits an entry. Returns whether this added a key.
     fn visit(&mut self, entry: &DirEntry, keys: &mut Keys) -> bool {
         self.entries += 1;
         if self.cache == Cache::Dentry {
@@ -110,7 +109,7 @@ impl Files {
         if entry.file_type().is_dir() {
             self.parents.push(KERNEL_MEMORY + self.entries * DENTRY_SIZE);
         }
-        // The directory that the walk begins with has no parent.
+        // The first directory of the walk has no parent.
         let Some(parent) = parent else { return false };
         keys.push(Key::Name(parent, entry.file_name().as_encoded_bytes()));
         true
@@ -126,7 +125,7 @@ impl Files {
     }
 
     fn find_blocks(&mut self, path: &Path, metadata: &Metadata) {
-        /// What ext2 sets aside for a file that grows.
+        /// The number of blocks that ext2 reserves for a file that grows.
         const PREALLOCATED: u64 = 8;
         let blocks = (metadata.blocks() * 512).div_ceil(PAGE);
         if blocks == 0 {
@@ -145,8 +144,8 @@ impl Files {
     }
 }
 
-/// The blocks of a file, as ranges on its device, last first; `None` if the file system does not
-/// report them.
+/// Returns the blocks of a file as ranges on its device, the last one first, or `None` if the file
+/// system does not report them.
 #[cfg(target_os = "linux")]
 fn extents(path: &Path) -> Option<Vec<(u64, u64)>> {
     use fiemap::FiemapExtentFlags as Flags;
@@ -203,7 +202,7 @@ mod tests {
         fs::hard_link(path("three"), path("link")).unwrap();
         fs::create_dir(path("below")).unwrap();
         fs::write(path("below/one"), []).unwrap();
-        // File systems decide late where data goes, and how much room it takes.
+        // File systems allocate blocks late, so the data is written back first.
         for file in ["one", "three"] {
             fs::File::open(path(file)).unwrap().sync_all().unwrap();
         }

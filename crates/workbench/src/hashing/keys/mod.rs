@@ -1,4 +1,4 @@
-//! Keys, and where they come from.
+//! Keys, and the sources that read or generate them.
 
 pub mod files;
 pub mod patterns;
@@ -47,15 +47,15 @@ pub enum Key<'k> {
     Number(u64),
     /// A pair of `u64`s: inode and offset, device and block, superblock and inode number.
     Pair(u64, u64),
-    /// A number and a string: a parent's address and a name.
+    /// A number and a string: the address of a directory and a name in it.
     Name(u64, &'k [u8]),
     /// A string.
     Bytes(&'k [u8]),
 }
 
 impl Key<'_> {
-    /// The two arguments of the paper's functions. A lone number is the second, and a string counts
-    /// as [`name_hash`] does it.
+    /// Returns the two arguments of the paper's functions. A single number becomes the second one,
+    /// and a string is hashed by [`name_hash`].
     #[inline]
     #[must_use]
     pub fn words(&self) -> (u64, u64) {
@@ -67,7 +67,8 @@ impl Key<'_> {
         }
     }
 
-    /// The key as one number: the sum of its words, as the page and dentry caches have it.
+    /// Returns the key as one number: the sum of its words, as in the functions of the page and
+    /// dentry caches.
     #[inline]
     #[must_use]
     pub fn sum(&self) -> u64 {
@@ -75,7 +76,7 @@ impl Key<'_> {
         first.wrapping_add(second)
     }
 
-    /// Passes the key's bytes on: numbers in little-endian order, one part after the other.
+    /// Calls `f` with the key's bytes: numbers in little-endian order, one part after the other.
     #[inline]
     pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         match *self {
@@ -83,7 +84,7 @@ impl Key<'_> {
             Self::Pair(first, second) => f(&(u128::from(second) << 64 | u128::from(first)).to_le_bytes()),
             Self::Bytes(bytes) => f(bytes),
             Self::Name(parent, name) => {
-                // Longer than any file name; longer keys take an allocation.
+                // File names fit; longer keys need an allocation.
                 let mut buffer = [0; 8 + 256];
                 let length = 8 + name.len();
                 if length > buffer.len() {
@@ -100,7 +101,7 @@ impl Key<'_> {
 impl Hash for Key<'_> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // As `str` does: a byte that no text contains separates strings.
+        // Like `str`: ends the string with a byte that no text contains.
         let text = |state: &mut H, bytes: &[u8]| {
             state.write(bytes);
             state.write_u8(0xff);
@@ -120,13 +121,13 @@ impl Hash for Key<'_> {
     }
 }
 
-/// Keys of one kind, stored densely: what is read at a time.
+/// A batch of keys of one kind, stored densely.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Keys {
     kind: Kind,
     words: Vec<(u64, u64)>,
     bytes: Vec<u8>,
-    /// Where the string of each key ends in `bytes`.
+    /// For each key, the end of its string in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -146,13 +147,13 @@ impl Keys {
         self.words.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Drops all keys, and keeps the memory for others.
+    /// Removes all keys, and keeps the memory.
     pub fn clear(&mut self) {
         self.words.clear();
         self.bytes.clear();
@@ -162,7 +163,7 @@ impl Keys {
     /// Adds a key.
     ///
     /// # Panics
-    /// When it is of another kind than those before.
+    /// When the key is of another kind than the previous ones.
     pub fn push(&mut self, key: Key<'_>) {
         let (kind, words, text) = match key {
             Key::Number(number) => (Kind::Number, (0, number), None),
@@ -179,10 +180,10 @@ impl Keys {
         }
     }
 
-    /// The key with this number.
+    /// Returns the key with this index.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is no such key.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Key<'_> {
@@ -199,7 +200,7 @@ impl Keys {
         }
     }
 
-    /// All of them, in their order.
+    /// Iterates over all keys, in order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Key<'_>> {
         (0..self.len()).map(|index| self.get(index))

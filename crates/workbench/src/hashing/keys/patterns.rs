@@ -1,4 +1,4 @@
-//! Generated keys: regular patterns of any length on which hash functions fail.
+//! Generated keys: regular patterns of any length, on which some hash functions fail.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub(crate) const KERNEL_MEMORY: u64 = 0xc100_0000;
 /// Bytes of a page, and of a block of a file.
 pub(crate) const PAGE: u64 = 4096;
 
-/// A pattern of keys and how many of them.
+/// A pattern of keys, and the number of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pattern {
     shape: Shape,
@@ -49,8 +49,8 @@ impl Pattern {
         Self { shape: Shape::Pages, keys }
     }
 
-    /// Blocks of two disks in the buffer cache: devices, and block numbers. Of each group of blocks
-    /// `shortest` are there at least.
+    /// Blocks of two disks in the buffer cache: devices, and block numbers. At least `shortest`
+    /// blocks of each block group are cached.
     #[must_use]
     pub fn blocks(keys: u64, shortest: u64) -> Self {
         Self { shape: Shape::Blocks(shortest), keys }
@@ -62,14 +62,14 @@ impl Pattern {
         Self { shape: Shape::Inodes, keys }
     }
 
-    /// The stream of its keys.
+    /// Returns the keys of this pattern, as a stream.
     #[must_use]
     pub fn source(self) -> Generator {
         Generator { pattern: self, made: 0, random: Indices::new(0..1 << 32, 1), at: 0, length: 0, left: 0 }
     }
 }
 
-/// What [`Pattern`] is read from.
+/// The syntax of a [`Pattern`] on the command line, for error messages.
 pub const SYNTAX: &str = "expected sequential:N, stride:N:STEP, powers:N, pointers:N:ALIGNMENT, pages:N, blocks:N:SHORTEST, inodes:N or random:N";
 
 impl FromStr for Pattern {
@@ -111,14 +111,14 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The keys of a pattern, distinct and the same in every run.
+/// A stream of the keys of a pattern. They are distinct, and the same in every run.
 #[derive(Clone, Debug)]
 pub struct Generator {
     pattern: Pattern,
     made: u64,
     random: Indices,
-    /// The current file or group, or an address; the number of its keys, and how many of them are
-    /// left.
+    /// The number of the current file or group, or the current address. `length` and `left` are the
+    /// number of its keys, and how many of them remain.
     at: u64,
     length: u64,
     left: u64,
@@ -134,11 +134,10 @@ impl Source for Generator {
         let key = match self.pattern.shape {
             Shape::Sequential => Key::Number(number),
             Shape::Stride(step) => Key::Number(number.wrapping_mul(step)),
-            // An odd number times a power of two.
+            // Each key is an odd number times a power of two.
             Shape::Powers => Key::Number((2 * (number / 32) + 1) << (number % 32)),
             Shape::Pointers(alignment) => {
-                // As an allocator returns them: mostly adjacent, with gaps where others have been
-                // freed.
+                // Like addresses from an allocator: mostly adjacent, with gaps of 1 to 16 objects.
                 let gap = if self.below(4) == 0 { 1 + self.below(16) } else { 1 };
                 self.at += gap * alignment;
                 Key::Number(0x7f00_0000_0000 + self.at)
@@ -162,7 +161,8 @@ impl Generator {
         (self.random.draw() * bound) >> 32
     }
 
-    /// At least `shortest`, twice as long with half the chance: as sizes of files are spread.
+    /// Begins a file or group. Its length is at least `shortest`; each doubling has half the
+    /// probability, which resembles the distribution of file sizes.
     fn begin(&mut self, shortest: u64, doublings: u32) {
         let doubled = (0..doublings).take_while(|_| self.below(2) == 0).count();
         let least = shortest << doubled;
@@ -170,7 +170,7 @@ impl Generator {
         self.left = self.length;
     }
 
-    /// Files of up to 32 MiB from their beginning. Inodes lie side by side in pages of the kernel's
+    /// The pages of files of up to 32 MiB, in order. Inodes lie side by side in pages of kernel
     /// memory.
     fn next_page(&mut self) -> Key<'static> {
         if self.left == 0 {
@@ -182,8 +182,8 @@ impl Generator {
     }
 
     /// Disks of 2 GB, two at a time (as in the paper's dual Pentium Pro), formatted by ext2 with
-    /// blocks of 1 KiB. The groups of ext2 begin all alike, with descriptors, bitmaps and a table
-    /// of inodes, and what is cached is a run of the first blocks of each.
+    /// blocks of 1 KiB. Each block group begins with descriptors, bitmaps and an inode table, so
+    /// the cached blocks are the first ones of each group.
     fn next_block(&mut self, shortest: u64) -> Key<'static> {
         if self.left == 0 {
             self.at += 1;
@@ -194,8 +194,8 @@ impl Generator {
         block(self.at - 1, self.left)
     }
 
-    /// Inodes of two file systems of ext2, which spreads directories over its groups: some hundred
-    /// from the start of each on.
+    /// The inodes of two ext2 file systems. ext2 spreads directories over its block groups, so 20
+    /// to 420 inodes are used at the start of each group.
     fn next_inode(&mut self) -> Key<'static> {
         if self.left == 0 {
             self.at += 1;
@@ -207,14 +207,14 @@ impl Generator {
     }
 }
 
-/// Groups of a disk of 2 GB, and blocks and inodes of a group, as mke2fs chose them for blocks of 1
-/// KiB.
+/// Block groups of a disk of 2 GB, and blocks and inodes per group, as mke2fs chose them for blocks
+/// of 1 KiB.
 const GROUPS: u64 = 256;
 const BLOCKS_PER_GROUP: u64 = 8192;
 const INODES_PER_GROUP: u64 = 2048;
 
-/// A block of a group, the groups of two disks taken in turn. More groups than there are belong to
-/// further disks.
+/// The key of a block. Groups alternate between two disks; when these are full, two more disks
+/// follow.
 fn block(group: u64, block: u64) -> Key<'static> {
     let (pair, within) = (group / (2 * GROUPS), group % (2 * GROUPS));
     // hda1 and hdb1, then the next.
@@ -222,15 +222,16 @@ fn block(group: u64, block: u64) -> Key<'static> {
     Key::Pair(device, 1 + within / 2 * BLOCKS_PER_GROUP + block)
 }
 
-/// Where the `number`-th inode lies: as many in each page as fit, and the pages wherever there were
-/// free ones.
+/// The address of the `number`-th inode. Each page holds as many as fit, and the pages are
+/// scattered.
 pub(super) fn inode_address(number: u64) -> u64 {
     const SIZE: u64 = INODE_SIZE as u64;
     const PER_PAGE: u64 = PAGE / SIZE;
     KERNEL_MEMORY + free_page(number / PER_PAGE) * PAGE + number % PER_PAGE * SIZE
 }
 
-/// The `number`-th free page: a permutation of those of 512 MiB, then of the next.
+/// The address of the `number`-th free page: a permutation of the pages of 512 MiB, then of the
+/// next 512 MiB.
 pub(crate) fn free_page(number: u64) -> u64 {
     const PAGES: u64 = 1 << 17;
     let scattered = (number * 0x9e37) % PAGES;
@@ -238,7 +239,7 @@ pub(crate) fn free_page(number: u64) -> u64 {
     number / PAGES * PAGES + scattered
 }
 
-/// Where the `number`-th superblock lies: in an array of the kernel's data.
+/// The address of the `number`-th superblock, in an array in the kernel's data.
 pub(crate) fn superblock_address(number: u64) -> u64 {
     0xc020_0000 + number * 256
 }

@@ -18,7 +18,7 @@ pub struct Dump<R> {
 /// Asks the server at `address` for all its keys.
 ///
 /// # Errors
-/// When it can't be reached.
+/// When the server can't be reached.
 pub fn dump(address: &str) -> Result<Dump<BufReader<TcpStream>>> {
     let connect = || -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect(address)?;
@@ -30,7 +30,7 @@ pub fn dump(address: &str) -> Result<Dump<BufReader<TcpStream>>> {
 }
 
 impl<R: BufRead> Dump<R> {
-    /// Reads a line, except the one that announces further lines.
+    /// Reads the next line, and skips lines that announce further lines.
     fn read_line(&mut self) -> Result<usize> {
         loop {
             self.line.clear();

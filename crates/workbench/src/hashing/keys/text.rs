@@ -14,7 +14,8 @@ use super::{Key, Keys, Source};
 pub enum Form {
     /// A key per line; empty lines are skipped.
     Lines,
-    /// A key per row, in a column given by its number, from 1, or by its name in the first row.
+    /// A key per row of CSV. The column is given by its number, from 1, or by its name in the first
+    /// row.
     Column(String),
     /// Records of this many bytes.
     Records(usize),

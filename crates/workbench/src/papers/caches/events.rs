@@ -1,21 +1,20 @@
-//! The operations on the four caches, key by key: the part of a simulation that does not depend on
-//! hash functions or table sizes. It is simulated once, and then replayed on the tables of each
-//! kernel.
+//! A trace of the operations on the four caches. It does not depend on hash functions or table
+//! sizes, so it is simulated once, and then replayed on the tables of each kernel.
 
 use std::collections::HashMap;
 
 pub use crate::hashing::keys::files::Cache;
 
-/// In the paper's order, which is that of their numbers.
+/// The caches in the paper's order, which is also the order of their numbers.
 pub const CACHES: [Cache; 4] = [Cache::Page, Cache::Buffer, Cache::Dentry, Cache::Inode];
 
 /// A key: the two arguments of the hash function, and for a dentry the number of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Words {
     pub first: u64,
-    /// An offset, a block's or inode's number, or the hash of a name.
+    /// An offset, a block number, an inode number, or the hash of a name.
     pub second: u64,
-    /// The name itself, as a number; otherwise 0.
+    /// For a dentry the number of its name, otherwise 0.
     pub name: u32,
 }
 
@@ -25,7 +24,7 @@ pub enum Action {
     Hit,
     /// A lookup that misses.
     Miss,
-    /// It is inserted into the cache.
+    /// An insertion of the object.
     Insert,
     Remove,
 }
@@ -35,7 +34,7 @@ pub enum Action {
 pub struct Event {
     pub cache: Cache,
     pub action: Action,
-    /// The object, by its number among the cache's keys.
+    /// The index of the object's key in `Trace::keys` of the cache.
     pub object: u32,
 }
 
@@ -44,7 +43,8 @@ pub struct Trace {
     /// All keys of each cache.
     pub keys: [Vec<Words>; 4],
     pub events: Vec<Event>,
-    /// The number of events until the caches are fullest; then the users delete their files.
+    /// The number of events before the users delete their files. At that point the caches are
+    /// fullest.
     pub full: usize,
 }
 
@@ -64,7 +64,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Looks up; whether it was there.
+    /// Records a lookup. Returns whether it hit.
     pub fn find(&mut self, cache: Cache, key: Words) -> bool {
         let object = self.number(cache, key);
         let hit = self.present[cache as usize][object as usize];
@@ -88,18 +88,18 @@ impl Recorder {
         self.push(cache, Action::Remove, object);
     }
 
-    /// Whether it is there, without a lookup.
+    /// Returns whether the cache holds the key, without recording a lookup.
     pub fn holds(&self, cache: Cache, key: Words) -> bool {
         let number = self.numbers[cache as usize].get(&key);
         number.is_some_and(|&object| self.present[cache as usize][object as usize])
     }
 
-    /// How many objects the cache holds.
+    /// Returns the number of objects in the cache.
     pub fn count(&self, cache: Cache) -> usize {
         self.counts[cache as usize]
     }
 
-    /// From here on the users delete their files.
+    /// Marks the point after which the users delete their files.
     pub fn mark_full(&mut self) {
         self.trace.full = self.trace.events.len();
     }

@@ -29,7 +29,7 @@ impl Choice {
     }
 }
 
-/// The four tables of a kernel, and whether it prunes the dentry cache whenever memory is short.
+/// A kernel: its four tables, and whether it prunes the dentry cache whenever memory is short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
@@ -42,7 +42,7 @@ pub struct Kernel {
     pub dentry: Choice,
     #[serde(default = "reference_inode")]
     pub inode: Choice,
-    /// See [`vfs`](super::vfs).
+    /// Whether the dentry cache is pruned whenever memory is short; see [`vfs`](super::vfs).
     #[serde(default)]
     pub shrink: bool,
 }
@@ -64,7 +64,7 @@ fn reference_inode() -> Choice {
 }
 
 impl Kernel {
-    /// Linux 2.2.5.
+    /// Returns the reference kernel, Linux 2.2.5.
     pub fn reference() -> Self {
         Self {
             name: "reference".into(),
@@ -76,21 +76,21 @@ impl Kernel {
         }
     }
 
-    /// The reference, except for one table.
+    /// Returns the reference kernel with one table changed.
     pub fn but(name: &str, cache: Cache, function: &str, buckets: u64) -> Self {
         let mut kernel = Self { name: name.into(), ..Self::reference() };
         *kernel.choice_mut(cache) = Choice::new(function, buckets);
         kernel
     }
 
-    /// The same, pruning the dentry cache more.
+    /// Returns this kernel with `shrink` set.
     pub fn shrinking(self) -> Self {
         Self { shrink: true, ..self }
     }
 
-    /// Kernels A to D of section 4, which differ in the functions of pages and of buffers. That of
-    /// inodes is "slightly modified" in a way that the paper doesn't print: here it is the
-    /// reference's.
+    /// Returns one of the kernels A to D of section 4, which differ in the functions of the page
+    /// and buffer caches. In the paper their function for inodes is "slightly modified" in a way
+    /// that it does not describe; here it is the reference's.
     pub fn combined(name: &str, page: &str, buffer: &str) -> Self {
         Self {
             name: name.into(),
@@ -102,10 +102,11 @@ impl Kernel {
         }
     }
 
-    /// Linux 2.2.16 at start-up with this many bytes of memory, as far as section 3 describes it: a
-    /// bucket per page; a bucket per KiB, and no more beyond 128 MiB, for buffers; a bucket per 8
-    /// KiB for dentries; and nothing new for inodes. Its functions are not printed: these are the
-    /// best of the paper's for buffers, and the reference's for the others.
+    /// Returns Linux 2.2.16 with table sizes for `memory` bytes, as section 3 describes them: a
+    /// bucket per page for the page cache; a bucket per KiB, up to 128 MiB, for buffers; a bucket
+    /// per 8 KiB for dentries; and for inodes the size of the reference. The paper does not
+    /// describe its functions. Here the function for buffers is the best of the paper, and the
+    /// others are the reference's.
     pub fn sized(memory: u64) -> Self {
         let buckets = |bytes_each: u64| 1 << (memory / bytes_each).max(2).ilog2();
         Self {
@@ -137,7 +138,8 @@ impl Kernel {
     }
 }
 
-/// Kernels in a TOML file: `[[kernel]]`, with a name, and whatever differs from the reference.
+/// Parses a TOML file with a `[[kernel]]` section per kernel, which has a name and the differences
+/// from the reference.
 pub fn parse(text: &str) -> Result<Vec<Kernel>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -183,7 +185,7 @@ mod tests {
         }
     }
 
-    /// The example of section 3: 64 megabytes.
+    /// The example of section 3 has 64 MB of memory.
     #[test]
     fn sizes_follow_from_memory_as_in_2_2_16() {
         let buckets = |megabytes: u64| {

@@ -5,10 +5,10 @@ use std::hash::Hash;
 
 use crate::hashing::keys::patterns::{KERNEL_MEMORY, PAGE, free_page};
 
-/// Bytes of a block.
+/// The size of a disk block in bytes.
 pub const BLOCK: u64 = 1024;
 
-/// Pages of the kernel's memory, allocated one after the other; none is freed.
+/// Pages of kernel memory. They are allocated in order, and never freed.
 #[derive(Debug, Default)]
 pub struct Frames(u64);
 
@@ -19,7 +19,8 @@ impl Frames {
     }
 }
 
-/// Addresses of objects of one size, as many to a page as fit; the last one freed is reused first.
+/// Addresses of objects of one size. Each page holds as many as fit, and the object that was freed
+/// last is reused first.
 #[derive(Debug)]
 pub struct Slab {
     bytes: u64,
@@ -27,7 +28,7 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// For objects of this many bytes.
+    /// Makes a slab for objects of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         Self { bytes, free: Vec::new() }
     }
@@ -46,11 +47,12 @@ impl Slab {
 }
 
 /// Inodes and blocks of a disk in block groups, as in ext2. A new directory gets the next group.
-/// Files stay in the group of their directory as long as there is room. Blocks of a file follow
-/// each other unless other files are written at the same time.
+/// Files stay in the group of their directory as long as there is room. The blocks of a file are
+/// contiguous unless other files are written at the same time.
 ///
-/// A partition of 128 cylinders of 255 heads and 63 sectors: 1,028,160 blocks in 126 groups, and an
-/// inode for every four blocks, of which there is then not a power of two in a group.
+/// The disk is a partition of 128 cylinders, 255 heads and 63 sectors: 1,028,160 blocks in 126
+/// groups, and an inode for every four blocks. So the number of inodes per group is not a power of
+/// two.
 #[derive(Debug, Default)]
 pub struct Disk {
     groups: Vec<Group>,
@@ -69,18 +71,18 @@ impl Disk {
     const GROUPS: u64 = 126;
     const INODES: u64 = 2040;
     const BLOCKS: u64 = 8192;
-    /// Superblock, descriptors and bitmaps come before the inodes.
+    /// The first block of the inode table. Superblock, descriptors and bitmaps come before it.
     const INODE_TABLE: u64 = 5;
     const INODES_PER_BLOCK: u64 = 8;
     const FIRST_BLOCK: u64 = Self::INODE_TABLE + Self::INODES / Self::INODES_PER_BLOCK;
 
-    /// The group of a new directory.
+    /// Returns the group of a new directory.
     pub fn directory_group(&mut self) -> u64 {
         self.directories += 1;
         (self.directories - 1) % Self::GROUPS
     }
 
-    /// An inode number, in this group if possible.
+    /// Allocates an inode number, in this group if possible.
     pub fn take_inode(&mut self, group: u64) -> u64 {
         let fits = |group: &Group| !group.free_inodes.is_empty() || group.inodes < Self::INODES;
         let (number, group) = self.group_with_room(group, fits);
@@ -95,13 +97,13 @@ impl Disk {
         self.groups[((inode - 1) / Self::INODES) as usize].free_inodes.push((inode - 1) % Self::INODES);
     }
 
-    /// The block that holds an inode.
+    /// Returns the block that holds an inode.
     pub fn inode_block(inode: u64) -> u64 {
         let (group, index) = ((inode - 1) / Self::INODES, (inode - 1) % Self::INODES);
         group * Self::BLOCKS + Self::INODE_TABLE + index / Self::INODES_PER_BLOCK
     }
 
-    /// A block, in this group if possible.
+    /// Allocates a block, in this group if possible.
     pub fn take_block(&mut self, group: u64) -> u64 {
         let room = Self::BLOCKS - Self::FIRST_BLOCK;
         let (number, group) = self.group_with_room(group, |group| !group.free_blocks.is_empty() || group.blocks < room);
@@ -159,7 +161,7 @@ impl<T: Copy + Eq + Hash> Recency<T> {
         }
     }
 
-    /// From the least recently used one on.
+    /// Iterates over all objects, from the least recently used one on.
     pub fn oldest(&self) -> impl Iterator<Item = T> {
         self.order.values().copied()
     }

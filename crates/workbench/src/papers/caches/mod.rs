@@ -9,8 +9,9 @@
 //! | [`memory`] | addresses, the disk, and the order of last use |
 //! | [`events`] | the resulting trace, which does not depend on hash functions |
 //! | [`table`], [`replay`] | the trace on the tables of a kernel, measured |
-//! | [`kernel`], [`printed`] | functions and sizes: the paper's tables and those of a file |
-//! | [`screen`] | tables next to the paper's |
+//! | [`kernel`], [`printed`] | kernels, that is functions and sizes: those of the paper's tables,
+//! and those in a file |
+//! | [`screen`] | tables of our results and the paper's |
 
 pub mod events;
 pub mod kernel;
@@ -47,27 +48,26 @@ use workload::Workload;
 /// kernels
 ///
 /// Scripts of a development workload (compile, edit, format, spell) run concurrently on a source
-/// tree. Alternatively a recording of strace is replayed: strace -f -y -e
+/// tree. Alternatively, --strace replays a recording of: strace -f -y -e
 /// trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND. The effect on the four
-/// caches is simulated once, and then applied to the tables of each kernel, run by run, in a
-/// changing order. The time is that of the tables alone: hashing, walking chains, inserting,
-/// removing. Hence differences are larger than in the paper, whose times are those of whole
-/// scripts.
+/// caches is simulated once, and then replayed on the tables of each kernel, in an order that
+/// changes from run to run. Only the tables are timed: hashing, walking chains, inserting and
+/// removing. The paper timed whole scripts, so differences between kernels are larger here.
 ///
-/// "probes" are objects visited per lookup. "largest" is the largest bucket at the end, of the
-/// cache whose tables are compared, or else of the worst of the four. The JSON file has all
-/// histograms.
+/// "probes" is the mean number of objects visited per lookup, and "largest" the size of the largest
+/// bucket at the end. They are those of the cache whose tables are compared, or else of the worst
+/// of the four caches. The JSON file has all histograms.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// Source tree of the scripts
+    /// Source tree on which the scripts work
     #[arg(long, value_name = "DIR", default_value = ".")]
     tree: PathBuf,
 
-    /// Replay a recording of strace, on the kernels of table 6
+    /// Replay a recording of strace on the kernels of table 6
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "tables"])]
     strace: Option<PathBuf>,
 
-    /// The paper's tables to measure
+    /// Numbers of the paper's tables to reproduce
     #[arg(long, value_delimiter = ',', default_values_t = 1..=6, value_parser = value_parser!(u8).range(1..=6))]
     tables: Vec<u8>,
 
@@ -77,22 +77,23 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     kernels: Option<PathBuf>,
 
-    /// Times that each script compiles, edits, formats and spells [default: 12, with --quick 2]
+    /// Rounds of compiling, editing, formatting and spell checking per script [default: 12, with
+    /// --quick 2]
     #[arg(long, value_parser = value_parser!(u32).range(1..=1000))]
     commands: Option<u32>,
 
     /// Memory of the simulated machine, in MiB. Kernels that shrink the dentry cache differ from
-    /// others only if the scripts fill it, which takes a small value [default: as in the paper, 128
-    /// for table 1 and otherwise 512]
+    /// others only if memory runs short, so choose a small value to compare them [default: as in
+    /// the paper, 128 for table 1 and otherwise 512]
     #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(1..=1024))]
     memory: Option<u64>,
 
-    /// Runs of each kernel [default: as in the paper, 7 (of which the middle five count), 5, and 10
-    /// for table 6; with --quick 3]
+    /// Runs of each kernel [default: as in the paper, 7 for table 1 (of which the middle five
+    /// count), 10 for table 6, otherwise 5; with --quick 3]
     #[arg(long, value_parser = value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
 
-    /// Use an eighth of the scripts, and few runs, for a first impression
+    /// Run only an eighth of the scripts, and three runs, for a first impression
     #[arg(long)]
     quick: bool,
 
@@ -105,21 +106,23 @@ pub struct Args {
     output: Output,
 }
 
-/// A table of the paper, as measured here.
+/// A table of the paper, measured here.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     number: Option<u8>,
     title: &'static str,
     cache: Option<Cache>,
-    /// Scripts that ran side by side, for each of `outcomes`.
+    /// The number of concurrent scripts, for each of `outcomes`.
     scripts: Vec<u32>,
     outcomes: Vec<Vec<Outcome>>,
-    /// The printed figures of each kernel: for each number of scripts, and over all runs.
+    /// The paper's values for each kernel: throughput for each number of scripts, and the time of
+    /// all runs.
     printed: Vec<(&'static [(f64, f64)], &'static str)>,
 }
 
 impl Measured {
-    /// The runs that count: of seven the middle five, as in the paper's table 1.
+    /// Returns the throughputs that count: the middle five of seven, as in the paper's table 1, and
+    /// otherwise all.
     fn kept(&self, outcome: &Outcome) -> Vec<f64> {
         let mut throughputs = outcome.throughputs.clone();
         if self.number == Some(1) && throughputs.len() > 2 {
@@ -148,7 +151,7 @@ pub fn run(args: &Args) -> Result<()> {
     report.finish(args, &results, &screen::describe(&results, args.histograms))
 }
 
-/// The selected tables, changed by the options.
+/// Returns the selected tables, changed by the options.
 fn planned(args: &Args) -> Result<Vec<Printed>> {
     let mut own = vec![Kernel::sized(args.memory.unwrap_or(512) << 20)];
     if let Some(path) = &args.kernels {
@@ -169,13 +172,14 @@ fn planned(args: &Args) -> Result<Vec<Printed>> {
     Ok(tables)
 }
 
-/// Traces, each of which is made once.
+/// Makes each trace once.
 struct Source {
     tree: Tree,
     recorded: Option<Workload>,
     commands: u32,
     divisor: u32,
-    /// By scripts, MiB of memory, and whether the dentry cache is pruned whenever memory is short.
+    /// The traces, by number of scripts, MiB of memory, and whether the dentry cache is pruned
+    /// whenever memory is short.
     traces: BTreeMap<(u32, u64, bool), Trace>,
 }
 

@@ -1,28 +1,28 @@
 //! Tables 1 to 6 of the paper: the kernels, and their measured throughput.
 //!
-//! According to the text, the rows of tables 4 and 5 are swapped. Here they are corrected: table 4
-//! is that of the inode cache, table 5 that of the dentry cache. The kernel with trees instead of a
-//! page table (table 1) is left out.
+//! In the paper, tables 4 and 5 seem to be swapped. Here, following the paper's text, table 4 is
+//! about the inode cache and table 5 about the dentry cache. The kernel of table 1 that replaces
+//! the page table by trees is left out.
 
 use super::events::Cache;
 use super::kernel::Kernel;
 
 #[derive(Clone, Debug)]
 pub struct Printed {
-    /// 1 to 6.
+    /// The number of the table in the paper, 1 to 6.
     pub number: u8,
     pub title: &'static str,
-    /// The cache whose table differs, if it is only one.
+    /// The cache whose hash table differs between kernels, if it is only one.
     pub cache: Option<Cache>,
-    /// Concurrent scripts, each measured on its own.
+    /// Numbers of concurrent scripts, each measured separately.
     pub scripts: &'static [u32],
     pub runs: u32,
-    /// MiB of the machine's memory.
+    /// The machine's memory in MiB.
     pub memory: u64,
     pub rows: Vec<Row>,
 }
 
-/// A kernel, and its printed figures.
+/// A kernel, and the paper's values for it.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub kernel: Kernel,
@@ -37,7 +37,7 @@ impl Row {
     }
 }
 
-/// The reference on the large machine, which tables 2 to 5 repeat.
+/// The reference kernel on the large machine; tables 2 to 5 repeat these values.
 const REFERENCE: &[(f64, f64)] = &[(4282.8, 29.96)];
 const REFERENCE_ELAPSED: &str = "12 min 57 sec";
 
@@ -89,7 +89,7 @@ fn page_functions() -> Printed {
     }
 }
 
-/// A table of the large machine.
+/// Makes one of the tables measured on the large machine.
 fn large(number: u8, title: &'static str, cache: Option<Cache>, rows: Vec<Row>) -> Printed {
     Printed { number, title, cache, scripts: &[128], runs: 5, memory: 512, rows }
 }

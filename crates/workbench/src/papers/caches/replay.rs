@@ -1,4 +1,4 @@
-//! A trace on the tables of a kernel.
+//! Replays a trace on the tables of a kernel.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,15 @@ use crate::hashing::histogram::Histogram;
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     pub kernel: Kernel,
-    /// Lookups per second in all four caches together, run by run.
+    /// For each run, the lookups per second in all four caches together.
     pub throughputs: Vec<f64>,
-    /// Seconds of all runs.
+    /// The time of all runs in seconds.
     pub seconds: f64,
-    /// Steps one after the other; the same in every run.
+    /// Results of each cache; they are the same in every run.
     pub caches: Vec<CacheOutcome>,
 }
 
-/// The results of one of its caches.
+/// The results of one cache.
 #[derive(Clone, Debug, Serialize)]
 pub struct CacheOutcome {
     pub cache: Cache,
@@ -108,9 +108,10 @@ mod tests {
     use crate::papers::caches::scripts::{generate, tests::tree};
     use crate::papers::caches::vfs::simulate;
 
-    /// Section 3.2: the reference's buffer table leaves most buckets empty and its largest is many
-    /// times what a product leaves; section 3.4: the reference's 256 inode buckets make a miss meet
-    /// n/m inodes, which larger tables don't.
+    /// Section 3.2: with the reference's function, most buckets of the buffer cache are empty, and
+    /// the largest is many times larger than with a multiplicative function. Section 3.4: with the
+    /// reference's 256 buckets, a miss in the inode cache visits n/m inodes; with more buckets it
+    /// visits few.
     #[test]
     fn the_papers_findings_show() {
         let trace = simulate(&generate(&tree(), 12, 3), 64 << 20, false);

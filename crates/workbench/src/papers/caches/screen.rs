@@ -1,4 +1,4 @@
-//! Tables next to the paper's.
+//! Tables of our results and the paper's.
 
 use relativist::HashMap;
 
@@ -9,7 +9,7 @@ use super::{Measured, Results};
 use crate::harness::report::{count, significant, table};
 use crate::harness::stats::Mean;
 
-/// All tables; with histograms, if requested.
+/// Formats all tables; with histograms, if requested.
 pub fn describe(results: &Results, with_histograms: bool) -> String {
     let mut text = "Here: millions of lookups per second in all four caches together, with standard deviation over runs. The paper: \
                     scripts per hour of SPEC SDM. Both also over the reference's.\n"
@@ -59,12 +59,13 @@ fn comparison(measured: &Measured) -> String {
     table(&COMPARISON, rows)
 }
 
-/// The paper's figure for a kernel with one number of scripts, compared with the first kernel.
+/// Formats the paper's values for a kernel with one number of scripts, and the ratio to the first
+/// kernel.
 fn printed(measured: &Measured, row: usize, index: usize) -> [String; 4] {
     let throughput = |row: usize| measured.printed.get(row).and_then(|(throughputs, _)| throughputs.get(index));
     match (throughput(row), throughput(0)) {
         (Some((mean, deviation)), Some((reference, _))) => {
-            // It is of all numbers of scripts together.
+            // The paper gives one time for all numbers of scripts together.
             let elapsed = if index == 0 { measured.printed[row].1 } else { "" };
             let ratio = format!("{:.3}", mean / reference);
             [format!("{mean:.1}"), format!("{deviation:.2}"), ratio, elapsed.to_owned()]
@@ -78,7 +79,8 @@ fn buckets(measured: &Measured, outcome: &Outcome) -> String {
     measured.cache.map_or_else(|| CACHES.map(of).join(" "), of)
 }
 
-/// Probes per lookup and the largest bucket: of the cache in question, or the worst.
+/// Formats probes per lookup and the largest bucket: of the compared cache, or the maximum over all
+/// caches.
 fn quality(measured: &Measured, outcome: &Outcome) -> [String; 2] {
     let caches = outcome.caches.iter().filter(|outcome| measured.cache.is_none_or(|cache| outcome.cache == cache));
     let (probes, largest) = caches.fold((0.0_f64, 0), |(probes, largest), cache| {
@@ -145,7 +147,7 @@ fn histograms(measured: &Measured) -> String {
 }
 
 fn sizing() -> String {
-    /// The number of objects of `BYTES` bytes that fill the memory.
+    /// The number of buckets of our map when objects of `BYTES` bytes fill the memory.
     fn ours<const BYTES: usize>(memory: usize) -> String {
         count(HashMap::<(u64, u64), [u8; BYTES]>::with_capacity_for_memory(memory).buckets() as u64)
     }

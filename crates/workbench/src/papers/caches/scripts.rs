@@ -1,10 +1,11 @@
-//! A development workload over a real source tree, like SPEC SDM in the paper: "a fixed script of
-//! commands typically used by software developers", in many scripts at once (section 2).
+//! A development workload on a real source tree. It resembles SPEC SDM, which the paper uses: many
+//! concurrent scripts, each "a fixed script of commands typically used by software developers"
+//! (section 2).
 //!
-//! Each script has a home with copies of some of the tree's files. In turn it compiles one, edits
-//! one, formats one and checks the spelling of one. Compilers search the original tree for headers.
-//! The scripts of SDM are not freely available, so the selection and frequency of files here is our
-//! own.
+//! Each script has a home with copies of some of the tree's files. In each round it compiles a
+//! file, edits one, formats one and checks the spelling of one. Compilers search the original tree
+//! for headers. The scripts of SDM are not freely available, so the selection and frequency of
+//! files are our own.
 
 use std::path::Path;
 
@@ -22,8 +23,8 @@ use super::workload::{Operation, Paths, Request, Workload};
 pub struct Tree(Vec<(String, u64)>);
 
 impl Tree {
-    /// All regular files below `root`, except hidden ones and cargo's build output, in the order of
-    /// their names.
+    /// Lists all regular files below `root`, except hidden ones and cargo's build output, in the
+    /// order of their names.
     pub fn read(root: &Path) -> Result<Self> {
         let wanted = |entry: &walkdir::DirEntry| {
             let name = entry.file_name().to_string_lossy();
@@ -42,7 +43,8 @@ impl Tree {
     }
 }
 
-/// Sizes of files that all scripts use: programs and their libraries, a dictionary, macros.
+/// Files that all scripts use, with their sizes: programs and their libraries, a dictionary,
+/// macros.
 const SHARED: [(&str, u64); 10] = [
     ("/bin/ed", 60 << 10),
     ("/lib/ld-linux.so.2", 80 << 10),
@@ -56,11 +58,11 @@ const SHARED: [(&str, u64); 10] = [
     ("/usr/dict/words", 400 << 10),
 ];
 
-/// The search path of headers; they are in the last folder.
+/// The search path of headers. All headers are in the last folder.
 const SEARCH: [&str; 3] = ["/usr/local/include", "/usr/lib/include", "/usr/include"];
 
-/// The operations of `scripts` scripts of `rounds` rounds of commands, interleaved at random but
-/// always alike.
+/// Generates the operations of `scripts` scripts with `rounds` rounds of commands each. They are
+/// interleaved at random, but in the same way in every run.
 pub fn generate(tree: &Tree, scripts: u32, rounds: u32) -> Workload {
     let mut workload = Workload::default();
     workload.files.extend(SHARED.map(|(path, bytes)| (workload.paths.number(path.as_bytes()), bytes)));
@@ -78,7 +80,7 @@ pub fn generate(tree: &Tree, scripts: u32, rounds: u32) -> Workload {
         rest.extend(script.tidy_up());
         queues.push(script.operations.into_iter());
     }
-    // A script runs for some operations before it is another's turn.
+    // A script runs a few operations before the next one gets its turn.
     while !queues.is_empty() {
         let turn = rng.random_range(0..queues.len());
         let before = workload.operations.len();
@@ -99,7 +101,7 @@ struct Script<'a> {
     number: u32,
     /// Copies of the tree's files: their paths and sizes.
     files: Vec<(u32, u64)>,
-    /// Files created in the home that are kept.
+    /// Files that were created in the home and are kept.
     made: Vec<u32>,
     operations: Vec<Operation>,
 }
@@ -109,7 +111,7 @@ impl<'a> Script<'a> {
         let mut rng = SmallRng::seed_from_u64(seed);
         let sample: Vec<_> = tree.0.sample(&mut rng, 2 * rounds as usize).collect();
         let copy = |(path, bytes): &(String, u64)| {
-            // Larger ones are data rather than sources.
+            // Larger files are data rather than sources.
             (workload.paths.number(format!("/home/user{number:03}/{path}").as_bytes()), *bytes.min(&(256 << 10)))
         };
         let files: Vec<_> = sample.into_iter().map(copy).collect();
@@ -131,7 +133,7 @@ impl<'a> Script<'a> {
 
     fn read(&mut self, path: u32, bytes: u64) {
         self.push(path, Request::Look);
-        // As stdio does it.
+        // The size of reads and writes, like that of stdio.
         const AT_ONCE: u64 = 16 << 10;
         for offset in (0..bytes).step_by(AT_ONCE as usize) {
             self.push(path, Request::Read(offset, AT_ONCE.min(bytes - offset)));
@@ -145,7 +147,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Starts a program: it is found along the path of commands, and mapped with its libraries.
+    /// Starts a program: searches it in the path of commands, and maps it and its libraries.
     fn execute(&mut self, program: &str) {
         let name = program.rsplit('/').next().expect("a path");
         for folder in ["/usr/local/bin", "/bin", "/usr/bin"] {
@@ -230,13 +232,13 @@ impl<'a> Script<'a> {
         self.push(words, Request::Remove);
     }
 
-    /// The path of an output file.
+    /// Returns the path of an output file.
     fn sibling(&mut self, file: u32, suffix: &str) -> u32 {
         let name = [self.paths.name(file).1, suffix.as_bytes()].concat();
         self.paths.child(self.paths.parent(file), &name)
     }
 
-    /// Writes a file that is kept until the end; from the second time on, overwrites it.
+    /// Creates or overwrites a file that is kept until the end.
     fn keep(&mut self, path: u32, bytes: u64) {
         if self.made.contains(&path) {
             self.push(path, Request::Look);
@@ -258,7 +260,7 @@ impl<'a> Script<'a> {
 pub(super) mod tests {
     use super::*;
 
-    /// A generated tree with realistic sizes.
+    /// Makes a tree of files with realistic sizes.
     pub fn tree() -> Tree {
         Tree((0..60).map(|n| (format!("part{}/file{n}.c", n % 7), 300 + n * n * 13)).collect())
     }

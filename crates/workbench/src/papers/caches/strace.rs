@@ -1,9 +1,9 @@
-//! A workload as `strace` recorded it, instead of a generated one.
+//! A workload that `strace` recorded, instead of a generated one.
 //!
 //! `strace -f -y -e trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND` writes a
-//! line per system call. With `-y` the path follows each file descriptor, so descriptors need not
-//! be tracked through `dup` and `fork`. The offset of each is tracked here. Paths that are not
-//! absolute count from the root.
+//! line per system call. With `-y` it prints the path of each file descriptor, so this module does
+//! not track descriptors through `dup` and `fork`. It tracks their offsets. Relative paths are
+//! taken as relative to the root.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 
 use super::workload::{Operation, Request, Workload};
 
-/// Reads what `strace` wrote. Other lines are skipped.
+/// Parses the output of `strace`. Unknown lines are skipped.
 pub fn parse(text: &str) -> Result<Workload> {
     let mut recording = Recording::default();
     let mut unfinished: HashMap<&str, &str> = HashMap::new();
@@ -33,7 +33,8 @@ pub fn parse(text: &str) -> Result<Workload> {
     Ok(workload)
 }
 
-/// `-f` writes the process first: `123 call`, or `[pid 123] call` on a terminal.
+/// Splits off the process id. `-f` writes it before the call: `123 call`, or `[pid 123] call` on a
+/// terminal.
 fn split_process(line: &str) -> (&str, &str) {
     let line = line.trim_start();
     if let Some((process, call)) = line.strip_prefix("[pid ").and_then(|line| line.split_once("] ")) {
@@ -50,7 +51,7 @@ struct Recording {
     workload: Workload,
     /// Files known to exist at this time.
     existing: HashSet<u32>,
-    /// By process and descriptor, with its path.
+    /// File offsets by process and by descriptor, which includes its path.
     offsets: HashMap<(String, String), u64>,
 }
 
@@ -58,7 +59,8 @@ impl Recording {
     fn call(&mut self, process: &str, call: &str) {
         let Some((name, rest)) = call.split_once('(') else { return };
         let Some((arguments, result)) = rest.rsplit_once(") = ").or_else(|| rest.rsplit_once(')')) else { return };
-        // `5`, `5</path>`, `-1 ENOENT (No such file or directory)`.
+        // The result has one of the forms `5`, `5</path>`, and `-1 ENOENT (No such file or
+        // directory)`.
         let result = result.trim_start_matches([' ', '=']);
         let number = leading_number(result);
         let succeeded = number.is_some_and(|number| number >= 0);
@@ -79,7 +81,7 @@ impl Recording {
                 _ = path(0).map(|path| self.open(&path, "", succeeded));
             }
             "newfstatat" | "fstatat64" | "statx" | "faccessat" | "faccessat2" | "readlinkat" | "utimensat" => {
-                // An empty path means the descriptor.
+                // An empty path refers to the descriptor itself.
                 _ = path(1).filter(|path| !path.is_empty()).map(|path| self.open(&path, "", succeeded));
             }
             "unlink" | "rmdir" if succeeded => _ = path(0).map(|path| self.remove(&path)),
@@ -168,7 +170,7 @@ impl Recording {
     }
 }
 
-/// At commas that are neither in a string nor in brackets.
+/// Splits at commas that are neither in a string nor in brackets.
 fn split_arguments(text: &str) -> Vec<&str> {
     let (mut arguments, mut start, mut depth, mut string, mut escaped) = (Vec::new(), 0, 0, false, false);
     for (index, byte) in text.bytes().enumerate() {
@@ -189,17 +191,19 @@ fn split_arguments(text: &str) -> Vec<&str> {
     arguments
 }
 
-/// The quoted string. Escapes are kept, because they are the same for the same path.
+/// Returns the content of a quoted string. Escapes are kept, because they are the same for the same
+/// path.
 fn quoted(argument: &str) -> Option<String> {
     Some(argument.strip_prefix('"')?.rsplit_once('"')?.0.to_owned())
 }
 
-/// `3</path>`: the descriptor with its path.
+/// Returns the descriptor and its path in `3</path>`, without the `>`.
 fn descriptor(text: &str) -> &str {
     text.split_once('>').map_or(text, |(descriptor, _)| descriptor)
 }
 
-/// The path of a descriptor of a file: not of a pipe, a socket or a terminal.
+/// Returns the path of a descriptor, if it is that of a file, not of a pipe, a socket or a
+/// terminal.
 fn descriptor_path(argument: &str) -> Option<&str> {
     let (_, path) = descriptor(argument).split_once('<')?;
     let path = path.split_once('<').map_or(path, |(path, _)| path);
@@ -210,7 +214,7 @@ fn leading_number(text: &str) -> Option<i64> {
     let text = text.trim_start();
     if let Some(digits) = text.strip_prefix("0x") {
         let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
-        // Numbers larger than any offset are addresses.
+        // Larger numbers are addresses, not offsets.
         return Some(i64::from_str_radix(&digits[..end], 16).unwrap_or(i64::MAX));
     }
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(text.len());
@@ -221,7 +225,7 @@ fn leading_number(text: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// As strace 6 writes it.
+    /// Output in the format of strace 6.
     const TEXT: &str = r#"100 execve("/bin/cc", ["cc", "a,b.c"], 0x7ffd /* 20 vars */) = 0
 100 openat(AT_FDCWD</home/u>, "/lib/libc.so", O_RDONLY|O_CLOEXEC) = 3</lib/libc.so>
 100 read(3</lib/libc.so>, "\177ELF\"(, "..., 832) = 832

@@ -1,5 +1,5 @@
-//! A hash table of Linux 2.2: doubly linked chains with the youngest object first. Counts the
-//! objects that lookups visit.
+//! A hash table of Linux 2.2: doubly linked chains with the newest object first. Counts the objects
+//! that lookups visit.
 
 use super::events::Words;
 use crate::hashing::functions::HashFunction;
@@ -8,7 +8,7 @@ use crate::hashing::keys::Key;
 
 const END: u32 = u32::MAX;
 
-/// Objects are identified by their numbers, and have fixed slots.
+/// A table of objects with fixed slots. Objects are identified by their numbers.
 pub struct Table<'f> {
     function: &'f dyn HashFunction,
     bits: u32,
@@ -17,7 +17,7 @@ pub struct Table<'f> {
     pub met: Met,
 }
 
-/// An object in its chain: half a line of the processor's cache.
+/// An object in its chain. Its size is half a cache line.
 #[derive(Clone, Copy)]
 struct Node {
     key: Words,
@@ -25,10 +25,10 @@ struct Node {
     previous: u32,
 }
 
-/// Lookups of a cache, and the objects that they visited in the chains.
+/// The number of lookups in a cache, and the number of objects that they visited in the chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Met {
-    /// Lookups that found what they looked for.
+    /// Lookups that found their key.
     pub hits: u64,
     pub misses: u64,
     /// Objects that hits visited, including the one found.
@@ -45,14 +45,14 @@ impl Met {
         self.hits as f64 / self.lookups().max(1) as f64
     }
 
-    /// Objects per lookup: the paper's "iterations/lookup".
+    /// Returns the mean number of objects visited per lookup: the paper's "iterations/lookup".
     pub fn probes(&self) -> f64 {
         (self.by_hits + self.by_misses) as f64 / self.lookups().max(1) as f64
     }
 }
 
 impl<'f> Table<'f> {
-    /// An empty table of 2^`bits` buckets for any of the objects `keys`.
+    /// Makes an empty table of 2^`bits` buckets for objects with these keys.
     pub fn new(function: &'f dyn HashFunction, bits: u32, keys: &[Words]) -> Self {
         let nodes = keys.iter().map(|&key| Node { key, next: END, previous: END }).collect();
         Self { function, bits, heads: vec![END; function.buckets(bits)].into(), nodes, met: Met::default() }
@@ -62,7 +62,7 @@ impl<'f> Table<'f> {
         self.function.bucket(&Key::Pair(key.first, key.second), self.bits)
     }
 
-    /// The number of the object with this key, if it is there.
+    /// Looks up a key. Returns the number of the object, if the table has it.
     pub fn find(&mut self, key: &Words) -> Option<u32> {
         let (mut at, mut met) = (self.heads[self.bucket(key)], 0);
         while let Some(node) = self.nodes.get(at as usize) {
@@ -79,7 +79,7 @@ impl<'f> Table<'f> {
         None
     }
 
-    /// Inserts an object that is not there.
+    /// Inserts an object that is not in the table.
     pub fn insert(&mut self, object: u32) {
         let bucket = self.bucket(&self.nodes[object as usize].key);
         let next = std::mem::replace(&mut self.heads[bucket], object);
@@ -89,7 +89,7 @@ impl<'f> Table<'f> {
         }
     }
 
-    /// Removes an object that is there.
+    /// Removes an object that is in the table.
     pub fn remove(&mut self, object: u32) {
         let Node { key, next, previous } = self.nodes[object as usize];
         match self.nodes.get_mut(previous as usize) {
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(table.find(&key(4)), None);
         assert_eq!(table.met, Met { hits: 2, misses: 2, by_hits: 3 + 1, by_misses: 3 });
         assert_eq!(table.histogram().sizes, [2, 1, 0, 1]);
-        // From the middle, the beginning and the end.
+        // Removes from the middle, the beginning and the end of the chain.
         for (object, sizes) in [(1, &[2, 1, 1][..]), (2, &[2, 2]), (0, &[3, 1])] {
             table.remove(object);
             assert_eq!(table.find(&keys[object as usize]), None);

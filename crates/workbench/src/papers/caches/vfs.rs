@@ -1,17 +1,19 @@
-//! How Linux 2.2 executes the operations of programs: the objects that it looks up in the four
-//! caches, and what comes and goes.
+//! How Linux 2.2 executes file operations: which objects it looks up in the four caches, inserts
+//! and removes.
 //!
 //! * A path is walked name by name in the dentry cache, which also holds names that do not exist.
-//!   Missing names are searched in the directory's blocks, and their inode in the inode cache.
-//! * A read looks up pages; for one that it has to fetch, the blocks on the disk that may hold
-//!   newer data, and the block that says where it lies when the file is longer than twelve blocks.
-//! * A write looks up blocks, which stay in the buffer cache, and the page of each, which may have
-//!   to be brought up to date.
-//! * When memory is short, the least recently used pages and blocks are freed. Only when none are
-//!   left, or each time with `shrink`, the dentry cache is pruned: of the unused dentries, one part
-//!   in priority + 1, with a priority that falls from 6 to 0 (section 3.3).
+//!   Names that it lacks are searched in the directory's blocks, and their inodes in the inode
+//!   cache.
+//! * A read looks up pages. To fetch a missing page, it looks up the disk blocks of the page,
+//!   because the buffer cache may hold newer data. For pages beyond the first twelve blocks, it
+//!   also looks up the indirect block.
+//! * A write looks up blocks, which stay in the buffer cache, and the page of each block, which
+//!   must be updated if it is cached.
+//! * When memory is short, the least recently used pages and blocks are freed. The dentry cache is
+//!   pruned only when none are left; with `shrink`, it is pruned each time. Pruning frees 1 /
+//!   (priority + 1) of the unused dentries, with a priority that falls from 6 to 0 (section 3.3).
 //!
-//! Not simulated: memory of processes, and with it the swap cache; read-ahead; more than one disk.
+//! The simulation has no memory of processes, no swap cache, no read-ahead, and only one disk.
 
 use std::collections::HashMap;
 
@@ -21,22 +23,22 @@ use super::workload::{Operation, Paths, ROOT, Request, Workload};
 use crate::hashing::functions::lever::{INODE_SIZE, name_hash};
 use crate::hashing::keys::patterns::{PAGE, superblock_address};
 
-/// The first partition of the first disk.
+/// The device number of the first partition of the first disk.
 const DEVICE: u64 = 0x0301;
 
-/// The address of the root's dentry, which always exists: in a page allocated at start-up.
+/// The address of the root's dentry, in a page allocated at start-up. This dentry always exists.
 const ROOT_DENTRY: u64 = 0xc0fe_0000;
 
-/// Bytes of a dentry.
+/// The size of a dentry in bytes.
 const DENTRY: u64 = 128;
 
-/// Bytes of an inode.
+/// The size of an inode in bytes.
 const INODE: u64 = INODE_SIZE as u64;
 
-/// Blocks listed in an inode, and in a block of block numbers.
+/// The number of direct blocks, which the inode lists itself.
 const DIRECT: usize = 12;
 
-/// Entries that fit a directory's block.
+/// The number of entries that fit into a block of a directory.
 const ENTRIES: usize = 60;
 
 /// The number of pages and blocks freed at a time.
@@ -51,14 +53,14 @@ struct File {
     inode: u64,
     group: u64,
     blocks: Vec<u64>,
-    /// The position of its name in its directory.
+    /// The position of the file's name in its directory.
     position: usize,
 }
 
 #[derive(Debug)]
 struct Dentry {
     address: u64,
-    /// The number of names below it that are in memory; while there are any, it is in use.
+    /// The number of cached dentries below this one. While there are any, this dentry is in use.
     children: usize,
 }
 
@@ -86,7 +88,7 @@ struct Vfs<'w> {
     dentry_slab: Slab,
     inode_slab: Slab,
     files: HashMap<u32, File>,
-    /// How many names there are in each directory.
+    /// The number of names in each directory.
     entries: HashMap<u32, usize>,
     groups: HashMap<u32, u64>,
     dentries: HashMap<u32, Dentry>,
@@ -95,7 +97,7 @@ struct Vfs<'w> {
     names: Recency<u32>,
 }
 
-/// The trace of a workload on a machine with this many bytes of memory.
+/// Simulates a workload on a machine with `memory` bytes, and returns the trace.
 pub fn simulate(workload: &Workload, memory: u64, shrink: bool) -> Trace {
     let mut vfs = Vfs {
         paths: &workload.paths,
@@ -143,8 +145,7 @@ impl Vfs<'_> {
         self.reclaim();
     }
 
-    /// Puts a file on the disk, with its directories, before the simulation or in it; nothing
-    /// happens in the caches.
+    /// Puts a file and its directories on the disk, without an effect on the caches.
     fn place(&mut self, path: u32, bytes: u64) {
         if self.files.contains_key(&path) {
             return;
@@ -169,14 +170,14 @@ impl Vfs<'_> {
         self.files.insert(path, File { inode, group, blocks, position });
     }
 
-    /// Walks a path; returns whether it exists.
+    /// Walks a path. Returns whether it exists.
     fn look(&mut self, path: u32) -> bool {
         let steps = self.paths.steps(path);
         self.place(ROOT, BLOCK);
         steps.into_iter().all(|step| self.step(step))
     }
 
-    /// Looks a name up in its directory, which is in memory.
+    /// Looks up a name in its directory, whose dentry is cached.
     fn step(&mut self, path: u32) -> bool {
         let key = self.dentry_key(path);
         let exists = self.files.contains_key(&path);
@@ -196,7 +197,8 @@ impl Vfs<'_> {
         exists
     }
 
-    /// Reads the blocks of the directory up to the one in which the name stands, or all.
+    /// Reads the blocks of the directory up to the one with the name, or all blocks if it has no
+    /// such name.
     fn search_directory(&mut self, path: u32) {
         let parent = self.paths.parent(path);
         let count = self.entries.get(&parent).copied().unwrap_or(0);
@@ -225,7 +227,7 @@ impl Vfs<'_> {
         self.inodes.insert(inode, Inode { address, path, pages: 0 });
     }
 
-    /// Looks a block up, and reads it if it is not there.
+    /// Looks up a block, and reads it if it is not cached.
     fn use_block(&mut self, block: u64) {
         if !self.recorder.find(Cache::Buffer, buffer_key(block)) {
             self.recorder.insert(Cache::Buffer, buffer_key(block));
@@ -233,7 +235,7 @@ impl Vfs<'_> {
         self.data.touch(Frame::Buffer(block));
     }
 
-    /// Opens the file if that was long ago; returns its inode.
+    /// Returns the inode of a file. Looks up the path again if the inode is no longer cached.
     fn opened(&mut self, path: u32) -> u64 {
         if !self.files.contains_key(&path) {
             self.create(path);
@@ -245,9 +247,9 @@ impl Vfs<'_> {
         inode
     }
 
-    /// The block that lists a file's block, for those beyond the first.
+    /// Looks up the indirect block, for a block of the file that is not a direct one.
     fn use_index(&mut self, path: u32, index: usize) {
-        // It lies on the disk before the blocks that it lists.
+        // On the disk, the indirect block lies before the blocks that it lists.
         if index >= DIRECT {
             let block = self.files[&path].blocks[DIRECT];
             self.use_block(block);
@@ -261,13 +263,13 @@ impl Vfs<'_> {
         }
     }
 
-    /// How many blocks of content a file has.
+    /// Returns the number of content blocks of a file.
     fn length(&self, path: u32) -> usize {
         let blocks = self.files[&path].blocks.len();
         blocks - usize::from(blocks > DIRECT)
     }
 
-    /// The number on the disk of a file's block.
+    /// Returns the disk block number of a file's block.
     fn block(&self, path: u32, index: usize) -> u64 {
         self.files[&path].blocks[index + usize::from(index >= DIRECT)]
     }
@@ -307,7 +309,7 @@ impl Vfs<'_> {
         if self.look(path) {
             return self.cut(path);
         }
-        // The directory, and the block with the inode, are written to.
+        // The directory, and the block that holds the inode, are written.
         self.place(path, 0);
         self.search_directory(path);
         let inode = self.files[&path].inode;
@@ -321,8 +323,8 @@ impl Vfs<'_> {
         }
     }
 
-    /// Pages are removed without a lookup, because the inode has a list of them; blocks are looked
-    /// up.
+    /// Removes the pages and blocks of a file. Pages are removed without a lookup, because the
+    /// inode lists them; blocks are looked up.
     fn cut(&mut self, path: u32) {
         let inode = self.files[&path].inode;
         let blocks = std::mem::take(&mut self.files.get_mut(&path).expect("it is there").blocks);
@@ -335,7 +337,7 @@ impl Vfs<'_> {
                 self.data.forget(Frame::Buffer(block));
             }
         }
-        // From the end, so that they are reused in their order.
+        // The last block is freed first, so that the blocks are reused in order.
         blocks.into_iter().rev().for_each(|block| self.disk.free_block(block));
     }
 
@@ -351,7 +353,7 @@ impl Vfs<'_> {
         self.disk.free_inode(inode);
     }
 
-    /// The dentry keeps its address, and moves to the bucket of its new name.
+    /// Renames a file. The dentry keeps its address, and moves to the bucket of its new name.
     fn rename(&mut self, from: u32, to: u32) {
         let is_directory = self.entries.contains_key(&from);
         if !self.look(from) || is_directory || from == to {
@@ -389,7 +391,7 @@ impl Vfs<'_> {
         }
     }
 
-    /// An inode without pages and without a name in memory is freed.
+    /// Frees an inode if it has no cached page and no cached name.
     fn release(&mut self, number: u64) {
         let unused = |inode: &Inode| inode.pages == 0 && !self.dentries.contains_key(&inode.path);
         if self.inodes.get(&number).is_some_and(unused) {
@@ -414,13 +416,13 @@ impl Vfs<'_> {
         }
     }
 
-    /// Bytes that the four caches take.
+    /// Returns the bytes that the four caches use.
     fn used(&self) -> u64 {
         let of = |cache, bytes| self.recorder.count(cache) as u64 * bytes;
         of(Cache::Page, PAGE) + of(Cache::Buffer, BLOCK) + of(Cache::Dentry, DENTRY) + of(Cache::Inode, INODE)
     }
 
-    /// Frees memory, if it is short.
+    /// Frees memory if the caches use more than the limit.
     fn reclaim(&mut self) {
         for priority in (0..=PRIORITY).rev().cycle() {
             if self.used() <= self.memory {
@@ -448,7 +450,7 @@ impl Vfs<'_> {
         }
     }
 
-    /// Drops the least recently used of the unused dentries; returns whether there were any.
+    /// Frees the least recently used of the unused dentries. Returns whether there were any.
     fn prune(&mut self, priority: usize) -> bool {
         let unused = self.names.oldest().filter(|path| self.dentries[path].children == 0);
         let unused: Vec<u32> = unused.collect();
@@ -468,8 +470,8 @@ impl Vfs<'_> {
     }
 }
 
-/// The number of blocks on the disk of a file with this many blocks of content, including that of
-/// block numbers.
+/// Returns the number of disk blocks of a file with this number of content blocks: one more if it
+/// needs an indirect block.
 fn on_disk(blocks: usize) -> usize {
     blocks + usize::from(blocks > DIRECT)
 }
@@ -511,9 +513,9 @@ mod tests {
         let expected = [(Miss, 0), (Insert, 0), (Miss, 1), (Insert, 1), (Hit, 0), (Hit, 1)];
         let absent = [(Hit, 0), (Miss, 2), (Insert, 2), (Hit, 0), (Hit, 2)];
         assert_eq!(of(&trace, Cache::Dentry), [&expected[..], &absent].concat());
-        // What is absent has no inode.
+        // A missing file has no inode.
         assert_eq!(of(&trace, Cache::Inode), [(Miss, 0), (Insert, 0), (Miss, 1), (Insert, 1)]);
-        // The root's block, the inodes' common block, the directory's block.
+        // The blocks of the root, of both inodes, and of the directory.
         let blocks = of(&trace, Cache::Buffer);
         assert_eq!(blocks.iter().filter(|(action, _)| *action == Insert).count(), 4, "{blocks:?}");
     }
@@ -526,8 +528,8 @@ mod tests {
         assert_eq!(pages, [(Miss, 0), (Insert, 0), (Hit, 0), (Miss, 1), (Insert, 1), (Miss, 2), (Insert, 2)]);
         assert_eq!(trace.keys[Cache::Page as usize][2].second, 16_384);
         let buffers = trace.keys[Cache::Buffer as usize].len();
-        // Directory, inode; blocks that might be newer: four of each page, and the index of the
-        // last.
+        // The blocks of the directory and the inode (2), four blocks per page (8), and the indirect
+        // block for the last page (1).
         assert_eq!(buffers, 2 + 4 + 4 + 5);
     }
 
@@ -575,8 +577,8 @@ mod tests {
         assert_eq!((misses(&roomy), misses(&tight)), (200, 400));
     }
 
-    /// The recorder panics if the simulation loses track of an object. Pruning each time leaves
-    /// fewer names in memory.
+    /// The recorder panics if the simulation loses track of an object. With `shrink`, fewer names
+    /// remain cached.
     #[test]
     fn shrinking_prunes_names() {
         let workload = generate(&tree(), 6, 3);

@@ -1,10 +1,10 @@
-//! Operations of programs on a file system, and the paths that they name.
+//! File operations, and the paths that they name.
 
 use std::collections::HashMap;
 
 pub const ROOT: u32 = 0;
 
-/// Paths as numbers: a tree, whose names are numbers, too.
+/// Gives numbers to paths and to names. The paths are a tree.
 #[derive(Clone, Debug)]
 pub struct Paths {
     nodes: Vec<(u32, u32)>,
@@ -21,7 +21,7 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// The number of an absolute path.
+    /// Returns the number of an absolute path.
     pub fn number(&mut self, path: &[u8]) -> u32 {
         path.split(|&byte| byte == b'/').fold(ROOT, |parent, name| match name {
             b"" | b"." => parent,
@@ -30,7 +30,7 @@ impl Paths {
         })
     }
 
-    /// The number of the path `name` in a directory.
+    /// Returns the number of the path `name` in the directory `parent`.
     pub fn child(&mut self, parent: u32, name: &[u8]) -> u32 {
         let names = &mut self.names;
         let name = *self.name_numbers.entry(name.into()).or_insert_with(|| {
@@ -44,18 +44,18 @@ impl Paths {
         })
     }
 
-    /// The parent directory; that of the root is the root.
+    /// Returns the parent directory. The root is its own parent.
     pub fn parent(&self, path: u32) -> u32 {
         self.nodes[path as usize].0
     }
 
-    /// The last name, as a number and in letters.
+    /// Returns the last component of the path, as a number and as bytes.
     pub fn name(&self, path: u32) -> (u32, &[u8]) {
         let name = self.nodes[path as usize].1;
         (name, &self.names[name as usize])
     }
 
-    /// From a directory in the root to the path itself.
+    /// Returns the directories on the way from the root to the path, and the path itself.
     pub fn steps(&self, path: u32) -> Vec<u32> {
         let above = |&path: &u32| Some(self.parent(path)).filter(|&parent| parent != ROOT);
         let mut steps: Vec<u32> = std::iter::successors(Some(path).filter(|&path| path != ROOT), above).collect();
@@ -66,20 +66,20 @@ impl Paths {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Finds it: `open`, `stat`, `access`, `execve`, whether it exists or not.
+    /// Looks up the path, as `open`, `stat`, `access` and `execve` do, whether it exists or not.
     Look,
     Create,
-    /// Reads this many bytes from an offset.
+    /// Reads bytes. The numbers are the offset and the length.
     Read(u64, u64),
-    /// Writes this many bytes at an offset.
+    /// Writes bytes. The numbers are the offset and the length.
     Write(u64, u64),
-    /// Truncates it.
+    /// Truncates the file to length zero.
     Truncate,
     Remove,
     Rename(u32),
 }
 
-/// A request, and the path that it is about.
+/// A request, and the path to which it applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
     pub path: u32,

@@ -1,4 +1,4 @@
-//! The paper's claims, the figures measured here, and whether they agree.
+//! The paper's claims, the values measured here, and whether they agree.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::harness::stats::{Summary, ratios};
 use crate::papers::lookups::candidates::Name;
 use crate::papers::lookups::measure::{Case, Sample};
 
-/// A statement of the paper (USENIX ATC 2011, section 7), and this machine's answer.
+/// A statement of the paper (USENIX ATC 2011, section 7), and what was measured on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
-    /// The figure that it is about.
+    /// The figure to which the statement refers.
     pub figure: &'static str,
     pub paper: &'static str,
     pub here: String,
@@ -24,7 +24,7 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// As in the paper, or better.
+    /// The result agrees with the paper, or is better.
     Holds,
     InPart,
     Fails,
@@ -42,7 +42,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Samples, and the statistics that claims need.
+/// The samples, with methods for the statistics that the claims need.
 struct Evidence<'e> {
     parameters: &'e Parameters,
     samples: &'e [Sample],
@@ -69,7 +69,7 @@ impl Evidence<'_> {
         *self.parameters.readers.last().unwrap_or(&1)
     }
 
-    /// The median of quotients, run by run.
+    /// Returns the median over runs of the quotient of two rates of the same run.
     fn quotient(&self, one: (Name, usize, Case), other: (Name, usize, Case)) -> Option<f64> {
         let [mut one, mut other] = [one, other].map(|(name, readers, case)| rates(self.samples, name, readers, case));
         let runs = one.len().min(other.len());
@@ -86,7 +86,8 @@ impl Evidence<'_> {
         self.parameters.readers.iter().map(|&readers| Some((readers, question(readers)?))).collect()
     }
 
-    /// Resizing over the slower and over the faster fixed size.
+    /// Returns the lookup rate during resizes divided by the rate at the slower and at the faster
+    /// fixed size.
     fn between(&self, name: Name, readers: usize) -> Option<(f64, f64)> {
         let continuous = (name, readers, self.continuous());
         let fixed = [self.small(), self.large()].map(|case| self.quotient(continuous, (name, readers, case)));
@@ -120,7 +121,7 @@ pub(super) fn claim(figure: &'static str, paper: &'static str, answer: Option<(S
     Claim { figure, paper, here, verdict }
 }
 
-/// `1: 2.00x, 2: 2.10x`.
+/// Formats ratios by number of readers, such as `1: 2.00x, 2: 2.10x`.
 fn listed(values: &[(usize, f64)]) -> String {
     let value = |(readers, value): &(usize, f64)| format!("{readers}: {}x", significant(*value));
     values.iter().map(value).collect::<Vec<_>>().join(", ")

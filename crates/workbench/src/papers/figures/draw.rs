@@ -1,4 +1,4 @@
-//! A figure as SVG and as PNG, from the same drawing.
+//! Draws a figure as SVG and as PNG.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::harness::chart::{Chart, Line};
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     pub file: &'static str,
-    /// Which figure it is in the paper.
+    /// The number of the figure in the paper.
     pub number: &'static str,
     pub title: &'static str,
     pub x: &'static str,
@@ -21,7 +21,7 @@ pub struct Frame {
     pub logarithmic: bool,
 }
 
-/// Draws a figure into the folder. Returns the SVG.
+/// Draws a figure into files in the folder. Returns the SVG.
 pub fn draw(folder: &Path, figure: &Frame, lines: &[Line], caption: &str) -> Result<String> {
     let &Frame { file, number, title, x, y, unit, logarithmic } = figure;
     let title = &format!("{number}: {title}");

@@ -1,4 +1,4 @@
-//! The report: one file that can be read anywhere.
+//! The HTML report. It is one file without links to other files, so it can be moved and mailed.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -11,20 +11,20 @@ use crate::harness::report::{Report, significant};
 use crate::papers::lookups::grouped;
 use crate::papers::lookups::measure::{Keys, Sample};
 
-/// A section about something other than tables.
+/// A section about a server or something else than the tables.
 #[derive(Debug)]
 pub struct Section {
     pub heading: String,
     /// The text above the picture.
     pub text: String,
     pub pictures: Vec<String>,
-    /// What the paper says about it.
+    /// The paper's claims about this subject.
     pub claims: Vec<Claim>,
-    /// A header and rows, if there is a table.
+    /// The header and rows of a table, if there is one.
     pub table: Option<(Vec<String>, Vec<Vec<String>>)>,
 }
 
-/// The page, with the figures as `pictures` in SVG, and further sections.
+/// Makes the page from the figures, as SVG in `pictures`, and further sections.
 pub fn page(
     report: &Report,
     parameters: &Parameters,

@@ -1,5 +1,6 @@
-//! Figure 8: requests per second of a memcached server by client processes, with the paper's table
-//! and with a global lock. Also latencies while the table grows, which the paper does not show.
+//! Figure 8: requests per second of a memcached server by number of client processes, with our
+//! table and with a global lock. Also latencies while the table grows, which the paper does not
+//! show.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,28 +28,28 @@ use crate::memcached::workload::{DEFAULT, Workload};
 use crate::memcached::{allow_connections, warm_up};
 use crate::papers::lookups::Conditions;
 
-/// Clients per process. In the paper more clients did not increase the rate.
+/// Clients per process. In the paper, more clients did not increase the rate.
 const CLIENTS: u16 = 4;
 
-/// How often tables are measured while they grow.
+/// The maximum number of runs in which tables are measured while they grow.
 const MAX_RUNS_OF_GROWTH: usize = 3;
 
 /// Options of figure 8.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Also draw figure 8, with relativistd and this memcached
+    /// Also draw figure 8, with relativistd and with this memcached command
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "memcached -u root")]
     memcached: Option<ServerCommand>,
 
-    /// The relativistd of figure 8
+    /// The relativistd command for figure 8
     #[arg(long, value_name = "COMMAND", default_value = "relativistd")]
     relativistd: ServerCommand,
 
-    /// Client processes in figure 8. Here they are threads with four clients each
+    /// Numbers of client processes in figure 8. Here each is a thread with four clients
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 12], value_parser = value_parser!(u16).range(1..=1024))]
     processes: Vec<u16>,
 
-    /// Threads of the servers in figure 8; the paper had twelve [default: as many as CPUs]
+    /// Server threads in figure 8; the paper had twelve [default: one per CPU]
     #[arg(long, value_parser = value_parser!(u16).range(1..=64))]
     server_threads: Option<u16>,
 }
@@ -92,7 +93,7 @@ struct Step {
 #[derive(Clone, Debug, Serialize)]
 struct Parameters {
     commands: [ServerCommand; 2],
-    /// Their versions.
+    /// The versions of the servers.
     versions: Vec<Option<String>>,
     processes: Vec<u16>,
     server_threads: u16,
@@ -118,7 +119,7 @@ impl Parameters {
         })
     }
 
-    /// All measurements, run by run, engines in turns.
+    /// Returns all measurements in order: run by run, and the engines in turns.
     fn steps(&self) -> Vec<Step> {
         let processes = || self.processes.iter().copied();
         let gets = processes().map(|processes| Case::Get { processes });
@@ -144,7 +145,7 @@ impl Case {
     }
 }
 
-/// The sections for the report.
+/// What figure 8 adds to the report.
 #[derive(Debug)]
 pub struct Part {
     pub complete: bool,
@@ -153,8 +154,8 @@ pub struct Part {
 }
 
 impl Options {
-    /// Starts and ends the servers, if they will be needed: hours later would be late to learn that
-    /// they don't.
+    /// Starts and ends the servers, if they will be needed, so that a server that does not start is
+    /// reported now and not after hours.
     pub fn try_servers(&self) -> Result<()> {
         let mut servers = self.memcached.iter().flat_map(|memcached| [&self.relativistd, memcached]);
         servers.try_for_each(|command| Server::start(command, false, &Cores::default()).map(drop))
@@ -234,7 +235,7 @@ impl Findings<'_> {
         self.of(engine, case).map(Sample::rate).collect()
     }
 
-    /// The median of quotients of rates, run by run.
+    /// Returns the median over runs of the quotient of two rates of the same run.
     fn quotient(&self, one: (Engine, Case), other: (Engine, Case)) -> Option<f64> {
         let [mut one, mut other] = [one, other].map(|(engine, case)| self.rates(engine, case));
         let runs = one.len().min(other.len());
@@ -351,7 +352,7 @@ impl Findings<'_> {
         claim("SETs are marginally slower than with the global lock", answer)
     }
 
-    /// Lock contention during GETs with most processes, in the median run.
+    /// Returns the lock contention of GETs with the largest number of processes, in the median run.
     fn contention_of(&self, engine: Engine) -> Vec<(String, f64)> {
         let samples: Vec<&Sample> = self.of(engine, Case::Get { processes: self.most() }).collect();
         let Some(first) = samples.first() else { return Vec::new() };
@@ -471,8 +472,9 @@ mod tests {
         }
     }
 
-    /// Rates as in the paper: those of the lock stay, the others grow; SETs are a little slower.
-    /// Locks are counted by relativistd only.
+    /// Makes samples that resemble the paper's: with the global lock the rate does not grow with
+    /// the number of processes, otherwise it does, and SETs are a little slower. Only relativistd
+    /// counts lock contention.
     fn sample(Step { engine, case, .. }: &Step) -> Sample {
         let has_lock = *engine == Engine::GlobalLock;
         let requests = match case {

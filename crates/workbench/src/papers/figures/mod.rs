@@ -1,5 +1,5 @@
-//! `relativist-bench figures`: the figures of the ATC 2011 paper, drawn from measurements on this
-//! machine, next to the paper's claims.
+//! `relativist-bench figures` draws the figures of the ATC 2011 paper from measurements on this
+//! machine, and compares them with the paper's claims.
 
 pub mod claims;
 pub mod draw;
@@ -27,20 +27,22 @@ use crate::papers::lookups::Conditions;
 use crate::papers::lookups::candidates::Name;
 use crate::papers::lookups::measure::{Filled, Keys, Sample, Setting};
 
-/// Draw figures 3 to 8 of the ATC 2011 paper from measurements on this machine, next to the paper's
-/// claims
+/// Draw figures 3 to 8 of the ATC 2011 paper from measurements on this machine, and check the
+/// paper's claims
 ///
-/// Measures lookups per second by number of readers, of each table at both fixed sizes and while it
-/// is resized without pause (as `relativist-bench resize` does). Also measures how long resizes
-/// take, with sequential and with shuffled keys. Writes to --out: the figures as SVG and PNG, every
-/// sample as JSON and CSV, and report.html. The report contains each figure, the paper's claim, the
-/// figure measured here, and whether the claim holds.
+/// Measures lookups per second by number of readers, for each table at both fixed sizes and while
+/// it is resized without pause (as `relativist-bench resize` does). Also measures how long resizes
+/// take, with sequential and with shuffled keys. Writes the figures as SVG and PNG, every sample as
+/// JSON and CSV, and report.html to the folder --out. The report contains each figure, the paper's
+/// claims, the values measured here, and whether the claims hold.
 ///
-/// Figure 8 is drawn with --memcached, from `relativist-bench load` on both engines of relativistd
-/// and on memcached. A further plot then shows the latency of GETs while the tables grow.
+/// With --memcached, figure 8 is drawn too. It needs memcached and relativistd, and measures both
+/// engines of relativistd, and memcached, as `relativist-bench load` does. Another plot then shows
+/// the latency of GETs while the tables grow.
 ///
-/// Samples are saved as they are taken. After Ctrl-C the report shows the samples so far, and the
-/// same command continues with the rest. The whole run takes hours (with --quick: minutes).
+/// Samples are saved as they are taken. After Ctrl-C the report shows the samples so far. The same
+/// command, given again, takes the missing samples. The whole run takes hours (with --quick:
+/// minutes).
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// Folder for the report, the figures and the samples
@@ -48,8 +50,8 @@ pub struct Args {
     #[serde(skip)]
     out: PathBuf,
 
-    /// Tables to measure besides those of the paper's figures; repeat the option, or separate names
-    /// by commas
+    /// Tables to measure in addition to those of the paper's figures; repeat the option, or
+    /// separate names by commas
     #[arg(long = "table", value_name = "TABLE", value_enum, value_delimiter = ',',
           default_values_t = [Name::Relativist, Name::Fixed])]
     tables: Vec<Name>,
@@ -70,9 +72,9 @@ pub struct Args {
 /// The parameters with all defaults filled in. Samples of different parameters are not mixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// In the order of the legends.
+    /// The tables, in the order of the legends.
     pub tables: Vec<Name>,
-    /// In ascending order.
+    /// The numbers of readers, in ascending order.
     pub readers: Vec<usize>,
     pub runs: usize,
     /// The setting of all measurements, except for the keys of resizes.
@@ -100,9 +102,9 @@ pub struct Results {
     /// The paper's claims and our measurements.
     pub claims: Vec<Claim>,
     pub samples: Vec<Sample>,
-    /// Resizes with keys inserted in either order, with the identity as hash function.
+    /// Resizes with the identity as hash function, for keys inserted in either order.
     pub resizes: Vec<(Keys, Sample)>,
-    /// Whether measurements are missing because the run was interrupted.
+    /// False if measurements are missing because the run was interrupted.
     pub complete: bool,
 }
 
@@ -149,7 +151,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     Ok(Ending::of(complete))
 }
 
-/// Takes the measurements that are not in the store yet, until all are or the user interrupts.
+/// Takes the measurements that are missing from the store. Ends early if the user interrupts.
 fn measure(parameters: &Parameters, cpus: &Cpus, store: &mut Store<Step, Sample>) -> Result<()> {
     let plan = Plan::of(parameters);
     let bar = progress(plan.steps.len());

@@ -18,12 +18,12 @@ pub struct Step {
     pub run: usize,
     pub readers: usize,
     pub case: Case,
-    /// For resizes in both orders of keys; not for a figure.
+    /// The order of keys, if the step measures resizes; `None` for the steps of figures.
     pub keys: Option<Keys>,
 }
 
-/// All measurements, in their order: run by run, and in each all candidates in turns, once for each
-/// number of readers.
+/// All measurements in order. Each run measures all candidates in turns, once for each number of
+/// readers.
 pub struct Plan {
     pub steps: Vec<Step>,
     setting: Setting,
@@ -62,7 +62,7 @@ impl Plan {
         Self { steps, setting: parameters.setting.clone() }
     }
 
-    /// How a step's table is filled.
+    /// Returns the setting of a step, including how its table is filled.
     pub fn setting(&self, step: &Step) -> Setting {
         match step.keys {
             None => self.setting.clone(),
@@ -74,7 +74,7 @@ impl Plan {
 #[derive(Debug)]
 pub struct Figure {
     pub file: &'static str,
-    /// Which one it is in the paper.
+    /// The number of the figure in the paper.
     pub number: &'static str,
     pub title: &'static str,
     /// Whether the axis of lookups is logarithmic.
@@ -84,15 +84,16 @@ pub struct Figure {
 
 #[derive(Debug)]
 enum Shows {
-    /// All tables, at the first size.
+    /// All tables, at the first fixed size.
     Fixed,
     /// All resizable tables during resizes, except rwlock, whose line would be at zero.
     Continuous,
-    /// One table, at both sizes and between them.
+    /// One table, at both fixed sizes and during resizes between them.
     Table(Name),
 }
 
-/// The figures, in the paper's order. The second of figure 5 is that of this project's own table.
+/// The figures, in the paper's order. There are two versions of figure 5; the second one shows this
+/// project's own table.
 pub const FIGURES: &[Figure] = &[
     Figure {
         file: "figure3",
@@ -139,14 +140,14 @@ pub const FIGURES: &[Figure] = &[
 ];
 
 impl Figure {
-    /// The drawing without lines.
+    /// Returns the texts and axes of the figure.
     pub fn frame(&self) -> Frame {
         let &Self { file, number, title, logarithmic, .. } = self;
         let (x, y) = ("Reader threads", "Lookups per second (millions)");
         Frame { file, number, title, x, y, unit: 1e6, logarithmic }
     }
 
-    /// Its lines, as far as they have been measured.
+    /// Returns the lines of the figure, as far as they have been measured.
     pub fn curves(&self, parameters: &Parameters, samples: &[Sample]) -> Vec<Line> {
         let (one, other) = parameters.setting.shifts;
         let continuous = Case::Continuous { shifts: parameters.setting.shifts };
@@ -174,18 +175,18 @@ impl Figure {
     }
 }
 
-/// Lookups per second, run by run.
+/// Returns the lookups per second of each run.
 pub fn rates(samples: &[Sample], table: Name, readers: usize, case: Case) -> Vec<f64> {
     let matching = samples.iter().filter(|s| s.table == table && s.readers == readers && s.case == case);
     matching.map(|sample| sample.lookups_per_second).collect()
 }
 
-/// `8k`, as in the paper.
+/// Formats a number of buckets as in the paper, such as `8k`.
 pub fn buckets(shift: u8) -> String {
     if shift >= 10 { format!("{}k", 1u64 << (shift - 10)) } else { (1u64 << shift).to_string() }
 }
 
-/// The caption of each figure.
+/// Returns the caption of all figures.
 pub fn caption(parameters: &Parameters, cpus: usize) -> String {
     let Setting { entries, seconds, hasher, spinner, .. } = &parameters.setting;
     let (one, other) = parameters.setting.shifts;

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::Results;
 use crate::harness::options::spell;
 
-/// A file with the parameters in the first line, and in each following line a sample and its step
-/// in the plan.
+/// A file whose first line has the parameters. Each following line has a sample and its step in the
+/// plan.
 #[derive(Debug)]
 pub struct Store<P, S> {
     file: File,
@@ -26,7 +26,7 @@ struct Kept<P, S> {
 }
 
 impl<P: Clone + PartialEq + Serialize + DeserializeOwned, S: Serialize + DeserializeOwned> Store<P, S> {
-    /// Opens a store, with the samples of an earlier run.
+    /// Opens a store, and reads the samples of an earlier run with the same parameters.
     pub fn open(path: &Path, parameters: &impl Serialize) -> Result<Self> {
         let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
         // A truncated line is measured again.
@@ -53,7 +53,7 @@ impl<P: Clone + PartialEq + Serialize + DeserializeOwned, S: Serialize + Deseria
         Ok(Self { file, samples })
     }
 
-    /// Whether a step has been measured.
+    /// Returns whether a step has been measured.
     pub fn has(&self, step: &P) -> bool {
         self.samples.iter().any(|kept| kept.step == *step)
     }

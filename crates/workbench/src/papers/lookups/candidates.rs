@@ -71,11 +71,11 @@ pub enum Name {
     Evmap,
 }
 
-/// Whose number of buckets can be chosen.
+/// When the number of buckets of a table can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizing {
     AtAnyTime,
-    /// Chosen when the table is made.
+    /// Only when the table is made.
     WhenMade,
     Own,
 }
@@ -90,7 +90,7 @@ impl Name {
         }
     }
 
-    /// Whether it is a competitor, which always uses foldhash.
+    /// Returns whether the table is from another library. These always use foldhash.
     pub fn is_third_party(self) -> bool {
         matches!(self, Self::Papaya | Self::HashIndex | Self::Scc | Self::Dashmap | Self::Flurry | Self::Evmap)
     }
@@ -148,7 +148,7 @@ mod tests {
     use crate::harness::keys::Indices;
     use crate::papers::lookups::subject::Sampler;
 
-    /// Every table finds what was put into it, and only that, with every hash function.
+    /// Every table finds the keys that were inserted, and no others, with every hash function.
     #[test]
     fn tables_find_their_keys() {
         for &name in Name::value_variants() {

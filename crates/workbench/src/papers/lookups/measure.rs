@@ -25,8 +25,8 @@ use crate::harness::workers::{Clock, Cpus, Window, WorkerResult, min_cpu_share, 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keys {
-    /// In ascending order, as in the paper. With the identity as hash function, all neighbours in a
-    /// chain are then separated at every resize
+    /// In ascending order, as in the paper. With the identity as hash function, each expansion then
+    /// separates all neighbours in a chain
     Sequential,
     /// In random order
     Shuffled,
@@ -36,14 +36,14 @@ pub enum Keys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Case {
-    /// It has 2^`shift` buckets.
+    /// The table has 2^`shift` buckets.
     Fixed { shift: u8 },
-    /// It is resized from the one size to the other and back, without pause.
+    /// The table is resized from one size to the other and back, without pause.
     Continuous {
-        /// The logarithms of both numbers of buckets.
+        /// The binary logarithms of both numbers of buckets.
         shifts: (u8, u8),
     },
-    /// It chooses its own size.
+    /// The table chooses its own size.
     Own,
 }
 
@@ -57,15 +57,15 @@ impl Case {
     }
 }
 
-/// What all measurements of a run have in common.
+/// The parameters that all measurements of a run share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     pub entries: u64,
-    /// The order in which they were inserted.
+    /// The order in which the keys are inserted.
     pub keys: Keys,
-    /// The logarithms of the numbers of buckets.
+    /// The binary logarithms of the two numbers of buckets.
     pub shifts: (u8, u8),
-    /// Whether a busy thread takes the resizer's place where there is none.
+    /// Whether a busy thread runs in the fixed cases, as a substitute for the resizer.
     pub spinner: bool,
     /// Seconds per measurement.
     pub seconds: f64,
@@ -90,33 +90,34 @@ pub struct Sample {
     pub resizes_per_second: f64,
     pub expand: Resizes,
     pub shrink: Resizes,
-    /// The first resize of the table, to the larger size and without readers. Its chains have not
-    /// been sorted by an earlier resize.
+    /// The first resize of the table, to the larger size and without readers. No earlier resize has
+    /// ordered its chains.
     pub first_expand: Resizes,
     /// Bytes of all entries without the allocator's overhead, if known.
     pub entry_bytes: Option<u64>,
-    /// The maximum of bytes in bucket arrays so far; 0 if unknown.
+    /// The maximum size of the bucket arrays so far, in bytes; 0 if unknown.
     pub peak_bucket_bytes: usize,
-    /// The smallest share of its time that a reader was on a CPU, if the system reports it.
+    /// The minimum, over the readers, of the share of time spent on a CPU, if the system reports
+    /// it.
     pub cpu_share: Option<f64>,
-    /// Contention of the locks, including the warm-up, if it is counted.
+    /// Lock contention during warm-up and measurement, if it is counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<LockCounts>,
 }
 
-/// How contended the locks of a kind were.
+/// The contention of the locks of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockCounts {
     pub site: String,
     pub acquisitions: u64,
-    /// How often it was held by another thread.
+    /// How often a thread found the lock held by another one.
     pub contended: u64,
-    /// Seconds that all threads together waited.
+    /// The seconds that all threads together waited.
     pub waited: f64,
 }
 
 impl LockCounts {
-    /// The counts since then, of the locks that were used.
+    /// Returns the counts since `before`, for the locks that were used.
     fn since(before: &[Counts]) -> Vec<Self> {
         let counts = contention::counts().into_iter().map(|counts| counts.since(before));
         let asked_for = counts.filter(|counts| counts.acquisitions + counts.contended > 0);
@@ -133,14 +134,14 @@ impl LockCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resizes {
     pub count: u64,
-    /// Seconds that they took on the average.
+    /// The mean duration of a resize in seconds.
     pub seconds: f64,
-    /// How often each waited for readers on the average.
+    /// The mean number of waits for readers per resize.
     pub waits: f64,
 }
 
 impl Resizes {
-    /// Resizes to 2^`shift` buckets.
+    /// Resizes `table` to 2^`shift` buckets, and adds the costs.
     fn time(&mut self, table: &dyn Subject, shift: u8) {
         let (began, before) = (Instant::now(), table.costs());
         table.resize_to(1 << shift);
@@ -154,22 +155,22 @@ impl Resizes {
     }
 }
 
-/// A filled table; or several, if one table cannot have all sizes.
+/// A filled table, or two if its size cannot be changed.
 pub struct Filled {
     pub name: Name,
-    /// The first resize of its life, to the larger size.
+    /// The cost of the first resize after filling, to the larger size.
     first_expand: Resizes,
     tables: Vec<(Option<u8>, Box<dyn Subject>)>,
     setting: Setting,
 }
 
 impl Filled {
-    /// Fills a table with the keys 0 .. entries-1, each its own value.
+    /// Fills a table with the keys 0 .. entries-1. The value of each key is the key.
     pub fn new(name: Name, setting: &Setting) -> Result<Self> {
         let (one, other) = setting.shifts;
         let sizes = match name.sizing() {
             Sizing::WhenMade => vec![Some(one), Some(other)],
-            // Tables are filled at a size close to those that they will have.
+            // Filled at the smaller size, and resized later.
             Sizing::AtAnyTime | Sizing::Own => vec![None],
         };
         let fill = |shift: Option<u8>| {
@@ -189,7 +190,7 @@ impl Filled {
         Ok(Self { name, first_expand, tables, setting: setting.clone() })
     }
 
-    /// The cases in which it can be measured.
+    /// Returns the cases in which the table can be measured.
     pub fn cases(&self, resizer: bool) -> Vec<Case> {
         let (one, other) = self.setting.shifts;
         let mut cases = vec![Case::Fixed { shift: one }, Case::Fixed { shift: other }];
@@ -201,7 +202,7 @@ impl Filled {
         cases
     }
 
-    /// The table for a case, with the initial number of buckets.
+    /// Returns the table for a case, with the initial number of buckets of that case.
     pub fn prepared(&self, case: Case) -> &dyn Subject {
         let (Case::Fixed { shift } | Case::Continuous { shifts: (shift, _) }) = case else { return &*self.tables[0].1 };
         if let Some((_, table)) = self.tables.iter().find(|(made, _)| *made == Some(shift)) {
@@ -218,7 +219,7 @@ impl Filled {
     }
 }
 
-/// The keys in the order in which they are inserted.
+/// Returns the keys in the order in which they are inserted.
 fn keys(setting: &Setting) -> Vec<u64> {
     let mut keys: Vec<u64> = (0..setting.entries).collect();
     if setting.keys == Keys::Shuffled {
@@ -227,11 +228,11 @@ fn keys(setting: &Setting) -> Vec<u64> {
     keys
 }
 
-/// Results of the threads, except for the number of operations.
+/// Results of the threads, except for the numbers of lookups.
 struct Findings {
     misses: AtomicU64,
     latencies: Mutex<Latencies>,
-    /// To the larger size, and to the smaller.
+    /// Resizes to the larger size, and to the smaller one.
     resizes: Mutex<[Resizes; 2]>,
 }
 
@@ -289,7 +290,7 @@ fn measure(
     })
 }
 
-/// Looks up keys that are all present, and counts misses.
+/// Returns the batch of a reader, which looks up keys that are all present, and counts misses.
 fn reader<'a>(
     table: &'a dyn Subject,
     mut keys: Indices,
@@ -306,7 +307,8 @@ fn reader<'a>(
     })
 }
 
-/// Resizes to the second size and back, and counts the resizes that began after `from`.
+/// Returns the batch of the resizer, which resizes to the second size and back, and counts the
+/// resizes that began after `from`.
 fn resizer<'a>(
     table: &'a dyn Subject,
     (one, other): (u8, u8),

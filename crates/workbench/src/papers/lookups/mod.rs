@@ -28,7 +28,7 @@ pub struct Conditions {
     #[arg(long, default_value_t = 14, value_parser = value_parser!(u8).range(1..=30))]
     shift2: u8,
 
-    /// Run a busy thread in the fixed cases, in place of the resizer
+    /// Run a busy thread in the fixed cases, as a substitute for the resizer
     #[arg(long)]
     spinner: bool,
 
@@ -44,8 +44,8 @@ pub struct Conditions {
     #[arg(long)]
     pub quick: bool,
 
-    /// Order in which keys are inserted. It decides how chains are mixed if the hash function is
-    /// the identity
+    /// Order in which keys are inserted. With the identity as hash function, it determines the
+    /// order of the chains
     #[arg(long, value_enum, default_value_t = Keys::Sequential)]
     keys: Keys,
 
@@ -72,7 +72,7 @@ impl Conditions {
         })
     }
 
-    /// How often each case is measured.
+    /// Returns how often each case is measured.
     pub fn runs(&self) -> usize {
         self.runs.unwrap_or(if self.quick { 5 } else { 10 }) as usize
     }

@@ -1,5 +1,5 @@
-//! Tables behind one object-safe trait at the level of batches, where a virtual call costs nothing.
-//! The loops are compiled once for each.
+//! An object-safe trait for tables. Its methods do whole batches, so that the cost of the virtual
+//! call is negligible. The loops are compiled once for each table.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -10,23 +10,23 @@ use crate::harness::keys::Indices;
 use crate::harness::latency::Latencies;
 use crate::tables::Table;
 
-/// Lookups between two checks of the phase. One of them is timed by itself.
+/// The number of lookups between two checks of the phase. One of them is timed by itself.
 pub const BATCH: u64 = 256;
 
-/// A table from keys to themselves.
+/// A table in which the value of each key is the key.
 pub trait Subject: Send + Sync {
-    /// Inserts a key; returns false if it was present.
+    /// Inserts a key. Returns false if it was present.
     fn insert(&self, key: u64) -> bool;
 
-    /// Looks up a batch of keys; returns the number of misses and wrong values.
+    /// Looks up a batch of keys. Returns the number of misses and wrong values.
     fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64;
 
     fn resize_to(&self, buckets: usize);
 
-    /// The costs of resizes so far.
+    /// Returns the costs of all resizes so far.
     fn costs(&self) -> Costs;
 
-    /// Bytes per entry without buckets, if known.
+    /// Returns the bytes per entry without the buckets, if known.
     fn entry_bytes(&self) -> Option<usize>;
 }
 
@@ -34,12 +34,13 @@ pub trait Subject: Send + Sync {
 #[derive(Debug)]
 pub struct Sampler<'m> {
     latencies: Latencies,
-    /// The end of the warm-up, and the destination of the samples. If None, nothing is timed.
+    /// The end of the warm-up, and the destination of the samples. If `None`, no lookup is timed.
     records: Option<(Instant, &'m Mutex<Latencies>)>,
 }
 
 impl<'m> Sampler<'m> {
-    /// Begins a warm-up of this duration. When it is dropped, it adds its samples to `sum`.
+    /// Begins a warm-up of this duration. When the sampler is dropped, it adds its samples to
+    /// `sum`.
     pub fn new(warm_up: Duration, sum: &'m Mutex<Latencies>) -> Self {
         Self { latencies: Latencies::new(), records: Some((Instant::now() + warm_up, sum)) }
     }
@@ -65,7 +66,7 @@ impl Drop for Sampler<'_> {
     }
 }
 
-/// A batch of lookups, of which one is timed.
+/// Looks up a batch of keys, and times one of the lookups.
 #[inline(always)]
 pub fn count_missed(keys: &mut Indices, sampler: &mut Sampler<'_>, mut get: impl FnMut(u64) -> Option<u64>) -> u64 {
     let mut stream = *keys;

@@ -11,7 +11,7 @@ use super::Setting;
 use super::quantity::{KEYS, Quantity};
 use crate::tables::hashers::Foldhash;
 
-/// Sizes of keys that can be measured.
+/// The sizes of keys that can be measured.
 pub const SIZES: [usize; 32] = {
     let mut sizes = [0; 32];
     let mut index = 0;
@@ -26,7 +26,7 @@ pub const SIZES: [usize; 32] = {
 pub const NAMES: [&str; 6] = ["old", "new", "const", "relativist", "cached", "hashbrown"];
 
 pub trait Subject {
-    /// Repeats the operation this many times; returns the number of operations.
+    /// Repeats the operation `times` times. Returns the number of operations.
     fn repeat(&mut self, times: u64) -> Result<u64>;
 }
 
@@ -56,27 +56,27 @@ fn all<const SIZE: usize>(setting: &Setting, buckets: usize) -> Vec<Box<dyn Subj
 
 /// A map from keys of `SIZE` bytes to numbers.
 trait Candidate<const SIZE: usize> {
-    /// A map with this number of buckets; or one in which all keys collide.
+    /// Makes a map with this number of buckets. If `colliding`, all keys are in one bucket.
     fn with_buckets(buckets: usize, colliding: bool) -> Self;
 
     fn insert(&mut self, key: &[u8; SIZE], value: u64) -> bool;
 
     fn remove(&mut self, key: &[u8; SIZE]) -> Option<u64>;
 
-    /// Looks up all keys in turn, this many times; returns the sum of their values.
+    /// Looks up all keys in turn, `times` times. Returns the sum of their values.
     fn look_up(&self, keys: &[[u8; SIZE]], times: u64) -> u64;
 
-    /// The sum of all values, by iteration.
+    /// Iterates over the map, and returns the sum of all values.
     fn sum(&mut self) -> u64;
 }
 
-/// The measured loop. A miss counts as 0, which is no key's value.
+/// The measured loop of lookups. A miss adds 0 to the sum, which is not the value of any key.
 #[inline(always)]
 fn look_up<const SIZE: usize>(keys: &[[u8; SIZE]], times: u64, mut get: impl FnMut(&[u8; SIZE]) -> Option<u64>) -> u64 {
     (0..times).map(|_| keys.iter().map(|key| get(black_box(key)).unwrap_or(0)).sum::<u64>()).sum()
 }
 
-/// A map with what is done to it.
+/// A map, and the operation that is measured on it.
 struct Bench<M, const SIZE: usize> {
     quantity: Quantity,
     map: M,
@@ -98,7 +98,7 @@ impl<M: Candidate<SIZE> + 'static, const SIZE: usize> Bench<M, SIZE> {
         Box::new(Self { quantity, map, keys })
     }
 
-    /// Inserts keys and removes them; returns whether all succeeded.
+    /// Inserts keys and removes them, `times` times. Returns whether all operations succeeded.
     fn update(&mut self, keys: usize, times: u64) -> bool {
         (0..times).all(|_| {
             let (map, keys) = (&mut self.map, &self.keys[..keys]);
@@ -108,7 +108,8 @@ impl<M: Candidate<SIZE> + 'static, const SIZE: usize> Bench<M, SIZE> {
     }
 }
 
-/// The `number`th key: the number in its last bytes, so that all bytes have to be compared.
+/// Returns the `number`th key. The number is in its last bytes, so that a comparison has to read
+/// all bytes.
 fn key<const SIZE: usize>(number: usize) -> [u8; SIZE] {
     let bytes = number.to_be_bytes();
     std::array::from_fn(|index| (bytes.len() + index).checked_sub(SIZE).map_or(0, |index| bytes[index]))
@@ -129,7 +130,8 @@ impl<M: Candidate<SIZE> + 'static, const SIZE: usize> Subject for Bench<M, SIZE>
     }
 }
 
-/// The map's builds, by how they are made and how they take keys.
+/// Implements [`Candidate`] for a build of the x-kernel's map. The arguments are the build, the
+/// expression that makes it, and the conversion of keys.
 macro_rules! xkernel {
     ($build:ty, $made:expr, $key:expr) => {
         impl<const SIZE: usize> Candidate<SIZE> for Map<$build> {
@@ -174,8 +176,8 @@ xkernel!(Old, Old::with_key_size(SIZE), <[u8; SIZE]>::as_slice);
 xkernel!(New, New::with_key_size(SIZE), <[u8; SIZE]>::as_slice);
 xkernel!(Const<SIZE>, Const, std::convert::identity);
 
-/// Hashes with foldhash; or all keys to the same number, if they have to collide. This is known at
-/// run time only.
+/// Hashes with foldhash, or hashes all keys to the same number if they have to collide. A run-time
+/// mask selects between the two.
 #[derive(Clone, Debug)]
 struct Masked {
     mask: u64,
@@ -223,7 +225,7 @@ struct Relativist<const SIZE: usize>(relativist::HashMap<[u8; SIZE], u64, Masked
 
 impl<const SIZE: usize> Candidate<SIZE> for Relativist<SIZE> {
     fn with_buckets(buckets: usize, colliding: bool) -> Self {
-        // Room for half an entry per bucket, which is also its minimum.
+        // The map allocates two buckets per entry of capacity, and never shrinks below that.
         let builder = relativist::HashMap::<[u8; SIZE], u64>::builder().capacity(buckets / 2);
         let map = builder.hasher(Masked::new(colliding)).build().expect("memory for a few buckets");
         Self(map)
@@ -250,7 +252,7 @@ impl<const SIZE: usize> Candidate<SIZE> for Relativist<SIZE> {
     }
 }
 
-/// The same map, with a handle for many lookups that remembers the last key found.
+/// relativist with a handle that remembers the last key found.
 struct Cached<const SIZE: usize>(Relativist<SIZE>);
 
 impl<const SIZE: usize> Candidate<SIZE> for Cached<SIZE> {
@@ -284,7 +286,7 @@ struct Hashbrown<const SIZE: usize>(hashbrown::HashMap<[u8; SIZE], u64, Masked>)
 
 impl<const SIZE: usize> Candidate<SIZE> for Hashbrown<SIZE> {
     fn with_buckets(buckets: usize, colliding: bool) -> Self {
-        // At most seven eighths of its slots are filled.
+        // hashbrown fills at most seven eighths of its slots.
         Self(hashbrown::HashMap::with_capacity_and_hasher(buckets / 8 * 7, Masked::new(colliding)))
     }
 

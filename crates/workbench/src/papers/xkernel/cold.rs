@@ -1,11 +1,11 @@
-//! The cost of an operation whose code is not in the instruction cache: section 4's last
-//! measurement.
+//! The cost of an operation whose code is not in the instruction cache: the last measurement of
+//! section 4.
 //!
-//! As in the paper, one operation follows another with a key of another size. All sizes, 1 to 32
-//! bytes, make a *pass*. A cold pass begins after much other code has run, so that what all sizes
-//! share is fetched once, and what is made for a size as often as there are such sizes.
-//! (relativist's handle that remembers the last key is a new one in each pass, and remembers
-//! nothing.)
+//! As in the paper, each operation uses a key of another size. A *pass* has one operation for each
+//! size from 1 to 32 bytes. A cold pass begins after much other code has run. Code that all sizes
+//! share is then fetched once per pass, and code that is compiled for one size is fetched for each
+//! size. (relativist's handle that remembers the last key is new in each pass, so it never helps
+//! here.)
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use crate::harness::comparison::{Comparison, Measured, compare_several};
 
 pub const QUANTITIES: [Quantity; 3] = [Quantity::Hit, Quantity::Update, Quantity::Collision];
 
-/// What the passes of a comparison have in common.
+/// The parameters that the passes of a comparison share.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pass {
     pub quantity: Quantity,
@@ -29,11 +29,11 @@ pub struct Pass {
     pub cold: bool,
 }
 
-/// Measures warm and cold passes, a comparison each.
+/// Measures warm and cold passes. Each is a comparison.
 pub(super) fn measure(args: &Args, bar: &ProgressBar) -> Result<Vec<Comparison<Pass>>> {
     let mut comparisons = Vec::new();
     for quantity in QUANTITIES {
-        // By candidate, and then by size.
+        // Indexed by candidate, then by size.
         let mut subjects: Vec<Vec<Box<dyn Subject>>> = NAMES.iter().map(|_| Vec::new()).collect();
         for key_bytes in SIZES {
             let setting = Setting { quantity, key_bytes, entries: KEYS };
@@ -50,7 +50,7 @@ pub(super) fn measure(args: &Args, bar: &ProgressBar) -> Result<Vec<Comparison<P
     Ok(comparisons)
 }
 
-/// The mean time of an operation.
+/// Returns the mean time of an operation.
 fn passes(args: &Args, subjects: &mut [Box<dyn Subject>], cold: bool) -> Result<Measured> {
     let (start, mut measured, mut operations) = (Instant::now(), 0.0, 0);
     while start.elapsed() < args.time() || operations == 0 {

@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 type Block = fn(u64) -> u64;
 
-/// More than any processor's first-level instruction cache: 256 functions of some 800 bytes, none
-/// like another.
+/// 256 different functions of about 800 bytes each. Together they are larger than any processor's
+/// first-level instruction cache.
 static BLOCKS: [[Block; 16]; 16] = {
     macro_rules! row {
         ($($column:literal)*; $row:literal) => { [$(block::<{ 16 * $row + $column }>,)*] };
@@ -22,8 +22,8 @@ pub fn evict() {
     black_box(last);
 }
 
-/// A step that takes some 25 bytes of code on most processors, since its constants are long and
-/// differ.
+/// A step that compiles to about 25 bytes of code on most processors, because its constants are
+/// long and differ.
 #[inline(always)]
 fn step(number: u64, seed: u64) -> u64 {
     let constant = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// If two of them were equal, the compiler could merge them.
+    /// The compiler could merge equal functions.
     #[test]
     fn no_function_is_like_another() {
         let results: HashSet<u64> = BLOCKS.iter().flatten().map(|block| block(1)).collect();

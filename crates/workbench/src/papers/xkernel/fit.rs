@@ -1,4 +1,5 @@
-//! Straight lines through the measurements, by least squares. (The paper's were estimated by eye.)
+//! Fits straight lines to the measurements by least squares. (The paper's lines were fitted by
+//! eye.)
 
 use serde::Serialize;
 
@@ -10,14 +11,14 @@ use crate::harness::comparison::Comparison;
 pub struct Fit {
     pub quantity: Quantity,
     pub name: &'static str,
-    /// Nanoseconds at no bytes, or no entries.
+    /// Nanoseconds for zero bytes or zero entries.
     pub intercept: f64,
     /// Nanoseconds per byte, or per entry.
     pub slope: f64,
 }
 
-/// A line for each quantity and candidate, where there are two points at least. Sizes of keys
-/// without routines are left out: what they take is on another line.
+/// Fits a line for each quantity and candidate with at least two points. Key sizes without
+/// specialised routines are left out, because they would be on another line.
 pub fn lines(comparisons: &[Comparison<Setting>]) -> Vec<Fit> {
     let mut fits = Vec::new();
     for quantity in QUANTITIES {

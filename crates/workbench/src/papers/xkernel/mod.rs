@@ -3,7 +3,7 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`quantity`] | the measured quantities, and the paper's figures |
+//! | [`quantity`] | the measured quantities, and the paper's values |
 //! | [`candidates`] | the maps, with keys of each size |
 //! | [`eviction`] | code that evicts the instruction cache |
 //! | [`cold`] | measurements with a cold instruction cache |
@@ -36,26 +36,27 @@ use cold::Pass;
 use fit::Fit;
 use quantity::{QUANTITIES, Quantity};
 
-/// Measure Mosberger's map of the x-kernel in its three builds, relativist and hashbrown, as his
-/// paper does
+/// Measure the three builds of Mosberger's x-kernel map, relativist and hashbrown, as his paper
+/// does
 ///
-/// Measures five quantities: a lookup of the key that was found last ("cache hit"); of eight keys
-/// in turn ("cache miss"); insertion and removal in an empty bucket, and of two keys in one bucket;
-/// each by the size of keys; and iteration by the number of entries. A straight line is fitted to
-/// each. Its intercept and slope are printed next to the paper's. The paper's machine was much
-/// slower, so compare how the figures are related.
+/// Measures five quantities. Four depend on the size of keys: a lookup of the key that was found
+/// last ("cache hit"), a lookup of eight keys in turn ("cache miss"), insertion and removal in an
+/// empty bucket, and insertion and removal of two keys in one bucket. The fifth, iteration, depends
+/// on the number of entries. A straight line is fitted to each. Its intercept and slope are printed
+/// next to the paper's. The paper's machine was much slower, so compare ratios rather than times.
 ///
-/// "old" learns the size of keys at run time and keeps no list of filled buckets. "new" picks
-/// routines for certain sizes when it is made. "const" has the size in its type. These three are
-/// for one thread. "relativist" enters a read section per operation, and its removals include their
-/// share of reclamation. "cached" is its handle that remembers the last key found. All have room
-/// for the same number of entries, except in the collision test, where the keys share a bucket.
+/// "old" gets the size of keys at run time and keeps no list of filled buckets. "new" selects
+/// routines for certain sizes when the map is made. "const" has the size in its type. These three
+/// are single-threaded. "relativist" enters a read section per operation, and its removals include
+/// their share of reclamation. "cached" is relativist with a handle that remembers the last key
+/// found. All have room for the same number of entries, except in the collision test, where all
+/// keys share a bucket.
 ///
 /// With a cold instruction cache, one operation with each size of keys runs after 200 KiB of other
-/// code. There, routines for each size may cost more than they save.
+/// code. In that case, specialised routines for each size may cost more than they save.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// Sizes of keys in bytes [default: 1 to 32; with --quick 1, 2, 4, 8, 16, 32]
+    /// Sizes of keys in bytes [default: all from 1 to 32; with --quick 1, 2, 4, 8, 16, 32]
     #[arg(long, value_delimiter = ',', value_parser = value_parser!(u8).range(1..=32))]
     key_bytes: Vec<u8>,
 
@@ -111,23 +112,24 @@ impl Args {
     }
 }
 
-/// What the candidates of a comparison have in common.
+/// The parameters that the candidates of a comparison share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Setting {
     pub quantity: Quantity,
-    /// Bytes of each key.
+    /// The size of a key in bytes.
     pub key_bytes: usize,
-    /// Entries in the map.
+    /// The number of entries in the map.
     pub entries: usize,
 }
 
 impl Setting {
-    /// The variable of the quantity.
+    /// Returns the variable on which the quantity depends: the number of entries or the size of
+    /// keys.
     pub fn variable(&self) -> f64 {
         (if self.quantity == Quantity::Iterate { self.entries } else { self.key_bytes }) as f64
     }
 
-    /// Whether the paper's map has routines for this size of keys.
+    /// Returns whether the paper's map has specialised routines for this size of keys.
     pub fn is_specialised(&self) -> bool {
         New::SIZES.contains(&self.key_bytes)
     }
@@ -137,9 +139,9 @@ impl Setting {
 pub struct Results {
     #[serde(rename = "contests")]
     pub comparisons: Vec<Comparison<Setting>>,
-    /// With a cold one, and passes of the same kind with a warm one.
+    /// Passes with a cold instruction cache, and with a warm one for comparison.
     pub passes: Vec<Comparison<Pass>>,
-    /// Lines through the medians of those `comparisons` whose size of keys has routines.
+    /// Lines through the medians of those `comparisons` whose key size has specialised routines.
     pub fits: Vec<Fit>,
 }
 
@@ -188,7 +190,7 @@ fn measure(args: &Args, setting: &Setting, bar: &ProgressBar) -> Result<Comparis
     })
 }
 
-/// The mean time of an operation, over at least `time`.
+/// Measures for at least `time`, and returns the mean time of an operation.
 fn nanoseconds(subject: &mut dyn Subject, time: Duration) -> Result<f64> {
     const AT_ONCE: u64 = 64;
     subject.repeat(AT_ONCE)?;
@@ -207,7 +209,7 @@ fn nanoseconds(subject: &mut dyn Subject, time: Duration) -> Result<f64> {
 mod tests {
     use super::*;
 
-    /// Every candidate gives right answers for every size of keys; `repeat` checks them.
+    /// Every candidate returns correct results for every size of keys; `repeat` checks them.
     #[test]
     fn all_contenders_do_everything_with_keys_of_all_sizes() {
         for quantity in QUANTITIES {

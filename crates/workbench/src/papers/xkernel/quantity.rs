@@ -1,9 +1,9 @@
-//! The measured quantities, and the paper's figures.
+//! The measured quantities, and the paper's values.
 
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// Keys of a map whose lookups are measured: as many as the paper looks up in turn.
+/// The number of keys in a map for lookups. The paper looks up as many in turn.
 pub const KEYS: usize = 8;
 
 pub const QUANTITIES: [Quantity; 5] =
@@ -15,11 +15,11 @@ pub const QUANTITIES: [Quantity; 5] =
 pub enum Quantity {
     /// A lookup of the key that was found last
     Hit,
-    /// A lookup of another key than was found last
+    /// A lookup of a key that was not found last
     Miss,
     /// Insertion into an empty bucket, or removal from it
     Update,
-    /// Insertion or removal where another key is in the bucket, or was
+    /// Insertion and removal of two keys in one bucket
     Collision,
     /// Iteration over all entries
     Iterate,
@@ -29,7 +29,7 @@ pub enum Quantity {
 pub type Line = (f64, f64);
 
 impl Quantity {
-    /// As the paper's table calls it.
+    /// Returns the name of the quantity in the paper's table.
     pub fn title(self) -> &'static str {
         match self {
             Self::Hit => "lookup (cache hit)",
@@ -40,8 +40,8 @@ impl Quantity {
         }
     }
 
-    /// The paper's figures for a SPARC 4/40 and an Alpha AXP 3000/600. "Rough estimates", of the
-    /// build called new.
+    /// Returns the paper's lines for a SPARC 4/40 and an Alpha AXP 3000/600. They are "rough
+    /// estimates" for the build called new.
     pub fn printed(self) -> [Line; 2] {
         match self {
             Self::Hit => [(2500.0, 140.0), (360.0, 4.0)],
@@ -52,7 +52,7 @@ impl Quantity {
         }
     }
 
-    /// The number of operations in one repetition.
+    /// Returns the number of operations in one repetition.
     pub fn operations(self) -> u64 {
         match self {
             Self::Hit | Self::Iterate => 1,

@@ -1,4 +1,4 @@
-//! The results as tables, next to the paper's, and as pictures.
+//! Tables of our results and the paper's, and pictures.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn row(results: &Results, quantity: Quantity) -> Vec<String> {
     [quantity.title().to_owned()].into_iter().chain(printed).chain(NAMES.map(fitted)).collect()
 }
 
-/// The comparison that the paper makes.
+/// Formats the paper's comparison of its builds.
 fn specialisation(results: &Results) -> String {
     let is_such = |setting: &Setting| setting.quantity == Quantity::Hit && setting.is_specialised();
     let hits = results.comparisons.iter().filter(|comparison| is_such(&comparison.setting));
@@ -63,7 +63,8 @@ fn new_over_old<S>(comparison: &Comparison<S>) -> Option<f64> {
     comparison.candidates.iter().find(|result| result.name == "new").map(|result| result.ratio.median)
 }
 
-/// A picture for each quantity: the time of each candidate by size of keys or number of entries.
+/// Draws a picture for each quantity: the time of each candidate by size of keys or number of
+/// entries.
 pub fn draw(folder: &Path, results: &Results, caption: &str) -> Result<()> {
     for quantity in QUANTITIES {
         let comparisons: Vec<_> =

@@ -1,4 +1,5 @@
-// libcuckoo's cuckoohash_map, with the standard allocator. Iteration and clear() lock all of it.
+// libcuckoo's cuckoohash_map, with the standard allocator. Iteration and clear() lock the whole
+// table.
 
 #include <functional>
 #include <memory>

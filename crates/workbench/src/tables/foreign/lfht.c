@@ -1,11 +1,12 @@
 /*
- * liburcu's cds_lfht with the "memb" flavour and small functions inlined, resizing itself. A read section per operation, also
- * for updates, which it asks for.
+ * liburcu's cds_lfht with the "memb" flavour and small functions inlined. It resizes itself. Each operation has a
+ * read section of its own, also updates, for which cds_lfht requires one.
  *
- * Up to 0.13 at least, its request for a larger array can be lost: it sets the flag that says that a request is queued after it
- * has queued it, when the worker may have done the work and cleared the flag already. No request is made from then on, and
- * insertion takes quadratic time, which was seen several times on a busy machine. So we ask again, half-way between the powers
- * of two at which it asks itself, for the size that it should have: nothing is to be done then, if it has.
+ * At least up to version 0.13, cds_lfht can lose its request for a larger array. It queues the request, and only then
+ * sets the flag that a request is queued. If the worker does the work and clears the flag in between, the flag stays
+ * set, and no further request is made. Insertion then takes quadratic time, which happened several times on a busy
+ * machine. So we also request the proper size, half-way between the powers of two at which cds_lfht does. If the array
+ * has this size already, the request has no effect.
  */
 #define _LGPL_SOURCE
 #define URCU_INLINE_SMALL_FUNCTIONS
@@ -25,7 +26,7 @@ struct entry {
 
 struct table {
 	struct cds_lfht *ht;
-	/* Entries, as far as threads have told. */
+	/* The number of entries that threads have reported. */
 	long entries;
 };
 
@@ -34,11 +35,11 @@ static inline struct cds_lfht *ht_of(void *table)
 	return ((struct table *)table)->ht;
 }
 
-/* How many entries a thread inserts before it tells, and how many it has inserted. */
-#define UNTOLD 1024
-static __thread long untold;
+/* A thread reports its insertions and removals when their difference is this large. */
+#define UNREPORTED 1024
+static __thread long unreported;
 
-/* A thread registers when it comes here first, and unregisters when it exits. */
+/* A thread registers before its first operation, and unregisters when it exits. */
 static pthread_key_t on_exit_of_thread;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread bool registered;
@@ -104,18 +105,21 @@ static struct entry *make(uint64_t key, uint64_t value)
 	return entry;
 }
 
-/* Tells that the thread has inserted (1) or removed (-1) an entry. Outside of read sections: resizing waits for them. */
-static inline void tell(struct table *table, long change)
+/*
+ * Counts an insertion (1) or a removal (-1) by this thread. Must be called outside of read sections, because resizing
+ * waits for them.
+ */
+static inline void count_change(struct table *table, long change)
 {
 	long entries, buckets;
 
-	untold += change;
-	if (__builtin_expect(untold != UNTOLD && untold != -UNTOLD, 1))
+	unreported += change;
+	if (__builtin_expect(unreported != UNREPORTED && unreported != -UNREPORTED, 1))
 		return;
-	entries = uatomic_add_return(&table->entries, untold);
-	untold = 0;
+	entries = uatomic_add_return(&table->entries, unreported);
+	unreported = 0;
 	buckets = entries / 3 * 2;
-	if (change > 0 && buckets >= 2 * UNTOLD && entries % 3 == 0 && !(buckets & (buckets - 1)))
+	if (change > 0 && buckets >= 2 * UNREPORTED && entries % 3 == 0 && !(buckets & (buckets - 1)))
 		cds_lfht_resize(table->ht, buckets);
 }
 
@@ -180,7 +184,7 @@ static bool insert(void *table, uint64_t key, uint64_t value)
 	inserted = cds_lfht_add_unique(ht, relativist_hash(key), match, &key, &entry->node) == &entry->node;
 	leave();
 	if (inserted)
-		tell(table, 1);
+		count_change(table, 1);
 	else
 		free(entry);
 	return inserted;
@@ -197,7 +201,7 @@ static bool replace(void *table, uint64_t key, uint64_t value)
 		retire(old);
 	leave();
 	if (!old)
-		tell(table, 1);
+		count_change(table, 1);
 	return old;
 }
 
@@ -215,7 +219,7 @@ static bool remove_key(void *table, uint64_t key)
 		retire(node);
 	leave();
 	if (removed)
-		tell(table, -1);
+		count_change(table, -1);
 	return removed;
 }
 

@@ -1,7 +1,7 @@
-//! Tables in C and C++, behind a structure of function pointers: see `operations.h`.
+//! Tables in C and C++, behind a structure of function pointers; see `operations.h`.
 //!
-//! They map u64 to u64 only. They allocate from mimalloc like all other tables, because their
-//! features make mimalloc replace `malloc` in the whole program.
+//! They map only `u64` to `u64`. They allocate from mimalloc like all other tables, because the
+//! features that include them make mimalloc replace `malloc` in the whole program.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::ptr::{NonNull, from_mut};
 
 use super::{Lookup, Table};
 
-/// The functions of a table; as in `operations.h`, where the meaning of each is documented.
+/// The functions of a table. `operations.h` has the same structure, and describes the functions.
 #[repr(C)]
 pub struct Operations {
     create: unsafe extern "C" fn(capacity: usize) -> *mut c_void,
@@ -36,8 +36,8 @@ pub unsafe trait Library: Send + Sync + 'static {
     fn operations() -> &'static Operations;
 }
 
-/// Implements [`Library`] for a new type, by the structure that a C or C++ file in this folder
-/// defines.
+/// Defines a type that implements [`Library`] with the `Operations` that a C or C++ file in this
+/// folder defines.
 macro_rules! library {
     ($(#[doc = $doc:literal])* $library:ident, $name:literal, $operations:ident) => {
         $(#[doc = $doc])*
@@ -48,8 +48,8 @@ macro_rules! library {
             safe static $operations: Operations;
         }
 
-        // SAFETY: the functions are those of a concurrent table, called by the file as its
-        // documentation asks.
+        // SAFETY: the C or C++ file follows the documentation of its library, whose table may be
+        // used by any number of threads.
         unsafe impl Library for $library {
             const NAME: &'static str = $name;
 
@@ -108,8 +108,7 @@ impl<L: Library> Lookup for Foreign<L> {
     #[inline(always)]
     fn get(this: &mut Self::Session<'_>, key: &u64) -> Option<u64> {
         let mut value = 0;
-        // SAFETY: the table is alive; the value is written to where it points before the call
-        // returns.
+        // SAFETY: the table is alive, and `value` is valid for writes during the call.
         let found = unsafe { (L::operations().get)(this.table.as_ptr(), *key, &raw mut value) };
         found.then_some(value)
     }
@@ -117,7 +116,7 @@ impl<L: Library> Lookup for Foreign<L> {
 
 impl<L: Library> Table for Foreign<L> {
     fn with_capacity(capacity: usize) -> Self {
-        // SAFETY: no more than memory is asked for.
+        // SAFETY: the function may be called with any capacity.
         let table = unsafe { (L::operations().create)(capacity) };
         Self { table: NonNull::new(table).expect("out of memory"), _of: PhantomData }
     }
@@ -148,22 +147,23 @@ impl<L: Library> Table for Foreign<L> {
     fn for_each(this: &mut Self::Session<'_>, mut visit: impl FnMut(u64)) {
         /// Calls the closure of type `F` that is at `context`.
         unsafe extern "C" fn call<F: FnMut(u64)>(context: *mut c_void, value: u64) {
-            // SAFETY: the pointer to `visit` below, which has no other user during the call.
+            // SAFETY: `context` is the pointer to `visit` below, which has no other user during the
+            // call.
             unsafe { (*context.cast::<F>())(value) }
         }
         fn caller<F: FnMut(u64)>(_: &F) -> Visit {
             call::<F>
         }
         let call = caller(&visit);
-        // SAFETY: the table is alive; `call` gets the closure that it was made for. A panic in it
-        // aborts.
+        // SAFETY: the table is alive, and `call` gets a pointer to a closure of its type. A panic
+        // in the closure aborts the program.
         unsafe { (L::operations().for_each)(this.table.as_ptr(), call, from_mut(&mut visit).cast()) }
     }
 }
 
 impl<L: Library> Drop for Foreign<L> {
     fn drop(&mut self) {
-        // SAFETY: this is the only owner, and it is not used again.
+        // SAFETY: this is the only owner of the table, which is not used again.
         unsafe { (L::operations().destroy)(self.table.as_ptr()) }
     }
 }

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use std::thread;
 
 use relativist::{ExhaustedError, HashMap, Resizing};
-use relativist_rcu::{barrier, defer};
+use relativist_rcu::defer;
 
 thread_local! {
     /// How many allocations the thread has left.

@@ -36,12 +36,12 @@ unsafe impl GlobalAlloc for Failing {
         if left != u64::MAX {
             LEFT.set(left - 1);
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(memory, layout) };
     }
 }

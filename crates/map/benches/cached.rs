@@ -1,5 +1,5 @@
-//! The gain of the one-entry lookup cache: runs of one key, of several lengths, and keys that never
-//! repeat, with a slow and a fast hasher, with short and long keys.
+//! Measures the gain of the one-entry lookup cache: for runs of one key, of several lengths, and
+//! for keys that never repeat; with a slow and a fast hasher; with short and long keys.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, RandomState};
 
@@ -11,7 +11,7 @@ use rustc_hash::FxHasher;
 const ENTRIES: u64 = 1 << 12;
 const LOOKUPS: usize = 1 << 12;
 
-/// Keys in runs of this length, all of them in the map.
+/// Returns keys in runs of this length. All of them are in the map.
 fn runs<K: Clone>(key: impl Fn(u64) -> K, length: usize) -> Vec<K> {
     let start = |n: usize| key((n / length) as u64 * 0x9E37_79B9 % ENTRIES);
     (0..LOOKUPS).map(start).collect()

@@ -1,5 +1,5 @@
-//! Lookups in batches against single ones, in a map far larger than the cache and in one that fits
-//! it.
+//! Compares lookups in batches with single ones, in a map far larger than the cache and in one that
+//! fits it.
 //!
 //! `RELATIVIST_BENCH_ENTRIES` (a power of two) replaces the larger map's 2^23 entries.
 
@@ -19,7 +19,7 @@ fn entries() -> u64 {
     std::env::var("RELATIVIST_BENCH_ENTRIES").map_or(1 << 23, |entries| entries.parse().expect("a number"))
 }
 
-/// Keys that leave no pattern; those below `entries` are in the map.
+/// Returns keys in an order without a pattern, all below `entries`, so all are in the map.
 fn keys(entries: u64, seed: u64) -> Vec<u64> {
     let mix = |n: u64| (n ^ n >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 20;
     (0..KEYS as u64).map(|n| mix(n + seed * KEYS as u64) % entries).collect()

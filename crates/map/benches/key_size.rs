@@ -1,6 +1,6 @@
-//! Keys of a fixed size against the same bytes behind a pointer. Hashing and comparing are compiled
-//! for the type of the key, so a size that the compiler knows makes them a few loads, as section 3
-//! of Mosberger's "Map Library Design Notes" (1996) had it done by macros for keys of 4 to 16
+//! Compares keys of a fixed size with the same bytes behind a pointer. Hashing and comparing are
+//! compiled for the type of the key, so a size that the compiler knows makes them a few loads, as
+//! the macros of section 3 of Mosberger's "Map Library Design Notes" (1996) did for keys of 4 to 16
 //! bytes.
 
 use std::hash::BuildHasherDefault;

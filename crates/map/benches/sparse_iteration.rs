@@ -1,8 +1,8 @@
-//! Iterating over 1,000 entries in more and more buckets: Mosberger's claim that it costs by
-//! entries, not by buckets ("Map Library Design Notes", 1996, section 2.4). 2^20 buckets should
-//! take at most three times what 2^10 take.
+//! Measures iteration over 1,000 entries in 2^10 to 2^20 buckets. Mosberger claims that its cost
+//! depends on the entries, not on the buckets ("Map Library Design Notes", 1996, section 2.4). 2^20
+//! buckets should take at most three times what 2^10 take.
 //!
-//! *First* is an iteration over a map that no other has prepared: it looks at all buckets.
+//! *First* is the first iteration over a map, which visits all buckets.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use relativist::{HashMap, Resizing};

@@ -1,4 +1,4 @@
-//! Setting the size, bounds, load factor, hasher, and the resizing policy.
+//! Sets the size, bounds, load factor, hasher, and the resizing policy.
 //!
 //! `cargo run -p relativist --example builder`
 
@@ -7,14 +7,15 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use relativist::{BuildError, HashMap, Resizing};
 
 fn main() -> Result<(), BuildError> {
-    // Grows and shrinks in the background, but never below room for 1,000 entries nor above room
-    // for a million, and with longer chains than by default, which saves memory.
+    // This map grows and shrinks in the background, but never below room for 1,000 entries nor
+    // above room for a million. Its chains are longer than by default, which saves memory.
     let bounded: HashMap<u64, u64> =
         HashMap::<u64, u64>::builder().floor(1_000).ceiling(1_000_000).load_factor(0.25..=2.0).build()?;
     println!("room for 1,000 entries, at a load of up to 2: {} buckets", bounded.buckets());
     assert_eq!(bounded.buckets(), 1024);
 
-    // Resized by hand: the same in every run, without a background thread.
+    // This map is resized by hand: its size is the same in every run, and it needs no background
+    // thread.
     let manual = HashMap::<u64, u64>::builder()
         .resizing(Resizing::Manual)
         .hasher(BuildHasherDefault::<DefaultHasher>::new())

@@ -1,6 +1,6 @@
 //! A cache of expensive results: `get_or_insert_with`, and `remove_if` for outdated entries.
 //!
-//! Values are handed out as `Arc`s here, so that they can be used without holding a handle.
+//! Values are `Arc`s here, so that callers can use them without a handle.
 //!
 //! `cargo run -p relativist --example cache`
 
@@ -19,8 +19,8 @@ impl Factors {
         Arc::clone(self.cache.pin().get_or_insert_with(n, || Arc::new(factorize(n))))
     }
 
-    /// Removes them, unless there are many, which took long to compute.
-    fn forget_if_easy(&self, n: u64) -> bool {
+    /// Removes the factors, unless there are many: those took long to compute.
+    fn remove_if_cheap(&self, n: u64) -> bool {
         self.cache.pin().remove_if(&n, |_, factors| factors.len() < 4).is_some()
     }
 }
@@ -40,7 +40,7 @@ fn factorize(mut n: u64) -> Vec<u64> {
 
 fn main() {
     let factors = Factors::default();
-    // Both may compute, but one result is kept, and both get it.
+    // Both threads may compute the value, but the map keeps one result, and both get it.
     let [ours, theirs] = thread::scope(|scope| {
         let threads = [(); 2].map(|()| scope.spawn(|| factors.of(20_261_122)));
         threads.map(|thread| thread.join().unwrap())
@@ -50,6 +50,6 @@ fn main() {
 
     assert_eq!(*factors.of(64), [2; 6]);
     assert_eq!(*factors.of(97), [97]);
-    assert!(factors.forget_if_easy(97));
-    assert!(!factors.forget_if_easy(64));
+    assert!(factors.remove_if_cheap(97));
+    assert!(!factors.remove_if_cheap(64));
 }

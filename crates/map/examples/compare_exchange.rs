@@ -15,7 +15,7 @@ struct Document {
 
 type Documents = HashMap<u64, Document>;
 
-/// Appends a word. A thread that is late starts again with the other's result.
+/// Appends a word. If another thread changes the document first, starts again with its result.
 fn append(documents: &Documents, id: u64, word: &str) -> u64 {
     let pinned = documents.pin();
     let mut current = pinned.get(&id).expect("the document exists");

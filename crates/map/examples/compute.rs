@@ -1,6 +1,6 @@
 //! Any decision about an entry as one atomic step: `compute` sets, removes or leaves alone.
 //!
-//! Here: accounts that can't be overdrawn, and that are closed when they are empty.
+//! The example has accounts that can't be overdrawn, and that are closed when they are empty.
 //!
 //! `cargo run -p relativist --example compute`
 
@@ -43,7 +43,7 @@ fn main() {
     assert_eq!(bank.pay_out("ada", 100), Err(Refused::Overdrawn { by: 30 }));
     assert_eq!(bank.pay_out("bob", 1), Err(Refused::NoAccount));
 
-    // However they interleave, seven of ten are served, and the account is gone.
+    // However the threads interleave, seven of ten withdrawals succeed, and the account is closed.
     let served = thread::scope(|scope| {
         let threads: Vec<_> = (0..10).map(|_| scope.spawn(|| bank.pay_out("ada", 10).is_ok())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).filter(|&served| served).count()

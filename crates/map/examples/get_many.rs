@@ -12,11 +12,11 @@ fn main() {
         (0..100_000).map(|article| (format!("article {article}"), article % 1000)).collect();
     let pinned = prices.pin();
 
-    // A number of keys that is known in advance.
+    // The number of keys is known at compile time.
     let [first, second, missing] = pinned.get_many(["article 7", "article 8", "article 100000"]);
     assert_eq!((first, second, missing), (Some(&7), Some(&8), None));
 
-    // Any number of keys, without an allocation.
+    // The number of keys is not known; nothing is allocated.
     let basket: Vec<String> = (0..1000).map(|n| format!("article {}", n * 97)).collect();
     let mut total = 0;
     pinned.get_each(basket.iter().map(String::as_str), |_article, price| total += price.unwrap_or(&0));

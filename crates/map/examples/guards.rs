@@ -11,9 +11,9 @@ struct Shop {
 
 impl Shop {
     /// The reference lives as long as the caller's guard.
-    fn cheapest<'g>(&'g self, most: u32, guard: &'g Guard) -> Option<(&'g str, &'g u32)> {
+    fn cheapest<'g>(&'g self, max_price: u32, guard: &'g Guard) -> Option<(&'g str, &'g u32)> {
         let in_stock = |name: &str| self.stock.get(name, guard).is_some_and(|&n| n > 0);
-        let offers = self.prices.iter(guard).filter(|&(name, price)| *price <= most && in_stock(name));
+        let offers = self.prices.iter(guard).filter(|&(name, price)| *price <= max_price && in_stock(name));
         offers.min_by_key(|&(_, price)| price).map(|(name, price)| (*name, price))
     }
 }

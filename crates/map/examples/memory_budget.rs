@@ -11,7 +11,7 @@ fn main() {
     let budget: usize = mebibytes << 20;
 
     let map: HashMap<u64, Digest> = HashMap::with_capacity_for_memory(budget);
-    // What an entry takes: 16 bytes for the link, and key and value.
+    // An entry takes 16 bytes for the link, and the size of key and value.
     let entry = 16 + size_of::<(u64, Digest)>();
     let room = (budget - 8 * map.buckets()) / entry;
     println!("{mebibytes} MiB: {} buckets, and {room} entries of {entry} bytes", map.buckets());

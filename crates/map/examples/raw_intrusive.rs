@@ -20,7 +20,7 @@ struct User {
     name: &'static str,
 }
 
-/// What owns the users is the table by number; the other one only refers to them.
+/// The table `by_number` owns the users. The other one only refers to them.
 struct Users {
     by_name: Table,
     by_number: Table,
@@ -31,7 +31,7 @@ impl User {
     ///
     /// The link is in the table by number, and alive during `'g`.
     unsafe fn by_number<'g>(link: NonNull<Link>) -> &'g Self {
-        // SAFETY: the link is the first field; the caller's promise.
+        // SAFETY: the link is the first field; the caller guarantees the rest.
         unsafe { link.cast().as_ref() }
     }
 
@@ -40,7 +40,7 @@ impl User {
     /// The link is in the table by name, and alive during `'g`.
     unsafe fn by_name<'g>(link: NonNull<Link>) -> &'g Self {
         // SAFETY: the link is at this offset from the beginning of a user, in the same allocation;
-        // the caller's promise.
+        // the caller guarantees the rest.
         unsafe { link.byte_sub(offset_of!(Self, by_name)).cast().as_ref() }
     }
 
@@ -73,7 +73,7 @@ impl Users {
     }
 
     fn get<'g>(&'g self, number: u64, guard: &'g Guard) -> Option<&'g User> {
-        // SAFETY: all links of this table are such, and alive as long as the guard.
+        // SAFETY: all links of this table are in users, and alive as long as the guard.
         let user = |link| unsafe { User::by_number(link) };
         self.by_number.find(Hash::new(number), move |link| user(link).number == number, guard).map(user)
     }
@@ -84,21 +84,21 @@ impl Users {
         self.by_name.find(hash_of(name), move |link| user(link).name == name, guard).map(user)
     }
 
-    /// Takes a user out of both tables. First out of the one that doesn't own it.
+    /// Removes a user from both tables, first from the one that does not own it.
     fn remove(&self, name: &str) -> bool {
         let guard = read();
         // SAFETY: as above.
-        let is_it = |link| unsafe { User::by_name(link) }.name == name;
-        let Entry::Occupied(entry) = self.by_name.entry(hash_of(name), is_it, &guard) else { return false };
+        let is_match = |link| unsafe { User::by_name(link) }.name == name;
+        let Entry::Occupied(entry) = self.by_name.entry(hash_of(name), is_match, &guard) else { return false };
         // SAFETY: as above; the guard keeps it alive.
         let user = unsafe { User::by_name(entry.remove()) };
         // SAFETY: as above.
-        let is_it = |link| std::ptr::eq(unsafe { User::by_number(link) }, user);
-        let Entry::Occupied(entry) = self.by_number.entry(Hash::new(user.number), is_it, &guard) else {
-            unreachable!("who is in the one table is in the other");
+        let is_match = |link| std::ptr::eq(unsafe { User::by_number(link) }, user);
+        let Entry::Occupied(entry) = self.by_number.entry(Hash::new(user.number), is_match, &guard) else {
+            unreachable!("a user that was in the table by name is in the table by number");
         };
-        // SAFETY: in neither table any more, and a grace period passes for readers that have found
-        // it.
+        // SAFETY: it is in neither table any more, and is freed after a grace period, when all
+        // readers that have found it have left.
         unsafe { defer_raw(entry.remove().cast(), size_of::<User>(), |user| User::dispose(user.cast())) };
         true
     }

@@ -36,7 +36,7 @@ impl Orders {
         // SAFETY: all links of this table are in orders, and what is found stays alive as long as
         // the guard.
         let orders = self.0.find_all(Hash::new(customer), guard).map(|link| unsafe { link.cast::<Order>().as_ref() });
-        // Others may have the same hash.
+        // Other customers may have the same hash.
         orders.filter(move |order| order.customer == customer)
     }
 
@@ -49,8 +49,8 @@ impl Orders {
             Entry::Vacant(_) => None,
             Entry::Occupied(entry) => {
                 let order = entry.remove().cast::<Order>();
-                // SAFETY: no reader that begins now finds it, and a grace period passes for those
-                // that have found it.
+                // SAFETY: later readers do not find it, and it is freed after a grace period, when
+                // all readers that have found it have left.
                 unsafe { defer_raw(order.cast(), size_of::<Order>(), |order| dispose(order.cast())) };
                 // SAFETY: the guard was taken before it was unlinked.
                 Some(unsafe { order.as_ref() }.cents)

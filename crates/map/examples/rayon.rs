@@ -18,7 +18,7 @@ fn main() {
     println!("{n} takes {most} steps");
     assert_eq!((*n, *most), (77031, 350));
 
-    // The map may be changed meanwhile, by the closures, too.
+    // The closures and other threads may change the map during the iteration.
     pinned.par_iter().for_each(|(n, steps_of_n)| {
         if *steps_of_n > 100 {
             steps.pin().remove(n);

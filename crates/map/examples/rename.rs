@@ -1,4 +1,4 @@
-//! Documents are renamed while others read them: at every instant each has exactly one name.
+//! Renames documents while another thread reads them: at every instant each has exactly one name.
 //!
 //! ```sh
 //! cargo run -p relativist --example rename

@@ -1,4 +1,4 @@
-//! Removing many entries: `retain`, `extract_if`, `drain` and `clear`, while others go on using the
+//! Removing many entries: `retain`, `extract_if`, `drain` and `clear`, while other threads use the
 //! map.
 //!
 //! `cargo run -p relativist --example retain`
@@ -20,7 +20,7 @@ fn main() {
     sessions.pin().retain(|_, session| session.idle_minutes < 60);
     assert_eq!(sessions.len(), 4);
 
-    // Take the sessions of a user out, and say goodbye to each.
+    // Remove the sessions of a user, and visit each of them.
     let pinned = sessions.pin();
     for (id, session) in pinned.extract_if(|_, session| session.user == "eve") {
         println!("{id}: goodbye, {} ({} minutes idle)", session.user, session.idle_minutes);
@@ -31,6 +31,6 @@ fn main() {
     let mut left: Vec<u32> = pinned.drain().map(|(&id, _)| id).collect();
     left.sort();
     assert_eq!(left, [1, 4]);
-    pinned.clear(); // nothing is left to do for it
+    pinned.clear(); // nothing is left to remove
     assert!(sessions.is_empty());
 }

@@ -27,7 +27,7 @@ fn scan(map: &HashMap<u32, &str>) {
     let mut next = Some(0);
     while let Some(cursor) = next {
         // The guard is dropped after each step, so no thread waits long for this reader.
-        next = map.pin().scan(cursor, 100, |_, &who| match who {
+        next = map.pin().scan(cursor, 100, |_, &kind| match kind {
             "resident" => residents += 1,
             _ => guests += 1,
         });

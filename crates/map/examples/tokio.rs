@@ -1,9 +1,9 @@
-//! From async code: pin for what is done between two `.await`s, and take clones or copies across.
+//! Use in async code: pin the map between two `.await`s, and keep clones or copies across them.
 //!
 //! Operations never wait for I/O or for readers, so they can be called from a task directly.
 //! Handles and guards can't be held across an `.await` of a task that tokio may move: the compiler
-//! sees to it. What does wait is resizing by hand (`resize_to`, `reserve`, `shrink_to_fit`): leave
-//! it to the background thread, or to `spawn_blocking`.
+//! checks that. Resizing by hand (`resize_to`, `reserve`, `shrink_to_fit`) does wait: leave it to
+//! the background thread, or to `spawn_blocking`.
 //!
 //! `cargo run -p relativist --example tokio`
 

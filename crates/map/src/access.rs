@@ -1,5 +1,4 @@
-//! Operations on single entries that do one thing: look up, insert, remove. The caller passes a
-//! guard.
+//! The basic operations on single entries: look up, insert, remove. The caller passes a guard.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -116,12 +115,13 @@ where
         self.put(Node::new(hash, key, value), guard).map(|old| &old.value)
     }
 
-    /// As [`HashMap::insert`], but returns an error if memory is exhausted, instead of aborting.
+    /// Like [`HashMap::insert`], but returns an error if memory is exhausted, instead of aborting.
     ///
-    /// The error is about memory for the entry. If there is no memory for more buckets, the map
-    /// keeps those that it has. The other allocations may abort: 6 KiB for every 255 old entries
-    /// that await reclamation, if a key is replaced; what a thread allocates for its first read
-    /// section; and the background thread of automatic maps, when the first of them grows.
+    /// Only memory for the entry can cause the error. If there is no memory for more buckets, the
+    /// map keeps those that it has. Other allocations may abort the process: 6 KiB for every 255
+    /// old entries that await reclamation, if a key is replaced; what a thread allocates for its
+    /// first read section; and the background thread of automatic maps, when the first of them
+    /// grows.
     ///
     /// # Errors
     ///
@@ -157,7 +157,8 @@ where
     pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
         let hash = self.hash(&key);
         if let Some(node) = self.find_hashed(hash, &key, guard) {
-            // First: if this destructor panicked later, the result would be leaked.
+            // The key is dropped first: if its destructor panicked later, the result would be
+            // leaked.
             drop(key);
             return Err(OccupiedError { current: &node.value, value });
         }
@@ -173,7 +174,7 @@ where
         self.remove_entry(key, guard).map(|(_, value)| value)
     }
 
-    /// As [`HashMap::remove`], but also returns the key that was in the map.
+    /// Like [`HashMap::remove`], but also returns the key that was in the map.
     pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -187,7 +188,7 @@ where
     pub(crate) fn put<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> Option<&'g Node<K, V>> {
         match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
             Entry::Vacant(entry) => {
-                // SAFETY: a node of this map's type, whose box is given up: freed a grace period
+                // SAFETY: a node of this map's type that no box owns any more: freed a grace period
                 // after it is unlinked, or with the table.
                 unsafe { entry.insert(node.into_link()) };
                 None

@@ -1,8 +1,8 @@
-//! Operations on single entries that look first and then change, as one atomic step.
+//! Operations that read an entry and then change it, as one atomic step.
 //!
 //! All are optimistic, and run the caller's closures outside of locks: they look the entry up,
 //! compute and allocate the new one, and replace *exactly the entry* that was looked up. If another
-//! thread has changed it meanwhile, they start again. So an attempt fails only if an operation of
+//! thread has changed it since, they start again. So an attempt fails only if an operation of
 //! another thread on the same key has succeeded.
 
 use std::fmt;
@@ -88,8 +88,8 @@ where
     /// Replaces the value of a key by the result of `update`, and returns the new value; `None` if
     /// the key is absent.
     ///
-    /// Other threads see the old value or the new one. `update` runs outside of locks, and again if
-    /// another thread has changed the entry meanwhile: only the last result is inserted. `key`
+    /// Other threads see the old value or the new one. `update` runs outside of locks, and runs
+    /// again if another thread has changed the entry: only the last result is inserted. `key`
     /// replaces the key in the map, as with [`HashMap::insert`].
     ///
     /// ```
@@ -102,7 +102,7 @@ where
         self.update_or_give_back(key, update, guard).ok()
     }
 
-    /// As [`HashMap::update`], but inserts `value` if the key is absent.
+    /// Like [`HashMap::update`], but inserts `value` if the key is absent.
     ///
     /// ```
     /// let words = relativist::HashMap::new();
@@ -115,8 +115,8 @@ where
         self.update_or_insert_with(key, update, || value, guard)
     }
 
-    /// As [`HashMap::update`], but inserts the result of `value` if the key is absent. `value` runs
-    /// at most once.
+    /// Like [`HashMap::update`], but inserts the result of `value` if the key is absent. `value`
+    /// runs at most once.
     pub fn update_or_insert_with<'g>(
         &'g self,
         key: K,
@@ -163,9 +163,9 @@ where
     /// sets the value, `Ok(None)` removes the entry, and `Err` changes nothing and is returned. All
     /// other operations on an entry are special cases of this one.
     ///
-    /// `decide` runs outside of locks, and again if another thread has changed the entry meanwhile:
-    /// only its last result is applied. It may use the map. If there is a new value, `key` replaces
-    /// the key in the map, as with [`HashMap::insert`].
+    /// `decide` runs outside of locks, and runs again if another thread has changed the entry: only
+    /// its last result is applied. It may use the map. If there is a new value, `key` replaces the
+    /// key in the map, as with [`HashMap::insert`].
     ///
     /// # Errors
     ///
@@ -203,7 +203,8 @@ where
             let decision = match decide(old) {
                 Ok(decision) => decision,
                 Err(error) => {
-                    // First: if this destructor panicked later, the error would be leaked.
+                    // The key is dropped first: if its destructor panicked later, the error would
+                    // be leaked.
                     drop(key);
                     return Err(error);
                 }
@@ -273,8 +274,8 @@ where
 
     /// Removes a key if `condition` returns true for its entry, and returns the entry.
     ///
-    /// `condition` runs outside of locks, and again if another thread has changed the entry
-    /// meanwhile: the removed entry is one for which it returned true.
+    /// `condition` runs outside of locks, and runs again if another thread has changed the entry:
+    /// the removed entry is one for which it returned true.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);

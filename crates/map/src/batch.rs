@@ -13,10 +13,10 @@ use crate::raw::{self, Table};
 impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
     /// Returns the values of several keys.
     ///
-    /// Each lookup is as if made by [`get`](HashMap::get): wait-free and linearizable on its own.
-    /// This is faster if the map is larger than the processor's cache, because it requests the
-    /// memory for up to [`Table::BATCH`] lookups at once, where a loop of single lookups waits for
-    /// one after the other. In maps that fit the cache it gains nothing. It allocates nothing.
+    /// Each lookup is wait-free and linearizable on its own, like [`get`](HashMap::get). This is
+    /// faster if the map is larger than the processor's cache, because it requests the memory for
+    /// up to [`Table::BATCH`] lookups at once, while a loop of single lookups waits for one after
+    /// the other. In maps that fit the cache it gains nothing. It allocates nothing.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("one", 1), ("two", 2), ("three", 3)]);

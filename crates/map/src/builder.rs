@@ -75,14 +75,15 @@ impl<S> Builder<S> {
         Self { room: Room::Bytes(bytes), ..self }
     }
 
-    /// Sets the number of entries below whose size an automatic map never shrinks. By default this
-    /// is the initial capacity.
+    /// Sets the minimum capacity: an automatic map never shrinks below the size for this number of
+    /// entries. By default this is the initial capacity.
     pub fn floor(self, entries: usize) -> Self {
         Self { floor: Some(entries), ..self }
     }
 
-    /// Sets the number of entries beyond whose size an automatic map never grows: with more
-    /// entries, chains get longer. Only [`HashMap::resize_to`] exceeds this. No limit by default.
+    /// Sets the maximum capacity: an automatic map never grows beyond the size for this number of
+    /// entries. With more entries, chains get longer. Only [`HashMap::resize_to`] exceeds this. No
+    /// limit by default.
     pub fn ceiling(self, entries: usize) -> Self {
         Self { ceiling: Some(entries), ..self }
     }
@@ -122,7 +123,7 @@ impl<S> Builder<S> {
     ///
     /// # Errors
     ///
-    /// As [`Builder::build`].
+    /// See [`Builder::build`].
     pub fn build_set<T>(self) -> Result<HashSet<T, S>, BuildError> {
         self.build().map(HashSet::of)
     }

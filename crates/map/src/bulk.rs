@@ -1,7 +1,7 @@
-//! Operations on all entries: iterating, and removing on the way.
+//! Operations on all entries: iterating, and removing entries during an iteration.
 //!
-//! An operation removes exactly the entry that it has looked at. If another thread replaces the
-//! entry meanwhile, the new one stays.
+//! An operation removes exactly the entry that it has read. If another thread has replaced that
+//! entry, the new one stays.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -15,8 +15,8 @@ impl<K, V, S> HashMap<K, V, S> {
     /// Iterates over the entries in an arbitrary order, which is that of their mixed hashes.
     ///
     /// An entry that is in the map throughout is seen exactly once, however often the map is
-    /// resized meanwhile. One that is inserted, removed or [renamed](HashMap::rename) meanwhile may
-    /// be seen or not. Each step is wait-free, except for the empty buckets that it passes; the
+    /// resized. One that is inserted, removed or [renamed](HashMap::rename) during the iteration
+    /// may be seen or not. Each step is wait-free, except for the empty buckets that it passes; the
     /// whole iteration takes time proportional to buckets and entries.
     ///
     /// If there is less than one entry for eight buckets, and the map is iterated over repeatedly,
@@ -28,23 +28,23 @@ impl<K, V, S> HashMap<K, V, S> {
         Iter::new(self.table.iter(guard))
     }
 
-    /// Iterates over the keys, as [`HashMap::iter`] does over the entries.
+    /// Iterates over the keys; see [`HashMap::iter`].
     pub fn keys<'g>(&'g self, guard: &'g Guard) -> Keys<'g, K, V> {
         Keys(self.iter(guard))
     }
 
-    /// Iterates over the values, as [`HashMap::iter`] does over the entries.
+    /// Iterates over the values; see [`HashMap::iter`].
     pub fn values<'g>(&'g self, guard: &'g Guard) -> Values<'g, K, V> {
         Values(self.iter(guard))
     }
 }
 
-/// The entries that these remove are reclaimed after the guard is dropped.
+/// The entries that these methods remove are reclaimed after the guard is dropped.
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
     /// Removes all entries, one bucket at a time. Entries that are inserted meanwhile may stay.
     ///
-    /// Takes time proportional to buckets and entries. Lookups go on meanwhile; updates of a bucket
-    /// wait while it is emptied, which takes as long as a single update.
+    /// Takes time proportional to buckets and entries. Lookups are not affected. Updates of a
+    /// bucket wait while it is emptied, which takes as long as a single update.
     pub fn clear(&self, guard: &Guard) {
         // SAFETY: this thread has unlinked it.
         self.table.clear(guard, |link| _ = unsafe { self.retire(link) });

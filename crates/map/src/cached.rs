@@ -18,10 +18,10 @@ use crate::raw::CachedLookup;
 ///
 /// *When to use it:* if runs of the same key are likely (packets of one connection, rows in the
 /// order of a foreign key) and hashing costs more than comparing: long keys, or SipHash, std's
-/// default. With integer keys and a hasher like FxHash there is little to gain. If no key repeats,
-/// the cost is a comparison, and a second load of the head that the lookup has just loaded. The
-/// handle remembers entries that are the first of their chain, four of five at half an entry per
-/// bucket, and looks up the others as usual. `benches/cached.rs` measures this.
+/// default. With integer keys and a hasher like FxHash the gain is small. If no key repeats, the
+/// cost is a comparison, and a second load of the head that the lookup has just loaded. The handle
+/// remembers only entries that are the first of their chain (four of five, at half an entry per
+/// bucket), and looks up the others as usual. `benches/cached.rs` measures this.
 ///
 /// ```
 /// let map = relativist::HashMap::from([("one", 1), ("two", 2)]);

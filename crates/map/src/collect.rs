@@ -25,7 +25,8 @@ where
     fn fill(&self, entries: impl IntoIterator<Item = (K, V)>) {
         let entries = entries.into_iter();
         self.expect(entries.size_hint().0);
-        // A guard for each entry: replaced entries can be dropped before the last one is inserted.
+        // Takes a guard for each entry, so that replaced entries can be dropped before the last one
+        // is inserted.
         for (key, value) in entries {
             self.insert(key, value, &read());
         }
@@ -93,8 +94,9 @@ where
     }
 }
 
-/// Copies the entries as [`HashMap::iter`] sees them. If other threads update the map meanwhile,
-/// this is not a snapshot of one instant. The copy has the same policy and number of buckets.
+/// Copies the entries as [`HashMap::iter`] sees them. If other threads update the map at the same
+/// time, the copy is not a snapshot of one instant. The copy has the same policy and number of
+/// buckets.
 ///
 /// # Panics
 ///
@@ -118,8 +120,8 @@ where
 }
 
 /// Returns whether both maps have the same keys with equal values. Compares one entry after the
-/// other: if other threads update one of the maps meanwhile, the result may hold for no single
-/// instant.
+/// other: if other threads update one of the maps at the same time, the result may not be true at
+/// any single instant.
 impl<K, V, S> PartialEq for HashMap<K, V, S>
 where
     K: Hash + Eq,

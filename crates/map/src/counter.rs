@@ -1,5 +1,5 @@
 //! The number of entries, counted in stripes so that updaters on different processors share no
-//! line.
+//! cache line.
 
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
@@ -19,7 +19,7 @@ pub(crate) struct Counter {
     stripes: Box<[Stripe]>,
 }
 
-/// Two cache lines, because processors fetch pairs.
+/// Occupies two cache lines, because processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Stripe {
@@ -41,7 +41,7 @@ impl Counter {
         let own = self.stripes.len() - SHARED;
         let stripe = &self.stripes[if index < own { index } else { own + index % SHARED }];
         // Relaxed, all: a count orders nothing. A thread's own stripe has one writer at a time, and
-        // its next owner sees what the one before wrote (`Guard::thread_index`).
+        // the next owner sees what the previous one wrote (`Guard::thread_index`).
         let count = if index < own {
             let count = stripe.count.load(Relaxed) + n;
             stripe.count.store(count, Relaxed);
@@ -69,8 +69,8 @@ impl Counter {
     }
 }
 
-/// Twice as many owned stripes as processors, because not all threads that have a number update
-/// tables.
+/// There are twice as many owned stripes as processors, because not all threads that have a number
+/// update tables.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
     *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get() * 2).min(MAX_OWN) + SHARED)
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// More threads than stripes, so that some share theirs.
+    /// There are more threads than stripes, so some share a stripe.
     #[test]
     fn sums_what_all_threads_add() {
         let counter = Counter::new();
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(counter.sum(), threads * 500);
     }
 
-    /// What one thread inserts another may remove: a stripe below zero counts against the others.
+    /// One thread may remove what another has inserted: a stripe below zero reduces the sum.
     #[test]
     fn stripes_may_be_negative() {
         let counter = Counter::new();
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(counter.sum(), 0, "never below zero, though updates under way may make it look so");
     }
 
-    /// A count that swings around any value does not ask for a look each time.
+    /// A count that swings around any value does not cause a check each time.
     #[test]
     fn asks_for_a_look_when_the_count_has_moved() {
         let counter = Counter::new();

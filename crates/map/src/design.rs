@@ -47,8 +47,8 @@
 //!   base array      [ C                          ]     has the locks
 //!   merged chain      +--> 1 --> 3 --> 4 --> 6 --> 7
 //!   replaced array  [ F0          ][ F1          ]     freed when its readers have left
-//!   published       [ G0 ][ G1   ][ G2 ][ G3     ]     kept right by updates
-//!   being filled    [    ]..                           kept right where it is filled already
+//!   published       [ G0 ][ G1   ][ G2 ][ G3     ]     maintained by updates
+//!   being filled    [    ]..                           maintained where it is filled already
 //! ```
 //!
 //! So a thread that fills a map under one handle, or a reader that sleeps in its section, delays
@@ -70,25 +70,25 @@
 //!
 //! | what the update finds | what it does |
 //! |---|---|
-//! | a head that does not follow | locks it; if finer heads are filled, keeps these right as well |
-//! | a head that follows | locks the base head; checks that the head still follows, or else starts again; keeps right the finer heads that are in use or filled already |
+//! | a head that does not follow | locks it; if finer heads are filled, maintains these as well |
+//! | a head that follows | locks the base head; checks that the head still follows, or else starts again; maintains the finer heads that are in use or filled already |
 //! | a head of a group that was cut | starts again: a finer array is published |
 //!
-//! No resize waits for updates to leave, so what an update has found may be of an earlier resize.
-//! That is why it checks again under the lock. Arrays stay allocated as long as an update may use
+//! No resize waits for updates to leave, so an update may have read the state of an earlier resize.
+//! Therefore it checks again under the lock. Arrays stay allocated as long as an update may use
 //! them, because updates run in read sections.
 //!
-//! Updates do not keep arrays right that are older than the published one. A lookup that entered by
+//! Updates do not maintain arrays that are older than the published one. A lookup that entered by
 //! such an array began before the newer one was published. So it overlaps with the update, and may
 //! count as having come before it. It still finds every entry that stays in the table: a removed
-//! entry goes on leading to the entry that came after it at that time, and so on.
+//! entry still leads to the entry that came after it at that time, and so on.
 //!
 //! # Renaming
 //!
 //! A rename changes two places at once: it takes an entry out of the chain of the old key and puts
 //! it into that of the new one. No single store can do that. So a third place decides: the *link in
-//! flight* (`raw/in_flight.rs`). A lookup that has missed in its chain looks whether a rename has
-//! its entry in flight. Hits never look there, nor do misses that the head's summary answers.
+//! flight* (`raw/in_flight.rs`). A lookup that has missed in its chain checks whether a rename has
+//! its entry in flight. Hits do not check, nor do misses that the head's summary answers.
 //!
 //! ```text
 //!   stage    empty | old key                    | new key  | recheck          | empty
@@ -105,36 +105,36 @@
 //!   of the new hash is set before the stage *new key*, and the bit of the old hash is not cleared
 //!   before. While a link is in flight, removals leave summaries as they are.
 //! * In *recheck* the link in flight no longer counts: it may have been removed or replaced. A
-//!   lookup that has missed walks a second time, and what that finds counts. Once is enough,
+//!   lookup that has missed walks a second time, and the second walk decides. Once is enough,
 //!   because the next rename waits for this reader.
 //! * The first wait is needed because the link is not copied: a lookup that has reached it must get
 //!   to the end of the old chain. If another link takes its place, this wait is left out.
 //! * The second wait is for lookups that walked the new chain before the link was in it: *recheck*
 //!   may end only when they have left.
-//! * No lock is held during the waits, since a reader may be waiting for it. Between the two, an
+//! * No lock is held during the waits, because a reader may be waiting for it. Between the two, an
 //!   update of the old key finds the link in flight, and may replace or remove it there.
 //! * If the new key is taken, or a function of the caller panics, the link goes back to where it
 //!   was: *old key*, *recheck*, *empty*.
 //!
-//! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename
-//! at a time, and no resize meanwhile: neither has to handle the other's intermediate states, and
-//! there is only one link in flight for a lookup to look at.
+//! A rename holds the resizer's mutex, and first waits until chains are cut. So a table has at most
+//! one rename at a time, and no resize during it: neither has to handle the other's intermediate
+//! states, and a lookup checks only one link in flight.
 //!
 //! # Sparse tables
 //!
 //! Iteration goes from bucket to bucket, and most of them may be empty. So an iteration over a
 //! sparse table leaves a bitmap of the buckets that may have links, for later iterations
 //! (Mosberger, "Map Library Design Notes", 1996, section 2.4). It is installed empty. It is filled
-//! when a grace period has passed, because from then on all updates know of it and set its bits.
-//! Bits are never cleared: a bitmap that has become stale is thrown away. Dense tables have none,
-//! and lookups never look at it; see `raw/occupancy.rs`.
+//! when a grace period has passed, because from then on all updates see it and set its bits. Bits
+//! are never cleared: a bitmap that has become stale is thrown away. Dense tables have none, and
+//! lookups never look at it; see `raw/occupancy.rs`.
 //!
 //! # Types
 //!
-//! Which types can be sent to other threads or shared with them, and how they vary with the types
-//! of keys and values. `tests/suite/auto_traits.rs` checks the first, doctests that must not
-//! compile check the second (`variance.rs`). A map can be filled only if its keys and values are
-//! `Send + Sync + 'static`, because removed entries are dropped later, on any thread.
+//! The table lists which types can be sent to other threads or shared with them, and their variance
+//! in the types of keys and values. `tests/suite/auto_traits.rs` checks the first, and doctests
+//! that must not compile check the second (`variance.rs`). A map can be filled only if its keys and
+//! values are `Send + Sync + 'static`, because removed entries are dropped later, on any thread.
 //!
 //! | type | `Send` if | `Sync` if | variance in keys and values |
 //! |---|---|---|---|
@@ -143,7 +143,7 @@
 //! | [`Iter`](crate::Iter), [`Keys`](crate::Keys), [`Values`](crate::Values) | never | never | covariant: they only return references |
 //! | `ParIter` | keys and values are `Sync`: threads enter sections of their own | the same | covariant |
 //! | errors, [`Change`](crate::Change), [`Builder`](crate::Builder) | their contents are | their contents are | covariant |
-//! | [`raw::Table`](crate::raw::Table), [`raw::Link`](crate::raw::Link) | always: the caller of `insert` vouches for the objects | always | |
+//! | [`raw::Table`](crate::raw::Table), [`raw::Link`](crate::raw::Link) | always: the caller of `insert` answers for the objects | always | |
 //! | [`raw::Entry`](crate::raw::Entry), [`raw::Iter`](crate::raw::Iter), [`raw::FindAll`](crate::raw::FindAll) | never: locks and guards are their thread's | never | |
 //!
 //! All are `UnwindSafe` and `RefUnwindSafe` if keys, values and hasher are (T9).
@@ -158,7 +158,7 @@
 //! # Guarantees
 //!
 //! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates
-//!   and resizes happen meanwhile.
+//!   and resizes happen during the call.
 //! * **T2** Lookups are wait-free: they never wait and never retry. A lookup passes links whose
 //!   hash is at most its own. Their number is bounded by the length of the chain, plus the links
 //!   that other threads insert ahead of the lookup while it walks. (During a rename, a lookup that
@@ -178,8 +178,8 @@
 //! * **T6** If the new array cannot be allocated, the table keeps the old one.
 //! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry
 //!   twice that was not removed and inserted again. The same holds for the calls of one scan, taken
-//!   together. (An entry that is renamed meanwhile may be seen or not. One that the rename replaced
-//!   may be seen under both keys.)
+//!   together. (An entry that is renamed during the iteration may be seen or not. One that the
+//!   rename replaced may be seen under both keys.)
 //! * **T8** A reference that was found stays valid and unchanged as long as the guard. Objects are
 //!   never moved or copied.
 //! * **T9** A panic in a key's `Eq` or `Hash`, in a destructor or in a closure leaves no lock held,

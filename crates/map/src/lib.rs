@@ -1,9 +1,9 @@
-//! A concurrent hash map. Lookups are wait-free, also while the map grows or shrinks.
+//! A concurrent hash map. Lookups are wait-free, even while the map grows or shrinks.
 //!
 //! The map is made for data that many threads look up far more often than they change. A lookup
 //! takes no lock, executes no atomic read-modify-write, and never retries. Where the kernel has
-//! `membarrier`, it executes no fence either. A resize changes neither of these: a lookup always
-//! looks at one table only.
+//! `membarrier`, it executes no fence either. This also holds during a resize: a lookup always
+//! reads one table only.
 //!
 //! The algorithm is that of *relativistic* hash tables (Triplett, McKenney and Walpole, "Resizable,
 //! Scalable, Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011), with chains
@@ -83,18 +83,19 @@
 //! * `serde`: `Serialize` and `Deserialize` for maps and sets.
 //! * `rayon`: `par_iter` on handles, and `collect` and `par_extend` into maps and sets.
 //! * `contention`: counts the contention on locks of buckets and resizers, see
-//!   [`relativist_rcu::contention`]. For measurements: it makes updates slower.
+//!   [`relativist_rcu::contention`]. Use it for measurements only: it makes updates slower.
 //!
 //! # Consistency
 //!
 //! * Each operation on a key is one atomic step, and linearizable. A lookup finds every key that is
 //!   in the map throughout the call, also during resizes.
 //! * Operations on all entries are not one step, but many. An iteration sees an entry that is in
-//!   the map throughout exactly once; one that is inserted or removed meanwhile may be seen or not.
+//!   the map throughout exactly once; one that is inserted or removed during the iteration may be
+//!   seen or not.
 //! * A reference stays valid and its target unchanged as long as the handle or guard. Values are
 //!   replaced, never changed in place.
-//! * Closures run without locks and may use the map. But a closure that changes its own key each
-//!   time it is called is called for ever. `Eq` of keys may run under a lock, and must not update
+//! * Closures run without locks and may use the map. But a closure that updates its own key is
+//!   called again and again, without end. `Eq` of keys may run under a lock, and must not update
 //!   the map.
 //!
 //! # Progress
@@ -122,7 +123,8 @@
 //!
 //! # When not to use
 //!
-//! * One thread owns the map: use `hashbrown` or `std`, which allocate no single entries.
+//! * One thread owns the map: use `hashbrown` or `std`, which do not allocate each entry
+//!   separately.
 //! * The map is mostly filled, iterated over or cleared: use `dashmap` or `scc`.
 //! * Keys or values are not `Send + Sync + 'static`, which updates need: use `dashmap` or `papaya`.
 //! * Readers block inside a read section.

@@ -15,7 +15,7 @@ use crate::policy::Policy;
 use crate::raw::{self, AllocError, Link};
 use crate::stats::Stats;
 
-/// A concurrent hash map. Lookups are wait-free, also while the map grows or shrinks.
+/// A concurrent hash map. Lookups are wait-free, even while the map grows or shrinks.
 ///
 /// Lookups, iteration and updates take a shared reference to the map and happen inside a read
 /// section. A [`pinned`](HashMap::pin) handle or the caller's [`Guard`](relativist_rcu::Guard)
@@ -120,8 +120,8 @@ use crate::stats::Stats;
 ///
 /// Replaced and removed entries are dropped after a grace period, on any thread: updates need keys
 /// and values that are `Send + Sync + 'static`. The number of entries that wait is bounded
-/// ([`relativist_rcu::defer`]). Do not hold a handle or guard for long while updating: no entry
-/// that is removed meanwhile is dropped before the handle or guard is.
+/// ([`relativist_rcu::defer`]). Do not hold a handle or guard for long while updating: entries that
+/// are removed in that time are dropped only after the handle or guard.
 ///
 /// **Large values.** The bound is [`MAX_DEFERRED`](relativist_rcu::MAX_DEFERRED) entries or
 /// [`MAX_DEFERRED_BYTES`](relativist_rcu::MAX_DEFERRED_BYTES) per thread. The bytes are those of
@@ -134,8 +134,8 @@ use crate::stats::Stats;
 /// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and
 /// others, and update other maps. An update of the same map would wait for itself, and panics. (Two
 /// maps whose keys update the other map can deadlock, as with any two locks.) Closures run without
-/// locks and may use the map. But a closure that changes its own key each time is called for ever,
-/// because the entry is never the one that was passed to it.
+/// locks and may use the map. But a closure that updates its own key is called again and again,
+/// without end, because the entry is never the one that was passed to it.
 ///
 /// # Fork and allocators
 ///
@@ -156,26 +156,26 @@ use crate::stats::Stats;
 /// # Panics in keys, values and closures
 ///
 /// After a panic the map stays usable: each entry is as before the operation or as after it, no
-/// lock is held, and nothing is leaked. An operation that is one atomic step was done as a whole or
-/// not at all.
+/// lock is held, and nothing is leaked. An operation that is one atomic step has taken effect as a
+/// whole or not at all.
 ///
 /// The destructors of removed and replaced entries run after the operation. The panic hook reports
-/// a panic there, and it goes no further. If a destructor panics while the map is dropped, the
-/// other entries are dropped before the panic goes on; a second panic meanwhile aborts the process,
-/// as with std's collections.
+/// a panic there; the panic does not reach the caller. If a destructor panics while the map is
+/// dropped, the other entries are dropped before the panic continues; a second panic before that
+/// aborts the process, as with std's collections.
 pub struct HashMap<K, V, S = RandomState> {
     pub(crate) table: raw::Table,
     pub(crate) hasher: S,
     _owns: PhantomData<Owned<K, V>>,
 }
 
-/// What the map owns: keys and values. The function type makes the map invariant in their types,
+/// The keys and values that the map owns. The function type makes the map invariant in their types,
 /// because they are inserted through a shared reference. It does not affect `UnwindSafe`.
 type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
 
-// SAFETY: the map owns its keys and values, hands out shared references to them on any thread that
-// has a `&HashMap`, and takes and gives them by value on any thread: all of which is sound for
-// types that are `Send + Sync`.
+// SAFETY: the map owns its keys and values, returns shared references to them on any thread that
+// has a `&HashMap`, and moves them in and out on any thread. This is sound for types that are `Send
+// + Sync`.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for HashMap<K, V, S> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for HashMap<K, V, S> {}
@@ -254,9 +254,10 @@ impl<K, V, S> HashMap<K, V, S> {
     /// Enters a read section and returns a handle with all operations on entries.
     ///
     /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept
-    /// for many operations; maps can grow meanwhile. Until the handle is dropped, nothing that any
-    /// thread removes is reclaimed. Updates of a map that has grown take up to twice as long, and
-    /// longer if several threads update it, because they share the few locks that it had before.
+    /// for many operations: maps can grow while a thread holds one. Until the handle is dropped,
+    /// nothing that any thread removes is reclaimed. If the map grows in that time, updates take up
+    /// to twice as long, and longer if several threads update it, because they share the few locks
+    /// that it had before.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned::new(self, read())
@@ -293,8 +294,8 @@ impl<K, V, S> HashMap<K, V, S> {
     }
 
     /// Resizes to this many buckets, rounded up to a power of two, on the calling thread. Other
-    /// threads can use the map meanwhile. Waits for readers, as [`raw::Table::resize_to`] says. An
-    /// automatic map may soon be resized again, if this size does not fit its policy.
+    /// threads can use the map during a resize. Waits for readers; see [`raw::Table::resize_to`].
+    /// An automatic map may soon be resized again, if this size does not fit its policy.
     ///
     /// # Errors
     ///
@@ -323,24 +324,24 @@ impl<K, V, S> HashMap<K, V, S> {
     }
 
     /// Makes room for `additional` more entries, so that inserting them starts no resize, up to the
-    /// [`Policy`]'s ceiling. Otherwise as [`HashMap::resize_to`].
+    /// [`Policy`]'s ceiling. Otherwise like [`HashMap::resize_to`].
     ///
     /// # Panics
     ///
-    /// Panics if the buckets cannot be allocated, and as [`HashMap::resize_to`].
+    /// Panics if the buckets cannot be allocated, and where [`HashMap::resize_to`] panics.
     pub fn reserve(&self, additional: usize) {
         self.try_reserve(additional).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// As [`HashMap::reserve`], but returns an error if the buckets cannot be allocated.
+    /// Like [`HashMap::reserve`], but returns an error if the buckets cannot be allocated.
     ///
     /// # Errors
     ///
-    /// As [`HashMap::resize_to`].
+    /// See [`HashMap::resize_to`].
     ///
     /// # Panics
     ///
-    /// As [`HashMap::resize_to`].
+    /// See [`HashMap::resize_to`].
     ///
     /// ```
     /// let map: relativist::HashMap<i32, i32> = relativist::HashMap::new();
@@ -352,15 +353,16 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.reserve(additional)
     }
 
-    /// Shrinks to the size for the current number of entries. Otherwise as [`HashMap::resize_to`].
+    /// Shrinks to the size for the current number of entries. Otherwise like
+    /// [`HashMap::resize_to`].
     ///
     /// # Errors
     ///
-    /// As [`HashMap::resize_to`].
+    /// See [`HashMap::resize_to`].
     ///
     /// # Panics
     ///
-    /// As [`HashMap::resize_to`].
+    /// See [`HashMap::resize_to`].
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
         self.table.shrink_to_fit()
     }
@@ -387,10 +389,11 @@ impl<K, V, S: BuildHasher> HashMap<K, V, S> {
         raw::Hash::new(self.hasher.hash_one(key))
     }
 
-    /// Returns the function by which the table recognizes the link with this key.
+    /// Returns a function that recognizes the link of this key.
     #[inline(always)]
     pub(crate) fn has_key<Q: Equivalent<K> + ?Sized>(&self, key: &Q) -> impl Fn(NonNull<Link>) -> bool {
-        // SAFETY: the table asks about links of its own, in a read section or under their lock.
+        // SAFETY: the table calls this with links of its own, in a read section or under their
+        // lock.
         move |link| key.equivalent(&unsafe { self.node(link) }.key)
     }
 }

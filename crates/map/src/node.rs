@@ -72,7 +72,7 @@ impl<K, V> Node<K, V> {
         let node = link.cast::<Self>();
         // Frees the memory even if the destructor panics.
         let _memory = Memory(node.cast(), Layout::new::<Self>());
-        // SAFETY: `into_link` leaked the box, and the caller gives it up.
+        // SAFETY: `into_link` leaked the box, and the caller guarantees that no thread uses it.
         unsafe { node.drop_in_place() };
     }
 
@@ -81,7 +81,7 @@ impl<K, V> Node<K, V> {
     /// # Safety
     ///
     /// The link came from [`Node::into_link`], no thread uses the key or the value any more, and no
-    /// reader that begins from here on can find it.
+    /// later reader can find it.
     pub(crate) unsafe fn take(link: NonNull<Link>) -> (K, V) {
         let node = link.cast::<Self>();
         // SAFETY: the caller allows to move key and value out, and the deferred function drops
@@ -97,14 +97,14 @@ impl<K, V> Node<K, V> {
     ///
     /// # Safety
     ///
-    /// The link came from [`Node::into_link`], and no reader that begins from here on can find it.
+    /// The link came from [`Node::into_link`], and no later reader can find it.
     pub(crate) unsafe fn retire(link: NonNull<Link>)
     where
         K: Send + 'static,
         V: Send + 'static,
     {
-        // SAFETY: key and value may be dropped on any thread at any time; the caller vouches for
-        // the rest.
+        // SAFETY: key and value may be dropped on any thread at any time; the caller guarantees the
+        // rest.
         unsafe { defer_raw(link.cast(), size_of::<Self>(), |link| Self::dispose(link.cast())) };
     }
 }

@@ -87,8 +87,8 @@ impl<'g, K: Sync, V: Sync> UnindexedProducer for Hashes<'g, K, V> {
     }
 
     fn fold_with<F: Folder<Self::Item>>(self, folder: F) -> F {
-        // The thread that waits for this one has a guard. If `folder` made this thread wait for
-        // readers, both would wait for ever.
+        // The thread that waits for this one has a guard. If this thread waited for readers in
+        // `folder`, both would wait for ever.
         without_waiting(|| {
             let guard = read();
             folder.consume_iter(self.entries(&guard))
@@ -114,7 +114,8 @@ impl<K, V> fmt::Debug for ParIter<'_, K, V> {
 /// in read sections of the threads that rayon gives them: they may update maps, but not resize them
 /// by hand. Nothing that they remove is reclaimed before the handle is dropped. Code that a closure
 /// in turn runs on other threads (`flat_map`, `rayon::join`, `rayon::scope`) must not update maps:
-/// it could wait for the handle, whose thread waits for it. (`flat_map_iter` stays on its thread.)
+/// an update could wait for the handle, whose thread waits for the closure. (`flat_map_iter` stays
+/// on its thread.)
 impl<'p, K: Sync, V: Sync, S> IntoParallelIterator for &'p Pinned<'_, K, V, S> {
     type Item = (&'p K, &'p V);
     type Iter = ParIter<'p, K, V>;

@@ -1,15 +1,16 @@
-//! When to resize, and to what: a pure function of the numbers of entries and buckets.
+//! The policy of resizing: when to resize, and to which size. It is a pure function of the numbers
+//! of entries and buckets.
 //!
 //! A table grows when its load (entries per bucket) exceeds an upper bound, and shrinks when it
-//! falls below a lower one. After either the load is between a quarter and half of the upper bound,
-//! and the lower bound is at most an eighth of the upper. So the number of entries has to double or
-//! to halve before the next resize, and a table whose size varies a little is not resized all the
-//! time. By default the bounds are 1/8 and 1: a resize brings the load to between 1/4 and 1/2.
+//! falls below a lower one. After either, the load is between a quarter and half of the upper
+//! bound. The lower bound is at most an eighth of the upper. So the number of entries has to double
+//! or to halve before the next resize, and small changes do not cause repeated resizes. By default
+//! the bounds are 1/8 and 1, and after a resize the load is between 1/4 and 1/2.
 //!
 //! A table that grows steadily grows by a factor of 4 each time, and moves each entry 1/3 times on
 //! average. With a factor of 2, between loads of 1/2 and 1, it would move each entry once. The
-//! average load, and with it the memory and the walk of a lookup, is that of growing by a factor of
-//! 2 between loads of 3/8 and 3/4.
+//! average load determines the memory, and how many links a lookup walks. It is the same as for
+//! growing by a factor of 2 between loads of 3/8 and 3/4.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -25,7 +26,7 @@ pub enum Resizing {
     Manual,
 }
 
-/// When a table is resized, and within what bounds.
+/// The policy by which a table is resized: when, and within which bounds.
 ///
 /// ```
 /// use relativist::{Policy, Resizing};
@@ -42,7 +43,7 @@ pub struct Policy {
     ceiling: usize,
 }
 
-/// Bounds that a [`Policy`] cannot keep.
+/// The error for bounds that a [`Policy`] cannot have.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -83,20 +84,19 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// A power of two that exceeds all memory.
+    /// The number of buckets without a limit: a power of two that exceeds all memory.
     const MAX_BUCKETS: usize = 1 << 62;
-    /// Resizing relies on counts that may be off by a sixteenth of the buckets, so smaller upper
-    /// bounds would be noise.
+    /// Counts may be off by a sixteenth of the buckets, so smaller upper bounds would have no exact
+    /// effect.
     const UPPER_BOUNDS: RangeInclusive<f64> = 0.25..=8.0;
-    /// The minimum ratio of the bounds. It keeps a table from being resized all the time: see the
-    /// top of this file.
+    /// The minimum ratio of the bounds. It prevents repeated resizes: see the top of this file.
     const MIN_RATIO: f64 = 8.0;
 
     /// Sets the numbers of entries per bucket below which a table shrinks and above which it grows;
     /// 1/8 and 1 by default. With a lower bound of 0 it never shrinks.
     ///
-    /// A higher load saves 8 bytes per bucket and costs lookups a longer walk, half the load on
-    /// average.
+    /// A higher load needs fewer buckets, of 8 bytes each, but lookups walk more links, on average
+    /// half the load.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Policy {
     /// and an eighth of the upper.
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Result<Self, PolicyError> {
         let (low, high) = (*bounds.start(), *bounds.end());
-        // Some slack for bounds like 0.1 and 0.8, which are not binary fractions.
+        // Allows for rounding: bounds like 0.1 and 0.8 are not binary fractions.
         let max_low = high / Self::MIN_RATIO * (1.0 + 1e-9);
         if !Self::UPPER_BOUNDS.contains(&high) || !(0.0..=max_low).contains(&low) {
             return Err(PolicyError::LoadFactor(bounds));
@@ -162,7 +162,7 @@ impl Policy {
         1 << buckets.clamp(2, Self::MAX_BUCKETS).ilog2()
     }
 
-    /// The load that a resize does not exceed.
+    /// Returns the load that is not exceeded after a resize.
     fn target(&self) -> f64 {
         self.high / 2.0
     }

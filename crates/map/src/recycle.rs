@@ -1,9 +1,9 @@
-//! Memory of nodes, kept by each thread for its next ones.
+//! Each thread keeps the memory of the nodes that it frees, and reuses it for new nodes.
 //!
-//! An allocator would reuse the memory of a node much later, when it is no longer in the cache, and
-//! initialising a node that is not in the cache delays the lock that is taken next. So each thread
-//! keeps the memory that it frees, by size and up to a bound. It reuses the most recent first, and
-//! prefetches the next. The memory still belongs to the global allocator.
+//! A general allocator reuses the memory of a node much later, when it is no longer in the cache.
+//! Initialising a node that is not in the cache delays the lock that is taken next. So each thread
+//! keeps memory by size, up to a bound. It reuses the most recent first, and prefetches the next.
+//! The memory still belongs to the global allocator.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
@@ -47,12 +47,13 @@ pub(crate) fn allocate(layout: Layout) -> Option<NonNull<u8>> {
 pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     let kept = is_kept(layout) && KEPT.try_with(|kept| kept.put(memory, layout)).unwrap_or(false);
     if !kept {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { dealloc(memory.as_ptr(), layout) };
     }
 }
 
-/// A stack has memory of one layout, so that it can be returned to the allocator.
+/// Returns whether memory of this layout is kept. A stack has memory of one layout only, so that it
+/// can be returned to the allocator.
 const fn is_kept(layout: Layout) -> bool {
     layout.size() <= MAX_SIZE && layout.align() == WORD && layout.size().is_multiple_of(WORD)
 }
@@ -87,8 +88,9 @@ impl Kept {
         })
     }
 
-    /// Takes the stack out of its cell meanwhile. (If the global allocator itself used a map, it
-    /// could reenter this function when the stack grows. Then the memory that it keeps is leaked.)
+    /// Takes the stack out of its cell while the function runs. (If the global allocator itself
+    /// used a map, it could reenter this function when the stack grows. Then the memory that it
+    /// keeps is leaked.)
     #[inline(always)]
     fn with_stack<R>(&self, layout: Layout, f: impl FnOnce(&mut Vec<NonNull<u8>>) -> R) -> R {
         let cell = &self.stacks[layout.size() / WORD];
@@ -104,7 +106,7 @@ impl Drop for Kept {
         for (words, stack) in self.stacks.iter().enumerate() {
             let layout = Layout::from_size_align(words * WORD, WORD).expect("a multiple of the alignment");
             for memory in stack.take() {
-                // SAFETY: the stack holds memory of this layout, and gives it up.
+                // SAFETY: the stack held memory of this layout, and no longer has it.
                 unsafe { dealloc(memory.as_ptr(), layout) };
             }
         }

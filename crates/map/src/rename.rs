@@ -10,7 +10,7 @@ use crate::map::HashMap;
 use crate::node::Node;
 use crate::raw;
 
-/// The error of [`HashMap::rename`]. Nothing has changed. Contains the new key.
+/// The error of [`HashMap::rename`], which contains the new key. The map is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameError<K> {
     /// The old key is not in the map.
@@ -53,10 +53,10 @@ where
     ///
     /// The value is cloned, because readers may hold references to the old entry; the old key and
     /// value are dropped before `rename` returns. (The table underneath can [move an
-    /// object](raw::Table::rename) that has room for two keys.) Only lookups that do not find their
-    /// key are slower meanwhile. A rename waits for readers, and for other renames and resizes.
-    /// `Eq` of keys and `clone` run under the locks of both buckets; if they update the map, they
-    /// panic. See ATC 2011, section 8.
+    /// object](raw::Table::rename) that has room for two keys.) During a rename, only lookups that
+    /// miss are slower. A rename waits for readers, and for other renames and resizes. `Eq` of keys
+    /// and `clone` run under the locks of both buckets; if they update the map, they panic. See ATC
+    /// 2011, section 8.
     ///
     /// ```
     /// use relativist::{HashMap, RenameError};
@@ -84,15 +84,15 @@ where
     {
         let (old_hash, new_hash) = (self.hash(old), self.hash(&new));
         let new = RefCell::new(Some(new));
-        // SAFETY: the table asks about links of its own, under their lock.
+        // SAFETY: the table calls this with links of its own, under their lock.
         let is_new = |link| new.borrow().as_ref() == Some(&unsafe { self.node(link) }.key);
         let make = |link| {
             // SAFETY: as above.
             let value = unsafe { self.node(link) }.value.clone();
             Node::new(new_hash, new.take().expect("it is taken once"), value).into_link()
         };
-        // SAFETY: a node of this map's type, whose box is given up: freed a grace period after it
-        // is unlinked, or with the table.
+        // SAFETY: a node of this map's type that no box owns any more: freed a grace period after
+        // it is unlinked, or with the table.
         match unsafe { self.table.rename_to((old_hash, self.has_key(old)), (new_hash, is_new), make) } {
             Ok(renamed) => {
                 // SAFETY: it is unlinked, and all readers have left.

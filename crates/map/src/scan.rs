@@ -10,14 +10,14 @@ impl<K, V, S> HashMap<K, V, S> {
     /// Performs one piece of an iteration: visits about `n` entries from `cursor` on, and returns
     /// the cursor of the next piece, or `None` after the last entry. The first cursor is 0.
     ///
-    /// For iterations that have to be interrupted: by other work, by a network protocol, or because
-    /// a guard must not be held that long. Between the calls no guard or lock is held, and a scan
-    /// that is abandoned leaves nothing to clean up. The cursor is a number, valid as long as the
-    /// map, on any thread.
+    /// Use it if an iteration has to be interrupted: by other work, by a network protocol, or
+    /// because a guard must not be held that long. Between the calls no guard or lock is held, and
+    /// a scan that is not completed leaves nothing to clean up. The cursor is a number, valid as
+    /// long as the map, on any thread.
     ///
     /// *What is seen:* an entry that is in the map from the first call to the last is visited
     /// exactly once, however much the map is resized and updated, during the calls or between them.
-    /// One that is inserted or removed meanwhile may be visited or not. One that is
+    /// One that is inserted or removed during the scan may be visited or not. One that is
     /// [renamed](HashMap::rename) may be visited under either of its keys, both, or none. Entries
     /// come in the order of their mixed hashes, which is the same for any size.
     ///

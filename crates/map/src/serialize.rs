@@ -11,8 +11,8 @@ use serde::ser::{Serialize, Serializer};
 use crate::map::HashMap;
 use crate::set::HashSet;
 
-/// The maximum that is reserved because of the number of entries that the input announces, which
-/// may be wrong.
+/// The maximum number of entries for which buckets are allocated before the input is read. The
+/// number that the input announces may be wrong.
 const MAX_TRUSTED: usize = 4096;
 
 /// Serializes the entries that [`HashMap::iter`] sees. The number of entries is passed to formats

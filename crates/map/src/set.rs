@@ -15,7 +15,7 @@ use crate::builder::Builder;
 use crate::map::HashMap;
 
 /// A concurrent hash set: a [`HashMap`] without values, with the same costs, progress guarantees
-/// and bounds. Lookups are wait-free, also while the set grows or shrinks.
+/// and bounds. Lookups are wait-free, even while the set grows or shrinks.
 ///
 /// The [`pinned`](HashSet::pin) handle has all operations on elements. For operations that take a
 /// guard, statistics and resizing see [`HashSet::as_map`].

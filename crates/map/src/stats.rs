@@ -1,4 +1,4 @@
-//! A snapshot of a table's shape.
+//! Statistics about the chains and resizes of a table.
 
 /// Statistics about a table and its resizes, with the bucket histogram of Lever's paper (ALS 2000,
 /// section 3).

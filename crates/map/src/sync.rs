@@ -40,7 +40,7 @@ pub(crate) fn fence_after_exchange() {
     loom::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Keeps later loads from being executed before earlier stores.
+/// Prevents the processor from executing later loads before earlier stores.
 #[cfg(not(relativist_loom))]
 pub(crate) fn full_fence() {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
@@ -51,7 +51,7 @@ pub(crate) fn full_fence() {
     loom::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Sleeping until another thread unlocks something at an address.
+/// Lets threads sleep until another thread unlocks something at an address.
 #[cfg(not(relativist_loom))]
 pub(crate) mod parking {
     pub(crate) use std::sync::atomic::AtomicUsize as AtomicCount;
@@ -61,7 +61,7 @@ pub(crate) mod parking {
     /// Sleeps at `key`, an address that no other code parks at, unless `is_locked` returns false.
     /// `is_locked` must neither panic nor park.
     pub(crate) fn park(key: usize, is_locked: impl Fn() -> bool) {
-        // SAFETY: as the callers vouch; the other callbacks do nothing.
+        // SAFETY: guaranteed by the callers; the other callbacks do nothing.
         unsafe { parking_lot_core::park(key, is_locked, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
     }
 
@@ -123,12 +123,13 @@ mod tracked {
 
     /// Loom's atomic, with two differences.
     ///
-    /// Each access conflicts with every other. Loom tries only those orders of accesses that make a
-    /// difference. It assumes that the order of a load and a later exchange by another thread makes
-    /// none, if that other thread has itself loaded in between, as each lock here does.
+    /// First, each access conflicts with every other. Loom only tries orders of accesses that can
+    /// make a difference. It assumes that the order of a load and a later exchange by another
+    /// thread makes none, if that other thread has itself loaded in between, as each lock here
+    /// does.
     ///
-    /// Dropping it fails the model if some access does not happen before: links and heads may be
-    /// reclaimed only when all readers have left.
+    /// Second, dropping it fails the model unless all accesses happened before, because links and
+    /// heads may be reclaimed only when all readers have left.
     #[derive(Debug)]
     pub(crate) struct Tracked<A: Exclusive>(A);
 

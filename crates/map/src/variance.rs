@@ -1,5 +1,5 @@
-//! Types into which keys or values are inserted through a shared reference are invariant in them.
-//! For each such type there is a program that must not compile, and a twin that does.
+//! Types that insert keys or values through a shared reference are invariant in the types of keys
+//! and values. For each such type there is a program that must not compile, and a twin that does.
 //! (Documentation only.)
 //!
 //! `for<'a> fn(&'a str)` is a subtype of `fn(&'static str)`: a function that takes any `&str` also

@@ -21,22 +21,23 @@ mod background {
 
     use crate::raw::TableInner;
 
-    /// The tables to look at. Each is in here at most once, so their number bounds the size.
+    /// The tables to check. Each is in the queue at most once, so the number of tables bounds its
+    /// size.
     static QUEUE: Mutex<Queue> = Mutex::new(Queue { tables: Vec::new(), worker: None });
     static NOT_EMPTY: Condvar = Condvar::new();
 
     struct Queue {
         tables: Vec<Weak<TableInner>>,
-        /// The process that started the worker. A forked child has no worker, though it finds its
-        /// parent's number here; it starts one of its own for the next request. That alone does not
-        /// make maps fork-safe: the mutex around this may be locked for ever in the child (see
+        /// The process that started the worker. A forked child has no worker, but finds its
+        /// parent's number here. It starts its own worker for the next request. That alone does not
+        /// make maps fork-safe: the mutex around this may stay locked for ever in the child (see
         /// [`HashMap`](crate::HashMap), "Fork").
         worker: Option<u32>,
     }
 
-    /// Asks the worker to look at a table soon. The worker skips a table that was dropped
-    /// meanwhile. Returns false when there is no memory for the request, or no worker and no thread
-    /// could be started. Then the caller may ask again later.
+    /// Asks the worker to check a table soon. The worker skips a table that has been dropped.
+    /// Returns false when there is no memory for the request, or no worker and no thread could be
+    /// started. Then the caller may ask again later.
     #[must_use]
     pub(crate) fn request(table: Weak<TableInner>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,12 +80,12 @@ mod background {
         queue.start_worker();
     }
 
-    /// Goes on with the resize of a table, without waiting for readers, so that no table delays
+    /// Continues the resize of a table, without waiting for readers, so that no table delays
     /// another. Returns whether the table still waits for readers.
     fn still_waits(table: &Weak<TableInner>) -> bool {
         let mut again = false;
-        // If the map was dropped meanwhile, then this is the last owner, and the destructors of
-        // keys and values run here. A panic in one of them must not end the worker.
+        // If the map has been dropped, this is the last owner, and the destructors of keys and
+        // values run here. A panic in one of them must not end the worker.
         contain(|| {
             if let Some(table) = table.upgrade() {
                 again = table.advance_resize();
@@ -93,7 +94,7 @@ mod background {
         again
     }
 
-    /// The time to wait before the next attempt: longer after each one.
+    /// The time to wait before the next attempt, which grows with each attempt.
     #[derive(Default)]
     struct Pause(u32);
 
@@ -105,7 +106,8 @@ mod background {
             Self((self.0 + 1).min(Self::YIELDS + Self::DOUBLINGS))
         }
 
-        /// `None` for the first attempts, because most readers leave soon; 20 ms at most.
+        /// Returns `None` for the first attempts, because most readers leave soon, and 20 ms at
+        /// most.
         fn duration(&self) -> Option<Duration> {
             self.0.checked_sub(Self::YIELDS).map(|doublings| Duration::from_micros(20 << doublings))
         }

@@ -1,5 +1,4 @@
-//! The array of buckets, allocated in one piece with its header, so that one pointer leads a reader
-//! to everything.
+//! The array of buckets. Header and buckets are one allocation, so a reader needs only one pointer.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -37,11 +36,11 @@ impl std::error::Error for AllocError {}
 #[repr(C, align(64))]
 struct Header {
     scale: Scale,
-    /// The coarser array whose heads are the locks of those heads here that follow; null when none
-    /// does.
+    /// The base array: its heads are the locks of the heads here that follow. Null if no head here
+    /// follows.
     base: AtomicPtr<Header>,
-    /// The newest finer array whose heads are kept right by updates that hold a lock here; null
-    /// before the table grows.
+    /// The newest finer array whose heads updates maintain while they hold a lock here. Null before
+    /// the table grows.
     finer: AtomicPtr<Header>,
     /// Which buckets may have links, if an iteration has requested it; null otherwise. See
     /// `occupancy.rs`.
@@ -96,8 +95,8 @@ impl AtomicArray {
 /// An [`Array`] that only the holder of the resizer's mutex frees.
 pub(super) struct DetachedArray(NonNull<Header>);
 
-// SAFETY: it is only used by `get`, whose callers vouch for the array. All that the array holds is
-// atomic.
+// SAFETY: it is only used by `get`, whose callers guarantee that the array is alive. All that the
+// array holds is atomic.
 unsafe impl Send for DetachedArray {}
 
 impl DetachedArray {
@@ -142,7 +141,7 @@ impl<'a> Array<'a> {
     #[cfg(not(relativist_loom))]
     fn make_heads(self) {}
 
-    /// Loom's atomics have to be created one by one.
+    /// Loom's atomics are not valid when zeroed, so each is created.
     #[cfg(relativist_loom)]
     fn make_heads(self) {
         for bucket in 0..self.len() {
@@ -163,19 +162,19 @@ impl<'a> Array<'a> {
     /// No thread may use the array any more, and it is freed once.
     pub(super) unsafe fn free(self) {
         let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.free_occupancy() };
-        // SAFETY: the caller gives it up; header and heads are valid, and no thread uses them
-        // afterwards. (Dropping them does nothing, except that loom's atomics check this.)
+        // SAFETY: header and heads are valid, and no thread uses them any more. (Dropping them does
+        // nothing, except that loom's atomics check this.)
         unsafe {
             std::ptr::slice_from_raw_parts_mut(self.heads(), self.len()).drop_in_place();
             self.header.drop_in_place();
         }
-        // SAFETY: allocated with this layout in `allocate`; the caller gives it up.
+        // SAFETY: allocated with this layout in `allocate`; no thread uses it any more.
         unsafe { memory::free(self.header.cast(), layout) };
     }
 
-    /// For handing the array to a deferred [`Array::free`].
+    /// Converts the array to a pointer that can be passed to a deferred [`Array::free`].
     pub(super) fn into_raw(self) -> NonNull<()> {
         self.header.cast()
     }
@@ -224,13 +223,13 @@ impl<'a> Array<'a> {
         unsafe { self.header.add(1).cast::<Head>().as_ptr() }
     }
 
-    /// The head of the bucket that a hash falls into.
+    /// Returns the head of the bucket of a hash.
     #[inline(always)]
     pub(super) fn head(self, hash: Hash) -> &'a Head {
         self.head_and_scale(hash).0
     }
 
-    /// As `head`, and also returns the scale, so that a lookup loads it only once.
+    /// Like `head`, but also returns the scale, so that a lookup loads it only once.
     #[inline(always)]
     pub(super) fn head_and_scale(self, hash: Hash) -> (&'a Head, Scale) {
         let scale = self.scale();
@@ -238,20 +237,20 @@ impl<'a> Array<'a> {
         (unsafe { &*self.heads().add(hash.bucket(scale)) }, scale)
     }
 
-    /// All heads, in the order of the hashes.
+    /// Returns all heads, in the order of the hashes.
     pub(super) fn all(self) -> &'a [Head] {
         // SAFETY: `len` heads follow the header, alive during `'a`; heads are atomic, so sharing
         // them is fine.
         unsafe { std::slice::from_raw_parts(self.heads(), self.len()) }
     }
 
-    /// The number of buckets to prefetch at a time: their links fit into the first-level cache, and
+    /// The number of buckets to prefetch at a time. Their links fit into the first-level cache, and
     /// are more than the processor can request from memory at once.
     pub(super) const BATCH: usize = 64;
 
     /// Prefetches the links of those of the buckets whose heads `is_wanted` accepts, for a caller
     /// that is about to visit them all. Links lie anywhere in memory, and each step along a chain
-    /// waits for the one before, so the chains are walked in parallel.
+    /// waits for the one before. So this walks the chains in parallel.
     ///
     /// # Safety
     ///
@@ -279,7 +278,7 @@ impl<'a> Array<'a> {
                 count = 0;
                 for at in 0..walked {
                     let (bucket, link) = ends[at];
-                    // SAFETY: not null, and alive, says the caller.
+                    // SAFETY: not null; the caller guarantees that it is alive.
                     let link: &Link = unsafe { &*link };
                     let next = link.next();
                     prefetch(next);
@@ -297,11 +296,11 @@ impl<'a> Array<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`Array::prefetch_chains`].
+    /// The same as for [`Array::prefetch_chains`].
     pub(super) unsafe fn prefetch_batch(self, from: Hash, batch: usize) -> u64 {
         let first = from.bucket(self.scale());
         let end = self.len().min(first + batch);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.prefetch_chains(first..end, |_| true) };
         Hash::start_of_bucket(end - 1, self.scale()).end_of_bucket(self.scale()).unwrap_or(u64::MAX)
     }
@@ -310,8 +309,8 @@ impl<'a> Array<'a> {
     #[cfg(relativist_loom)]
     pub(super) unsafe fn prefetch_chains(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
-    /// The array whose heads are the locks of those heads here that follow. It stays alive for a
-    /// caller that has found such a head in its read section.
+    /// Returns the base array, whose heads are the locks of the heads here that follow. It stays
+    /// alive for a caller that has found such a head in its read section.
     pub(super) fn base(self) -> Option<Self> {
         Self::load(&self.header().base)
     }
@@ -320,7 +319,7 @@ impl<'a> Array<'a> {
         Self::store(&self.header().base, base);
     }
 
-    /// The array of the finer heads that updates keep right if a head here [has
+    /// Returns the array of the finer heads that updates maintain if a head here [has
     /// finer](Word::has_finer) ones.
     pub(super) fn finer(self) -> Option<Self> {
         Self::load(&self.header().finer)

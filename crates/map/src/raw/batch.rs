@@ -15,11 +15,11 @@ impl Table {
 
     /// Finds, for each hash, the link for which `is_match` returns true, and passes it to `found`.
     ///
-    /// Each lookup is as if made by [`Table::find`]: wait-free, and linearizable on its own; the
-    /// lookups of a batch take place in no particular order. `find` waits for memory twice, for the
-    /// head and then for the link. `find_many` requests the heads of a whole batch at once, then
-    /// all first links, then the second ones where needed. This is faster in tables that are larger
-    /// than the cache. It allocates nothing.
+    /// Each lookup is wait-free and linearizable on its own, like [`Table::find`]. The lookups of a
+    /// batch take place in no particular order. `find` waits for memory twice, for the head and
+    /// then for the link. `find_many` requests the heads of a whole batch at once, then all first
+    /// links, then the second ones where needed. This is faster in tables that are larger than the
+    /// cache. It allocates nothing.
     ///
     /// Both functions get the index of the hash; `found` is called once for each hash, in order.
     pub fn find_many(
@@ -40,11 +40,11 @@ impl Table {
     }
 
     /// Prefetches what lookups of these hashes will read, for at most [`Table::BATCH`] of them, as
-    /// [`Table::find_many`] does. For callers that have to look up keys in a certain order, by
-    /// calls of [`Table::find`] that follow. Takes constant time and changes nothing.
+    /// [`Table::find_many`] does. Use it before calls of [`Table::find`], if the keys have to be
+    /// looked up in a certain order. Takes constant time and changes nothing.
     ///
     /// `prefetched` is called with the links at which the lookups will begin, in no particular
-    /// order; mostly these are the links that will match. The object around a link may not be in
+    /// order. Most of them are the links that will match. The object around a link may not be in
     /// the cache yet.
     pub fn prefetch(&self, hashes: &[Hash], prefetched: impl FnMut(NonNull<Link>), guard: &Guard) {
         self.first_links(hashes, guard).into_iter().filter_map(NonNull::new).for_each(prefetched);
@@ -67,7 +67,7 @@ impl Table {
                 prefetch(*first);
             }
         }
-        // One lookup in five finds another link before its own.
+        // One lookup in five finds another link before the one that matches.
         for (first, &hash) in firsts.iter_mut().zip(hashes) {
             // SAFETY: null, or found under the guard.
             *first = unsafe { first_not_smaller(*first, hash) };

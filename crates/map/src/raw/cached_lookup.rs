@@ -13,9 +13,9 @@ use super::{Hash, Link, Table};
 ///
 /// As long as both are unchanged, the same lookup finds the same link: it would load the array and
 /// then the head, as [`CachedLookup::is_still_valid`] does, and what it loads determines the
-/// result. This holds during resizes, too, so the result is as linearizable as that of the lookup
-/// that is skipped. Neither the array nor the link can have been freed and allocated again at the
-/// same address, because the guard under which they were found is still alive.
+/// result. This holds during resizes, too, so the result is linearizable, like that of the skipped
+/// lookup. Neither the array nor the link can have been freed and allocated again at the same
+/// address, because the guard under which they were found is still alive.
 #[derive(Clone, Copy)]
 pub(crate) struct CachedLookup<'g> {
     array: Array<'g>,
@@ -24,8 +24,8 @@ pub(crate) struct CachedLookup<'g> {
 }
 
 impl Table {
-    /// Returns what to keep of a lookup that has found `link` under this guard, if `link` is the
-    /// first of its chain. (Four of five are, at half a link per bucket.)
+    /// Remembers a lookup that has found `link` under this guard. Returns `None` unless `link` is
+    /// the first of its chain. (Four of five are, at half a link per bucket.)
     #[inline]
     pub(crate) fn cached_lookup<'g>(
         &'g self,

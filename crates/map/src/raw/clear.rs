@@ -1,4 +1,4 @@
-//! Emptying a table, a chain at a time.
+//! Empties a table, one chain at a time.
 
 use std::ptr::NonNull;
 
@@ -14,11 +14,12 @@ impl Table {
     /// to the caller now; [`OccupiedEntry::replace`](super::OccupiedEntry::replace) says how to
     /// reclaim them.
     ///
-    /// Takes time proportional to buckets and links, or, as [`Table::iter`] does, to links alone.
-    /// Blocks as [`Table::entry`] does, once for each bucket that has links. Lookups stop finding
-    /// all links of a bucket at the same instant, unless the bucket is being resized. `unlinked`
-    /// runs outside of locks. A link that is being [renamed](Table::rename) meanwhile may stay. If
-    /// `unlinked` panics, the other links of the current bucket are leaked.
+    /// Takes time proportional to buckets and links. In a sparse table it takes time proportional
+    /// to links alone, like [`Table::iter`]. Blocks like [`Table::entry`], once for each bucket
+    /// that has links. Lookups stop finding all links of a bucket at the same instant, unless the
+    /// bucket is being resized. `unlinked` runs outside of locks. A link that is being
+    /// [renamed](Table::rename) may stay. If `unlinked` panics, the other links of the current
+    /// bucket are leaked.
     pub fn clear(&self, guard: &Guard, mut unlinked: impl FnMut(NonNull<Link>)) {
         let mut links = self.iter(guard);
         while let Some(link) = links.next() {

@@ -1,4 +1,4 @@
-//! The end of a table: disposing of what is left in it.
+//! Disposes of the links that are left when a table is dropped.
 
 use std::ptr::NonNull;
 
@@ -9,7 +9,7 @@ use super::{Hash, Link};
 /// Disposes of all links of an array, then frees it.
 ///
 /// If `dispose` panics, the other links are disposed of and the array is freed before the panic
-/// goes on. A second panic meanwhile aborts, as in the destructors of std's collections.
+/// continues. A second panic meanwhile aborts, as in the destructors of std's collections.
 ///
 /// # Safety
 ///
@@ -40,7 +40,7 @@ struct Contents<'a, I: Iterator<Item = NonNull<Link>>> {
 impl<I: Iterator<Item = NonNull<Link>>> Contents<'_, I> {
     fn dispose(&mut self) {
         for link in &mut self.links {
-            // SAFETY: as the caller of `dispose_of_all` vouches; each link is handed out once.
+            // SAFETY: guaranteed by the caller of `dispose_of_all`; each link is handed out once.
             unsafe { (self.dispose)(link) };
         }
     }
@@ -48,9 +48,9 @@ impl<I: Iterator<Item = NonNull<Link>>> Contents<'_, I> {
 
 impl<I: Iterator<Item = NonNull<Link>>> Drop for Contents<'_, I> {
     fn drop(&mut self) {
-        // Some are left if `dispose` has panicked.
+        // If `dispose` has panicked, some links are left.
         self.dispose();
-        // SAFETY: as the caller of `dispose_of_all` vouches.
+        // SAFETY: guaranteed by the caller of `dispose_of_all`.
         unsafe { self.array.free() };
     }
 }

@@ -5,15 +5,14 @@
 //! table is resized, the links of a group form one chain, which starts at the head in the base
 //! array. Heads of finer arrays lead into that chain. The base head is the lock of the group. An
 //! update that holds it changes everything that leads to the link: the predecessor or the base
-//! head, and in each array that it has to keep right, the head of the bucket if the link is its
-//! first.
+//! head, and in each array that it maintains, the head of the bucket if the link is its first.
 //!
-//! Which arrays are kept right? While the table grows: the published array, and the one that is
-//! being filled to replace it. While it shrinks: the one by which the update entered. Older arrays
-//! are not. A lookup that entered by an older array began before the newer one was published, so it
-//! overlaps with the update and may count as having come before it. It still finds every link that
-//! is in the table throughout, because a removed link goes on leading to the links that came after
-//! it.
+//! Which arrays does an update maintain? While the table grows: the published array, and the one
+//! that is being filled to replace it. While it shrinks: the one by which the update entered. It
+//! does not maintain older arrays. A lookup that entered by an older array began before the newer
+//! one was published, so it overlaps with the update and may count as having come before it. It
+//! still finds every link that is in the table throughout, because a removed link still leads to
+//! the links that came after it.
 //!
 //! Lookups that run at the same time may enter by different arrays. A lookup by an older array must
 //! not see a change that a lookup which begins *afterwards*, by a newer array, does not see.
@@ -43,7 +42,8 @@ pub(super) struct LockedGroup<'g> {
     /// What `head` held when it was locked.
     word: Word,
     scale: Scale,
-    /// During a resize: the finer heads to keep right, in the order of their publication.
+    /// During a resize: the finer heads that the update maintains, in the order of their
+    /// publication.
     levels: [Option<Level<'g>>; 2],
 }
 
@@ -56,7 +56,7 @@ struct Level<'g> {
 /// A place in a chain.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// The link before it; `None` when it is the first.
+    /// The link before this place; `None` at the start of the chain.
     before: Option<NonNull<Link>>,
     /// The link there that matches.
     pub(super) found: Option<NonNull<Link>>,
@@ -142,8 +142,8 @@ impl TableInner {
         Some(self.locked(base, head, word, hash, Some(array)))
     }
 
-    /// A group whose head is locked. `entered` is the array by which the update entered, if that is
-    /// another one.
+    /// Returns a group whose head is locked. `entered` is the array by which the update entered, if
+    /// that is another one.
     #[cold]
     fn locked<'g>(
         &'g self,
@@ -163,12 +163,12 @@ impl TableInner {
 }
 
 impl LockedGroup<'_> {
-    /// Finds the link that matches, or the place where one with this hash belongs: after all of
+    /// Finds the link that matches, or the place for a new link with this hash: after all links of
     /// smaller or equal hash.
     #[inline(always)]
     pub(super) fn search(&self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
         match self.finest() {
-            // Where a new link comes first, there is no need to look at the others.
+            // A new link that comes first needs no look at the others.
             None if self.word.is_after(hash, self.scale) => {
                 Place { before: None, found: None, after: self.word.first() }
             }
@@ -177,9 +177,9 @@ impl LockedGroup<'_> {
         }
     }
 
-    /// While the table grows, each update keeps the finer heads right, so a search may start at one
-    /// of them. While it shrinks, updates that entered by the coarse array do not, so a finer head
-    /// may lead to a link that was removed.
+    /// While the table grows, each update maintains the finer heads, so a search may start at one
+    /// of them. While it shrinks, updates that entered by the coarse array do not maintain them, so
+    /// a finer head may lead to a link that was removed.
     #[cold]
     fn search_in_resize(&self, level: &Level<'_>, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
         if !self.word.has_finer() {
@@ -212,7 +212,7 @@ impl LockedGroup<'_> {
         self.unlock(word);
     }
 
-    /// The newest array first: see the top of this file.
+    /// Changes the newest array first: see the top of this file.
     #[cold]
     fn splice_in_resize(&self, place: Place, to: *mut Link, change: Change, hash: Hash, word: Word) {
         let store_levels = || {
@@ -230,7 +230,8 @@ impl LockedGroup<'_> {
         }
     }
 
-    /// The head in the newest array that is kept right, if that is not the locked one.
+    /// Returns the head in the newest array that this update maintains, unless it is the locked
+    /// one.
     #[inline(always)]
     fn finest(&self) -> Option<&Level<'_>> {
         match &self.levels {
@@ -262,7 +263,7 @@ impl LockedGroup<'_> {
         }
     }
 
-    /// As [`LockedGroup::splice`], but keeps the lock. For tables that are not being resized.
+    /// Like [`LockedGroup::splice`], but keeps the lock. For tables that are not being resized.
     pub(super) fn splice_locked(&mut self, place: Place, to: *mut Link, change: Change, hash: Hash) {
         if change == Change::Insert {
             self.mark_occupied(hash);
@@ -286,7 +287,7 @@ impl LockedGroup<'_> {
         Some((first, scale))
     }
 
-    /// Links in a link behind those of equal hash, and keeps the lock.
+    /// Inserts a link after those of equal hash, and keeps the lock.
     pub(super) fn insert_locked(&mut self, new: NonNull<Link>, hash: Hash) {
         let place = self.search(hash, |_| false);
         prepare(new, hash, place.after);
@@ -298,7 +299,8 @@ impl LockedGroup<'_> {
         self.set_locked(self.word.with_summary_of(hash, self.scale));
     }
 
-    /// Clears the summary bit of a link that lookups don't find any more, if no other needs it.
+    /// Clears the summary bit of a link that lookups don't find any more, unless another link needs
+    /// the bit.
     pub(super) fn forget_locked(&mut self, hash: Hash) {
         if self.search(hash, |_| false).is_sole_user_of_its_summary_bit(hash, self.scale) {
             self.set_locked(self.word.without_summary_of(hash, self.scale));
@@ -320,16 +322,16 @@ impl LockedGroup<'_> {
 }
 
 impl Level<'_> {
-    /// While the table grows: a link shortly before the place of this hash. It is the first link of
-    /// the nearest earlier bucket that has links, within the bucket of `base`. `None` if there is
-    /// none near by.
+    /// While the table grows: returns a link shortly before the place of this hash. It is the first
+    /// link of the nearest earlier bucket that has links, within the bucket of `base`. `None` if
+    /// there is none near by.
     #[cold]
     fn entry_before(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
         let bucket = hash.bucket(self.array.scale());
         let factor_bits = self.array.bits() - base.bits();
         let group = hash.bucket(base.scale()) << factor_bits;
-        // In buckets. Heads lie side by side, so reading many costs less than a walk along a few
-        // links. In a sparse table, the walk from the start of a group of n heads takes about
+        // A number of buckets. Heads lie side by side, so reading many costs less than a walk along
+        // a few links. In a sparse table, the walk from the start of a group of n heads takes about
         // sqrt(n) links at most.
         let max_distance = 1024.max(16 << (factor_bits / 2));
         let heads = &self.array.all()[bucket.saturating_sub(max_distance).max(group)..bucket];
@@ -338,12 +340,12 @@ impl Level<'_> {
         words.map(Word::first).find(|first| !first.is_null())
     }
 
-    /// While the table grows: the link that comes after the place of this hash, if heads alone show
-    /// that no link of its bucket comes before it or has the same hash. Null for the end of the
-    /// chain.
+    /// While the table grows: returns the link that comes after the place of this hash, if heads
+    /// alone show that no link of its bucket comes before it or has the same hash. Null for the end
+    /// of the chain.
     #[cold]
     fn first_after(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
-        /// In buckets. Farther on, looking at the links costs less.
+        /// A number of buckets. Beyond it, walking the links costs less.
         const MAX_DISTANCE: usize = 32;
         let scale = self.array.scale();
         let word = self.head.load();
@@ -375,7 +377,7 @@ impl Drop for LockedGroup<'_> {
 }
 
 impl Place {
-    /// Changes the predecessor, if there is one; the heads are the caller's business.
+    /// Changes the predecessor, if there is one. The caller changes the heads.
     #[inline(always)]
     fn link(&self, to: *mut Link) {
         if let Some(before) = self.before {
@@ -393,7 +395,7 @@ impl Place {
             unsafe { link.as_ref() }.hash().shares_bucket(hash, scale)
         };
         let is_first = !self.before.is_some_and(is_here);
-        // In a longer chain than this bucket's the next link may belong to another one.
+        // The chain may be longer than this bucket, so the next link may belong to another bucket.
         let first = if NonNull::new(to).is_some_and(is_here) { to } else { std::ptr::null_mut() };
         let word = if is_first { word.with_first(first) } else { word };
         match change {
@@ -403,8 +405,8 @@ impl Place {
         }
     }
 
-    /// Whether the neighbours would set other bits in the summary. (The chain is sorted, so no
-    /// other links matter.)
+    /// Returns whether no neighbour needs the same summary bit. (The chain is sorted, so no other
+    /// links matter.)
     #[inline(always)]
     fn is_sole_user_of_its_summary_bit(&self, hash: Hash, scale: Scale) -> bool {
         let shares_bit = |link: NonNull<Link>| {
@@ -438,8 +440,8 @@ fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>)
     Place { before, found: None, after: next }
 }
 
-/// The place in front of `after`, starting at `next`, which is not behind it. Does not read
-/// `after`.
+/// Returns the place in front of `after`. Starts at `next`, which is `after` or a link before it.
+/// Does not read `after`.
 fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
     let mut before = None;
     while next != after
@@ -455,10 +457,11 @@ fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
 /// Prepares a link for insertion.
 #[inline(always)]
 pub(super) fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
-    // SAFETY: the caller vouches that it is valid.
+    // SAFETY: the caller guarantees that it is valid.
     let new = unsafe { new.as_ref() };
     assert!(new.hash() == hash, "the link's hash is {:?}, the entry's {hash:?}", new.hash());
-    // Behind another link it need not fit into a head yet, but it may be the first later.
+    // Panics if a head cannot hold the address. The link may be the first of its bucket later, even
+    // if it is inserted behind another one now.
     let _ = Word::EMPTY.with_first(std::ptr::from_ref(new).cast_mut());
     new.set_next_unpublished(next);
 }

@@ -13,10 +13,10 @@
 //! * *follows:* the head can't be locked. The head in a coarser array, the *base*, is the lock of
 //!   its chain. If the link bits are all ones, the head itself was the base of a group that was
 //!   cut, and a finer array is published.
-//! * *finer:* the heads of a finer array that this bucket covers are filled. An update keeps them
-//!   right as well.
-//! * *locked:* one update is at work. Readers ignore the lock. Until it is released, no other
-//!   thread writes to the head.
+//! * *finer:* the heads of a finer array that this bucket covers are filled. An update maintains
+//!   them as well.
+//! * *locked:* an update or the resizer holds the lock. Readers ignore it. Until it is released, no
+//!   other thread writes to the head.
 //!
 //! Locking and unlocking take one atomic read-modify-write each.
 
@@ -86,7 +86,7 @@ impl Word {
     }
 
     /// Returns the word for the head of that part. The summary of the finer bucket covers hash bits
-    /// that are not known here; it has the bits for all their values.
+    /// that are not known here, so it has the bits for all their values.
     pub(super) fn of_sole_part(self, part: usize, factor: usize) -> Self {
         if self.first().is_null() {
             return Self::EMPTY;
@@ -115,13 +115,13 @@ impl Word {
         self.0.addr() & Self::FOLLOWS != 0
     }
 
-    /// Returns whether the heads of a finer array that this bucket covers are filled, and have to
-    /// be kept right.
+    /// Returns whether the heads of a finer array that this bucket covers are filled, so that
+    /// updates have to maintain them.
     pub(super) fn has_finer(self) -> bool {
         self.0.addr() & Self::FINER != 0
     }
 
-    /// Neither locked nor part of a resize.
+    /// Returns whether the head is neither locked nor part of a resize.
     #[inline(always)]
     fn is_free_and_settled(self) -> bool {
         self.0.addr() & (Self::LOCKED | Self::FOLLOWS | Self::FINER) == 0
@@ -187,8 +187,8 @@ impl Head {
 
     #[inline(always)]
     pub(super) fn load(&self) -> Word {
-        // Acquire: pairs with the Release of `store` and `unlock`: the first link is seen as it was
-        // published, and a thread that sees a mark sees what was prepared before the mark was set.
+        // Acquire: pairs with the Release of `store` and `unlock`. This thread sees the first link
+        // as it was published, and if it sees a mark, what was prepared before the mark was set.
         Word(self.0.load(Acquire))
     }
 
@@ -200,7 +200,7 @@ impl Head {
     }
 
     /// Locks a head that is unlocked and not part of a resize, and returns what it held. `None` if
-    /// it is locked or part of a resize, or another thread is faster.
+    /// it is locked or part of a resize, or if another thread changes it first.
     #[inline(always)]
     pub(super) fn try_lock_if_settled(&self) -> Option<Word> {
         let word = self.load();
@@ -219,7 +219,7 @@ impl Head {
         self.lock_unless(Word::follows)
     }
 
-    /// Locks a head in whatever state, and returns what it held.
+    /// Locks a head in any state, and returns what it held.
     pub(super) fn lock(&self) -> Word {
         self.lock_unless(|_| false).unwrap_or_else(|word| word)
     }
@@ -252,7 +252,7 @@ impl Head {
         !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, AcqRel, Relaxed).is_ok()
     }
 
-    /// Replaces what a head holds whose lock the caller holds and keeps.
+    /// Replaces what a head holds. The caller holds its lock, and keeps it.
     pub(super) fn set_locked(&self, word: Word) {
         self.store(word.with(Word::LOCKED));
     }
@@ -260,11 +260,11 @@ impl Head {
     /// Sets what the head holds from now on, and unlocks it.
     #[inline(always)]
     pub(super) fn unlock(&self, word: Word) {
-        // AcqRel: Release pairs with the Acquire in `load` and `try_lock`. A Release store would do
-        // for that. But the store could still be in the processor's buffer when the update has
-        // returned and the thread's next lookup reads. If two threads insert, and then each looks
-        // for what the other inserted, both could miss (T3). An exchange is a full barrier on
-        // x86-64; elsewhere `wake_waiters` has a fence.
+        // AcqRel: Release pairs with the Acquire in `load` and `try_lock`. A Release store would be
+        // enough for that. But it could still be in the store buffer of the processor when the
+        // update has returned and the thread's next lookup reads. Two threads that each insert and
+        // then look up what the other inserted could both miss (T3). An exchange is a full barrier
+        // on x86-64; elsewhere `wake_waiters` has a fence.
         self.0.swap(word.without(Word::LOCKED).0, AcqRel);
         self.wake_waiters();
     }

@@ -1,4 +1,4 @@
-//! The link that a rename is moving: it is in no chain, and yet in the table.
+//! The link that a rename is moving. Lookups find it here while it is in no chain.
 //!
 //! A [rename](super::Table::rename) takes a link out of the chain of its old hash and puts one into
 //! the chain of the new hash. In between the link is *in flight*: a lookup that reaches the end of
@@ -13,7 +13,7 @@
 //!
 //! The transition from `OldKey` to `NewKey` is one store: at that instant the entry changes its
 //! key. Lookups that hit do not look here, and neither do misses that the head's summary answers.
-//! Therefore the summaries of both hashes must say "maybe" while a link is in flight.
+//! Therefore the summaries of both hashes must let lookups pass while a link is in flight.
 
 use std::ptr::{self, NonNull, null_mut};
 
@@ -43,7 +43,7 @@ pub(super) enum MissOutcome {
     Nothing,
     /// This link is the only one that may match.
     Link(NonNull<Link>),
-    /// Walk the chain again: what it holds now counts.
+    /// Walk the chain again. The second walk decides.
     WalkAgain,
 }
 

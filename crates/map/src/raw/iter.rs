@@ -1,4 +1,4 @@
-//! Iteration in the order of the hashes.
+//! Iterates in the order of the hashes.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -17,12 +17,12 @@ pub struct Iter<'t> {
     from: u64,
     /// The hash at which the current bucket ends; `None` for the last bucket.
     end: Option<u64>,
-    /// Skips empty buckets; `None` in a table that has few of them.
+    /// Skips empty buckets; `None` in a table that has few empty buckets.
     occupancy: Option<OccupancyCursor<'t>>,
     pub(crate) prefetched: Prefetched,
 }
 
-/// What an iteration has prefetched. Several iterations that continue each other share it.
+/// What an iteration has prefetched. An iteration that continues another one takes it over.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Prefetched {
     /// Links with smaller hashes are prefetched.
@@ -32,21 +32,22 @@ pub(crate) struct Prefetched {
 }
 
 impl Table {
-    /// Iterates in the order of the hashes. Updates and resizes may go on meanwhile.
+    /// Iterates in the order of the hashes. Updates and resizes may run at the same time.
     ///
     /// A link that is in the table throughout is seen exactly once, however often the table is
-    /// resized meanwhile. One that is inserted, removed or [renamed](Table::rename) meanwhile may
+    /// resized. One that is inserted, removed or [renamed](Table::rename) during the iteration may
     /// be seen or not.
     ///
     /// Each step is wait-free, except for the empty buckets that it passes: a whole iteration takes
-    /// time proportional to buckets and links. If a table has few links for its buckets, repeated
-    /// iterations take time proportional to the links alone: the first ones note where there are
-    /// links, in memory of 1/64 the size of the buckets, for later ones.
+    /// time proportional to buckets and links. In a table that has few links for its buckets,
+    /// repeated iterations take time proportional to the links alone: the first iterations record
+    /// which buckets have links, in a bitmap of 1/64 the size of the buckets, and later ones skip
+    /// the other buckets.
     pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t> {
         self.iter_from(0, guard)
     }
 
-    /// Iterates over the links whose hashes ([`Hash::get`]) are at least `from`; otherwise as
+    /// Iterates over the links whose hashes ([`Hash::get`]) are at least `from`; otherwise like
     /// [`Table::iter`].
     ///
     /// The order of the hashes does not depend on the size of the table. So an iteration may stop
@@ -62,14 +63,14 @@ impl Table {
         Iter::new(self, guard, from, occupancy, Prefetched::default())
     }
 
-    /// As `iter_from`, but looks at each bucket: for iterations over a part of the table.
+    /// Like `iter_from`, but looks at each bucket: for iterations over a part of the table.
     pub(crate) fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t> {
         Iter::new(self, guard, from, None, prefetched)
     }
 
-    /// Visits `n` links from `cursor` on, but at least one if there is one, and all others with the
-    /// same hash as the last. Returns the cursor for the next call, or `None` after the last link.
-    /// The first call takes cursor 0.
+    /// Visits `n` links from `cursor` on, or fewer at the end, and all others with the same hash as
+    /// the last. If `n` is 0, visits one link. Returns the cursor for the next call, or `None`
+    /// after the last link. The first call takes cursor 0.
     ///
     /// A link that is in the table from the first call of a scan to the last, and isn't
     /// [renamed](Table::rename), is visited exactly once. No guard is needed between the calls: a
@@ -107,7 +108,7 @@ impl<'t> Iter<'t> {
         iter
     }
 
-    /// Continues at this hash, which is the end of a bucket; `None` for the end of the last.
+    /// Continues at this hash, which is the end of a bucket; `None` for the end of the last bucket.
     pub(super) fn skip_to(&mut self, hash: Option<u64>) {
         self.next = null_mut();
         self.end = hash;
@@ -128,8 +129,8 @@ impl<'t> Iter<'t> {
             }
         }
         if self.occupancy.is_none() && from.get() >= self.prefetched.until {
-            // Twice as many as the last time: an iteration that has come far probably continues,
-            // while one of a scan may be short.
+            // Prefetches twice as many as the last time: a long iteration probably continues, while
+            // one call of a scan may be short.
             let batch = (self.prefetched.batch * 2).clamp(2, Array::BATCH);
             // SAFETY: the guard lives for `'t`.
             let until = unsafe { array.prefetch_batch(from, batch) };

@@ -1,4 +1,4 @@
-//! The link that an object embeds to be in a table.
+//! The link that an object embeds, so that it can be in a table.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -33,8 +33,8 @@ impl Link {
         Hash::from_mixed(self.hash.load(Relaxed))
     }
 
-    /// As `hash`, for lookups. A plain load can be part of a comparison, while an atomic load is a
-    /// separate instruction.
+    /// Like `hash`, but for lookups. A plain load can be part of a comparison, while an atomic load
+    /// is a separate instruction.
     ///
     /// # Safety
     ///
@@ -47,8 +47,8 @@ impl Link {
         Hash::from_mixed(unsafe { *self.hash.as_ptr() })
     }
 
-    /// Changes the hash of a link that is in no chain, and that no reader uses which reached it
-    /// through one.
+    /// Changes the hash of a link that is in no chain. All readers that reached it through a chain
+    /// have left.
     pub(super) fn set_hash(&self, hash: Hash) {
         // Relaxed: as above.
         self.hash.store(hash.get(), Relaxed);
@@ -86,7 +86,7 @@ pub(super) unsafe fn links_from(first: *mut Link) -> impl Iterator<Item = (NonNu
     let mut next = first;
     std::iter::from_fn(move || {
         let link = NonNull::new(next)?;
-        // SAFETY: alive, says the caller.
+        // SAFETY: the caller guarantees that it is alive.
         let current = unsafe { link.as_ref() };
         next = current.next();
         Some((link, current.hash()))

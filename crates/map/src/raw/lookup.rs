@@ -10,16 +10,16 @@ use super::{Hash, Link, Table};
 impl Table {
     /// Finds the link with this hash for which `is_match` returns true.
     ///
-    /// Wait-free: no lock, no fence, no atomic read-modify-write, no retry, whatever updaters and
-    /// resizers do. Looks at the bucket's head, and at the links of its chain up to the first with
-    /// a larger hash: on average half of a chain of entries per bucket; `is_match` is asked only
-    /// where the whole hash is equal. Most misses are answered by the head alone.
+    /// Wait-free: it takes no lock, executes no fence and no atomic read-modify-write, and never
+    /// retries, whatever updaters and resizers do. Reads the bucket's head, and the links of its
+    /// chain up to the first with a larger hash: on average half a chain. Calls `is_match` only for
+    /// links whose whole hash is equal. Most misses are answered by the head alone.
     ///
     /// Finds every link that is in the table throughout the call. The link stays valid as long as
-    /// the guard, even if it is removed meanwhile. During a [rename](Table::rename) a miss may walk
-    /// the chain twice.
+    /// the guard, even if another thread removes it. During a [rename](Table::rename) a miss may
+    /// walk the chain twice.
     ///
-    /// (Let `is_match` capture by `move`: then the code for renames costs other lookups nothing.)
+    /// (If `is_match` captures by `move`, the code for renames costs other lookups nothing.)
     #[inline]
     pub fn find(
         &self,
@@ -41,7 +41,7 @@ impl Table {
     ///
     /// # Safety
     ///
-    /// As for `walk`.
+    /// The same as for `walk`.
     #[inline(always)]
     pub(super) unsafe fn find_from(
         &self,
@@ -50,7 +50,7 @@ impl Table {
         mut is_match: impl FnMut(NonNull<Link>) -> bool,
         guard: &Guard,
     ) -> Option<NonNull<Link>> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         let found = unsafe { walk(first, hash, &mut is_match) };
         if found.is_some() || self.inner().in_flight.is_empty() {
             return found;
@@ -85,8 +85,8 @@ impl Table {
 ///
 /// # Safety
 ///
-/// `first` is what a head held, loaded in a read section that lasts, or a link further on with only
-/// smaller hashes before it; or null.
+/// `first` is null, or what a head held, or a later link of that chain with only smaller hashes
+/// before it. The head was loaded in a read section that has not ended.
 #[inline(always)]
 unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
     // SAFETY: as below.
@@ -103,7 +103,7 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
                 return Some(link);
             }
         } else if its > hash {
-            // The chain may run on into links of other buckets (it is *imprecise*, ATC 2011,
+            // The chain may continue into links of other buckets (it is *imprecise*, ATC 2011,
             // section 4), but these come later in the order of hashes.
             return None;
         }
@@ -114,16 +114,16 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
 
 /// The first step of the walk, without a branch: the second link if the first has a smaller hash.
 ///
-/// At half an entry per bucket one lookup in five finds another link before its own, and no
-/// processor can predict which. With a branch here, lookups in a loop over 2^12 entries, which fit
-/// the cache, took 11 ns each instead of 7 ns.
+/// At half an entry per bucket one lookup in five finds another link before its own, which the
+/// processor cannot predict. With a branch here, lookups in a loop over 2^12 entries, which fit the
+/// cache, took 11 ns each instead of 7 ns.
 ///
 /// # Safety
 ///
 /// `first` is null or the first link of a chain, and alive.
 #[inline(always)]
 pub(super) unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Link {
-    // SAFETY: alive, says the caller.
+    // SAFETY: the caller guarantees that it is alive.
     match unsafe { first.as_ref() } {
         // SAFETY: reached by a chain.
         Some(link) => if_smaller(unsafe { link.hash_in_chain() }, hash, link.next(), first),

@@ -22,16 +22,16 @@ pub(super) fn allocate_zeroed(layout: Layout) -> Option<NonNull<u8>> {
 /// `memory` came from [`allocate_zeroed`] with this layout, and no thread uses it any more.
 pub(super) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     if is_mapped(layout) {
-        // SAFETY: mapped in `map` with this size; the caller gives it up.
+        // SAFETY: mapped in `map` with this size; no thread uses it any more.
         unsafe { unmap(memory, layout.size()) };
     } else {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { dealloc(memory.as_ptr(), layout) };
     }
 }
 
-/// Returns whether memory of this layout is mapped rather than allocated: from the size of a huge
-/// page on.
+/// Returns whether memory of this layout is mapped rather than allocated: if it is at least as
+/// large as a huge page.
 fn is_mapped(layout: Layout) -> bool {
     const HUGE: usize = 2 << 20;
     const PAGE: usize = 4096;
@@ -57,7 +57,7 @@ fn map(size: usize) -> Option<NonNull<u8>> {
 /// `memory` is a mapping of this size that no thread uses any more.
 #[cfg(target_os = "linux")]
 unsafe fn unmap(memory: NonNull<u8>, size: usize) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     let failed = unsafe { libc::munmap(memory.as_ptr().cast(), size) };
     debug_assert_eq!(failed, 0);
 }

@@ -1,7 +1,7 @@
-//! The table underneath: intrusive, and unsafe to update.
+//! The intrusive table on which the map is built. Its updates are unsafe.
 //!
-//! For structures that embed a [`Link`] and manage their own memory: objects with their own header,
-//! objects that are in several tables at once, multimaps. For everything else use
+//! Use it for structures that embed a [`Link`] and manage their own memory: objects with their own
+//! header, objects that are in several tables at once, multimaps. For everything else use
 //! [`HashMap`](crate::HashMap). [`crate::design`] explains the algorithm.
 //!
 //! | | |
@@ -11,8 +11,7 @@
 //! | [`Table::rename`], [`Table::rename_to`] | give an object another key |
 //! | [`Table::resize_to`], [`Table::reserve`], [`Table::shrink_to_fit`] | resize by hand |
 //!
-//! Programs that show how: `raw_intrusive.rs`, `raw_multimap.rs` and `rename.rs` among the crate's
-//! examples.
+//! The examples `raw_intrusive.rs`, `raw_multimap.rs` and `rename.rs` show how to use it.
 
 mod array;
 mod batch;

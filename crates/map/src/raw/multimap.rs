@@ -20,16 +20,16 @@ impl Table {
     ///
     /// # Safety
     ///
-    /// As for [`VacantEntry::insert`](super::VacantEntry::insert).
+    /// The same as for [`VacantEntry::insert`](super::VacantEntry::insert).
     ///
     /// # Panics
     ///
-    /// As [`Table::entry`].
+    /// See [`Table::entry`].
     pub unsafe fn insert(&self, new: NonNull<Link>, guard: &Guard) {
-        // SAFETY: valid, says the caller.
+        // SAFETY: the caller guarantees that it is valid.
         let hash = unsafe { new.as_ref() }.hash();
         match self.entry(hash, |_| false, guard) {
-            // SAFETY: the caller's promise; and the hash is its own.
+            // SAFETY: guaranteed by the caller, and the hash is that of the link.
             Entry::Vacant(entry) => unsafe { entry.insert(new) },
             Entry::Occupied(_) => unreachable!("nothing matches"),
         }
@@ -38,9 +38,10 @@ impl Table {
     /// Iterates over all links with this hash, in the order in which they were inserted. The caller
     /// has to check which of them have the wanted key.
     ///
-    /// A link that is in the table throughout is seen exactly once, whatever updates and resizes go
-    /// on; one that is inserted, removed or [renamed](Table::rename) meanwhile may be seen or not.
-    /// Wait-free, and as fast as [`Table::find`]. The links stay valid as long as the guard.
+    /// A link that is in the table throughout is seen exactly once, during updates and resizes,
+    /// too. One that is inserted, removed or [renamed](Table::rename) during the iteration may be
+    /// seen or not. Wait-free, and as fast as [`Table::find`]. The links stay valid as long as the
+    /// guard.
     pub fn find_all<'t>(&'t self, hash: Hash, guard: &'t Guard) -> FindAll<'t> {
         let (head, scale) = self.inner().array(guard).head_and_scale(hash);
         let head = head.load();

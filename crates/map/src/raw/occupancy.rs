@@ -3,20 +3,20 @@
 //! buckets of Mosberger's "Map Library Design Notes" (1996, section 2.4), as a bitmap of two levels
 //! that many threads can use.
 //!
-//! There is a bit for each bucket, and a bit above for each word of those. The summary is built
-//! lazily:
+//! There is a bit for each bucket, and on the level above a bit for each word of these bits. The
+//! summary is built lazily:
 //!
 //! * *Installed* empty, by an iteration that finds the table sparse. A table that is dense, or over
 //!   which no thread iterates, has none; its updates only pay a load when they fill an empty
-//!   bucket. From the installation on they also set the bits of that bucket, unless set already,
+//!   bucket. After the installation they also set the bits of that bucket, unless these are set,
 //!   *before* lookups can find the new link.
-//! * *Opened* after a grace period: updates that did not know of it ran in sections that began
-//!   before the installation, and these have ended.
+//! * *Opened* after a grace period: updates that did not see it ran in sections that began before
+//!   the installation, and these have ended.
 //! * *Filled* word by word, by the iterations that follow: they set the bits of all buckets in
-//!   which they find links, and then mark the word as complete. Why this misses no bucket: the
-//!   first link of a bucket was inserted either by an update that set the bit, or before the
-//!   summary was opened. In the second case the iteration that filled the word found a link there,
-//!   unless all were removed and the bucket was filled again, by an update that set the bit.
+//!   which they find links, and then mark the word as complete. This misses no bucket: the first
+//!   link of a bucket was inserted either by an update that set the bit, or before the summary was
+//!   opened. In the second case the iteration that filled the word found a link there, unless all
+//!   were removed and an update that set the bit filled the bucket again.
 //! * *Never cleared:* removals do not touch it. An iteration that finds that most of the bits are
 //!   stale replaces it by an empty summary.
 //!
@@ -49,7 +49,7 @@ pub(super) struct Occupancy {
     /// 0 until the grace period has passed; from then on, one more than the number of complete
     /// words at the start of `buckets`.
     progress: AtomicBits,
-    /// A bit for each bucket. Never set without the one in `words`.
+    /// A bit for each bucket. The bit in `words` is set first.
     buckets: Box<[AtomicBits]>,
     /// A bit for each word of `buckets`.
     words: Box<[AtomicBits]>,
@@ -76,37 +76,37 @@ impl<'a> Array<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`Array::occupancy`].
+    /// The same as for [`Array::occupancy`].
     #[inline]
     pub(super) unsafe fn mark_occupied(self, hash: Hash) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         if let Some(occupancy) = unsafe { self.occupancy() } {
             occupancy.mark(hash.bucket(self.scale()));
         }
     }
 
-    /// Installs a summary, or opens it if it is installed. It may become usable only for later
-    /// iterations.
+    /// Installs a summary, or opens it if it is installed. This iteration may not be able to use it
+    /// yet.
     ///
     /// # Safety
     ///
-    /// As for [`Array::occupancy`].
+    /// The same as for [`Array::occupancy`].
     #[cold]
     pub(super) unsafe fn prepare_occupancy(self) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         match unsafe { self.occupancy() } {
             Some(occupancy) => occupancy.open_if_known(),
-            // SAFETY: as the caller vouches.
+            // SAFETY: guaranteed by the caller.
             None => unsafe { self.replace_occupancy(None) },
         }
     }
 
     /// Replaces `old` by an empty summary. Does nothing if there is no memory for it, or if another
-    /// thread was faster.
+    /// thread has replaced it first.
     ///
     /// # Safety
     ///
-    /// As for [`Array::occupancy`].
+    /// The same as for [`Array::occupancy`].
     #[cold]
     unsafe fn replace_occupancy(self, old: Option<&'a Occupancy>) {
         let Some(new) = Occupancy::allocate(self.len()) else { return };
@@ -118,7 +118,8 @@ impl<'a> Array<'a> {
         }
         // SAFETY: installed, and this thread is in a read section.
         let new = unsafe { new.as_ref() };
-        // After the installation: updates in sections that begin from here on find it.
+        // This comes after the installation, so that updates in sections that begin later find the
+        // summary.
         new.grace.set(GracePeriod::start()).expect("only the thread that installed it sets it");
         if let Some(old) = NonNull::new(old) {
             // SAFETY: this thread has just replaced it, and no other did.
@@ -134,7 +135,7 @@ impl<'a> Array<'a> {
     pub(super) unsafe fn free_occupancy(self) {
         // Acquire: pairs with the Release in `replace_occupancy`.
         if let Some(occupancy) = NonNull::new(self.summary().load(Acquire)) {
-            // SAFETY: it is found through the array only.
+            // SAFETY: it can only be found through the array, which no thread uses any more.
             unsafe { Occupancy::free(occupancy) };
         }
     }
@@ -159,7 +160,7 @@ impl Occupancy {
     ///
     /// It came from [`Occupancy::allocate`], no thread uses it any more, and it is freed once.
     unsafe fn free(occupancy: NonNull<Self>) {
-        // SAFETY: valid, and given up by the caller.
+        // SAFETY: valid, and no thread uses it any more.
         unsafe { occupancy.drop_in_place() };
         // SAFETY: allocated with this layout.
         unsafe { memory::free(occupancy.cast(), Layout::new::<Self>()) };
@@ -183,7 +184,7 @@ impl Occupancy {
         self.progress.load(Acquire) as usize
     }
 
-    /// Opens the summary, so that it can be filled and used, if all updates know of it.
+    /// Opens the summary, so that it can be filled and used, if all updates see it.
     fn open_if_known(&self) {
         let is_known = || self.grace.get().is_some_and(GracePeriod::has_passed);
         if self.progress() == 0 && is_known() {
@@ -212,7 +213,7 @@ impl Occupancy {
         self.buckets[word].fetch_or(bits, Release);
     }
 
-    /// Completes a word: the first that is not complete.
+    /// Fills and completes `word`, which is the first that is not complete.
     fn fill(&self, word: usize, heads: &[Head]) {
         let heads = heads[word * BITS..].iter().take(BITS).enumerate();
         let bits = heads.fold(0, |bits, (n, head)| bits | u64::from(!head.load().first().is_null()) << n);
@@ -293,9 +294,9 @@ impl<'a> OccupancyCursor<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`Array::occupancy`].
+    /// The same as for [`Array::occupancy`].
     pub(super) unsafe fn step(&mut self, array: Array<'a>, bucket: usize) -> NextBucket {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         let covering = unsafe { array.occupancy() }.filter(|occupancy| occupancy.covers(bucket));
         let Some(occupancy) = covering else { return NextBucket::At(bucket) };
         if !self.occupancy.is_some_and(|its| std::ptr::eq(its, occupancy)) {
@@ -313,11 +314,11 @@ impl<'a> OccupancyCursor<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`Array::occupancy`].
+    /// The same as for [`Array::occupancy`].
     pub(super) unsafe fn replace_if_stale(&mut self, array: Array<'a>) {
         let Self { occupancy, followed, stale } = std::mem::take(self);
         if let Some(occupancy) = occupancy.filter(|its| stale > followed / 2 && stale >= its.buckets.len() / 16) {
-            // SAFETY: as the caller vouches. (If the array has another summary, because of a
+            // SAFETY: guaranteed by the caller. (If the array has another summary, because of a
             // resize, nothing happens.)
             unsafe { array.replace_occupancy(Some(occupancy)) };
         }
@@ -433,7 +434,7 @@ mod tests {
         assert!(bits(&table).0 <= 100);
     }
 
-    /// Pieces of an iteration fill it as well.
+    /// The calls of a scan fill it as well.
     #[test]
     fn is_filled_by_scans() {
         let table = table(100);

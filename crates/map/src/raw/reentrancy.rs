@@ -1,8 +1,9 @@
-//! The tables in which this thread has locked a bucket, so that it does not wait for itself.
+//! The tables in which this thread has locked a bucket. An update that would make the thread wait
+//! for itself panics instead.
 //!
-//! A key's `Eq` runs under a bucket's lock, and so does what a caller does while an
-//! [`Entry`](super::Entry) lives. An update of the same table there would hang, but only if it hits
-//! the same bucket. It panics instead, whatever the bucket.
+//! A key's `Eq` runs under a bucket's lock, and so does the caller's code while an
+//! [`Entry`](super::Entry) lives. An update of the same bucket there would hang. So that such
+//! errors are found early, an update of any bucket of that table panics.
 
 use std::cell::Cell;
 use std::ptr;

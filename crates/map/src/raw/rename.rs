@@ -1,25 +1,24 @@
-//! The key move: an entry gets another key, and so another place. At no instant is it found under
-//! neither or both.
+//! Renaming: an entry gets another key, and so another place. At every instant lookups find it
+//! under exactly one of the two keys.
 //!
-//! The ATC 2011 paper names it as future work (section 8). No store can change two places at once,
-//! so a third one, the [link in flight](super::in_flight), determines under which key lookups find
-//! the entry:
+//! The ATC 2011 paper names this as future work (section 8). No store can change two places at
+//! once, so a third one, the [link in flight](super::in_flight), determines under which key lookups
+//! find the entry:
 //!
 //! 1. put the link in flight under the old key, and unlink it from the chain of its old hash;
-//! 2. **wait for readers**: after that no lookup is on its way through the link, so its place can
-//!    change;
-//! 3. switch the link in flight to the new key: from here on it is found under that only; insert it
-//!    into the chain of the new hash;
+//! 2. **wait for readers**: after that no lookup is traversing the link, so its place can change;
+//! 3. switch the link in flight to the new key, under which alone it is found from then on; insert
+//!    it into the chain of the new hash;
 //! 4. **wait for readers**: after that no lookup is left that walked the new chain before the link
 //!    was in it.
 //!
-//! If another link takes its place, no lookup is on its way through that one, and the first wait is
-//! not needed.
+//! If another link takes its place, no lookup is traversing that one, and the first wait is not
+//! needed.
 //!
-//! A rename holds the resizer's mutex, and first waits until chains are cut. So there is one rename
-//! at a time, and no resize meanwhile: each bucket has its own lock and chain, and there is one
-//! link in flight. Only renames and the resizer hold two bucket locks at a time, so a rename may
-//! take them in any order.
+//! A rename holds the resizer's mutex, and first waits until chains are cut. So a table has at most
+//! one rename at a time, and no resize during it: each bucket has its own lock and chain, and there
+//! is one link in flight. Only renames and the resizer hold two bucket locks at a time, so a rename
+//! may take them in any order.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -33,7 +32,7 @@ use super::table::{TableInner, assert_outside_sections};
 use super::{Hash, Link, Table};
 use crate::sync::MutexGuard;
 
-/// Why a link was not renamed. Nothing has changed.
+/// The reason why a link was not renamed. The table is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameError {
     /// No link matched the old key.
@@ -70,8 +69,8 @@ impl Table {
     /// counts. (An object can have a field for each.)
     ///
     /// Lookups are as fast as usual, except that one that misses may walk its chain twice. Updates
-    /// go on meanwhile, also those of the old key: they may remove the link while it is in flight,
-    /// or replace it, and then the new one is moved. Iterations, [`Table::find_all`] and
+    /// can run during a rename, also those of the old key: they may remove the link while it is in
+    /// flight, or replace it, and then the new one is moved. Iterations, [`Table::find_all`] and
     /// [`Table::stats`] may miss the link, but never see it twice within one read section. A rename
     /// waits for readers twice, and for other renames and resizes of the table. `is_old`, `is_new`
     /// and `rekey` run under the locks of both buckets; [`Table::entry`] says what they may do.
@@ -115,9 +114,9 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Returns an error if no link matches the old key (or it is removed meanwhile), if one matches
-    /// the new key, or if the hashes are equal, because then the places cannot be distinguished.
-    /// `rekey` has not been called.
+    /// Returns an error if no link matches the old key (or another thread removes it), if one
+    /// matches the new key, or if the hashes are equal, because then the places cannot be
+    /// distinguished. `rekey` has not been called.
     ///
     /// # Panics
     ///
@@ -125,7 +124,7 @@ impl Table {
     ///   itself.
     /// * When one of the functions panics. Then the link stays where it was.
     /// * When one of the functions leaves a read section open on this thread, by leaking the guard
-    ///   or storing it in a thread-local variable. Then the link may have been renamed or not.
+    ///   or storing it in a thread-local variable. Then the link may or may not have been renamed.
     pub fn rename(
         &self,
         (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
@@ -165,9 +164,9 @@ impl Table {
     /// step as lookups see it. Returns the old link, which belongs to the caller: readers have left
     /// it, so it can be reclaimed at once.
     ///
-    /// For objects that cannot match two keys. `make` gets the old link and returns the new one. A
-    /// concurrent iteration may see either, both, or none. Waits for readers once. The hashes may
-    /// be equal. Otherwise as [`Table::rename`].
+    /// Use this for objects that cannot match two keys. `make` gets the old link and returns the
+    /// new one. A concurrent iteration may see either, both, or none. Waits for readers once. The
+    /// hashes may be equal. Otherwise like [`Table::rename`].
     ///
     /// # Errors
     ///
@@ -176,9 +175,9 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// Panics as [`Table::rename`], and if the hash of the new link is not `new`. The table stays
-    /// as it was, unless a read section was left open: then the link may have been replaced, and
-    /// the old one is leaked.
+    /// Panics where [`Table::rename`] does, and if the hash of the new link is not `new`. The table
+    /// stays as it was, unless a read section was left open: then the link may have been replaced,
+    /// and the old one is leaked.
     ///
     /// # Safety
     ///
@@ -191,13 +190,13 @@ impl Table {
         make: impl FnOnce(NonNull<Link>) -> NonNull<Link>,
     ) -> Result<NonNull<Link>, RenameError> {
         assert_outside_sections("renaming");
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         without_reclaiming(|| unsafe { self.replace_renamed((old, is_old), (new, is_new), make) })
     }
 
     /// # Safety
     ///
-    /// As for [`Table::rename_to`].
+    /// The same as for [`Table::rename_to`].
     unsafe fn replace_renamed(
         &self,
         (old, is_old): (Hash, impl FnMut(NonNull<Link>) -> bool),
@@ -209,10 +208,10 @@ impl Table {
         let mut pair = rename.lock(&guard);
         let (place, link) = pair.find((old, is_old), (new, is_new))?;
         let other = make(link);
-        // SAFETY: valid, says the caller.
+        // SAFETY: the caller guarantees that it is valid.
         let hash = unsafe { other.as_ref() }.hash();
         assert!(hash == new, "the link's hash is {hash:?}, the new key's {new:?}");
-        // Panics if this address cannot be linked, before anything has changed.
+        // Panics if a head cannot hold this address, before anything has changed.
         let _ = Word::EMPTY.with_first(other.as_ptr());
         rename.unlink(&mut pair, place, link);
         rename.finish(pair, other);
@@ -276,7 +275,8 @@ impl Rename<'_> {
     /// instead of the link that is in flight under the old one.
     fn finish(&self, mut pair: Pair<'_>, link: NonNull<Link>) {
         let new = pair.renamed();
-        // First, so that a lookup that has seen the switch passes the summary of the head.
+        // The bit is set first, so that a lookup that has seen the switch passes the summary of the
+        // head.
         new.announce_locked(self.new);
         self.inner.in_flight.answer_new_key(self.new, link);
         new.insert_locked(link, self.new);
@@ -305,8 +305,8 @@ impl Drop for Rename<'_> {
             self.put_back();
         }
         // A function of the caller, such as a key's `Eq`, may have left a section open on this
-        // thread, which would wait for itself. Until the next rename has waited, lookups that miss
-        // walk twice.
+        // thread. Waiting here would then never end. The next rename waits instead, and until then
+        // lookups that miss walk twice.
         if is_reading() {
             return;
         }

@@ -8,25 +8,25 @@
 //! coarse head needs the links between the finer buckets, and one that entered by a fine head does
 //! not.
 //!
-//! **Grow:** fill the fine heads, bucket by bucket; publish the fine array. From here on lookups
-//! have short chains. When all readers from before have left: cut, group by group. A table need not
-//! wait for the cut to grow again: the heads of the next array are filled from the same chains, and
-//! one cut is made, for the array that is published then. So a reader that stays in its section,
-//! even the thread that fills the table, does not delay growth.
+//! **Grow:** fill the fine heads, bucket by bucket; publish the fine array, so that lookups have
+//! short chains; when all readers from before have left, cut, group by group. A table need not wait
+//! for the cut to grow again: the heads of the next array are filled from the same chains, and one
+//! cut is made, for the array that is published then. So a reader that stays in its section, even
+//! the thread that fills the table, does not delay growth.
 //!
 //! **Shrink:** join the chains of each group, and make the fine heads follow the coarse one;
-//! publish the coarse array. If a group takes several steps, the last heads come first.
+//! publish the coarse array. If a group takes several steps, they begin with the last heads.
 //!
 //! Replaced arrays are freed after a grace period.
 //!
-//! Updates go on meanwhile. Each waits for at most one *step*, during which the resizer holds
-//! locks: a step covers the chain of one bucket, or [`STEP`] heads.
+//! Updates continue during a resize. Each waits for at most one *step*, during which the resizer
+//! holds locks: a step covers the chain of one bucket, or [`STEP`] heads.
 //!
 //! **Cost:** links lie anywhere in memory, so the resizer prefetches the links of many chains at
-//! once, and reads them only where it must. If all links of a bucket go to the same finer bucket,
-//! the summary of the head shows it, and the chain is not walked; this holds for most short chains.
-//! The finer summary is less exact then. The cut makes summaries exact again, except where nothing
-//! has to be cut in a table that the background worker is about to grow again.
+//! once, and reads a link only where it has to. If all links of a bucket go to the same finer
+//! bucket, the summary of the head shows it, and the chain is not walked; this holds for most short
+//! chains. The finer summary is less exact then. The cut makes summaries exact again, except where
+//! nothing has to be cut in a table that the background worker is about to grow again.
 
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
@@ -45,7 +45,7 @@ use super::table::TableInner;
 use super::{Hash, Link};
 use crate::sync::Relaxed;
 
-/// The most heads of the finer array that the resizer changes under one lock.
+/// The maximum number of heads of the finer array that the resizer changes under one lock.
 const STEP: usize = if cfg!(relativist_loom) { 2 } else { 64 };
 
 /// The state of resizes. Its mutex is held to resize and to rename.
@@ -53,14 +53,14 @@ pub(super) struct Resizer {
     /// The binary logarithm of the size of the published array.
     pub(super) bits: u32,
     uncut: Option<Uncut>,
-    /// Replaced arrays that readers may still look at.
+    /// Replaced arrays that readers may still use.
     retired: Vec<Retired>,
 }
 
 /// A table that has grown, and whose chains are those of a coarser array.
 struct Uncut {
     base: DetachedArray,
-    /// Once it has passed, no lookup is left that entered by an array older than the published one.
+    /// Passes when no lookup is left that entered by an array older than the published one.
     readers: GracePeriod,
     /// When the published array was published.
     since: Instant,
@@ -76,14 +76,15 @@ impl Resizer {
         Self { bits, uncut: None, retired: Vec::new() }
     }
 
-    /// Whether a resize has parts left to do once readers have left.
+    /// Returns whether a resize has steps left that wait for readers.
     pub(super) fn is_waiting(&self) -> bool {
         self.uncut.is_some() || !self.retired.is_empty()
     }
 
-    /// Whether the last growth is so recent that its chains can probably be cut soon.
+    /// Returns whether the last growth is so recent that its chains can probably be cut soon.
     pub(super) fn is_recently_uncut(&self) -> bool {
-        /// Most read sections are shorter. Updates of a table take longer until its chains are cut.
+        /// Most read sections are shorter than this. Waiting is useful because updates take longer
+        /// until chains are cut.
         const WORTH_WAITING: Duration = Duration::from_micros(500);
         self.uncut.as_ref().is_some_and(|uncut| uncut.since.elapsed() < WORTH_WAITING)
     }
@@ -124,7 +125,7 @@ impl Resizer {
     /// No thread uses the table any more.
     pub(super) unsafe fn free_all(&mut self) {
         let base = self.uncut.take().map(|uncut| uncut.base);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         self.take_retired().chain(base).for_each(|array| unsafe { array.get().free() });
     }
 }
@@ -190,8 +191,8 @@ impl TableInner {
         }
         self.array.publish(fine);
         if base != coarse {
-            // After the publication: an update that sees this no longer keeps the coarse heads
-            // right, which are replaced by now.
+            // This comes after the publication: an update that sees it no longer maintains the
+            // coarse heads, which are replaced by now.
             base.set_finer(Some(fine));
             resizer.retire(coarse);
         }
@@ -229,8 +230,8 @@ impl TableInner {
         resizer.reserve(1, bits)?;
         let coarse = Array::allocate(bits)?;
         fine.set_base(Some(coarse));
-        // Descending: a step links the chains of its heads in front of those that are joined
-        // already. So it looks at no other heads.
+        // The order is descending, so that a step links the chains of its heads in front of those
+        // that are joined already, and needs no other heads.
         let order = Order::Descending;
         for_each_step((coarse, fine), fine, order, |_| true, |step| join(&step, coarse.scale()));
         self.array.publish(coarse);
@@ -251,7 +252,7 @@ struct Step<'a> {
     first: usize,
     /// The first bucket that the head covers.
     group: usize,
-    /// Whether they are the last ones that the head covers.
+    /// Whether `fines` are the last ones that the head covers.
     is_last: bool,
 }
 
@@ -264,8 +265,8 @@ enum Order {
 
 /// Calls `step` once for each coarse head, or several times, in this order, if the head covers more
 /// than [`STEP`] fine ones. `chained` is the array whose heads lead to the links at present.
-/// `walks` says, by the word of such a head, whether the step will walk its chain. Then the chain
-/// is prefetched, together with those of other groups, before any of them is locked.
+/// `walks` returns, for the word of such a head, whether the step will walk its chain. Such chains
+/// are prefetched, together with those of other groups, before any of them is locked.
 fn for_each_step(
     (coarse, fine): (Array<'_>, Array<'_>),
     chained: Array<'_>,
@@ -315,7 +316,7 @@ fn for_each_group(
     for (coarse, fine) in coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor)) {
         let first = group / factor * per_group;
         prefetch_chains(chained, first..first + coarse.len() * per_group, &walks);
-        // All of them are written soon.
+        // The steps will write to all of these heads soon.
         for heads in [coarse, fine] {
             heads.iter().take(STEP * Array::BATCH).step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head));
         }
@@ -351,11 +352,11 @@ fn fill_settled(coarse: Array<'_>, fine: Array<'_>) {
 }
 
 fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
-    // No other thread looks at the fine heads before the coarse one is marked.
+    // No other thread reads the fine heads before the coarse one is marked.
     store_all(fines, Word::EMPTY_FOLLOWER);
-    // If the head shows that all links go to one bucket, the chain need be neither locked nor read.
-    // Updates may change the chain before the mark is set. If the head then still has the same
-    // value, it shows the same.
+    // If the head shows that all links go to one fine bucket, the chain need be neither locked nor
+    // read. Updates may change the chain before the mark is set. The mark is set only if the head
+    // still has the same value, which then shows the same.
     let word = coarse.load();
     if let Some(part) = word.sole_part(fines.len()) {
         fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
@@ -367,11 +368,11 @@ fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
     let word = coarse.lock();
     // SAFETY: the chain is locked.
     fill_by_chain(unsafe { links_from(word.first()) }, fines, scale);
-    // From here on updates keep the fine heads right.
+    // Updates maintain the fine heads after this.
     coarse.unlock(word.with_finer());
 }
 
-/// As `fill_settled`, for a table whose chains are uncut: they are those of a coarser array,
+/// Like `fill_settled`, but for a table whose chains are uncut: they are those of a coarser array,
 /// `base`, which has the locks.
 fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
     let factor = fine.len() / coarse.len();
@@ -391,7 +392,7 @@ fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
     }
 }
 
-/// Fills the heads that `head` covers. The lock of the group is held.
+/// Fills the heads that `head` covers. The caller holds the lock of the group.
 fn fill_follower(head: &Head, bucket: usize, head_scale: Scale, fines: &[Head], scale: Scale) {
     let word = head.load();
     if let Some(part) = word.sole_part(fines.len()) {
@@ -426,8 +427,8 @@ fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     if !(is_whole && skips_exact_summaries && word.sole_part(fines.len()).is_some()) {
         rest = cut_chain(word.first(), fines, first, scale);
     }
-    // All cuts come before the first head is lockable: from then on the fine bucket's own lock
-    // counts.
+    // All cuts come before the first head is lockable, because an update that locks a fine head
+    // does not lock the group.
     fines.iter().for_each(|fine| fine.store(fine.load().without_follows()));
     head.unlock(if is_last { Word::moved() } else { word.with_first(rest) });
 }
@@ -474,8 +475,8 @@ fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *
 /// which has the chains of later heads, and makes the fine heads follow it.
 fn join(step: &Step<'_>, scale: Scale) {
     let Step { head, fines, .. } = *step;
-    // An update that found its fine head following in an earlier resize may now take this head for
-    // the base, and hold its lock until it sees that the fine head does not follow.
+    // An update that has found its fine head following in an earlier resize may mistake this head
+    // for the base. It then holds the lock until it sees that the fine head does not follow.
     let mut joined = head.lock();
     let later = joined.first();
     let mut last: Option<NonNull<Link>> = None;

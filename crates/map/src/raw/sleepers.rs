@@ -1,10 +1,10 @@
-//! Threads that sleep until a bucket is unlocked. A thread that unlocks finds out about them by one
-//! load.
+//! Threads that sleep until a bucket is unlocked. A thread that unlocks needs one load to see
+//! whether there are any.
 
 use crate::sync::parking::{AtomicCount, park, unpark_all};
 use crate::sync::{Relaxed, fence_after_exchange, full_fence};
 
-/// The number of threads that sleep, or are about to, until some head is unlocked. Without
+/// The number of threads that sleep, or are about to sleep, until some head is unlocked. Without
 /// contention for locks, updates only read it.
 ///
 /// It has two cache lines to itself, because processors fetch lines in pairs.
@@ -55,8 +55,8 @@ mod loom_tests {
     use super::*;
     use crate::sync::{AcqRel, Acquire};
 
-    /// T4: a thread that waits for a bucket goes on when it is unlocked. Loom reports threads that
-    /// sleep for ever.
+    /// T4: a thread that waits for a bucket continues when it is unlocked. Loom reports threads
+    /// that sleep for ever.
     #[test]
     fn no_sleeper_is_left_behind() {
         loom::model(|| {

@@ -20,7 +20,7 @@ use crate::stats::Stats;
 use crate::sync::{AcqRel, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Relaxed};
 use crate::worker;
 
-/// A concurrent hash table of links. Lookups are wait-free, also while it grows and shrinks.
+/// A concurrent hash table of links. Lookups are wait-free, also while the table grows or shrinks.
 ///
 /// The table is intrusive: it knows only [`Link`]s, which callers embed in their own objects.
 /// Callers also define which objects are equal. Any number of links may have the same hash, or even
@@ -83,13 +83,14 @@ pub(crate) struct TableInner {
     /// An update checks whether to resize each time the count of its stripe has changed by this
     /// much.
     interval: AtomicUsize,
-    /// Whether the worker has been asked to look at this table.
+    /// Set while updates need not ask the worker to check this table: a request is pending, or the
+    /// worker will check the table again anyway.
     requested: AtomicBool,
     count: Counter,
     /// The rename in progress.
     pub(super) in_flight: InFlightRename,
-    /// Taken before the resizer's mutex, which makes that fair: otherwise a thread that resizes in
-    /// a loop could keep it.
+    /// Locked before the resizer's mutex, to make that fair: otherwise a thread that resizes in a
+    /// loop could starve the others.
     turn: Mutex<()>,
     resizer: Mutex<Resizer>,
     pub(super) counts: Counts,
@@ -182,8 +183,8 @@ impl Table {
     }
 
     /// Resizes on the calling thread, to `buckets` rounded up to a power of two, at least 2.
-    /// Lookups and updates go on meanwhile. An automatic table may be resized again soon, if this
-    /// size doesn't fit.
+    /// Lookups and updates can run at the same time. An automatic table may be resized again soon,
+    /// if this size doesn't fit.
     ///
     /// It may wait for readers three times: first, if an automatic growth has left chains uncut;
     /// then, if the table grows, after the new array is published and before chains are cut; and
@@ -202,42 +203,42 @@ impl Table {
         self.inner.resize_now(bits_for(buckets))
     }
 
-    /// Grows as the background worker does: without waiting for readers, so that chains stay uncut.
-    /// The next resize by hand cuts them, whatever the size that it asks for.
+    /// Grows like the background worker, without waiting for readers, so that chains stay uncut.
+    /// The next resize by hand cuts them, to whatever size it resizes.
     ///
     /// # Errors
     ///
-    /// As [`Table::resize_to`].
+    /// See [`Table::resize_to`].
     #[cfg(relativist_loom)]
     pub fn grow_uncut(&self, buckets: usize) -> Result<(), AllocError> {
         self.inner.grow(bits_for(buckets), &mut self.inner.lock_resizer())
     }
 
     /// Makes room for `additional` more links, so that inserting them starts no resize, up to the
-    /// policy's ceiling. Otherwise as [`Table::resize_to`].
+    /// policy's ceiling. Otherwise like [`Table::resize_to`].
     ///
     /// # Errors
     ///
-    /// As [`Table::resize_to`].
+    /// See [`Table::resize_to`].
     ///
     /// # Panics
     ///
-    /// As [`Table::resize_to`].
+    /// See [`Table::resize_to`].
     pub fn reserve(&self, additional: usize) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
         let wanted = self.inner.policy.buckets_for(self.len().saturating_add(additional));
         if wanted > self.buckets() { self.resize_to(wanted) } else { Ok(()) }
     }
 
-    /// Shrinks to the size for the current number of links. Otherwise as [`Table::resize_to`].
+    /// Shrinks to the size for the current number of links. Otherwise like [`Table::resize_to`].
     ///
     /// # Errors
     ///
-    /// As [`Table::resize_to`].
+    /// See [`Table::resize_to`].
     ///
     /// # Panics
     ///
-    /// As [`Table::resize_to`].
+    /// See [`Table::resize_to`].
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
         let wanted = self.inner.policy.buckets_for(self.len());
@@ -276,7 +277,7 @@ impl Table {
 
     /// Returns the links to which each bucket's head leads, in the order of the chains: the links
     /// that a lookup may have to pass. During a resize chains may be *imprecise* (ATC 2011, section
-    /// 4) and continue into links of other buckets. For diagrams and debugging: takes time
+    /// 4) and continue into links of other buckets. Use it for diagrams and debugging. Takes time
     /// proportional to the length of all chains.
     ///
     /// Links stay alive as long as the guard.
@@ -298,7 +299,7 @@ impl Table {
 
     #[inline]
     pub(super) fn count_inserted(&self, guard: &Guard) {
-        // Reserved room is not given back while it fills.
+        // Does not check for shrinking, so that reserved room is kept while it fills.
         self.count(1, |wanted, buckets| wanted > buckets, guard);
     }
 
@@ -375,8 +376,9 @@ impl TableInner {
     pub(crate) fn advance_resize(&self) -> bool {
         // A resize by hand or a rename may hold the mutex as long as readers stay.
         let Some(mut resizer) = self.try_lock_resizer() else { return true };
-        // Cleared before looking, so that a later update asks again. AcqRel: pairs with the one in
-        // `ask_worker`; the updates that found it set are seen.
+        // Cleared before this thread reads the count, so that a later update makes a new request.
+        // AcqRel: pairs with the one in `ask_worker`. This thread sees the updates that found it
+        // set.
         self.requested.swap(false, AcqRel);
         // Relaxed, both: a statistic.
         self.counts.resizing.store(true, Relaxed);
@@ -390,15 +392,17 @@ impl TableInner {
                 }
                 self.grow(wanted, &mut resizer)
             } else {
-                // Shrinking can wait. This bounds the arrays that readers keep from being freed.
+                // Shrinking waits until earlier resizes are complete. This bounds the arrays that
+                // readers keep from being freed.
                 if resizer.is_waiting() {
-                    // Updates need not ask: the worker looks again anyway. Relaxed: a hint.
+                    // Updates need not make requests, because the worker will check again. Relaxed:
+                    // a hint.
                     self.requested.store(true, Relaxed);
                     break true;
                 }
                 self.shrink(wanted, &mut resizer)
             };
-            // Without memory the table stays as it is, and a later update asks again.
+            // Without memory the table stays as it is, and a later update makes a new request.
             if resized.is_err() {
                 break false;
             }
@@ -422,8 +426,8 @@ impl TableInner {
 
     /// Called when the size of the table has changed.
     pub(super) fn size_changed(&self, buckets: usize) {
-        // Often enough to notice in time, seldom enough to be cheap: the count may be off by a
-        // sixteenth of the buckets.
+        // Updates check so often that the count is off by at most a sixteenth of the buckets, and
+        // so seldom that the checks cost little.
         let interval = (buckets / 16 / self.count.stripes()).clamp(1, 1024);
         // Relaxed, both: heuristics.
         self.interval.store(interval, Relaxed);
@@ -433,7 +437,7 @@ impl TableInner {
 
 impl Drop for TableInner {
     fn drop(&mut self) {
-        // First, because a destructor below may panic.
+        // The resizer is taken first, because a destructor below may panic.
         let resizer = self.resizer.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: no thread uses the table any more, nor does the worker.
         unsafe { resizer.free_all() };

@@ -1,4 +1,4 @@
-//! Updates: insert, replace and remove, by way of an entry that holds the bucket's lock.
+//! Updates: an entry holds the lock of its bucket, and inserts, replaces or removes a link.
 
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
@@ -11,9 +11,10 @@ use super::{Hash, Link, Table};
 /// A place in the table, under the lock of its bucket: either a link that matched, or the place for
 /// a new one.
 ///
-/// The lock is released by the method that makes a change, or when the entry is dropped. Lookups
-/// don't notice it; updates of the same bucket wait, and so does the resizer: an entry that is
-/// leaked blocks them for ever. Updates by the same thread panic, whatever their bucket.
+/// The lock is released by the method that makes a change, or when the entry is dropped. The lock
+/// does not affect lookups. Updates of the same bucket wait, and so does the resizer: an entry that
+/// is leaked blocks them for ever. Updates of the table by the same thread panic, whatever their
+/// bucket.
 pub enum Entry<'t> {
     /// A link matched.
     Occupied(OccupiedEntry<'t>),
@@ -28,7 +29,7 @@ pub struct OccupiedEntry<'t> {
     found: NonNull<Link>,
 }
 
-/// The place where a link with the hash asked for would go; see [`Entry`].
+/// The place for a new link with the given hash; see [`Entry`].
 pub struct VacantEntry<'t> {
     at: Position<'t>,
 }
@@ -94,8 +95,8 @@ impl Table {
     /// Unlinks the link for which `is_match` returns true, and returns it; it now belongs to the
     /// caller. [`OccupiedEntry::replace`] says how to reclaim it.
     ///
-    /// Wait-free, like [`Table::find`], if there is none; otherwise it blocks as [`Table::entry`]
-    /// does. `is_match` runs outside of locks.
+    /// Wait-free, like [`Table::find`], if there is none; otherwise it blocks like
+    /// [`Table::entry`]. `is_match` runs outside of locks.
     #[inline]
     pub fn remove(
         &self,
@@ -104,8 +105,8 @@ impl Table {
         guard: &Guard,
     ) -> Option<NonNull<Link>> {
         loop {
-            // Look up without the lock first: the lock's read-modify-write waits for every load
-            // before it, and the lookup loads what the holder of the lock will read.
+            // Looks up without the lock first. This loads what the thread will read when it holds
+            // the lock; under the lock, these cache misses would block other updates.
             let found = self.find(hash, &mut is_match, guard)?;
             if let Entry::Occupied(entry) = self.entry(hash, |link| link == found, guard) {
                 return Some(entry.remove());
@@ -130,7 +131,7 @@ impl OccupiedEntry<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`VacantEntry::insert`].
+    /// The same as for [`VacantEntry::insert`].
     ///
     /// # Panics
     ///
@@ -168,8 +169,8 @@ impl OccupiedEntry<'_> {
 }
 
 impl VacantEntry<'_> {
-    /// Links `new` in. It belongs to the table from here on, until it is replaced, removed, or
-    /// disposed of with the table.
+    /// Inserts `new`. It belongs to the table until it is replaced, removed, or disposed of with
+    /// the table.
     ///
     /// # Safety
     ///

@@ -8,8 +8,8 @@ use super::{HashSet, PinnedSet};
 /// Operations on two sets. The other one is read under this handle's guard.
 ///
 /// Each element is looked up in the other set when the iterator reaches it. If other threads update
-/// the sets meanwhile, the result may hold for no single instant, and a union may return an element
-/// twice that is removed from one set and then found in the other.
+/// the sets at the same time, the result may not be true at any single instant. A union may return
+/// an element twice if it is removed from one set before it is looked up there.
 ///
 /// ```
 /// use relativist::HashSet;

@@ -283,7 +283,7 @@ impl Shared {
     ///
     /// The guard outlives all uses.
     pub unsafe fn new(guard: &Guard) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Self(unsafe { &*std::ptr::from_ref(guard) })
     }
 

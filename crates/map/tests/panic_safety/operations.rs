@@ -228,7 +228,7 @@ pub const SET: &[Operation<Set>] = &[
     ("IntoParallelIterator for &PinnedSet", Step, |set| in_pool(|| set.pin().par_iter().for_each(|_| tick()))),
 ];
 
-/// As [`MAP_WAITING`].
+/// See [`MAP_WAITING`].
 pub const SET_WAITING: &[Operation<Set>] = &[
     ("FromIterator for HashSet", Step, |_| drop((0..6).map(|n| ticked(key(n))).collect::<Set>())),
     ("Extend for HashSet", Step, |set| set.clone().extend((1..6).map(|n| ticked(key(n))))),

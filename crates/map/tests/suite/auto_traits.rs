@@ -80,7 +80,7 @@ auto_traits! {
     BuildError => + + + +,
     PolicyError => + + + +,
 
-    // The raw table: the caller of `insert` vouches for the objects. The thread that has locked a
+    // The raw table: the caller of `insert` answers for the objects. The thread that has locked a
     // bucket unlocks it.
     Table => + + + +,
     Link => + + + +,

@@ -1,18 +1,18 @@
 //! A second structure built by the rules of relativistic programming: a sorted list whose items
 //! move while others walk it.
 //!
-//! Think of the rules of a firewall, walked from the first to the last. To give a rule another
-//! place takes two writes, one that links a copy where it belongs, and one that unlinks the
-//! original. No walk may miss the rule meanwhile. (A walk in progress may see it twice.) The step
-//! that is needed between the two writes depends on their order along a reader's path (Triplett,
-//! McKenney and Walpole, USENIX ATC 2011, section 8):
+//! For example, a firewall checks its rules from the first to the last. Moving a rule to another
+//! place takes two writes: one links a copy at the new place, and one unlinks the original. No walk
+//! may miss the rule. (A walk in progress may see it twice.) The step that is needed between the
+//! two writes depends on their order along a reader's path (Triplett, McKenney and Walpole, USENIX
+//! ATC 2011, section 8):
 //!
-//! * *The second write comes earlier* on the way: the item moves towards the tail. A reader that
+//! * *The second write is at the earlier place:* the item moves towards the tail. A reader that
 //!   does not see the original has not reached the copy yet, which was linked before. Publishing it
 //!   by a Release store is enough.
-//! * *The second write comes later:* the item moves towards the head. A reader between the two has
-//!   passed the place of the copy before it was there, and would not find the original. So the
-//!   writer waits for readers first.
+//! * *The second write is at the later place:* the item moves towards the head. A reader between
+//!   the two has passed the place of the copy before it was there, and would not find the original.
+//!   So the writer waits for readers first.
 //!
 //! The program tries all ways in which a reader can pass the two writes, and then lets threads walk
 //! while items move.
@@ -33,8 +33,8 @@ use relativist_rcu::{Guard, barrier, defer_raw, is_reading, read, wait_for_reade
 
 /// Items in the order of their places.
 ///
-/// Walks are wait-free. Updates exclude each other, and one that moves an item towards the head
-/// waits for readers while it holds the mutex: a reader must not update, then.
+/// Walks are wait-free. Updates exclude each other. An update that moves an item towards the head
+/// waits for readers while it holds the mutex, so a reader must not update the list.
 struct OrderedList<T> {
     head: Link<T>,
     writer: Mutex<()>,
@@ -66,28 +66,28 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
     }
 
     /// Removes the first equal item. Returns false if there is none.
-    fn remove(&self, is_it: impl Fn(&T) -> bool) -> bool {
+    fn remove(&self, is_match: impl Fn(&T) -> bool) -> bool {
         let writer = self.lock();
-        let found = self.link_to(&writer, |node| is_it(&node.item)).load(Relaxed);
+        let found = self.link_to(&writer, |node| is_match(&node.item)).load(Relaxed);
         let Some(node) = NonNull::new(found) else { return false };
         self.unlink(&writer, node);
         true
     }
 
     /// Moves the first equal item to another place. Returns false if there is none.
-    fn move_to(&self, is_it: impl Fn(&T) -> bool, place: u64) -> bool {
-        self.move_in_two_writes(&self.lock(), is_it, place, wait_for_readers)
+    fn move_to(&self, is_match: impl Fn(&T) -> bool, place: u64) -> bool {
+        self.move_in_two_writes(&self.lock(), is_match, place, wait_for_readers)
     }
 
-    /// As `move_to`, but `wait` waits for readers.
+    /// Like `move_to`, but `wait` waits for readers.
     fn move_in_two_writes(
         &self,
         writer: &MutexGuard<'_, ()>,
-        is_it: impl Fn(&T) -> bool,
+        is_match: impl Fn(&T) -> bool,
         place: u64,
         wait: impl FnOnce(),
     ) -> bool {
-        let found = self.link_to(writer, |node| is_it(&node.item)).load(Relaxed);
+        let found = self.link_to(writer, |node| is_match(&node.item)).load(Relaxed);
         let Some(original) = NonNull::new(found) else { return false };
         // SAFETY: in the list, and this thread holds the mutex.
         let Node { place: before, item, .. } = unsafe { original.as_ref() };
@@ -104,14 +104,14 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
         self.writer.lock().expect("nobody panics under the mutex")
     }
 
-    /// The link that leads to the first such node, or the last link.
-    fn link_to<'l>(&'l self, _writer: &'l MutexGuard<'_, ()>, is_it: impl Fn(&Node<T>) -> bool) -> &'l Link<T> {
+    /// Returns the link that leads to the first such node, or the last link.
+    fn link_to<'l>(&'l self, _writer: &'l MutexGuard<'_, ()>, is_match: impl Fn(&Node<T>) -> bool) -> &'l Link<T> {
         let mut link = &self.head;
         // Relaxed, here and wherever links are read under the mutex: they are changed under it
         // only.
         // SAFETY: nodes in the list are not retired without the mutex, which the caller holds.
         while let Some(node) = unsafe { link.load(Relaxed).as_ref() } {
-            if is_it(node) {
+            if is_match(node) {
                 break;
             }
             link = &node.next;
@@ -122,13 +122,13 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
     fn link(&self, writer: &MutexGuard<'_, ()>, place: u64, item: T) {
         let link = self.link_to(writer, |node| node.place > place);
         let node = Node { place, item, next: AtomicPtr::new(link.load(Relaxed)) };
-        // Release: pairs with the Acquire in `Walk::next`: the node is seen whole, and so is every
-        // write before it.
+        // Release: pairs with the Acquire in `Walk::next`: readers see the node and all earlier
+        // writes.
         link.store(Box::into_raw(Box::new(node)), Release);
     }
 
     /// Takes a node out of the list and frees it after a grace period. Readers that have reached it
-    /// can go on from it.
+    /// can continue from it.
     fn unlink(&self, writer: &MutexGuard<'_, ()>, node: NonNull<Node<T>>) {
         let link = self.link_to(writer, |other| std::ptr::eq(other, node.as_ptr()));
         // SAFETY: in the list, and this thread holds the mutex.
@@ -146,7 +146,7 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
 ///
 /// It is a node from a box, no thread uses it, and no other code frees it.
 unsafe fn free<T>(node: NonNull<()>) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     drop(unsafe { Box::from_raw(node.cast::<Node<T>>().as_ptr()) });
 }
 
@@ -205,7 +205,7 @@ fn ways(from: u64, to: u64, waits: bool) -> (usize, usize) {
     (all, missed)
 }
 
-/// Two threads walk, one inserts and removes, while items move to and fro.
+/// Two threads walk, and one inserts and removes, while items are moved.
 fn walk_while_items_move() {
     const ITEMS: u64 = 16;
     const MOVES: u64 = 2000;
@@ -216,7 +216,7 @@ fn walk_while_items_move() {
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                // Relaxed: when to end orders nothing.
+                // Relaxed: the flag orders nothing.
                 while !done.load(Relaxed) {
                     let guard = read();
                     let walk: Vec<_> = list.iter(&guard).map(|(place, (number, _))| (place, *number)).collect();

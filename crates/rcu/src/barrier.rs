@@ -32,7 +32,7 @@ pub enum Barrier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BarrierError {
-    /// RCU is already in use with this barrier. The choice must come before any other call of this
+    /// RCU is already in use with this barrier. Set the barrier before any other call of this
     /// crate.
     InUse(Barrier),
     /// The kernel does not offer `membarrier` to this process.
@@ -52,13 +52,13 @@ impl std::fmt::Display for BarrierError {
 
 impl std::error::Error for BarrierError {}
 
-/// Sets the barrier instead of letting the first use choose it. For tests, and for processes that
-/// will later enter a sandbox that forbids `membarrier`.
+/// Sets the barrier instead of letting the first use choose it. Use this in tests, and in processes
+/// that will later enter a sandbox that forbids `membarrier`.
 ///
 /// If the kernel later refuses `membarrier` to a thread of a process that uses
 /// [`Barrier::Membarrier`], the process aborts with a message on stderr: without the barrier,
-/// objects would be freed under readers. Note that a seccomp filter may apply to a single thread,
-/// and to the threads that this one starts.
+/// objects would be freed while readers use them. A seccomp filter may apply to a single thread and
+/// the threads that it starts.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub fn active_barrier() -> Barrier {
     domain().barrier()
 }
 
-/// Returns the barrier that the first use takes if `set_barrier` was not called.
+/// Returns the barrier that the first use chooses if `set_barrier` was not called.
 pub(crate) fn choose() -> Barrier {
     if membarrier::register() { Barrier::Membarrier } else { Barrier::Fence }
 }
@@ -101,7 +101,7 @@ pub(crate) fn light(fenced: bool) {
         // Pairs with the fence in `heavy`.
         fence(SeqCst);
     } else {
-        // Pairs with `membarrier` in `heavy`, which supplies the processor's part.
+        // Pairs with `membarrier` in `heavy`, which makes the processor execute the barrier.
         compiler_fence(SeqCst);
     }
 }
@@ -144,9 +144,9 @@ mod membarrier {
         }
     }
 
-    /// Ends the process. Going on without the barrier would free objects under readers. Unwinding
-    /// would be wrong, too: the caller may be in the middle of a change that other threads see,
-    /// such as the resize of a table.
+    /// Ends the process. Without the barrier, objects would be freed while readers use them.
+    /// Unwinding would be wrong, too: the caller may be in the middle of a change that other
+    /// threads see, such as the resize of a table.
     #[cold]
     fn abort(error: &std::io::Error) -> ! {
         use std::io::Write;

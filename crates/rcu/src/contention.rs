@@ -1,6 +1,6 @@
 //! Statistics about lock contention, per *site*, that is, per kind of lock: the number of
-//! acquisitions, the number of those that found the lock held, and the time that these waited. For
-//! measurements, like Poettering's mutrace, which the ATC 2011 paper used.
+//! acquisitions, the number of those that found the lock held, and the time that these waited. Like
+//! Poettering's mutrace, which the ATC 2011 paper used, this is for measurements.
 //!
 //! Without the feature `contention` nothing is counted: a [`Site`] is only a name, taking a lock
 //! has no overhead, and [`counts`] is empty.
@@ -46,7 +46,7 @@ pub struct Counts {
     /// The number of attempts that found the lock held by another thread. They waited, or failed if
     /// they only tried.
     pub contended: u64,
-    /// The time that all threads together have waited for locks that they then got.
+    /// The total time that threads have waited for locks, not counting attempts that failed.
     pub waited: Duration,
 }
 
@@ -102,7 +102,7 @@ impl Site {
         }
     }
 
-    /// Counts an attempt that would not have waited for the lock.
+    /// Counts an attempt that does not wait for the lock, and takes it or fails.
     #[inline(always)]
     pub fn count_try(&'static self, has_succeeded: bool) {
         let mut attempt = self.attempt();
@@ -136,8 +136,8 @@ impl Site {
     }
 }
 
-/// An attempt to take a lock, for locks for which [`Site::acquire`] is unsuitable. If it is
-/// dropped, it has failed.
+/// An attempt to take a lock. Use it for locks for which [`Site::acquire`] is unsuitable. If it is
+/// dropped, it counts as failed.
 #[must_use]
 pub struct Attempt {
     #[cfg(feature = "contention")]
@@ -177,7 +177,7 @@ mod counting {
 
     static SITES: Mutex<Vec<&'static Site>> = Mutex::new(Vec::new());
 
-    /// This number of threads have counters in separate cache lines.
+    /// The number of threads that have counters in separate cache lines.
     const SHARDS: usize = 16;
 
     pub(super) struct Counters {
@@ -185,7 +185,7 @@ mod counting {
         shards: [Shard; SHARDS],
     }
 
-    /// Two cache lines, because processors fetch pairs.
+    /// Occupies two cache lines, because processors fetch lines in pairs.
     #[repr(align(128))]
     struct Shard {
         acquisitions: AtomicU64,
@@ -211,7 +211,7 @@ mod counting {
             self.shard(site).contended.fetch_add(1, Relaxed);
         }
 
-        /// Returns the shard of the calling thread. From now on the site is listed.
+        /// Returns the shard of the calling thread. Lists the site from then on.
         fn shard(&self, site: &'static Site) -> &Shard {
             self.listed.call_once(|| SITES.lock().unwrap_or_else(PoisonError::into_inner).push(site));
             &self.shards[this_thread() % SHARDS]

@@ -35,18 +35,18 @@ pub const MAX_DEFERRED_BYTES: usize = 16 << 20;
 /// It runs outside of read sections: when some thread leaves one or calls [`barrier`], or on a
 /// background thread within some tens of milliseconds. It may defer more functions, but must not
 /// block for long. It must not take a lock that a thread holds while that thread defers or leaves a
-/// read section, because it may run on that thread. The panic hook reports a panic in the function,
-/// which goes no further. Functions that are pending when the process exits do not run; call
-/// [`barrier`] before that if they must.
+/// read section, because it may run on that thread. The panic hook reports a panic in the function;
+/// the panic does not reach the caller of this function. Functions that are pending when the
+/// process exits do not run; call [`barrier`] before that if they must.
 ///
 /// # Bounds
 ///
 /// A thread with more than [`MAX_DEFERRED`] functions or [`MAX_DEFERRED_BYTES`] pending waits for
 /// readers when it leaves its outermost read section (at once, when it is in none). So the backlog
 /// behind a stalled reader is bounded by these limits times the number of threads, plus the
-/// functions that each thread defers within a single read section. In return a stalled reader
-/// eventually stalls all threads that retire objects. Therefore a reader must not wait for a thread
-/// that retires objects.
+/// functions that each thread defers within a single read section. But a stalled reader eventually
+/// stalls all threads that retire objects. Therefore a reader must not wait for a thread that
+/// retires objects.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -67,7 +67,8 @@ pub fn defer<F: FnOnce() + Send + 'static>(function: F) {
     unsafe { defer_raw(data, size_of::<F>(), call::<F>) };
 }
 
-/// Drops the box after a grace period; see [`defer`] for when and where, and for the bounds.
+/// Drops the box after a grace period. [`defer`] describes when and on which thread, and the
+/// bounds.
 ///
 /// A `Box` promises the compiler that its contents are used through the box only. So this function
 /// is for objects *through* which readers reach others, such as a reference count that the object
@@ -95,7 +96,7 @@ pub(crate) unsafe fn defer_free<T>(object: NonNull<T>) {
         // SAFETY: `data` came from a box, this is the only call, and all its readers have left.
         drop(unsafe { Box::from_raw(data.cast::<T>().as_ptr()) });
     }
-    // SAFETY: the caller's promise; `free` drops it once.
+    // SAFETY: guaranteed by the caller; `free` drops it once.
     unsafe { defer_raw(object.cast(), size_of::<T>(), free::<T>) };
 }
 
@@ -121,12 +122,12 @@ pub unsafe fn defer_raw(data: NonNull<()>, bytes: usize, reclaim: unsafe fn(NonN
 }
 
 /// Runs `function` without the wait that bounds the backlog: read sections of this thread that end
-/// meanwhile do not wait, however much the thread has deferred. The bound applies again after the
-/// thread has deferred another batch.
+/// during `function` do not wait, however much the thread has deferred. The bound applies again
+/// after the thread has deferred another batch.
 ///
-/// For work on behalf of a thread that waits for it inside a read section: if this thread waited
-/// for readers, both would wait for ever. Each `function` should defer no more than a single read
-/// section may. Work that `function` passes to other threads is not affected.
+/// Use this for work on behalf of a thread that waits for it inside a read section: if this thread
+/// waited for readers, both would wait for ever. Each `function` should defer no more than a single
+/// read section may. Work that `function` passes to other threads is not affected.
 ///
 /// ```
 /// use relativist_rcu::{defer, read, without_waiting};
@@ -148,12 +149,12 @@ pub fn without_waiting<R>(function: impl FnOnce() -> R) -> R {
     function()
 }
 
-/// Runs `function`, and meanwhile runs no deferred functions on this thread: those that become due
-/// run later, or in the background.
+/// Runs `function`, and runs no deferred functions on this thread until it returns: those that
+/// become due run later, or in the background.
 ///
-/// For callers that hold a lock which deferred functions may take.
+/// Use this while holding a lock that deferred functions may take.
 pub fn without_reclaiming<R>(function: impl FnOnce() -> R) -> R {
-    // `None` inside a deferred function, where none is run anyway.
+    // This is `None` inside a deferred function, where no other one runs.
     let _marked = Reclaiming::mark();
     function()
 }
@@ -199,13 +200,14 @@ pub fn barrier() {
 /// Runs those of the calling thread's deferred functions that are due, and waits while too many are
 /// left.
 pub(crate) fn reclaim(slot: &Slot) {
-    // A deferred function has deferred more, and this is called from within the drain.
+    // A deferred function has called this by deferring another one. The outer call continues the
+    // work.
     let Some(marked) = Reclaiming::mark() else { return };
     slot.queue.drain(&marked);
     let mut backoff = Backoff::new();
     while over_bounds(&slot.queue) && UNBOUNDED.with(Cell::get) == 0 {
-        // A deferred function may have left a section open on this thread, which would then wait
-        // for itself.
+        // A deferred function may have left a section open on this thread. The thread would then
+        // wait for itself.
         if slot.is_reading() {
             break;
         }
@@ -215,8 +217,8 @@ pub(crate) fn reclaim(slot: &Slot) {
     slot.queue.set_due();
 }
 
-/// Returns whether the owner has to wait: it checks again after one batch, and must not exceed the
-/// bounds before that.
+/// Returns whether the owner has to wait. It checks again only after one batch, and must not exceed
+/// the bounds before that.
 fn over_bounds(queue: &Queue) -> bool {
     let (count, bytes) = queue.pending();
     let too_many = count > MAX_DEFERRED as u64 - BATCH;
@@ -224,8 +226,8 @@ fn over_bounds(queue: &Queue) -> bool {
     too_many || too_large
 }
 
-/// The mark of a thread that runs deferred functions. These must not wait for code that waits for
-/// them, and must not start another reclamation.
+/// The mark of a thread that runs deferred functions. Deferred functions must not wait for code
+/// that waits for them, and must not start another reclamation.
 pub(crate) struct Reclaiming;
 
 local! {
@@ -237,7 +239,7 @@ local! {
 impl Reclaiming {
     /// Returns `None` if the calling thread already has the mark.
     pub(crate) fn mark() -> Option<Self> {
-        // Built only if this call has set the mark: dropping it removes the mark.
+        // Created only if this call has set the mark, because dropping it removes the mark.
         (!MARKED.with(|marked| marked.replace(true))).then(|| Self)
     }
 }

@@ -1,4 +1,4 @@
-//! The design: why the algorithm implements grace periods, and what is guaranteed. (Documentation
+//! The design: why the algorithm implements grace periods, and the guarantees. (Documentation
 //! only.)
 //!
 //! # The algorithm
@@ -10,31 +10,33 @@
 //! * **Grace period** *n*: (1) increment the counter to *n*; (2) *heavy* barrier; (3) wait until
 //!   each slot has been seen to hold 0, or a number of at least *n*.
 //!
-//! One pass over the slots is enough. (`liburcu` needs two, because its counter is one bit of
-//! phase: a reader that loaded the phase long ago may store it after two flips and look new. Here
-//! such a reader looks *old*: the grace period waits for it needlessly.)
+//! One pass over the slots is enough. (`liburcu` needs two, because its counter is a single phase
+//! bit: a reader that loaded the phase long ago may store it after two flips, and then seems to
+//! have begun recently. Here such a reader seems to have begun long ago, and the grace period waits
+//! for it needlessly.)
 //!
 //! # Correctness
 //!
 //! A writer unlinks an object X and then draws a ticket, which is a read-modify-write of the
 //! counter: the grace period that answers the ticket increments the counter later. Consider a read
-//! section that could have found X, at the instant when the grace period looks at its slot.
+//! section that could have found X, at the instant when the driver of the grace period loads its
+//! slot.
 //!
 //! 1. *It holds a number less than n.* Then the grace period waits for it. Leaving is a Release
-//!    store and the look an Acquire load, so all that the section did happened before the end of
-//!    the grace period.
-//! 2. *It holds 0, or the number of another section, because the section has left.* The look has
-//!    seen the same Release store. (The stores on entry are Release, too, so a later section's
-//!    number also shows the end of the earlier one.)
+//!    store and the driver's load is an Acquire load, so all that the section did happened before
+//!    the end of the grace period.
+//! 2. *It holds 0, or the number of another section, because the section has left.* The driver has
+//!    loaded the section's Release store, or a later one. (The stores on entry are Release, too, so
+//!    a later section's number also shows the end of the earlier one.)
 //! 3. *It holds a number of at least n.* The section loaded that number with Acquire from an
 //!    increment that comes after the writer's ticket in the counter's modification order, all of
 //!    them read-modify-writes, so it has acquired the ticket's Release. So the section sees X
 //!    unlinked, and cannot find it.
-//! 4. *It holds an old value, because the section's store was not visible yet.* Then the look came
-//!    before the store, in the order that *heavy* and *light* establish between the increment and
-//!    the section's own reads: the section sees all that the driver of the grace period saw at its
-//!    increment, which includes that X was unlinked. A slot that is not in the list yet is the same
-//!    case.
+//! 4. *It holds an old value, because the section's store was not visible yet.* Then the driver's
+//!    load came before the store, in the order that *heavy* and *light* establish between the
+//!    increment and the section's own reads: the section sees all that the driver of the grace
+//!    period saw at its increment, which includes that X was unlinked. A slot that is not in the
+//!    list yet is the same case.
 //!
 //! The number may be stale when it is stored, if the reader was delayed between load and store.
 //! That is harmless: a number that is too small only makes grace periods wait longer (case 1).
@@ -44,14 +46,14 @@
 //! # Progress
 //!
 //! There is no dedicated thread. A thread that waits for a grace period polls: it takes the
-//! driver's flag if that is free, begins a grace period if none has begun, looks at the slots, and
-//! releases the flag. Waiters poll in a loop with growing pauses, so a stalled reader does not keep
-//! any waiter from noticing that *its* grace period is over.
+//! driver's flag if that is free, begins a grace period if none is in progress, loads all slots
+//! once, and releases the flag. Waiters poll in a loop with growing pauses, so a stalled reader
+//! does not keep any waiter from noticing that *its* grace period is over.
 //!
 //! # Types
 //!
-//! Which types can be sent to other threads or shared with them, and how they vary with the type of
-//! the value. `tests/auto_traits.rs` and doctests that must not compile check this.
+//! The table lists which types can be sent to other threads or shared with them, and their variance
+//! in the type of the value. `tests/auto_traits.rs` and doctests that must not compile check this.
 //!
 //! | type | `Send` if | `Sync` if | variance | `RefUnwindSafe` if |
 //! |---|---|---|---|---|
@@ -69,11 +71,11 @@
 //!   was unlinked. A deferred function runs after such a grace period.
 //! * **R2 Readers are wait-free.** After a thread's first use, entering and leaving take a bounded
 //!   number of steps, whatever other threads do. The one exception is a thread that defers: leaving
-//!   an outermost section may run functions that it has deferred (or that a thread deferred whose
-//!   slot it took over), and wait if the backlog is full (R5).
-//! * **R3 Only old readers are waited for.** Sections that begin after a grace period has begun do
-//!   not delay it, except for one that was delayed between loading the counter and storing it (see
-//!   above).
+//!   an outermost section may run functions that it has deferred (or that the previous owner of its
+//!   slot has deferred), and wait if the backlog is full (R5).
+//! * **R3 Grace periods wait only for old readers.** Sections that begin after a grace period has
+//!   begun do not delay it, except for one that was delayed between loading the counter and storing
+//!   it (see above).
 //! * **R4 Waiters share.** All threads that begin to wait while a grace period runs share the next
 //!   one.
 //! * **R5 The backlog is bounded.** Outside of read sections no thread has more than
@@ -85,7 +87,7 @@
 //! * **R7 Threads come and go.** A thread registers at first use and leaves at exit; slots are
 //!   reused; sections entered in thread-local destructors work; a leaked guard keeps its section
 //!   open for ever, as the references it protects may live.
-//! * **R8 Fork.** The child can go on using RCU: sections, grace periods and deferred functions
+//! * **R8 Fork.** The child can continue to use RCU: sections, grace periods and deferred functions
 //!   work there. It has one thread: the sections of all others are over, and references that they
 //!   protected dangle. A deferred function that another thread was running is lost. The others run
 //!   when the child defers something itself or calls [`barrier`](crate::barrier()). This holds for
@@ -94,7 +96,7 @@
 //! * **R9 Panics.** A panic inside a read section or a deferred function leaves nothing locked, and
 //!   no thread waits for ever. If a sandbox makes the kernel refuse `membarrier` later, that is not
 //!   a panic: it aborts the process with a message, because neither the waiter nor its caller could
-//!   go on.
+//!   continue.
 //! * **R10 Deferred functions run.** A deferred function runs even if its thread exits or never
 //!   calls RCU again, as soon as readers permit. A background thread ensures this. If the system
 //!   refuses to start it, deferred functions wait until some thread calls

@@ -19,16 +19,16 @@ static DRIVER: Site = Site::new("rcu_driver");
 
 /// The state behind every function of this crate.
 pub(crate) struct Domain {
-    /// Counts grace periods in steps of [`Domain::STEP`]; the lowest bit says whether readers have
+    /// Counts grace periods in steps of [`Domain::STEP`]; the lowest bit shows whether readers have
     /// to fence ([`Domain::FENCED`]). [`Domain::UNCHOSEN`] before the first use; after it never
     /// [`Slot::OUTSIDE`] or [`Slot::OUTSIDE_FENCED`].
     counter: Line<AtomicU64>,
     /// The latest grace period that has ended.
     completed: AtomicU64,
-    /// Held by the thread that drives grace periods, while it looks at the readers once; guards
+    /// Held by the thread that drives grace periods, for one pass over the slots; guards
     /// `scanning`.
     driving: AtomicBool,
-    /// The grace period that has begun and not ended; 0 for none.
+    /// The grace period in progress; 0 for none.
     scanning: Cell<u64>,
     pub(crate) registry: Registry,
 }
@@ -74,7 +74,7 @@ impl Domain {
             Barrier::Membarrier => Self::STEP,
             Barrier::Fence => Self::STEP | Self::FENCED,
         };
-        // One choice wins. Release, Acquire: as above.
+        // If several threads choose, one choice is stored. Release, Acquire: as above.
         let _ = self.counter.0.compare_exchange(Self::UNCHOSEN, first, Release, Acquire);
     }
 
@@ -114,16 +114,16 @@ impl Domain {
     pub(crate) fn ticket(&self) -> u64 {
         // AcqRel on a read-modify-write that changes nothing: the grace period's increment comes
         // later in the counter's modification order and so continues this release sequence; readers
-        // that acquire its number see what the caller did before, even if another thread is
-        // driving.
+        // that acquire its number see what the caller did before, even if another thread is the
+        // driver.
         let now = self.counter.0.fetch_add(0, AcqRel);
         now + Self::STEP
     }
 
-    /// Returns whether the grace period has ended, and drives it on. Wait-free: at most two passes
-    /// over the slots, one for the grace period that it found running and one for the next. (But no
-    /// grace period ends while its driver is preempted: other threads see the flag taken, and
-    /// return.)
+    /// Returns whether the grace period has ended. If it has not, drives grace periods: takes the
+    /// next steps of the current one. Wait-free: at most two passes over the slots, one for the
+    /// grace period that it found in progress and one for the next. (But no grace period ends while
+    /// its driver is preempted: other threads see the flag taken, and return.)
     pub(crate) fn poll(&self, ticket: u64) -> bool {
         if self.has_completed(ticket) {
             return true;
@@ -148,8 +148,7 @@ impl Domain {
         self.completed.load(Acquire) >= ticket
     }
 
-    /// Begins a grace period: readers that enter from here on store its number. Called by the
-    /// driver.
+    /// Begins a grace period: readers that enter later store its number. Called by the driver.
     fn begin(&self) {
         // AcqRel: Release pairs with the Acquire in `now`; Acquire takes over what the callers of
         // `ticket` released, so that the barrier below covers their stores too. Loom would not
@@ -184,8 +183,8 @@ impl Domain {
         free.then(|| Driver(self))
     }
 
-    /// In the child of a fork no other thread is driving; a grace period that another thread began
-    /// may lack its barrier.
+    /// Resets the driver in the child of a fork, where no other thread can be driving. A grace
+    /// period that another thread began may lack its barrier.
     #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
         self.scanning.set(0);

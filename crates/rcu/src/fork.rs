@@ -1,10 +1,10 @@
 //! The handler that runs in the child of a `fork`, which has only one of the parent's threads: the
 //! one that forked.
 //!
-//! The other threads' read sections ended with them, their slots are free, their locks are
-//! released, and there is no worker. Their deferred functions stay queued and run in the child as
-//! they do in the parent, once the child calls [`barrier`](crate::barrier()) or defers something
-//! itself. (A handler cannot start a thread.)
+//! The handler ends the other threads' read sections, frees their slots, and releases their locks.
+//! The child has no worker. Their deferred functions stay queued and run in the child as they do in
+//! the parent, once the child calls [`barrier`](crate::barrier()) or defers something itself. (A
+//! handler cannot start a thread.)
 //!
 //! References that the forking thread has borrowed from another thread's guard dangle in the child.
 

@@ -8,8 +8,8 @@ use crate::sync::Backoff;
 /// period.
 ///
 /// If there is no reader, it returns after one barrier. Concurrent callers share grace periods: a
-/// caller that comes while one is running waits for the next, and so at most for the sections that
-/// begin before that one does. Later sections do not delay it. Blocks: spins briefly, then sleeps
+/// caller that calls this during a grace period waits for the next one, and so at most for sections
+/// that begin before that one. Later sections do not delay it. Blocks: spins briefly, then sleeps
 /// up to a millisecond at a time.
 ///
 /// # Panics
@@ -33,7 +33,7 @@ pub fn grace_periods() -> u64 {
     domain().begun()
 }
 
-/// A grace period that can be polled: the "wait for readers" of the papers, in two halves.
+/// A grace period that can be polled: it splits "wait for readers" into a start and an end.
 ///
 /// ```
 /// use relativist_rcu::{GracePeriod, read};
@@ -59,9 +59,9 @@ impl GracePeriod {
     }
 
     /// Returns whether the grace period has passed. Once true, this stays true. Never blocks, but
-    /// drives the grace period on: this sometimes takes a barrier and a pass over all registered
-    /// threads. May be called inside a read section. A caller that polls should pause in between,
-    /// because no other thread can drive grace periods meanwhile.
+    /// drives grace periods: this sometimes takes a barrier and a pass over all registered threads.
+    /// May be called inside a read section. A caller that polls should pause in between, because no
+    /// other thread can drive grace periods during a call.
     pub fn has_passed(&self) -> bool {
         domain().poll(self.ticket)
     }

@@ -13,8 +13,8 @@ use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::local;
 
 local! {
-    /// This thread's slot, or that of all unregistered threads. Has no destructor, so a thread can
-    /// read it at any time until it ends.
+    /// This thread's slot, or the slot that all unregistered threads share. Has no destructor, so a
+    /// thread can read it at any time until it ends.
     static SLOT: Cell<&'static Slot> = Cell::new(unregistered());
     /// Gives the slot back at thread exit.
     static REGISTRATION: Registration = Registration(Cell::new(None));
@@ -95,9 +95,9 @@ impl Guard {
         Self { slot, _not_send: PhantomData }
     }
 
-    /// Returns a guard that was passed to [`std::mem::forget`], so that its section goes on. For
-    /// code that cannot keep a guard, such as interfaces to other languages. `None` outside of
-    /// sections.
+    /// Returns a guard that was passed to [`std::mem::forget`], so that its section continued. Use
+    /// this in code that cannot keep a guard, such as interfaces to other languages. `None` outside
+    /// of sections.
     ///
     /// If it is forgotten again ([`std::mem::ManuallyDrop`]), this may be called any number of
     /// times.
@@ -155,7 +155,7 @@ impl Guard {
     ///
     /// Numbers are small: those of exited threads are reused, so they stay below the maximum number
     /// of threads (with background threads of this crate) that used RCU at the same time. What the
-    /// last thread with this number did happens before what this one does.
+    /// previous thread with this number did happens before what this one does.
     ///
     /// ```
     /// let guard = relativist_rcu::read();
@@ -171,7 +171,7 @@ impl Guard {
     }
 }
 
-// After a panic in a section, the guard gives access to no inconsistent state (R9).
+// A panic in a section leaves no inconsistent state that the guard gives access to (R9).
 impl UnwindSafe for Guard {}
 impl RefUnwindSafe for Guard {}
 
@@ -253,7 +253,7 @@ fn give_back(slot: &Slot) {
     if slot.is_reading() {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     } else {
-        // Under loom it is destroyed already, and no thread will look at it.
+        // Under loom it is destroyed already, and no thread will read it.
         let _ = SLOT.try_with(|own| own.set(unregistered()));
         slot.release();
     }
@@ -277,8 +277,8 @@ fn register() -> &'static Slot {
     slot
 }
 
-/// Releases this thread's slot when the thread exits. A guard may live on in another thread-local
-/// variable, whose destructor runs later.
+/// Releases this thread's slot when the thread exits. Another thread-local variable, whose
+/// destructor runs later, may still hold a guard.
 struct Registration(Cell<Option<&'static Slot>>);
 
 impl Drop for Registration {

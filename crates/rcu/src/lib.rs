@@ -1,11 +1,11 @@
 //! Userspace read-copy update (RCU).
 //!
 //! Readers enter a *read-side critical section* with [`read`] and leave it by dropping the
-//! [`Guard`]. Inside, they follow pointers that writers replace meanwhile. A writer unlinks an
-//! object so that no new reader can find it, waits until every reader that might still hold it has
-//! left ([`wait_for_readers`], a *grace period*), and frees it. Or it passes the object to
-//! [`defer_drop`] and goes on. Waiting is useful not only for reclamation: a writer may wait for
-//! readers between the steps of a larger change. This is how the hash table of the `relativist`
+//! [`Guard`]. Inside, they follow pointers that writers may replace at the same time. A writer
+//! unlinks an object so that no new reader can find it, waits until every reader that might still
+//! hold it has left ([`wait_for_readers`], a *grace period*), and frees it. Or it passes the object
+//! to [`defer_drop`] and continues. Waiting is useful not only for reclamation: a writer may wait
+//! for readers between the steps of a larger change. This is how the hash table of the `relativist`
 //! crate resizes itself (Triplett, McKenney and Walpole, "Resizable, Scalable, Concurrent Hash
 //! Tables via Relativistic Programming", USENIX ATC 2011, section 3).
 //!
@@ -65,8 +65,8 @@
 //! # Consistency
 //!
 //! * An object that a reader finds stays allocated until the reader drops its guard.
-//! * A grace period ends after all read sections that were running when it began. What these did
-//!   happens before the code that runs after the wait, and before deferred functions.
+//! * A grace period ends after all read sections that were running when it began. What readers did
+//!   in these happens before the code that runs after the wait, and before deferred functions.
 //! * Readers in the same section may see different versions of a pointer, in the order in which
 //!   they were published.
 //!

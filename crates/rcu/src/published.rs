@@ -14,8 +14,8 @@ use crate::sync::atomic::{
 /// or the new one, completely. These are the *publish* and *read* primitives of the papers (ATC
 /// 2011, section 3).
 ///
-/// For values that are read far more often than replaced: configurations, routing tables. Writers
-/// that compute a new value from the current one need a lock around both steps.
+/// Use it for values that are read far more often than replaced, such as configurations and routing
+/// tables. Writers that compute a new value from the current one need a lock around both steps.
 ///
 /// ```
 /// use relativist_rcu::{Published, read};
@@ -89,7 +89,7 @@ impl<T> Published<T> {
         unsafe { &*value }
     }
 
-    /// Replaces the value. Readers of the old version can go on; it is dropped after a grace
+    /// Replaces the value. Readers can continue to use the old version; it is dropped after a grace
     /// period. Does not block, except by the bound on deferred work (see
     /// [`defer`](crate::defer())).
     pub fn publish(&self, value: T)
@@ -97,8 +97,9 @@ impl<T> Published<T> {
         T: Send + Sync + 'static,
     {
         let new = Box::into_raw(Box::new(value));
-        // AcqRel: Release pairs with the Acquire in `read`; Acquire makes this thread, which may
-        // drop the old version, see it as its publisher wrote it.
+        // AcqRel: Release pairs with the Acquire in `read`. Acquire pairs with the Release of the
+        // swap that published the old version, so that this thread, which may drop it, sees it
+        // complete.
         let old = self.value.swap(new, AcqRel);
         // SAFETY: never null.
         let old = unsafe { NonNull::new_unchecked(old) };

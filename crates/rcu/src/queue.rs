@@ -2,8 +2,8 @@
 //!
 //! The owner of the slot pushes without a read-modify-write. Any thread that holds the queue's lock
 //! may drain it. Entries sit in chunks, each linked to the next; the producer never touches a chunk
-//! again once it has linked the next one, so the consumer frees chunks as it leaves them. (Its
-//! owner bounds the queue: see `defer.rs`.)
+//! again once it has linked the next one, so the consumer frees chunks as it leaves them. (The
+//! owner bounds its queue: see `defer.rs`.)
 //!
 //! A fork may stop producer and consumer between any two steps, and the child continues from there.
 //! So each step leaves a consistent state: a chunk has the number of its first entry, links are set
@@ -44,16 +44,17 @@ impl Deferred {
     }
 }
 
-/// After this number of entries or bytes the owner checks whether it can run some: enough to
-/// amortize the cost of a barrier, few enough to find the objects still in its cache.
+/// After this number of entries or bytes the owner checks whether it can run some. The number is
+/// large enough to amortize the cost of a barrier, and small enough that the objects are still in
+/// the cache.
 pub(crate) const BATCH: u64 = 1024;
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
-/// The number of entries by which an object is prefetched before it is reclaimed, because it is no
-/// longer in the cache.
+/// The number of entries ahead of the current one at which objects are prefetched. An object to be
+/// reclaimed may no longer be in the cache.
 const AHEAD: u64 = 8;
 
-/// Entries in a chunk; few under loom, so that its short models cross from one to the next.
+/// The number of entries in a chunk. It is 1 under loom, so that short models use several chunks.
 const CHUNK: u64 = if cfg!(relativist_loom) { 1 } else { 255 };
 
 struct Chunk {
@@ -104,7 +105,7 @@ pub(crate) struct Queue {
     consumer: AtomicUsize,
     /// Used by the consumer only.
     sealed: Cell<Sealed>,
-    /// `pushed` as of the worker's last look. Used by the consumer only.
+    /// `pushed` as of the worker's last pass. Used by the consumer only.
     seen: Cell<u64>,
 }
 
@@ -183,7 +184,7 @@ impl Queue {
             // SAFETY: the last chunk is not freed before this link is seen.
             Some(last) => unsafe { last.as_ref() }.next.store(chunk, Relaxed),
         }
-        // A child of a fork that finds the new tail finds the link.
+        // Orders the stores, so that a child of a fork that finds the new tail also finds the link.
         compiler_fence(SeqCst);
         self.tail.set(chunk);
         // SAFETY: from a box.
@@ -207,8 +208,8 @@ impl Queue {
 
     /// Returns the entries and bytes that wait. It is an estimate for threads other than the owner.
     pub(crate) fn pending(&self) -> (u64, usize) {
-        // Relaxed: heuristics. `popped` first, so that the difference cannot be negative for the
-        // owner.
+        // Relaxed: heuristics. `popped` is loaded first, so that the difference cannot be negative
+        // for the owner.
         let (popped, popped_bytes) = (self.popped.load(Relaxed), self.popped_bytes.load(Relaxed));
         match self.pushed.load(Relaxed).wrapping_sub(popped) {
             // A fork may have happened between the updates of a count and its bytes. If there are
@@ -224,21 +225,21 @@ impl Queue {
         self.pushed.load(Acquire)
     }
 
-    /// Returns whether all entries before `end` have returned.
+    /// Returns whether the functions of all entries before `end` have returned.
     pub(crate) fn is_drained_to(&self, end: u64) -> bool {
         // Relaxed: taking the lock orders it, and shows that no drainer is still running an entry.
         self.try_lock().is_some_and(|_consumer| self.popped.load(Relaxed) >= end)
     }
 
-    /// Runs the entries whose grace period has passed, and drives grace periods on. Returns at once
-    /// if another thread drains the queue.
+    /// Runs the entries whose grace period has passed, and drives grace periods. Returns at once if
+    /// another thread drains the queue.
     pub(crate) fn drain(&self, _marked: &Reclaiming) {
         if let Some(consumer) = self.try_lock() {
             consumer.drain();
         }
     }
 
-    /// As [`Queue::drain`], but skips a queue whose oldest entry is newer than the last call: its
+    /// Like [`Queue::drain`], but skips a queue whose oldest entry is newer than the last call: its
     /// owner is active and will drain it, with warmer caches. Returns whether any entries are left.
     #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
     pub(crate) fn drain_if_stale(&self, _marked: &Reclaiming) -> bool {
@@ -260,12 +261,12 @@ impl Queue {
         taken.is_ok().then(|| Consumer(self))
     }
 
-    /// In the child of a fork no other thread drains. At worst the one entry that it was running is
-    /// lost.
+    /// Releases the lock in the child of a fork, where no other thread can drain. At most the entry
+    /// that another thread was running is lost.
     #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
-        // Relaxed, all: the child has one thread. If that one forked in a deferred function, it
-        // still drains.
+        // Relaxed, all: the child has one thread. If it forked in a deferred function, it still
+        // drains the queue.
         if self.consumer.load(Relaxed) == thread_token() {
             return;
         }
@@ -280,8 +281,8 @@ struct Consumer<'q>(&'q Queue);
 
 impl Consumer<'_> {
     fn drain(&self) {
-        // Once for the entries sealed before, once for those pushed since. Not more often: a
-        // function that defers another one must not make this loop endless.
+        // The first pass is for the entries sealed before, the second for those pushed since. There
+        // is no third, so that a function that defers another one does not make this loop endless.
         for _ in 0..2 {
             let sealed = self.seal();
             // Relaxed: only the holder of the lock writes it.
@@ -347,7 +348,7 @@ impl Consumer<'_> {
         }
         let next = chunk.next.load(Relaxed);
         self.0.head.store(next, Relaxed);
-        // First, so that a child of a fork finds no head that is freed.
+        // The head is set before the chunk is freed, so that a child of a fork finds no freed head.
         compiler_fence(SeqCst);
         // SAFETY: it came from `Box::into_raw`; the producer moved on before it pushed the entry,
         // and this thread just did.

@@ -15,12 +15,12 @@ use crate::sync::atomic::{
 use crate::sync::{Cell, const_fn, global};
 
 /// The state of a thread that is visible to threads that wait for readers. Padded to two cache
-/// lines, because processors fetch pairs.
+/// lines, because processors fetch lines in pairs.
 #[repr(align(128))]
 pub(crate) struct Slot {
     /// The grace-period counter as of the start of the running read section, or [`Slot::OUTSIDE`].
     pub(crate) entered: AtomicU64,
-    /// The number of nested read sections inside the outermost, and the flags below. Used by the
+    /// The number of read sections nested in the outermost one, and the flags below. Used by the
     /// owner only.
     pub(crate) nesting: Cell<usize>,
     /// The functions that the owner has deferred.
@@ -31,8 +31,8 @@ pub(crate) struct Slot {
     next: AtomicPtr<Slot>,
 }
 
-// SAFETY: the `Cell`s are accessed only by the thread that owns the slot: it got the slot by the
-// acquiring exchange in `claim` and gives it up by the releasing store in `release`, so accesses of
+// SAFETY: the `Cell`s are accessed only by the thread that owns the slot: it gets the slot by the
+// Acquire exchange in `claim` and releases it by the Release store in `release`, so accesses of
 // successive owners are ordered. (The child of a fork is single-threaded when it resets them.)
 // Everything else is atomic, or a `Queue`, which has its own argument.
 unsafe impl Sync for Slot {}
@@ -40,8 +40,8 @@ unsafe impl Sync for Slot {}
 impl Slot {
     /// Not inside a read section. The counter never takes this value.
     pub(crate) const OUTSIDE: u64 = 0;
-    /// As `OUTSIDE`, if readers have to fence, so that only the slow path of entering has to check.
-    /// The counter never takes this value either.
+    /// Replaces `OUTSIDE` where readers have to fence, so that only the slow path of entering
+    /// checks for that. The counter never takes this value either.
     pub(crate) const OUTSIDE_FENCED: u64 = 1;
     /// Flag in `nesting` for as long as the slot lives: readers have to fence.
     pub(crate) const FENCED: usize = 1 << (usize::BITS - 3);
@@ -180,7 +180,7 @@ mod tests {
     use crate::domain::domain;
     use crate::{defer, read, wait_for_readers};
 
-    /// Enters a section after this crate's own thread-local destructor has run.
+    /// When dropped, enters a section after this crate's own thread-local destructor has run.
     struct ReadsLate;
 
     impl Drop for ReadsLate {
@@ -201,8 +201,8 @@ mod tests {
         drop(read());
     }
 
-    /// R7: there are no more slots than threads at the same time: those of exited threads are taken
-    /// over, also if they were registered in a destructor at last.
+    /// R7: there are no more slots than threads at the same time. Slots of exited threads are
+    /// reused, even if a thread registered again in a destructor.
     #[test]
     fn slots_are_reused() {
         const AT_ONCE: usize = 4;
@@ -214,7 +214,7 @@ mod tests {
                 threads.into_iter().for_each(|thread| thread.join().unwrap());
             }
             wait_for_readers();
-            // One more for this thread, and two for workers that came and went.
+            // Adds one for this thread, and two for workers that have ended.
             let slots = domain().registry.iter().count();
             assert!(slots <= AT_ONCE + 3, "{slots} slots");
         });

@@ -145,7 +145,7 @@ impl Backoff {
     }
 }
 
-/// Models have no time: another thread runs.
+/// Models have no time, so this lets another thread run.
 #[cfg(relativist_loom)]
 pub(crate) struct Backoff;
 

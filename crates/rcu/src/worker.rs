@@ -1,8 +1,8 @@
-//! The background thread that reclaims for threads that have deferred something and then exited, or
-//! stopped using RCU.
+//! The background thread that runs the deferred functions of threads that have exited, or that no
+//! longer use RCU.
 //!
-//! It runs only while functions are pending, and for a second after. It takes no lock that a fork
-//! could leave locked.
+//! It runs only while functions are pending, and for a second afterwards. It takes no lock that a
+//! fork could leave locked.
 
 #[cfg(relativist_loom)]
 pub(crate) fn wake() {}
@@ -23,8 +23,8 @@ mod presence {
     };
     use crate::sync::const_fn;
 
-    /// Whether there is a worker. No push may be missed because the worker has looked for the last
-    /// time while the producer still relies on it.
+    /// Whether there is a worker. A worker that leaves must not miss a push whose producer still
+    /// relies on it.
     pub(super) struct Presence(AtomicBool);
 
     impl Presence {
@@ -39,7 +39,8 @@ mod presence {
         pub(super) fn is_missing(&self) -> bool {
             // Orders the push before the load; pairs with `heavy` in `try_leave`.
             light(domain().fenced(Relaxed));
-            // Relaxed: see `light`. SeqCst: once per start, and simple. One thread wins.
+            // Relaxed: ordered by `light`. SeqCst: this happens once per start, so its cost does
+            // not matter. One thread gets `false` from the swap, and starts the worker.
             !self.0.load(Relaxed) && !self.0.swap(true, SeqCst)
         }
 
@@ -49,7 +50,7 @@ mod presence {
             // Pairs with `light` in `is_missing`: either the producer sees that the worker has
             // left, or the worker sees the push.
             heavy();
-            // Stay if there is work, unless another worker was started meanwhile.
+            // Stays if there is work, unless another worker has been started.
             !is_work_left() || self.0.swap(true, SeqCst)
         }
 
@@ -64,7 +65,7 @@ mod presence {
             }
             let leaves = Leaves(self);
             work();
-            // `work` has left by itself, and another worker may be there by now.
+            // `work` has left by itself, and another worker may have been started.
             std::mem::forget(leaves);
         }
 
@@ -84,8 +85,8 @@ mod background {
     use crate::domain::domain;
     use crate::guard::is_reading;
 
-    /// The interval between the worker's looks. Functions that have been pending for one to two of
-    /// these are run, if readers permit.
+    /// The interval between two passes of the worker. It runs functions that have been pending for
+    /// one to two intervals, if readers permit.
     const TICK: Duration = Duration::from_millis(10);
     /// The number of ticks without work for which the worker stays.
     const LINGER: u32 = 100;

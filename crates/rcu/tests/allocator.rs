@@ -43,13 +43,13 @@ fn defer_something(layout: Layout) {
 unsafe impl GlobalAlloc for Deferring {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         defer_something(layout);
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         defer_something(layout);
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(memory, layout) };
     }
 }

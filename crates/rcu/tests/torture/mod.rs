@@ -115,7 +115,7 @@ impl Object {
     ///
     /// As `grow_older`.
     unsafe fn grow_older_and_defer(object: NonNull<()>) {
-        // SAFETY: the caller's promise; it is freed when it is done growing.
+        // SAFETY: guaranteed by the caller; it is freed when it is done growing.
         unsafe {
             if !Self::grow_older(object.cast()) {
                 defer_raw(object, size_of::<Self>(), Self::grow_older_and_defer);

@@ -2,7 +2,7 @@
 
 use crate::chain::{self, Link};
 
-/// The heads of a power of two of buckets.
+/// The heads of all buckets, whose number is a power of two.
 #[derive(Debug)]
 pub(crate) struct Array(Box<[Link]>);
 
@@ -16,8 +16,8 @@ impl Array {
         Self(unsafe { Box::new_zeroed_slice(buckets).assume_init() })
     }
 
-    /// Returns the head of the bucket of `hash`. Takes the number of a bucket as well, because that
-    /// is the low bits of a hash.
+    /// Returns the head of the bucket of `hash`. `hash` may also be the number of a bucket, because
+    /// the bucket is the low bits of a hash.
     #[inline(always)]
     pub(crate) fn head(&self, hash: u64) -> &Link {
         // SAFETY: there is at least one bucket, so this is below their number.
@@ -43,7 +43,7 @@ impl Array {
     /// No thread uses the chains any more, and no two of them share nodes.
     pub(crate) unsafe fn free_nodes(&mut self) {
         for head in &self.0 {
-            // SAFETY: as the caller vouches.
+            // SAFETY: guaranteed by the caller.
             unsafe { chain::free(head) };
         }
     }

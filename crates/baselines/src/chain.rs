@@ -39,7 +39,7 @@ impl Node {
     pub(crate) unsafe fn retire(node: NonNull<Self>) -> u64 {
         // SAFETY: no other thread will free it.
         let value = unsafe { node.as_ref() }.value;
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { Rcu::retire(node.as_ptr()) };
         value
     }
@@ -53,7 +53,7 @@ impl Node {
 #[inline(always)]
 pub(crate) unsafe fn get(head: &Link, key: u64, _guard: &Guard) -> Option<u64> {
     // Acquire, here and below: pairs with the Release of the thread that linked the node, so that
-    // this one sees its content.
+    // this thread sees its content.
     let mut next = head.load(Acquire);
     // SAFETY: it was in the chain at some time in this read section, so it is not freed before the
     // section ends.
@@ -75,8 +75,8 @@ pub(crate) unsafe fn get(head: &Link, key: u64, _guard: &Guard) -> Option<u64> {
 pub(crate) unsafe fn links(head: &Link) -> impl Iterator<Item = (&Link, &Node)> {
     let mut link = head;
     std::iter::from_fn(move || {
-        // Acquire: as in `get`, for callers that do not hold the lock.
-        // SAFETY: as the caller vouches.
+        // Acquire: as in `get`, for callers that do not hold the lock. SAFETY: guaranteed by the
+        // caller.
         let node = unsafe { link.load(Acquire).as_ref() }?;
         Some((std::mem::replace(&mut link, &node.next), node))
     })
@@ -102,12 +102,10 @@ pub(crate) unsafe fn insert(head: &Link, hash: u64, key: u64, value: u64) -> boo
 ///
 /// # Safety
 ///
-/// The caller holds the chain's lock, and the node is in no chain that others change.
+/// The caller holds the chain's lock, and the node is in no chain that other threads change.
 pub(crate) unsafe fn push(head: &Link, node: *mut Node) {
     // Release: pairs with `get`, where a reader may continue from the node's old chain into this
-    // one.
-    // Relaxed: heads are changed under the lock only.
-    // SAFETY: as the caller vouches.
+    // one. Relaxed: heads are changed under the lock only. SAFETY: guaranteed by the caller.
     unsafe { &*node }.next.store(head.load(Relaxed), Release);
     // Release: pairs with `get`. A thread that finds the node sees its content.
     head.store(node, Release);
@@ -138,7 +136,7 @@ pub(crate) fn target(link: &Link) -> NonNull<Node> {
 ///
 /// # Safety
 ///
-/// No thread uses the chain any more, or another one that shares nodes with it.
+/// No thread uses the chain, or another chain that shares nodes with it, any more.
 pub(crate) unsafe fn free(head: &Link) {
     // Relaxed: the only user.
     let mut next = head.load(Relaxed);

@@ -2,16 +2,16 @@
 //! one is resized, and a sequence counter.
 //!
 //! A resizer announces the old table, waits for readers, makes an empty one the current table, and
-//! moves the nodes over one by one: out of the one chain, into the other. It increments a counter
-//! before and after each move, so the counter is odd meanwhile. When all are moved, the old table
-//! is withdrawn, and freed after another wait.
+//! moves the nodes one by one from the old table to the new one. It increments a counter before and
+//! after each move, so the counter is odd during a move. When all nodes are moved, the resizer
+//! withdraws the old table, and frees it after another wait.
 //!
 //! A lookup that sees no old table looks at one table. Otherwise it looks at the current one, then
 //! at the old one. If it misses in both, the node may have been in neither, or a moved node may
 //! have led the lookup into another chain. This is possible only if the counter was odd before or
 //! has changed since; then the lookup starts again.
 //!
-//! A lookup that sees no old table need not look at the counter: no node is moved before the first
+//! A lookup that sees no old table need not read the counter: no node is moved before the first
 //! wait is over, so all lookups that have not seen the old table have left by then. And a lookup
 //! that sees that the old table was withdrawn also sees the current one.
 //!
@@ -20,8 +20,8 @@
 //! twice.
 //!
 //! *A lookup costs*, when there is no resize, one load and branch more than in a table that is
-//! never resized. During a resize: two loads of the counter, which is written twice per entry
-//! moved, and chains of two tables.
+//! never resized. During a resize it also costs two loads of the counter, which is written twice
+//! per moved entry, and it walks chains of two tables.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{
@@ -72,7 +72,7 @@ impl<H: TableHasher> Table for Ddds<H> {
         let guard = read();
         let hash = self.hasher.hash_one(key);
         if self.old.try_get(&guard).is_some() {
-            return self.get_beside_resizer(hash, key, guard);
+            return self.get_during_resize(hash, key, guard);
         }
         // SAFETY: there always is a current table. Nodes are retired by RCU.
         unsafe { chain::get(self.current.get(&guard).head(hash), key, &guard) }
@@ -87,8 +87,8 @@ impl<H: TableHasher> Table for Ddds<H> {
         if self.old.try_get(&guard).is_some_and(is_old) {
             return false;
         }
-        // SAFETY: there always is a current table. If a resizer is about to replace it, it will
-        // move the node when it gets the lock.
+        // SAFETY: there always is a current table. A resizer that is about to replace it will move
+        // the node when it gets the lock.
         unsafe { chain::insert(self.current.get(&guard).head(hash), hash, key, value) }
     }
 
@@ -102,7 +102,7 @@ impl<H: TableHasher> Table for Ddds<H> {
             // SAFETY: the lock is that of the chains of all tables.
             let mut links = tables.into_iter().flatten().flat_map(|table| unsafe { links(table.head(hash)) });
             let (link, node) = links.find(|(_, node)| node.key == key)?;
-            // SAFETY: likewise, and a node is in one chain.
+            // SAFETY: this thread holds the lock, and a node is in one chain.
             unsafe { chain::unlink(link, node) }
         };
         // SAFETY: unlinked above.
@@ -115,9 +115,9 @@ impl<H> Ddds<H> {
     /// so that it costs other lookups nothing.
     #[cold]
     #[inline(never)]
-    fn get_beside_resizer(&self, hash: u64, key: u64, guard: Guard) -> Option<u64> {
-        // `None` if it was withdrawn meanwhile: then all nodes are in the current one, and stay
-        // there during this section.
+    fn get_during_resize(&self, hash: u64, key: u64, guard: Guard) -> Option<u64> {
+        // This is `None` if the old table has been withdrawn: then all nodes are in the current
+        // one, and stay there during this section.
         let old = self.old.try_get(&guard);
         loop {
             // Acquire: pairs with the Release after each move. This thread sees all earlier moves.
@@ -149,7 +149,7 @@ impl<H> Ddds<H> {
             let moved = unsafe { chain::unlink(head, node) };
             // SAFETY: as above, and it is in no chain now.
             unsafe { push(table.head(node.hash), moved.as_ptr()) };
-            // Release: pairs with the Acquire in `get_beside_resizer`.
+            // Release: pairs with the Acquire in `get_during_resize`.
             self.moves.store(moves + 2, Release);
         }
     }

@@ -2,9 +2,10 @@
 //! USENIX ATC 2011, section 2): two sets of links per node, so that each node is in the old and in
 //! the new table at the same time.
 //!
-//! A table has a *version*, which says which set of links its chains use. A resizer links all nodes
-//! into the chains of a new table with the other set, publishes that, and waits for readers: then
-//! the first set is free for the next resize. The number of buckets can change arbitrarily.
+//! A table has a *version*, which determines the set of links that its chains use. A resizer links
+//! all nodes into the chains of a new table with the other set, publishes that, and waits for
+//! readers: then the first set is free for the next resize. The number of buckets can change
+//! arbitrarily.
 //!
 //! Updates take the lock of their bucket. If the resizer has already linked the bucket, they change
 //! both tables.
@@ -78,9 +79,8 @@ impl Version {
     unsafe fn find(&self, hash: u64, key: u64) -> Option<(&Link, &Node)> {
         let mut link = self.head(hash);
         loop {
-            // Acquire: pairs with the Release of the thread that linked the node, so that this one
-            // sees its content.
-            // SAFETY: as the caller vouches.
+            // Acquire: pairs with the Release of the thread that linked the node, so that this
+            // thread sees its content. SAFETY: guaranteed by the caller.
             let node = unsafe { link.load(Acquire).as_ref() }?;
             if node.key == key {
                 return Some((link, node));
@@ -95,7 +95,7 @@ impl Version {
     ///
     /// The node came from a box and is not freed.
     unsafe fn push(&self, pointer: *mut Node) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         let node = unsafe { &*pointer };
         let head = self.head(node.hash);
         // Relaxed: heads are changed under the lock only, and no thread reads this link of the node
@@ -109,7 +109,8 @@ impl Version {
     fn unlink(&self, hash: u64, key: u64) -> Option<NonNull<Node>> {
         // SAFETY: no other thread unlinks nodes while this one holds the lock.
         let (link, node) = unsafe { self.find(hash, key) }?;
-        // The pointer that came from its box: a pointer from a reference must not free it.
+        // This is the pointer that came from the box, because a pointer from a reference must not
+        // free the node.
         let unlinked = NonNull::new(link.load(Relaxed));
         // Relaxed: links are changed under the lock only.
         // Release: pairs with `find`. The next node was published to this thread, but not to
@@ -134,8 +135,8 @@ pub struct DualChain<H> {
 impl<H> DualChain<H> {
     /// Returns the tables that an update has to change. The caller holds a lock with this content.
     fn versions<'g>(&'g self, linked: u64, guard: &'g Guard) -> (&'g Version, Option<&'g Version>) {
-        // First, because the resizer clears it last: a thread that no longer sees it sees it as the
-        // current table.
+        // `coming` is loaded first, because the resizer clears it last: a thread that no longer
+        // sees the table there sees it in `current`.
         let coming = self.coming.try_get(guard);
         // SAFETY: there always is a version.
         let current = unsafe { self.current.get(guard) };

@@ -1,5 +1,5 @@
-//! A hash table of RCU chains that cannot be resized, as the Linux kernel used before it had
-//! resizable ones: the baseline for comparisons.
+//! A hash table of RCU chains that cannot be resized, like those of the Linux kernel before it had
+//! resizable ones. It is the baseline for comparisons.
 //!
 //! *Progress*: lookups are wait-free; updates wait for updates of their bucket.
 //!
@@ -47,7 +47,7 @@ impl<H: TableHasher> Table for Fixed<H> {
             let _lock = self.locks.lock(hash);
             // SAFETY: the lock is that of the chain.
             let (link, node) = unsafe { links(self.array.head(hash)) }.find(|(_, node)| node.key == key)?;
-            // SAFETY: likewise.
+            // SAFETY: this thread holds the lock of the chain.
             unsafe { chain::unlink(link, node) }
         };
         // SAFETY: unlinked above.

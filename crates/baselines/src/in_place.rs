@@ -7,12 +7,13 @@
 //! waits:
 //!
 //! * *Shrink*: link the ends of the chains that become one to the beginning of the next; wait for
-//!   readers; set the smaller size; wait for readers; release the rest. One wait more than out of
-//!   place.
+//!   readers; set the smaller size; wait for readers; release the rest. This is one wait more than
+//!   in [`unzip`](super::unzip).
 //! * *Expand*: commit; lead each new bucket to the first of its entries; wait for readers; set the
-//!   larger size; wait for readers; then unzip as `zip.rs` explains. One more wait, and at most one
-//!   more pass: a bucket of the prefix still leads to the first entry of the old chain, of whatever
-//!   bucket. Its head is corrected before the passes, which counts as a step.
+//!   larger size; wait for readers; then unzip as `zip.rs` explains. This is one more wait, and at
+//!   most one more pass: a bucket of the prefix still leads to the first entry of the old chain,
+//!   which may belong to another bucket. The resizer corrects its head before the passes, which
+//!   counts as a step.
 //!
 //! (The first wait of each is the paper's. It orders nothing here, because the number of buckets is
 //! read with an acquiring load: a thread that sees the new number sees the chains that were made
@@ -22,12 +23,13 @@
 //! as the smaller table.
 //!
 //! *Progress*: lookups are wait-free. Updates take the lock of their bucket. A resizer holds all
-//! locks until the new size is published, and waits for readers meanwhile (out-of-place resizes do
-//! not). So updates wait for readers, and are not possible in a read section.
+//! locks until the new size is published, and waits for readers meanwhile (resizes of
+//! [`unzip`](super::unzip) do not). So updates wait for readers, and are not possible in a read
+//! section.
 //!
 //! *A lookup costs* a read section, a load for the number of buckets, one for the head, and one per
-//! entry: one dependent load fewer than out of place, because the array is always at the same
-//! address.
+//! entry: one dependent load fewer than in [`unzip`](super::unzip), because the array is always at
+//! the same address.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -52,7 +54,7 @@ use crate::{Costs, Resize, Table, TableHasher};
 pub struct InPlace<H> {
     region: Region,
     buckets: AtomicUsize,
-    /// While the table is expanded: where zipped parts begin.
+    /// While the table is expanded: the beginnings of zipped parts.
     zipped: Rcu<Box<[Link]>>,
     hasher: H,
     locks: Locks<Disturbed>,
@@ -60,10 +62,10 @@ pub struct InPlace<H> {
 }
 
 impl<H> InPlace<H> {
-    /// The most buckets that there can be.
+    /// The maximum number of buckets.
     pub const MAX_BUCKETS: usize = 1 << 30;
 
-    /// The head of the bucket of `hash`.
+    /// Returns the head of the bucket of `hash`.
     #[inline(always)]
     fn head(&self, hash: u64) -> &Link {
         // Acquire: pairs with the Release in `set_buckets`, so that this thread sees the contents
@@ -171,7 +173,7 @@ impl<H> InPlace<H> {
     fn shrink(&self, now: usize, buckets: usize) {
         let all = self.locks.lock_all();
         for bucket in 0..buckets {
-            // SAFETY: all these are committed.
+            // SAFETY: all these buckets are committed.
             let mut tail = unsafe { self.region.link(bucket) };
             for joined in (bucket..now).step_by(buckets) {
                 // SAFETY: as above.
@@ -260,7 +262,7 @@ impl<H> Drop for InPlace<H> {
     }
 }
 
-/// A range of addresses, the first part of which is memory.
+/// A reserved range of addresses, whose first part is committed memory.
 #[derive(Debug)]
 struct Region {
     links: NonNull<Link>,
@@ -287,8 +289,8 @@ impl Region {
     /// The link is committed, and stays so as long as the reference lives.
     #[inline(always)]
     unsafe fn link(&self, index: usize) -> &Link {
-        // SAFETY: as the caller vouches. Committed memory was zero at first, and a link of zeros is
-        // null.
+        // SAFETY: guaranteed by the caller. Committed memory was zero at first, and a link of zeros
+        // is null.
         unsafe { self.links.add(index).as_ref() }
     }
 
@@ -337,16 +339,17 @@ mod tests {
 
     type Tested = InPlace<BuildHasherDefault<DefaultHasher>>;
 
-    /// Less than a page of buckets, and enough that a shrink to `FEW` releases pages.
+    /// `FEW` buckets take less than a page, and `MANY` so many pages that a shrink to `FEW`
+    /// releases some.
     const FEW: usize = 4;
     const MANY: usize = 1 << 12;
 
-    /// A key of this bucket among `MANY`.
+    /// Returns a key that is in this bucket when there are `MANY`.
     fn key_of(table: &Tested, bucket: u64) -> u64 {
         (0..).find(|&key| table.hasher.hash_one(key) % MANY as u64 == bucket).expect("each bucket has keys")
     }
 
-    /// Polls until `is_so`, for a minute at most.
+    /// Polls until `is_so` returns true, for a minute at most.
     fn wait_until(is_so: impl Fn() -> bool) {
         let begin = Instant::now();
         while !is_so() {
@@ -365,7 +368,7 @@ mod tests {
     where
         R: Send,
     {
-        // From here on the worker is idle, and only the resizer begins grace periods.
+        // After this the worker is idle, and only the resizer begins grace periods.
         barrier();
         let resized = &AtomicBool::new(false);
         let earlier = read();
@@ -410,8 +413,8 @@ mod tests {
     fn buckets_lead_to_all_entries_until_their_readers_have_left() {
         alone(|| {
             let table = Tested::with_buckets(FEW);
-            // The second is before the first in the chain of bucket 0, but will belong to another
-            // bucket.
+            // The second key is before the first in the chain of bucket 0, but will belong to
+            // another bucket.
             let keys = [0, FEW as u64].map(|bucket| key_of(&table, bucket));
             keys.iter().for_each(|&key| assert!(table.insert(key, !key)));
             let found = look_after_first_wait(&table, MANY, |guard, second_wait_begins| {

@@ -7,7 +7,7 @@
 //! | Module | Table | Lookups | Resizes |
 //! |---|---|---|---|
 //! | [`unzip`] | the paper's (section 4) | wait-free | concatenation; a wait for readers per unzipping pass |
-//! | [`in_place`] | the same in one place (4.2) | wait-free | likewise, with one or two waits more |
+//! | [`in_place`] | the same in one place (4.2) | wait-free | as in `unzip`, with one or two waits more |
 //! | [`sorted`] | this project's own (4.3) | wait-free | one wait |
 //! | [`split_ordered`] | Shalev and Shavit's list under RCU | wait-free | no wait, and one for shrinking |
 //! | [`dual_chain`] | Xu's two sets of links | wait-free | one wait |
@@ -24,7 +24,7 @@
 //! line. Unless an algorithm requires otherwise, chains are unsorted, with the newest node first,
 //! and the bucket is the hash modulo the number of buckets. Lookups are inlined, and each has its
 //! own read section (or lock). [`xkernel`] is different: it comes from another paper, is for one
-//! thread and for keys of many sizes, and is not a [`Table`].
+//! thread and for keys of many sizes, and does not implement [`Table`].
 //!
 //! Features that users need are left out: no table here resizes itself, and entries cannot be
 //! replaced or iterated over.

@@ -10,13 +10,14 @@ use relativist_rcu::contention::Site;
 /// Lock `i` is that of all buckets `i` modulo the number of locks, as in the striped hash set of
 /// Herlihy and Shavit ("The Art of Multiprocessor Programming", section 13.2.2). Tables never get
 /// smaller than their initial size. So a hash has the same lock at any size, and all buckets that a
-/// resize joins or splits have the same lock: there are no locks of two arrays to choose from.
+/// resize joins or splits have the same lock: an update need not choose between locks of two
+/// arrays.
 #[derive(Debug)]
 pub(crate) struct Locks<T = ()>(Box<[CachePadded<Mutex<T>>]>);
 
 static LOCKS: Site = Site::new("table_bucket");
 
-/// With this number of locks, threads on any machine rarely collide.
+/// With this number of locks, threads rarely contend for one, on any machine.
 const MAX_LOCKS: usize = 1024;
 
 impl<T: Default> Locks<T> {
@@ -27,8 +28,8 @@ impl<T: Default> Locks<T> {
 }
 
 impl<T> Locks<T> {
-    /// Locks the bucket of `hash` in every array. Takes the number of a bucket as well, because
-    /// that is the low bits of a hash.
+    /// Locks the bucket of `hash` in every array. `hash` may also be the number of a bucket,
+    /// because the bucket is the low bits of a hash.
     #[inline]
     pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
         lock(&LOCKS, &self.0[hash as usize & (self.0.len() - 1)])

@@ -89,7 +89,7 @@ impl Chains {
     }
 }
 
-/// Without recursion, because chains may be long.
+/// Frees the nodes without recursion, because chains may be long.
 impl Drop for Chains {
     fn drop(&mut self) {
         self.drain(drop);

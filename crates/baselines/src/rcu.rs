@@ -31,7 +31,7 @@ impl<T> Rcu<T> {
     /// The pointer is never null.
     #[inline(always)]
     pub(crate) unsafe fn get<'g>(&'g self, _guard: &'g Guard) -> &'g T {
-        // SAFETY: not null, as the caller vouches; else as below.
+        // SAFETY: the caller guarantees that it is not null; otherwise as in `try_get`.
         unsafe { &*self.0.load(Acquire) }
     }
 
@@ -44,7 +44,7 @@ impl<T> Rcu<T> {
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
-    /// Returns the pointer itself. The caller excludes other threads that set it.
+    /// Returns the pointer itself. The caller ensures that no other thread sets it.
     pub(crate) fn pointer(&self) -> *mut T {
         self.0.load(Acquire)
     }

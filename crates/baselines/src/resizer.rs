@@ -45,7 +45,7 @@ impl Resizer {
         lock(&RESIZER, &self.mutex)
     }
 
-    /// Waits for readers; the wait has a `name`, by which it can be left out.
+    /// Waits for readers.
     pub(crate) fn wait_for_readers(&self) {
         relativist_rcu::wait_for_readers();
         self.count_wait();

@@ -1,16 +1,16 @@
 //! Split-ordered lists (Shalev and Shavit, "Split-Ordered Lists: Lock-Free Extensible Hash Tables",
 //! JACM 53(3), 2006) under RCU. The paper (USENIX ATC 2011, section 2) names this as future work.
 //!
-//! All entries are in one list, ordered by their hashes read backwards. So the entries of a bucket,
-//! the low bits of the hash, are next to one another, whatever the number of buckets, and so are
-//! those of the two buckets into which it would be split. A bucket leads to a *dummy* node in the
-//! list, after which its entries begin. Resizing inserts or removes dummies, and replaces the array
-//! that leads to them.
+//! All entries are in one list, ordered by their hashes with the bits reversed. So the entries of a
+//! bucket, the low bits of the hash, are next to one another, whatever the number of buckets, and
+//! so are those of the two buckets into which it would be split. A bucket leads to a *dummy* node
+//! in the list, after which its entries begin. Resizing inserts or removes dummies, and replaces
+//! the array that leads to them.
 //!
 //! The list is Michael's ("High Performance Dynamic Lock-Free Hash Tables and List-Based Sets",
-//! SPAA 2002): a removal marks the link of the node, and an update that finds a marked node takes
-//! it out. RCU replaces its hazard pointers, so lookups neither write nor retry: they walk over
-//! marked nodes.
+//! SPAA 2002): a removal marks the link of the node, and an update that finds a marked node unlinks
+//! it. RCU replaces its hazard pointers, so lookups neither write nor retry: they walk over marked
+//! nodes.
 //!
 //! * *Expand*: insert the dummies that are missing; publish the larger array. (The original inserts
 //!   a dummy at the first use of its bucket. Then lookups would have to write, so the resizer does
@@ -18,8 +18,8 @@
 //! * *Shrink*, which the original does not have: publish the smaller array; wait for readers, and
 //!   for updates that began at the dummies of removed buckets; remove these dummies.
 //!
-//! *Progress*: lookups are wait-free, except for insertions just ahead of them; insertions and
-//! removals are lock-free. Resizers exclude each other.
+//! *Progress*: lookups are wait-free, except that other threads may insert nodes just ahead of
+//! them; insertions and removals are lock-free. Resizers exclude each other.
 //!
 //! *A lookup costs* a read section, three loads that depend on one another for the dummy, the dummy
 //! itself (a cache miss that other tables don't have), and one per entry of the bucket whose hash
@@ -49,7 +49,8 @@ type Link = AtomicPtr<Node>;
 #[derive(Debug)]
 struct Node {
     next: Link,
-    /// The hash backwards, and odd; the number of the bucket backwards, and even, for a dummy.
+    /// The hash with its bits reversed, made odd. For a dummy: the number of the bucket with its
+    /// bits reversed, which is even.
     order: u64,
     key: u64,
     value: u64,
@@ -117,8 +118,8 @@ pub struct SplitOrdered<H> {
     resizer: CachePadded<Resizer>,
 }
 
-/// Finds a place in the list from `head` on, and takes out marked nodes on the way. Returns the
-/// link, and the first node that is not before the place.
+/// Finds a place in the list from `head` on, and unlinks marked nodes on the way. Returns the link,
+/// and the first node that is not before the place.
 ///
 /// # Safety
 ///
@@ -128,7 +129,7 @@ unsafe fn find(head: &Link, place: (u64, u64)) -> (&Link, *mut Node) {
     'again: loop {
         let mut link = head;
         // Acquire, here and below: pairs with the Release of the thread that linked the node, so
-        // that this one sees its content.
+        // that this thread sees its content.
         let mut current = link.load(Acquire);
         loop {
             // SAFETY: it was in the list at some time in this read section.
@@ -141,7 +142,7 @@ unsafe fn find(head: &Link, place: (u64, u64)) -> (&Link, *mut Node) {
                 if link.compare_exchange(current, unmarked(next), AcqRel, Relaxed).is_err() {
                     continue 'again;
                 }
-                // SAFETY: from a box, and this thread took it out.
+                // SAFETY: from a box, and this thread has unlinked it.
                 unsafe { Rcu::retire(current) };
                 current = unmarked(next);
             } else if node.place() >= place {
@@ -157,14 +158,14 @@ unsafe fn find(head: &Link, place: (u64, u64)) -> (&Link, *mut Node) {
 ///
 /// # Safety
 ///
-/// As for [`find`].
+/// The same as for [`find`].
 unsafe fn insert(head: &Link, node: Node) -> Option<*mut Node> {
     let new = Box::into_raw(Box::new(node));
     // SAFETY: it was just created; other threads see it only when it is in the list, and then it is
     // not freed in this read section.
     let node = unsafe { &*new };
     loop {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         let (link, next) = unsafe { find(head, node.place()) };
         // SAFETY: found in this read section.
         if unsafe { next.as_ref() }.is_some_and(|next| next.place() == node.place()) {
@@ -186,20 +187,20 @@ unsafe fn insert(head: &Link, node: Node) -> Option<*mut Node> {
 ///
 /// # Safety
 ///
-/// As for [`find`].
+/// The same as for [`find`].
 unsafe fn remove(head: &Link, place: (u64, u64)) -> Option<u64> {
     loop {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         let (_, found) = unsafe { find(head, place) };
         // SAFETY: found in this read section.
         let node = unsafe { found.as_ref() }.filter(|node| node.place() == place)?;
         let next = node.next.load(Acquire);
         let marked = next.map_addr(|address| address | MARK);
-        // AcqRel: a thread that sees the mark sees what this one did before; this one sees what the
-        // thread did that linked the next node. It fails if another thread has marked the link, or
-        // inserted a node behind it.
+        // AcqRel: a thread that sees the mark sees what this one did before; this thread sees what
+        // the thread that linked the next node did before. It fails if another thread has marked
+        // the link, or inserted a node behind it.
         if !is_marked(next) && node.next.compare_exchange(next, marked, AcqRel, Relaxed).is_ok() {
-            // SAFETY: as the caller vouches. This takes the node out, unless another thread does.
+            // SAFETY: guaranteed by the caller. This unlinks the node, unless another thread does.
             unsafe { find(head, place) };
             return Some(node.value);
         }
@@ -229,8 +230,8 @@ impl<H: TableHasher> Table for SplitOrdered<H> {
         // SAFETY: there always is an array.
         let dummy = unsafe { self.current.get(&guard) }.dummy(hash);
         // Acquire, here and below: pairs with the Release of the thread that linked the node, so
-        // that this one sees its content.
-        // SAFETY: dummies are retired by RCU, after a wait for readers of the array.
+        // that this thread sees its content. SAFETY: dummies are retired by RCU, after a wait for
+        // readers of the array.
         let mut next = unsafe { &*dummy }.next.load(Acquire);
         loop {
             // SAFETY: it was in the list at some time in this read section.

@@ -1,10 +1,10 @@
 //! A lock per stripe: 64 tables, each behind its own mutex (Herlihy and Shavit, "The Art of
-//! Multiprocessor Programming", section 13.2.2; as a table per lock, like `dashmap`).
+//! Multiprocessor Programming", section 13.2.2, but with a table per lock, like `dashmap`).
 //!
-//! The low bits of the hash say in which stripe an entry is, the next ones the bucket. A resizer
-//! goes from stripe to stripe.
+//! The low bits of the hash determine the stripe of an entry, and the next ones its bucket. A
+//! resizer goes from stripe to stripe.
 //!
-//! *Progress*: blocking, per stripe.
+//! *Progress*: operations on a stripe block each other.
 //!
 //! *A lookup costs* an atomic read-modify-write to lock and one to unlock, of a word that all users
 //! of the stripe share, and a walk of a chain.
@@ -86,7 +86,7 @@ impl<H: TableHasher> Resize for Striped<H> {
             self.resizer.add_bytes(chains.bytes());
             self.resizer.subtract_bytes(before);
         }
-        // Relaxed: a statistic; each stripe knows its own.
+        // Relaxed: a statistic; each stripe has its own number.
         self.buckets.store(buckets, Relaxed);
     }
 

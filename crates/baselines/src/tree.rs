@@ -3,7 +3,8 @@
 //!
 //! Lever compares a kernel that keeps its page cache in red-black trees with kernels that keep it
 //! in a hash table ("Linux Kernel Hash Table Behavior", ALS 2000). Trees need no hash function and
-//! no resizing, but log2 n comparisons, and about as many cache misses if each entry is a node.
+//! no resizing. But a lookup takes log2 n comparisons, and about as many cache misses if each entry
+//! is a node.
 //!
 //! *Progress*: [`Tree`] blocks like any map behind a lock. Lookups in [`SkipList`] are lock-free.
 //!

@@ -1,5 +1,5 @@
-//! The resizable hash table of Triplett, McKenney and Walpole (USENIX ATC 2011, section 4), as
-//! printed.
+//! The resizable hash table of Triplett, McKenney and Walpole (USENIX ATC 2011, section 4), as the
+//! paper prints it.
 //!
 //! A lookup takes a snapshot of the array's address, and walks the chain of its bucket. Chains may
 //! be *imprecise*: contain entries of other buckets as well. Resizers ensure that no chain ever
@@ -19,8 +19,8 @@
 //!
 //! *Progress*: lookups are wait-free. Updates wait for updates of their bucket and for the
 //! resizer's work, but never for readers (except by the bound on the backlog of deferred work).
-//! Resizers wait for readers: once to shrink; to expand, once, and once for each pass; there are as
-//! many passes as runs in the most mixed chain.
+//! Resizers wait for readers: once to shrink; to expand, once, and once more for each pass. There
+//! are as many passes as runs in the most mixed chain.
 //!
 //! *A lookup costs* a read section, and three loads that depend on one another (array, its mask and
 //! base, head), then one per entry. A miss walks the whole chain. No shared line is written.
@@ -75,7 +75,8 @@ impl<H: TableHasher> Table for Unzip<H> {
     fn insert(&self, key: u64, value: u64) -> bool {
         let hash = self.hasher.hash_one(key);
         let _lock = self.locks.lock(hash);
-        // Only after locking: a resizer that holds the lock may be about to publish another array.
+        // The array is read only after locking, because a resizer that holds the lock may be about
+        // to publish another one.
         let guard = read();
         // SAFETY: there always is an array. The lock is that of the whole chain, also where it is
         // zipped.
@@ -126,15 +127,15 @@ impl<H: TableHasher> Resize for Unzip<H> {
 pub enum Wait {
     /// The wait is about to begin.
     Begins,
-    /// All threads that were reading then have left.
+    /// All threads that were reading at the beginning of the wait have left.
     Ended,
 }
 
 impl<H: TableHasher> Unzip<H> {
-    /// As [`Resize::resize_to`], but calls the observer at each wait for readers.
+    /// Like [`Resize::resize_to`], but calls the observer at each wait for readers.
     ///
     /// # Panics
-    /// As [`Resize::resize_to`].
+    /// See [`Resize::resize_to`].
     pub fn resize_to_watched(&self, buckets: usize, mut watch: impl FnMut(Wait)) {
         self.locks.assert_enough(buckets);
         let _resizing = self.resizer.lock();
@@ -145,8 +146,8 @@ impl<H: TableHasher> Unzip<H> {
         }
     }
 
-    /// Returns the keys to which each bucket's head leads, in the order of the chains: also those
-    /// of other buckets, if a chain is imprecise.
+    /// Returns the keys to which each bucket's head leads, in the order of the chains: including
+    /// keys of other buckets, if a chain is imprecise.
     pub fn chains(&self) -> Vec<Vec<u64>> {
         let guard = read();
         // SAFETY: nodes are retired by RCU.
@@ -157,7 +158,6 @@ impl<H: TableHasher> Unzip<H> {
 }
 
 impl<H> Unzip<H> {
-    /// The wait has a `name`, by which it can be left out.
     fn wait_for_readers(&self, watch: &mut dyn FnMut(Wait)) {
         watch(Wait::Begins);
         self.resizer.wait_for_readers();

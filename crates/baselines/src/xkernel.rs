@@ -1,5 +1,5 @@
 //! Mosberger's map tool of the x-kernel ("Map Library Design Notes", 1996): a hash table for one
-//! thread that finds the session of a packet, most probably the session of the packet before.
+//! thread that finds the session of a packet, most probably that of the previous packet.
 //!
 //! Four structures work together (section 2): an array of buckets, whose number is a power of two
 //! and at most [`MAX_BUCKETS`]; a chain of elements per bucket; a cache of one entry, the last that
@@ -13,22 +13,22 @@
 //! | Build | Size of keys | Iteration |
 //! |---|---|---|
 //! | [`Old`] | an argument of one generic routine | over all buckets |
-//! | [`New`] | picks routines made for 2, 4, 6, 8, 10, 12 or 16 bytes, or the generic ones, when the map is made | over the list |
+//! | [`New`] | chooses routines for 2, 4, 6, 8, 10, 12 or 16 bytes, or the generic ones, when the map is created | over the list |
 //! | [`Const`] | part of the type: a look at the cached entry is inlined, as a few loads and comparisons | over the list |
 //!
 //! All three are compiled from one source. The author used a macro around a compiler built-in, and
-//! wished for a cleaner way; here it is a const generic parameter. Alignment, the other condition,
-//! no longer matters: processors load words from any address.
+//! asked for a cleaner way. Here the size is a const generic parameter. His routines also need
+//! aligned keys. These do not, because processors load words from any address.
 //!
 //! The paper prints no hash function, so this one is new: a rotation and a multiplication per word,
 //! and the top ten bits. Elements are stored in a vector and linked by their numbers; a number that
 //! is out of bounds ends a chain. So there is no unsafe code, and the bounds check takes the place
 //! of the original's comparison with null.
 //!
-//! *Progress*: one thread at a time; the cache makes lookups writes ([`Map`] is not `Sync`).
+//! *Progress*: one thread at a time, because lookups write to the cache ([`Map`] is not `Sync`).
 //!
-//! *A lookup costs* a comparison when it repeats the last; otherwise a hash and the walk of a
-//! chain.
+//! *A lookup costs* a comparison if the key is that of the previous lookup, and otherwise a hash
+//! and the walk of a chain.
 
 mod builds;
 
@@ -135,7 +135,7 @@ impl<B: Build> Map<B> {
     /// bucket's chain.
     ///
     /// # Panics
-    /// As [`Map::bind`].
+    /// See [`Map::bind`].
     #[inline(always)]
     pub fn resolve(&self, key: &B::Key) -> Option<u64> {
         B::resolve(self, key.as_ref())
@@ -146,7 +146,7 @@ impl<B: Build> Map<B> {
     /// Costs a hash and a walk of the bucket's chain.
     ///
     /// # Panics
-    /// As [`Map::bind`].
+    /// See [`Map::bind`].
     #[inline(always)]
     pub fn unbind(&mut self, key: &B::Key) -> Option<u64> {
         B::unbind(self, key.as_ref())
@@ -214,7 +214,7 @@ impl<B: Build> Map<B> {
     /// Returns the number of the bucket of `key`, for measurements with collisions.
     ///
     /// # Panics
-    /// As [`Map::bind`].
+    /// See [`Map::bind`].
     #[must_use]
     pub fn bucket_of(&self, key: &B::Key) -> usize {
         self.index::<builds::Any>(key.as_ref())

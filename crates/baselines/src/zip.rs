@@ -15,7 +15,8 @@
 //!                             B1  B2  A3  B3          begins with B1; run: B1 B2
 //! ```
 //!
-//! This step cuts off readers of B that are on A2 from B1. So there must be none:
+//! This step cuts off readers of B that are on A2: they no longer reach B1. So no reader of B may
+//! be there:
 //!
 //! * **Z1** Every child's path into the zipped part leads to the child's first node there (or
 //!   nowhere, if it has none).
@@ -55,22 +56,22 @@ pub(crate) type Disturbed = bool;
 /// The children of a bucket whose chain is being split, and the beginning of its zipped part: the
 /// paper's *aux* pointer. Used under the bucket's lock.
 pub(crate) struct Zipped<'z> {
-    /// The link to the beginning of the zipped part. Readers no longer use it, or it leads them to
-    /// the nodes as before.
+    /// The link to the beginning of the zipped part. Either readers no longer use it, or it still
+    /// leads them to all the nodes that they need.
     beginning: &'z Link,
     /// The number of buckets of the larger table, minus one.
     mask: u64,
 }
 
-/// A pass over all buckets of the smaller table, whose zipped parts begin at `beginnings`: a step
-/// for each, except where there was a disturbance. Returns false if nothing has changed, because
-/// nothing is zipped any more.
+/// Performs a pass over all buckets of the smaller table, whose zipped parts begin at `beginnings`:
+/// a step for each bucket, except where a removal has disturbed the zipped part. Returns false if
+/// nothing has changed, because nothing is zipped any more.
 ///
 /// # Safety
 ///
-/// Before the first pass, and after each, all readers have been waited for. There are `buckets`
-/// buckets in the larger table, Z1 holds, and there is a multiple of `locks` of beginnings, each
-/// guarded by the lock of its number.
+/// Before the first pass, and after each, all readers have been waited for. The larger table has
+/// `buckets` buckets, and Z1 holds. The number of beginnings is a multiple of the number of locks,
+/// and lock `i` guards each beginning whose number is `i` modulo the number of locks.
 pub(crate) unsafe fn pass(locks: &Locks<Disturbed>, beginnings: &[Link], buckets: usize) -> bool {
     let mut changed = false;
     for stripe in 0..locks.count() {
@@ -80,7 +81,7 @@ pub(crate) unsafe fn pass(locks: &Locks<Disturbed>, beginnings: &[Link], buckets
             continue;
         }
         for beginning in beginnings[stripe..].iter().step_by(locks.count()) {
-            // SAFETY: under the lock, and otherwise as the caller vouches.
+            // SAFETY: this thread holds the lock, and the caller guarantees the rest.
             changed |= unsafe { Zipped::new(beginning, buckets).unzip() };
         }
     }
@@ -113,7 +114,8 @@ impl<'z> Zipped<'z> {
     ///
     /// The caller holds the bucket's lock; Z1 and Z2 hold.
     unsafe fn unzip(&self) -> bool {
-        // SAFETY: under the lock, nodes in the chain are not freed. So it is below.
+        // SAFETY: under the lock, nodes in the chain are not freed. This also holds for the blocks
+        // below.
         let Some(first) = (unsafe { self.first().as_ref() }) else { return false };
         let child = self.child(first);
         let mut last = first;
@@ -182,8 +184,8 @@ impl<'z> Zipped<'z> {
 mod tests {
     use super::*;
 
-    /// A chain that is being split, with a reader on every node that one could have reached since
-    /// the last wait. The key of a node is its place in the chain, its hash is its child.
+    /// A chain that is being split, with a reader on every node that a reader could have reached
+    /// since the last wait. The key of a node is its place in the chain, and its hash is its child.
     struct Scene {
         locks: Locks<Disturbed>,
         beginning: Link,
@@ -207,7 +209,7 @@ mod tests {
             Self { locks: Locks::new(1), beginning, heads, nodes, removed, readers: Vec::new() }
         }
 
-        /// Lets all readers leave, and puts new ones wherever they can go.
+        /// Lets all readers leave, and puts new readers on all nodes that they can reach.
         fn wait(&mut self) {
             self.readers.clear();
             self.enter();

@@ -58,14 +58,14 @@ unsafe impl GlobalAlloc for Arena {
                 assert!(taken + size <= ARENA, "the arena is too small");
                 (base as *mut u8).wrapping_add((taken).next_multiple_of(layout.align()))
             }
-            // SAFETY: as the caller vouches.
+            // SAFETY: guaranteed by the caller.
             None => unsafe { System.alloc(layout) },
         }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if !BASE.get().is_some_and(|base| (*base..base + ARENA).contains(&pointer.addr())) {
-            // SAFETY: it came from there, and else as the caller vouches.
+            // SAFETY: it came from there, and the caller guarantees the rest.
             unsafe { System.dealloc(pointer, layout) };
         }
     }

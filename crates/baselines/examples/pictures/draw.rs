@@ -1,4 +1,4 @@
-//! From a film to an SVG: the moments one below the other.
+//! Draws a film as an SVG, with its moments one below the other.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,16 @@ use maud::{Markup, html};
 use crate::film::{Film, Moment, Plan, heads, links};
 
 const WIDTH: i32 = 760;
-/// Captions are broken here: an SVG doesn't do that by itself.
+/// The maximum length of a line in captions, because an SVG does not wrap text.
 const CHARACTERS: usize = 100;
 const LINE: i32 = 18;
-/// From one bucket of the larger array down to the next, and from one entry to the next.
+/// The distance from one bucket of the larger array down to the next, and from one entry to the
+/// next.
 const LANE: i32 = 52;
 const COLUMN: i32 = 80;
 const RADIUS: i32 = 17;
-/// Where these begin: the boxes of the array that readers come by, those of the one that is left
-/// behind, and entries.
+/// The positions of the boxes of the published array, of the boxes of the array that is left
+/// behind, and of entries.
 const PUBLISHED: i32 = 120;
 const LEFT_BEHIND: i32 = 20;
 const ENTRIES: i32 = 250;
@@ -74,7 +75,7 @@ fn frame(film: &Film, letter: u8, moment: &Moment, bottom: &mut i32) -> Markup {
     }
 }
 
-/// Entries from left to right: as in the chains when these are fewest.
+/// Returns the entries from left to right, in the order of the chains when there are fewest.
 fn order(film: &Film) -> Vec<u64> {
     let coarsest = film.moments.iter().min_by_key(|moment| moment.chains.len());
     coarsest.expect("a moment").chains.concat()
@@ -84,10 +85,10 @@ fn lane(bucket: usize) -> i32 {
     LANE * bucket as i32 + LANE / 2
 }
 
-/// The heads of an array, each in the lane of the entry that it leads to.
+/// Draws the heads of an array, each in the lane of the entry to which it leads.
 fn array(plan: &Plan, x: i32, first: &[Option<u64>], is_left_behind: bool, at: impl Fn(u64) -> Point + Copy) -> Markup {
     let (width, height) = BOX;
-    // Arrows of the one that is left behind pass above the boxes of the other.
+    // Arrows of the array that is left behind pass above the boxes of the other.
     let lift = if is_left_behind { LANE / 2 } else { 0 };
     let dashes = is_left_behind.then_some("4 3");
     html! {
@@ -103,7 +104,8 @@ fn array(plan: &Plan, x: i32, first: &[Option<u64>], is_left_behind: bool, at: i
     }
 }
 
-/// From a point, or the edge of a circle of this radius around it, to the edge of an entry.
+/// Draws an arrow from a point, or from the edge of a circle of this radius around it, to the edge
+/// of an entry.
 fn arrow(from: Point, to: Point, radius: i32, dashes: Option<&str>) -> Markup {
     let (dx, dy) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
     let length = dx.hypot(dy);
@@ -115,8 +117,8 @@ fn arrow(from: Point, to: Point, radius: i32, dashes: Option<&str>) -> Markup {
     }
 }
 
-/// White and black in turns, by its bucket in the larger array; grey where readers of others may
-/// be.
+/// Draws an entry: white or black by its bucket in the larger array, or grey if readers of other
+/// buckets may be at it.
 fn entry(plan: &Plan, key: u64, (x, y): Point, readers: &[BTreeSet<u64>]) -> Markup {
     let own = (plan.bucket)(key);
     let others = readers.iter().enumerate().any(|(reader, positions)| reader != own && positions.contains(&key));

@@ -1,4 +1,4 @@
-//! What a table looked like, moment by moment, and where its readers may have been.
+//! The states of a table during a resize, and the entries at which readers may have been.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;
@@ -6,16 +6,16 @@ use std::iter::successors;
 /// The keys to which each bucket's head leads, in the order of the chains.
 pub type Chains = Vec<Vec<u64>>;
 
-/// How a table takes buckets from keys. The bucket of the larger array for which a reader looks
-/// identifies it.
+/// How a table takes buckets from keys. A reader is identified by the bucket of the larger array in
+/// which it searches.
 pub struct Plan {
     /// Buckets of the larger array.
     pub buckets: usize,
-    /// The bucket of a key, there.
+    /// Returns the bucket of a key in the larger array.
     pub bucket: fn(u64) -> usize,
-    /// The bucket by which a reader enters an array of this size.
+    /// Returns the bucket by which a reader enters an array of this size.
     pub entrance: fn(reader: usize, buckets: usize) -> usize,
-    /// Whether a reader goes on when it meets an entry of this bucket.
+    /// Returns whether a reader continues at an entry of this bucket.
     pub passes: fn(reader: usize, bucket: usize) -> bool,
     pub label: fn(u64) -> String,
 }
@@ -28,11 +28,11 @@ pub struct Moment {
     /// The other array, while readers that entered by it may be inside: the first entry of each
     /// bucket.
     pub left_behind: Option<Vec<Option<u64>>>,
-    /// By reader: the entries on which one may stand.
+    /// For each reader, the entries at which it may be.
     pub readers: Vec<BTreeSet<u64>>,
 }
 
-/// A resize from the beginning to the end.
+/// The states of a table from the beginning of a resize to its end.
 pub struct Film {
     pub title: &'static str,
     pub plan: Plan,
@@ -65,7 +65,7 @@ impl Film {
     ///
     /// # Panics
     ///
-    /// As [`Film::show`].
+    /// See [`Film::show`].
     pub fn show_after_wait(&mut self, chains: Chains) {
         let readers = (0..self.plan.buckets).map(|reader| self.positions(reader, &chains, None)).collect();
         self.push(chains, None, readers);
@@ -82,7 +82,8 @@ impl Film {
         self.moments.push(Moment { caption, chains, left_behind, readers });
     }
 
-    /// Where this reader may stand, if it comes now or stood somewhere at the last moment.
+    /// Returns the entries at which this reader may be, if it enters now, or was at an entry at the
+    /// last moment.
     fn positions(&self, reader: usize, chains: &Chains, last: Option<&Moment>) -> BTreeSet<u64> {
         let own = |key: &u64| (self.plan.bucket)(*key) == reader;
         let entrance = chains[(self.plan.entrance)(reader, chains.len())].first();
@@ -99,7 +100,7 @@ impl Film {
         positions
     }
 
-    /// What a reader passes from this entry on.
+    /// Returns the entries that a reader passes from this entry on.
     fn path(&self, reader: usize, from: Option<u64>, chains: &Chains) -> BTreeSet<u64> {
         let next = links(chains);
         let passes = |key: &u64| (self.plan.passes)(reader, (self.plan.bucket)(*key));

@@ -1,9 +1,9 @@
 //! Draws tables while they are resized: the book's pictures, after figures 1 and 2 of Triplett,
 //! McKenney and Walpole (USENIX ATC 2011).
 //!
-//! Nothing is made up: each picture shows where the heads and links of a table lead at a moment of
-//! a resize that is going on, and the colours are computed from that. What is wrong with a table
-//! would show, and the program fails if a lookup could miss.
+//! Each picture shows where the heads and links of a real table lead at a moment of a resize. The
+//! colours are computed from these links. So the pictures would show an error of the table, and the
+//! program fails if a lookup could miss.
 //!
 //! ```sh
 //! cargo run -p relativist-baselines --example pictures -- docs/src/pictures

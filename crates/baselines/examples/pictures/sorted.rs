@@ -1,4 +1,5 @@
-//! The library's table. A reader that stays inside stops the resizer where that waits for readers.
+//! The library's table. A reader that stays in its section stops the resizer where it waits for
+//! readers.
 
 use std::ptr::NonNull;
 use std::thread;
@@ -15,7 +16,7 @@ const PLAN: Plan = Plan {
     buckets: 4,
     bucket: |key| (key >> 1) as usize,
     entrance: |reader, buckets| reader * buckets / 4,
-    // Sorted: a reader that reaches an entry of a later bucket has come to the end.
+    // Chains are sorted, so a reader that reaches an entry of a later bucket has come to the end.
     passes: |reader, bucket| bucket <= reader,
     label: |key| format!("{key:03b}"),
 };

@@ -7,7 +7,7 @@ use relativist_baselines::unzip::{Unzip, Wait};
 
 use crate::film::{Film, Plan};
 
-/// Numbers are their own hashes: even ones go into the one bucket, odd ones into the other.
+/// Numbers are their own hashes, so even ones go into one bucket, and odd ones into the other.
 #[derive(Default)]
 struct Identity(u64);
 

@@ -1,4 +1,4 @@
-//! The builds: how the routines know the size of keys.
+//! The three builds, which differ in how their routines know the size of keys.
 
 use std::fmt::Debug;
 
@@ -116,7 +116,7 @@ impl Build for Old {
     }
 }
 
-/// The build that picks routines for its size of keys when the map is made.
+/// The build that chooses routines for the size of keys when the map is created.
 #[derive(Clone, Copy, Debug)]
 pub struct New {
     key_size: usize,

@@ -1,7 +1,6 @@
 /*
- * What liburcu's example cds_lfht_add_unique.c does, with librelativist: numbers are added, of
- * which one comes twice, and the second time it is refused. Then all that were added are told and
- * removed.
+ * A port of liburcu's example cds_lfht_add_unique.c. It adds numbers, one of them twice: the second
+ * time, the table refuses it. Then it prints and removes all numbers.
  *
  *     cds_lfht_new_flavor(1, 1, 0, CDS_LFHT_AUTO_RESIZE, ..)  relativist_table_new(1, true)
  *     urcu_memb_register_thread()                             nothing
@@ -23,11 +22,11 @@ struct number {
     struct relativist_link link;
     struct relativist_call_head call;
     int value;
-    /* The how manieth it was. */
+    /* The index of the value among those that were added. */
     int order;
 };
 
-/* Table's hashes are mixed by one multiplication, so for plain numbers this is enough. */
+/* The table mixes hashes by one multiplication, so a plain number is good enough. */
 static uint64_t hash(int value)
 {
     return (uint64_t)value;
@@ -43,7 +42,7 @@ static void free_number(struct relativist_call_head *call)
     free(container_of(call, struct number, call));
 }
 
-static bool tell(struct relativist_link *link, void *unused)
+static bool print_number(struct relativist_link *link, void *unused)
 {
     struct number *number = container_of(link, struct number, link);
 
@@ -76,7 +75,7 @@ int main(void)
         number->value = values[order];
         number->order = order;
         relativist_link_init(&number->link, hash(number->value));
-        /* What is there already may be looked at until the end of the section. */
+        /* An object that is in the table already stays valid until the end of the section. */
         relativist_read_lock();
         there = relativist_add_unique(table, &number->link, match, &number->value);
         if (there != &number->link) {
@@ -87,7 +86,7 @@ int main(void)
     }
 
     relativist_read_lock();
-    relativist_for_each(table, tell, NULL);
+    relativist_for_each(table, print_number, NULL);
     relativist_for_each(table, delete, table);
     relativist_read_unlock();
     printf("%zu are left\n", relativist_count(table));

@@ -1,6 +1,6 @@
 /*
- * A directory of users that threads look up while others rename users' shells and the table is
- * resized.
+ * A directory of users that threads look up while another thread changes users' shells and resizes the
+ * table.
  *
  * An object is never changed while readers may see it: a changed copy takes its place, and the old
  * one is freed when readers have left it.
@@ -25,7 +25,7 @@ struct user {
 static struct relativist_table *users;
 static atomic_bool done;
 
-/* FNV-1a. Where names come from strangers, take a keyed hash. */
+/* FNV-1a. If untrusted clients choose names, use a keyed hash. */
 static uint64_t hash(const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325;
@@ -79,7 +79,7 @@ static bool get_shell(const char *name, char shell[16])
     return link;
 }
 
-static void *read_all_the_time(void *count)
+static void *read_until_done(void *count)
 {
     char name[16], shell[16];
 
@@ -113,7 +113,7 @@ int main(void)
         abort();
     set_all("/bin/sh");
     for (int i = 0; i < 2; i++)
-        if (pthread_create(&readers[i], NULL, read_all_the_time, &counts[i]))
+        if (pthread_create(&readers[i], NULL, read_until_done, &counts[i]))
             abort();
     for (int i = 0; i < 20; i++) {
         if (relativist_resize(users, i % 2 ? 16 : 1024))

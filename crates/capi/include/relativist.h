@@ -36,7 +36,7 @@ struct relativist_call_head;
 struct relativist_table;
 
 /**
- * The function that relativist_call will call, with the object.
+ * The function that relativist_call will call with the object.
  */
 typedef void (*relativist_call_function)(struct relativist_call_head *head);
 
@@ -71,7 +71,7 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Enters a read section. Wait-free. Sections nest: the outermost counts.
+ * Enters a read section. Wait-free. Sections nest, and end with the outermost one.
  *
  * A thread's first call registers it, until it exits. A thread that stays in a read section for
  * long delays reclamation in the whole process.
@@ -113,7 +113,7 @@ void relativist_synchronize(void);
  * pending calls. The function may call relativist_call, but must neither block for long nor wait
  * for readers. Outside of read sections, the function may run in relativist_call,
  * relativist_read_unlock, relativist_barrier, and in all updates of tables. So it must not take a
- * lock that a thread holds during such a call: it may run on that thread, which would wait for
+ * lock that a thread holds during such a call: if it ran on that thread, the thread would wait for
  * itself.
  *
  * Requires: `head` stays valid and is not used until then, and `function` may be called with it,
@@ -170,9 +170,9 @@ struct relativist_link *relativist_lookup(const struct relativist_table *table,
                                           const void *key);
 
 /**
- * Calls `visit` with all links with this hash, in the order in which they were added: for tables
- * with several objects with the same key. `visit` has to check which of them have the key.
- * Otherwise as relativist_lookup.
+ * Calls `visit` with all links that have this hash, in the order in which they were added. Use it
+ * for tables in which several objects have the same key. `visit` has to check which of them have
+ * the key. Otherwise like relativist_lookup.
  *
  * Requires: as for relativist_lookup.
  */
@@ -232,7 +232,7 @@ bool relativist_replace(const struct relativist_table *table,
 
 /**
  * Removes a link. Returns false if it is not in the table (any more): if several threads remove
- * it, one of them gets true. That thread owns the object now, and may free it after a grace
+ * it, only one of them gets true. That thread owns the object now, and may free it after a grace
  * period.
  *
  * Requires: the table is valid, and so is the link: the caller has found it in its current read
@@ -260,7 +260,7 @@ struct relativist_link *relativist_remove(const struct relativist_table *table,
 void relativist_for_each(const struct relativist_table *table, relativist_visit visit, void *argument);
 
 /**
- * As relativist_for_each, but in pieces, each in its own read section: visits `count` links from
+ * Like relativist_for_each, but in pieces, each in its own read section: visits `count` links from
  * `*cursor` on, or a few more, and ignores the result of `visit`. The first call takes a cursor of
  * 0. Returns true, and sets the cursor for the next call, if there is more to visit.
  *

@@ -9,10 +9,10 @@ pub struct CallHead {
     function: Call,
 }
 
-/// The function that relativist_call will call, with the object.
+/// The function that relativist_call will call with the object.
 pub type Call = Option<unsafe extern "C" fn(head: *mut CallHead)>;
 
-/// Enters a read section. Wait-free. Sections nest: the outermost counts.
+/// Enters a read section. Wait-free. Sections nest, and end with the outermost one.
 ///
 /// A thread's first call registers it, until it exits. A thread that stays in a read section for
 /// long delays reclamation in the whole process.
@@ -61,7 +61,7 @@ pub extern "C" fn relativist_synchronize() {
 /// pending calls. The function may call relativist_call, but must neither block for long nor wait
 /// for readers. Outside of read sections, the function may run in relativist_call,
 /// relativist_read_unlock, relativist_barrier, and in all updates of tables. So it must not take a
-/// lock that a thread holds during such a call: it may run on that thread, which would wait for
+/// lock that a thread holds during such a call: if it ran on that thread, the thread would wait for
 /// itself.
 ///
 /// Requires: `head` stays valid and is not used until then, and `function` may be called with it,
@@ -78,9 +78,9 @@ pub unsafe extern "C" fn relativist_call(head: *mut CallHead, function: Call, by
     }
     let head = NonNull::new(head).expect("relativist_call without an object");
     assert!(function.is_some(), "relativist_call without a function");
-    // SAFETY: valid, says the caller.
+    // SAFETY: the caller guarantees that it is valid.
     unsafe { head.write(CallHead { function }) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { defer_raw(head.cast(), bytes, call) };
 }
 

@@ -37,7 +37,7 @@ fn into_raw(link: *mut Link) -> NonNull<raw::Link> {
 ///
 /// The table came from `relativist_table_new`, and is not freed meanwhile.
 unsafe fn raw_of<'t>(table: *const Table) -> &'t raw::Table {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     &unsafe { table.as_ref() }.expect("a table that is NULL").0
 }
 
@@ -54,7 +54,7 @@ fn callers_guard() -> ManuallyDrop<Guard> {
 /// closure is used.
 unsafe fn matching(matches: Match, key: *const c_void) -> impl FnMut(NonNull<raw::Link>) -> bool {
     let matches = matches.expect("a match function that is NULL");
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     move |link| unsafe { matches(from_raw(link), key) }
 }
 
@@ -80,7 +80,8 @@ pub extern "C" fn relativist_table_new(buckets: usize, automatic: bool) -> *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_table_free(table: *mut Table) {
     if !table.is_null() {
-        // SAFETY: from `relativist_table_new`, and no thread uses it, says the caller.
+        // SAFETY: the caller guarantees that it came from `relativist_table_new` and that no thread
+        // uses it.
         let table = unsafe { Box::from_raw(table) };
         assert!(table.0.is_empty(), "relativist_table_free of a table that is not empty");
     }
@@ -92,7 +93,7 @@ pub unsafe extern "C" fn relativist_table_free(table: *mut Table) {
 /// Requires: `link` may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_link_init(link: *mut Link, hash: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { into_raw(link).write(raw::Link::new(Hash::new(hash))) };
 }
 
@@ -108,19 +109,19 @@ pub unsafe extern "C" fn relativist_lookup(
     matches: Match,
     key: *const c_void,
 ) -> *mut Link {
-    // SAFETY: the caller's promise, both.
+    // SAFETY: guaranteed by the caller.
     let (table, matches) = unsafe { (raw_of(table), matching(matches, key)) };
     table.find(Hash::new(hash), matches, &callers_guard()).map_or(null_mut(), from_raw)
 }
 
-/// Calls `visit` with all links with this hash, in the order in which they were added: for tables
-/// with several objects with the same key. `visit` has to check which of them have the key.
-/// Otherwise as relativist_lookup.
+/// Calls `visit` with all links that have this hash, in the order in which they were added. Use it
+/// for tables in which several objects have the same key. `visit` has to check which of them have
+/// the key. Otherwise like relativist_lookup.
 ///
 /// Requires: as for relativist_lookup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_lookup_all(table: *const Table, hash: u64, visit: Visit, argument: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let table = unsafe { raw_of(table) };
     // SAFETY: as above.
     unsafe { show(table.find_all(Hash::new(hash), &callers_guard()), visit, argument) };
@@ -138,7 +139,7 @@ pub unsafe extern "C" fn relativist_lookup_all(table: *const Table, hash: u64, v
 /// replaced, until a grace period has passed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_add(table: *const Table, link: *mut Link) {
-    // SAFETY: the caller's promise, both.
+    // SAFETY: guaranteed by the caller.
     unsafe { raw_of(table).insert(into_raw(link), &read()) };
 }
 
@@ -154,12 +155,12 @@ pub unsafe extern "C" fn relativist_add_unique(
     matches: Match,
     key: *const c_void,
 ) -> *mut Link {
-    // SAFETY: the caller's promise, all.
+    // SAFETY: guaranteed by the caller.
     let (table, matches, hash) = unsafe { (raw_of(table), matching(matches, key), hash_of(link)) };
     match table.entry(hash, matches, &read()) {
         Entry::Occupied(entry) => from_raw(entry.get()),
         Entry::Vacant(entry) => {
-            // SAFETY: the caller's promise, and the hash is its own.
+            // SAFETY: guaranteed by the caller, and the hash is that of the link.
             unsafe { entry.insert(into_raw(link)) };
             link
         }
@@ -178,10 +179,10 @@ pub unsafe extern "C" fn relativist_add_replace(
     matches: Match,
     key: *const c_void,
 ) -> *mut Link {
-    // SAFETY: the caller's promise, all.
+    // SAFETY: guaranteed by the caller.
     let (table, matches, hash) = unsafe { (raw_of(table), matching(matches, key), hash_of(link)) };
     match table.entry(hash, matches, &read()) {
-        // SAFETY: the caller's promise, and the hash is its own.
+        // SAFETY: guaranteed by the caller, and the hash is that of the link.
         Entry::Occupied(entry) => from_raw(unsafe { entry.replace(into_raw(link)) }),
         Entry::Vacant(entry) => {
             // SAFETY: as above.
@@ -201,11 +202,11 @@ pub unsafe extern "C" fn relativist_add_replace(
 /// section, or no other thread frees it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_replace(table: *const Table, old: *mut Link, link: *mut Link) -> bool {
-    // SAFETY: the caller's promise, both.
+    // SAFETY: guaranteed by the caller.
     let (table, hash) = unsafe { (raw_of(table), hash_of(old)) };
     match table.entry(hash, |found| found == into_raw(old), &read()) {
         Entry::Occupied(entry) => {
-            // SAFETY: the caller's promise. Different hashes panic.
+            // SAFETY: guaranteed by the caller. Different hashes panic.
             unsafe { entry.replace(into_raw(link)) };
             true
         }
@@ -214,14 +215,14 @@ pub unsafe extern "C" fn relativist_replace(table: *const Table, old: *mut Link,
 }
 
 /// Removes a link. Returns false if it is not in the table (any more): if several threads remove
-/// it, one of them gets true. That thread owns the object now, and may free it after a grace
+/// it, only one of them gets true. That thread owns the object now, and may free it after a grace
 /// period.
 ///
 /// Requires: the table is valid, and so is the link: the caller has found it in its current read
 /// section, or no other thread frees it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_del(table: *const Table, link: *mut Link) -> bool {
-    // SAFETY: the caller's promise, both.
+    // SAFETY: guaranteed by the caller.
     let (table, hash) = unsafe { (raw_of(table), hash_of(link)) };
     table.remove(hash, |found| found == into_raw(link), &read()).is_some()
 }
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn relativist_remove(
     matches: Match,
     key: *const c_void,
 ) -> *mut Link {
-    // SAFETY: the caller's promise, both.
+    // SAFETY: guaranteed by the caller.
     let (table, matches) = unsafe { (raw_of(table), matching(matches, key)) };
     table.remove(Hash::new(hash), matches, &read()).map_or(null_mut(), from_raw)
 }
@@ -248,13 +249,13 @@ pub unsafe extern "C" fn relativist_remove(
 /// Requires: as for relativist_lookup. `visit` may update the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_for_each(table: *const Table, visit: Visit, argument: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let table = unsafe { raw_of(table) };
     // SAFETY: as above.
     unsafe { show(table.iter(&callers_guard()), visit, argument) };
 }
 
-/// As relativist_for_each, but in pieces, each in its own read section: visits `count` links from
+/// Like relativist_for_each, but in pieces, each in its own read section: visits `count` links from
 /// `*cursor` on, or a few more, and ignores the result of `visit`. The first call takes a cursor of
 /// 0. Returns true, and sets the cursor for the next call, if there is more to visit.
 ///
@@ -269,7 +270,7 @@ pub unsafe extern "C" fn relativist_scan(
 ) -> bool {
     let visit = visit.expect("a visit function that is NULL");
     let cursor = NonNull::new(cursor).expect("a cursor that is NULL");
-    // SAFETY: the caller's promise, both.
+    // SAFETY: guaranteed by the caller.
     let (table, from) = unsafe { (raw_of(table), cursor.read()) };
     // SAFETY: as above.
     let show = |link| _ = unsafe { visit(from_raw(link), argument) };
@@ -287,7 +288,7 @@ pub unsafe extern "C" fn relativist_scan(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_clear(table: *const Table, removed: Visit, argument: *mut c_void) {
     let removed = removed.expect("a function that is NULL");
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let table = unsafe { raw_of(table) };
     // SAFETY: as above.
     table.clear(&read(), |link| _ = unsafe { removed(from_raw(link), argument) });
@@ -298,7 +299,7 @@ pub unsafe extern "C" fn relativist_clear(table: *const Table, removed: Visit, a
 /// Requires: the table is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_count(table: *const Table) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { raw_of(table) }.len()
 }
 
@@ -307,7 +308,7 @@ pub unsafe extern "C" fn relativist_count(table: *const Table) -> usize {
 /// Requires: the table is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_buckets(table: *const Table) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { raw_of(table) }.buckets()
 }
 
@@ -319,7 +320,7 @@ pub unsafe extern "C" fn relativist_buckets(table: *const Table) -> usize {
 /// Requires: the table is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn relativist_resize(table: *const Table, buckets: usize) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let resized = unsafe { raw_of(table) }.resize_to(buckets);
     resized.map_or(libc::ENOMEM, |()| 0)
 }
@@ -328,7 +329,7 @@ pub unsafe extern "C" fn relativist_resize(table: *const Table, buckets: usize) 
 ///
 /// The link was initialised, and is valid.
 unsafe fn hash_of(link: *mut Link) -> Hash {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { into_raw(link).as_ref() }.hash()
 }
 
@@ -337,6 +338,6 @@ unsafe fn hash_of(link: *mut Link) -> Hash {
 /// `visit` may be called with the links.
 unsafe fn show(mut links: impl Iterator<Item = NonNull<raw::Link>>, visit: Visit, argument: *mut c_void) {
     let visit = visit.expect("a visit function that is NULL");
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let _ = links.all(|link| unsafe { visit(from_raw(link), argument) });
 }

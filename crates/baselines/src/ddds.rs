@@ -111,8 +111,8 @@ impl<H: TableHasher> Table for Ddds<H> {
 }
 
 impl<H> Ddds<H> {
-    /// Finishes a lookup that has seen an old table. A separate cold function that takes the guard,
-    /// so that it costs other lookups nothing.
+    /// Finishes a lookup that has seen an old table. This is a cold function of its own, and takes
+    /// the guard, so that other lookups do not pay for it.
     #[cold]
     #[inline(never)]
     fn get_during_resize(&self, hash: u64, key: u64, guard: Guard) -> Option<u64> {

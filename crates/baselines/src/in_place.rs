@@ -243,11 +243,11 @@ impl<H> InPlace<H> {
             // changed (Z2).
             self.resizer.wait_for_readers();
         }
-        // SAFETY: as below.
+        // SAFETY: the old value is retired below.
         unsafe { self.zipped.set(null_mut()) };
         self.resizer.subtract_bytes(aux);
-        // SAFETY: from a box, replaced. Updates may still be looking for zipped parts in it, in
-        // read sections.
+        // SAFETY: it came from a box and has been replaced. Updates in read sections may still use
+        // it.
         unsafe { Rcu::retire(zipped) };
     }
 }
@@ -309,7 +309,7 @@ impl Region {
             // SAFETY: a part of this mapping that no thread uses any more. It is private and
             // anonymous, so it will be zero when it is committed again.
             unsafe { madvise(part, length, Advice::LinuxDontNeed) }.expect("a valid range");
-            // SAFETY: likewise.
+            // SAFETY: the same part.
             unsafe { mprotect(part, length, MprotectFlags::empty()) }.expect("a valid range");
         }
         length

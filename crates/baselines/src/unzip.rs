@@ -211,7 +211,7 @@ impl<H> Unzip<H> {
         }
         // SAFETY: the old array is retired below.
         unsafe { self.before.set(before) };
-        // SAFETY: likewise.
+        // SAFETY: the old array is retired below.
         unsafe { self.current.set(Box::into_raw(larger)) };
         drop(all);
         // Readers that entered by the smaller array must find the whole chain (Z2).
@@ -223,11 +223,11 @@ impl<H> Unzip<H> {
             // changed (Z2).
             self.wait_for_readers(watch);
         }
-        // SAFETY: as below.
+        // SAFETY: the old value is retired below.
         unsafe { self.before.set(null_mut()) };
         self.resizer.subtract_bytes(smaller.bytes());
-        // SAFETY: it came from a box and has been replaced. Updates may still be looking for zipped
-        // parts in it, in read sections.
+        // SAFETY: it came from a box and has been replaced. Updates in read sections may still use
+        // it.
         unsafe { Rcu::retire(before) };
     }
 

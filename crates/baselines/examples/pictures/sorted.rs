@@ -24,19 +24,19 @@ const PLAN: Plan = Plan {
 pub fn shrink() -> Film {
     let captions = &[
         "Four buckets by the first two bits of the hash; chains are sorted.",
-        "Ends are linked to beginnings, and the array of two buckets, by the first bit, is published. Who came by the old array finds its \
-         entries where they were.",
-        "All who came by the old array have left, and it is freed.",
+        "Ends are linked to beginnings, and the array of two buckets, by the first bit, is published. A reader that entered by the old \
+         array finds its entries where they were.",
+        "All readers that entered by the old array have left, and it is freed.",
     ];
     film("The sorted table shrinks", captions, 4, 2)
 }
 
 pub fn grow() -> Film {
     let captions = &[
-        "Two buckets by the first bit of the hash. Who looks for 11 passes 10 (grey); who looks for 10 ends at the first 11.",
-        "The array of four buckets, by the first two bits, is published. Who comes by it needs no link between buckets; who came by \
-         the old one does.",
-        "These have left: one wait. The links between buckets are cut, in any order, and the old array is freed.",
+        "Two buckets by the first bit of the hash. A reader that looks for 11 passes 10 (grey). One that looks for 10 ends at the first 11.",
+        "The array of four buckets, by the first two bits, is published. A reader that enters by it needs no \
+         link between buckets. A reader that entered by the old array does.",
+        "The readers of the old array have left, after one wait. The links between buckets are cut, in any order, and the old array is freed.",
     ];
     film("The sorted table grows", captions, 2, 4)
 }

@@ -36,23 +36,23 @@ const PLAN: Plan = Plan {
 pub fn shrink() -> Film {
     let captions = &[
         "Two buckets, of even and of odd numbers.",
-        "The end of the even chain leads to the odd one; the array of one bucket is published. Readers who came by the old array may \
-         be anywhere: grey is where even and odd ones may be.",
-        "All who came by the old array have left, and it can be freed.",
+        "The end of the even chain leads to the odd one; the array of one bucket is published. Readers that entered by the old array \
+         may be anywhere. At a grey entry there may be even and odd readers.",
+        "All readers that entered by the old array have left, and it can be freed.",
     ];
     film("The paper's table shrinks", captions, 2, 1)
 }
 
 pub fn grow() -> Film {
     let captions = &[
-        "One bucket. Who looks for an odd number passes even ones, and the other way round.",
-        "The array of two buckets is published. Each leads to its first entry: the chains are zipped. Readers who came by the old \
-         array may be anywhere.",
-        "They have left. Only odd readers come to 1, so its link may change.",
-        "1 leads past the even numbers. Odd readers may still stand on these.",
-        "They have left. Only even readers come to 2 and 4.",
-        "4 leads past 3, to nothing. Even readers may still stand on 3.",
-        "They have left; the chains are parted.",
+        "One bucket. A reader that looks for an odd number passes even ones, and the other way round.",
+        "The array of two buckets is published. Each leads to its first entry: the chains are zipped. Readers that entered by the \
+         old array may be anywhere.",
+        "These readers have left. Only odd readers reach 1, so its link may change.",
+        "1 leads past the even numbers. Odd readers may still be at these.",
+        "These readers have left. Only even readers reach 2 and 4.",
+        "4 is the end of its chain now. Even readers may still be at 3.",
+        "These readers have left. The chains are separate.",
     ];
     film("The paper's table grows", captions, 1, 2)
 }

@@ -37,7 +37,7 @@ fn keys_of<const N: usize>(group: &mut BenchmarkGroup<'_, WallTime>) {
 }
 
 fn sizes(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("lookup by keys of so many bytes");
+    let mut group = criterion.benchmark_group("lookup by key size in bytes");
     group.throughput(Throughput::Elements(LOOKUPS.into()));
     keys_of::<4>(&mut group);
     keys_of::<8>(&mut group);

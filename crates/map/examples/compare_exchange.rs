@@ -23,7 +23,7 @@ fn append(documents: &Documents, id: u64, word: &str) -> u64 {
         let changed = Document { version: current.version + 1, text: format!("{} {word}", current.text) };
         match pinned.compare_exchange(id, current, changed) {
             Ok(replaced) => return replaced.version + 1,
-            Err(late) => current = late.current.expect("nobody deletes documents"),
+            Err(late) => current = late.current.expect("no thread deletes documents"),
         }
     }
 }

@@ -29,7 +29,7 @@ fn main() -> Result<(), RenameError<String>> {
         Ok(())
     })?;
 
-    // A name that is taken is not overwritten, and comes back with the error.
+    // A name that is in use is not overwritten. The error contains it.
     let error = documents.rename("draft", "notes".to_owned()).unwrap_err();
     println!("{:?}: {error}", error.clone().into_key());
     Ok(())

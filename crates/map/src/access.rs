@@ -93,8 +93,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
         Q: Equivalent<K> + ?Sized,
     {
         let link = self.table.find(hash, self.has_key(key), guard)?;
-        // SAFETY: found in this map under the guard: alive as long as the guard, or, if it is not
-        // removed, the map.
+        // SAFETY: found in this map under the guard. A node that is removed stays alive as long as
+        // the guard, and any other node as long as the map.
         Some(unsafe { self.node(link) })
     }
 }

@@ -110,7 +110,7 @@ mod tests {
         std::thread::scope(|scope| _ = scope.spawn(|| counter.add(-7, 1, &read())));
         assert_eq!(counter.sum(), 3);
         counter.add(-5, 1, &read());
-        assert_eq!(counter.sum(), 0, "never below zero, though updates under way may make it look so");
+        assert_eq!(counter.sum(), 0, "never below zero, though updates in progress may make it look so");
     }
 
     /// A count that swings around any value does not cause a check each time.

@@ -41,7 +41,7 @@ impl<'g, K, V> Hashes<'g, K, V> {
     /// Ranges are split down to this number of buckets.
     const MIN_BUCKETS: u64 = 128;
 
-    /// Takes the guard for its lifetime: see `entries`.
+    /// Takes the guard only for its lifetime: see `entries`.
     fn all(table: &'g Table, _guard: &'g Guard) -> Self {
         let min_hashes = u64::MAX / table.buckets() as u64;
         Self {

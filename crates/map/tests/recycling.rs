@@ -62,5 +62,5 @@ fn memory_of_removed_nodes_is_used_again_and_given_back() {
     assert!(allocated > 0, "the nodes have another size than expected");
     assert!(allocated < THREADS * ROUNDS / 2, "{allocated} nodes allocated for {} insertions", THREADS * ROUNDS);
     let left = allocated - freed;
-    assert!(left <= 2 * KEPT, "{left} nodes are held by nobody");
+    assert!(left <= 2 * KEPT, "{left} nodes are held by no thread");
 }

@@ -16,7 +16,7 @@ mod history;
 #[path = "support/random.rs"]
 mod random;
 #[path = "support/tracked.rs"]
-#[expect(dead_code, reason = "nobody here tells values apart")]
+#[expect(dead_code, reason = "the tests here do not compare values")]
 mod tracked;
 
 use std::sync::Arc;
@@ -110,7 +110,7 @@ fn residents_are_found() {
                 for key in [4, 0, 3] {
                     insert(map, key, &TALLY);
                     insert(map, 5, &TALLY); // replaces a resident
-                    map.pin().remove(&key).expect("nobody else removes it").assert_of(key);
+                    map.pin().remove(&key).expect("no other thread removes it").assert_of(key);
                     barrier();
                 }
             }),

@@ -59,7 +59,7 @@ fn insert_all(map: &Map, keys: Range<u64>, tally: &'static Tally) {
 
 fn remove_all(map: &Map, keys: Range<u64>) {
     for key in keys {
-        map.pin().remove(&key).expect("nobody else removes it").assert_of(key);
+        map.pin().remove(&key).expect("no other thread removes it").assert_of(key);
     }
 }
 

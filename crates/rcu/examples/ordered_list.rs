@@ -100,8 +100,8 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
-        assert!(!is_reading(), "who holds the mutex may be waiting for this reader");
-        self.writer.lock().expect("nobody panics under the mutex")
+        assert!(!is_reading(), "the thread that holds the mutex may be waiting for this reader");
+        self.writer.lock().expect("no thread panics under the mutex")
     }
 
     /// Returns the link that leads to the first such node, or the last link.

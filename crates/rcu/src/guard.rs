@@ -28,7 +28,7 @@ local! {
 #[must_use = "the read section ends when the guard is dropped"]
 pub struct Guard {
     slot: &'static Slot,
-    /// The section belongs to the thread.
+    /// Makes the guard `!Send`, because the section belongs to the thread.
     _not_send: PhantomData<*mut ()>,
 }
 
@@ -218,13 +218,13 @@ fn leave(slot: &'static Slot) {
         slot.entered.store(Slot::OUTSIDE, Release);
     } else {
         cold_path();
-        leave_otherwise(slot);
+        leave_slowly(slot);
     }
 }
 
-/// Ends a nested section, or an outermost one with work left to do.
+/// Leaves a nested section, or an outermost one that has flags set.
 #[inline]
-fn leave_otherwise(slot: &'static Slot) {
+fn leave_slowly(slot: &'static Slot) {
     let nesting = slot.nesting.get();
     if nesting & Slot::DEPTH > 0 {
         slot.nesting.set(nesting - 1);
@@ -246,9 +246,9 @@ fn leave_flagged(slot: &'static Slot, flags: usize) {
     }
 }
 
-/// Ends the thread's registration: now, or with the section that is still open. That section may
-/// never end: its guard was leaked, and references to objects that it protects may be in use by
-/// other threads.
+/// Releases the thread's slot: now, or at the end of the section that is still open. If the guard
+/// of that section was leaked, the slot is never released, because other threads may be using
+/// references that the section protects.
 fn give_back(slot: &Slot) {
     if slot.is_reading() {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);

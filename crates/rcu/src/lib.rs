@@ -122,7 +122,7 @@ mod published;
 mod queue;
 mod registry;
 mod sync;
-/// Likewise.
+/// Not part of the interface: shared with the other crates.
 #[doc(hidden)]
 pub mod unwind;
 mod worker;

@@ -44,7 +44,7 @@ struct Header {
     finer: AtomicPtr<Header>,
     /// Which buckets may have links, if an iteration has requested it; null otherwise. See
     /// `occupancy.rs`.
-    summary: AtomicPtr<Occupancy>,
+    occupancy: AtomicPtr<Occupancy>,
 }
 
 /// A pointer to a bucket array that is alive during `'a`.
@@ -129,7 +129,7 @@ impl<'a> Array<'a> {
                 scale: Scale::of_bits(bits),
                 base: AtomicPtr::new(null_mut()),
                 finer: AtomicPtr::new(null_mut()),
-                summary: AtomicPtr::new(null_mut()),
+                occupancy: AtomicPtr::new(null_mut()),
             });
         }
         let array = Self { header, alive: PhantomData };
@@ -198,8 +198,8 @@ impl<'a> Array<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn summary(self) -> &'a AtomicPtr<Occupancy> {
-        &self.header().summary
+    pub(super) fn occupancy_pointer(self) -> &'a AtomicPtr<Occupancy> {
+        &self.header().occupancy
     }
 
     /// The binary logarithm of the number of buckets.

@@ -263,7 +263,7 @@ impl LockedGroup<'_> {
         }
     }
 
-    /// Like [`LockedGroup::splice`], but keeps the lock. For tables that are not being resized.
+    /// Like [`LockedGroup::splice`], but keeps the lock. The table must not be in a resize.
     pub(super) fn splice_locked(&mut self, place: Place, to: *mut Link, change: Change, hash: Hash) {
         if change == Change::Insert {
             self.mark_occupied(hash);

@@ -389,7 +389,7 @@ mod tests {
         let empty = Word::EMPTY.with(0b100);
         assert_eq!(empty.sole_part(4), Some(0));
         assert!(empty.of_sole_part(0, 4) == Word::EMPTY);
-        assert_eq!(empty.sole_part(32), None, "more parts than a summary tells apart");
+        assert_eq!(empty.sole_part(32), None, "more parts than a summary distinguishes");
     }
 
     #[test]

@@ -114,8 +114,8 @@ impl InFlightRename {
     }
 
     /// Enters the stage `Recheck`. The caller holds the lock of the hash in whose chain the link is
-    /// now. From here on lookups must not find the link here: it can be removed as soon as the lock
-    /// is released.
+    /// now. After this, lookups must not find the link here, because it can be removed as soon as
+    /// the lock is released.
     pub(super) fn recheck(&self) {
         self.enter(RECHECK);
     }

@@ -63,7 +63,8 @@ impl Table {
         Iter::new(self, guard, from, occupancy, Prefetched::default())
     }
 
-    /// Like `iter_from`, but looks at each bucket: for iterations over a part of the table.
+    /// Like `iter_from`, but visits each bucket, also in sparse tables. Use it for iterations over
+    /// a part of the table.
     pub(crate) fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t> {
         Iter::new(self, guard, from, None, prefetched)
     }

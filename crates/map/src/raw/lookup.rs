@@ -71,9 +71,9 @@ impl Table {
         match self.inner().in_flight.after_miss(hash) {
             MissOutcome::Nothing => None,
             MissOutcome::Link(link) => is_match(link).then_some(link),
-            // Once is enough: the link was put into the chain before the stage `Recheck`, and the
-            // next rename waits for this reader.
-            // SAFETY: the head is loaded in the read section.
+            // Walking once more is enough: the link was put into the chain before the stage
+            // `Recheck`, and the next rename waits for this reader. SAFETY: the head is loaded in
+            // the read section.
             MissOutcome::WalkAgain => unsafe {
                 walk(self.inner().array(guard).head(hash).load().first(), hash, is_match)
             },
@@ -89,14 +89,14 @@ impl Table {
 /// before it. The head was loaded in a read section that has not ended.
 #[inline(always)]
 unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
-    // SAFETY: as below.
+    // SAFETY: null, or alive for the reason given below.
     let mut next = unsafe { first_not_smaller(first, hash) };
     while let Some(link) = NonNull::new(next) {
         // SAFETY: links reachable from a head stay allocated until a grace period after their
         // removal (the contract of `VacantEntry::insert`), and the section began before the lookup
         // reached them.
         let current = unsafe { link.as_ref() };
-        // SAFETY: reached by a chain.
+        // SAFETY: reached through a chain, in a read section that has not ended.
         let its = unsafe { current.hash_in_chain() };
         if its == hash {
             if is_match(link) {
@@ -125,7 +125,7 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
 pub(super) unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Link {
     // SAFETY: the caller guarantees that it is alive.
     match unsafe { first.as_ref() } {
-        // SAFETY: reached by a chain.
+        // SAFETY: reached through a chain, in a read section that has not ended.
         Some(link) => if_smaller(unsafe { link.hash_in_chain() }, hash, link.next(), first),
         None => first,
     }

@@ -4,7 +4,7 @@
 //! that many threads can use.
 //!
 //! There is a bit for each bucket, and on the level above a bit for each word of these bits. The
-//! summary is built lazily:
+//! bitmap is built lazily:
 //!
 //! * *Installed* empty, by an iteration that finds the table sparse. A table that is dense, or over
 //!   which no thread iterates, has none; its updates only pay a load when they fill an empty
@@ -14,11 +14,11 @@
 //!   the installation, and these have ended.
 //! * *Filled* word by word, by the iterations that follow: they set the bits of all buckets in
 //!   which they find links, and then mark the word as complete. This misses no bucket: the first
-//!   link of a bucket was inserted either by an update that set the bit, or before the summary was
+//!   link of a bucket was inserted either by an update that set the bit, or before the bitmap was
 //!   opened. In the second case the iteration that filled the word found a link there, unless all
 //!   were removed and an update that set the bit filled the bucket again.
 //! * *Never cleared:* removals do not touch it. An iteration that finds that most of the bits are
-//!   stale replaces it by an empty summary.
+//!   stale replaces it by an empty bitmap.
 //!
 //! During a resize an update sets the bits in each array that it changes. So this argument concerns
 //! one array and its heads: an iteration skips a bucket only if it could have found the head empty.
@@ -42,9 +42,9 @@ const SPARSE: usize = if cfg!(relativist_loom) { 2 } else { 8 };
 /// Bits in a word.
 const BITS: usize = u64::BITS as usize;
 
-/// The summary of an array.
+/// The bitmap of an array.
 pub(super) struct Occupancy {
-    /// Begins when the summary is installed. Set once, by the thread that installed it.
+    /// Begins when the bitmap is installed. Set once, by the thread that installed it.
     grace: OnceLock<GracePeriod>,
     /// 0 until the grace period has passed; from then on, one more than the number of complete
     /// words at the start of `buckets`.
@@ -67,7 +67,7 @@ impl<'a> Array<'a> {
     #[inline]
     pub(super) unsafe fn occupancy(self) -> Option<&'a Occupancy> {
         // Acquire: pairs with the Release in `replace_occupancy`.
-        let occupancy = self.summary().load(Acquire);
+        let occupancy = self.occupancy_pointer().load(Acquire);
         // SAFETY: freed with the array, or a grace period after it was replaced.
         unsafe { occupancy.as_ref() }
     }
@@ -85,7 +85,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Installs a summary, or opens it if it is installed. This iteration may not be able to use it
+    /// Installs a bitmap, or opens it if it is installed. This iteration may not be able to use it
     /// yet.
     ///
     /// # Safety
@@ -101,7 +101,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Replaces `old` by an empty summary. Does nothing if there is no memory for it, or if another
+    /// Replaces `old` by an empty bitmap. Does nothing if there is no memory for it, or if another
     /// thread has replaced it first.
     ///
     /// # Safety
@@ -112,14 +112,14 @@ impl<'a> Array<'a> {
         let Some(new) = Occupancy::allocate(self.len()) else { return };
         let old = old.map_or(null_mut(), |old| std::ptr::from_ref(old).cast_mut());
         // Release: pairs with the Acquire in `occupancy`.
-        if self.summary().compare_exchange(old, new.as_ptr(), Release, Relaxed).is_err() {
+        if self.occupancy_pointer().compare_exchange(old, new.as_ptr(), Release, Relaxed).is_err() {
             // SAFETY: no other thread has seen it.
             return unsafe { Occupancy::free(new) };
         }
         // SAFETY: installed, and this thread is in a read section.
         let new = unsafe { new.as_ref() };
         // This comes after the installation, so that updates in sections that begin later find the
-        // summary.
+        // bitmap.
         new.grace.set(GracePeriod::start()).expect("only the thread that installed it sets it");
         if let Some(old) = NonNull::new(old) {
             // SAFETY: this thread has just replaced it, and no other did.
@@ -127,14 +127,14 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Frees the summary with the array.
+    /// Frees the bitmap with the array.
     ///
     /// # Safety
     ///
     /// No thread uses the array any more.
     pub(super) unsafe fn free_occupancy(self) {
         // Acquire: pairs with the Release in `replace_occupancy`.
-        if let Some(occupancy) = NonNull::new(self.summary().load(Acquire)) {
+        if let Some(occupancy) = NonNull::new(self.occupancy_pointer().load(Acquire)) {
             // SAFETY: it can only be found through the array, which no thread uses any more.
             unsafe { Occupancy::free(occupancy) };
         }
@@ -184,7 +184,7 @@ impl Occupancy {
         self.progress.load(Acquire) as usize
     }
 
-    /// Opens the summary, so that it can be filled and used, if all updates see it.
+    /// Opens the bitmap, so that it can be filled and used, if all updates see it.
     fn open_if_known(&self) {
         let is_known = || self.grace.get().is_some_and(GracePeriod::has_passed);
         if self.progress() == 0 && is_known() {
@@ -272,8 +272,8 @@ fn zeroed(words: usize) -> Option<Box<[AtomicBits]>> {
     Some(zeroed.into_boxed_slice())
 }
 
-/// The state of an iteration that skips empty buckets: the summary that it uses, and how many of
-/// its bits were stale.
+/// The state of an iteration that skips empty buckets: the bitmap that it uses, and how many of its
+/// bits were stale.
 #[derive(Default)]
 pub(super) struct OccupancyCursor<'a> {
     occupancy: Option<&'a Occupancy>,
@@ -308,9 +308,9 @@ impl<'a> OccupancyCursor<'a> {
         NextBucket::At(next)
     }
 
-    /// Replaces the summary if most of its bits were stale. Called when the iteration ends or
-    /// stops. Ignores small numbers of stale bits, because after a replacement the next iteration
-    /// has to visit all buckets.
+    /// Replaces the bitmap if most of its bits were stale. Called when the iteration ends or stops.
+    /// Ignores small numbers of stale bits, because after a replacement the next iteration has to
+    /// visit all buckets.
     ///
     /// # Safety
     ///
@@ -318,7 +318,7 @@ impl<'a> OccupancyCursor<'a> {
     pub(super) unsafe fn replace_if_stale(&mut self, array: Array<'a>) {
         let Self { occupancy, followed, stale } = std::mem::take(self);
         if let Some(occupancy) = occupancy.filter(|its| stale > followed / 2 && stale >= its.buckets.len() / 16) {
-            // SAFETY: guaranteed by the caller. (If the array has another summary, because of a
+            // SAFETY: guaranteed by the caller. (If the array has another bitmap, because of a
             // resize, nothing happens.)
             unsafe { array.replace_occupancy(Some(occupancy)) };
         }
@@ -356,7 +356,7 @@ mod tests {
         entry.remove();
     }
 
-    /// Iterates, checks the number of links, and returns the progress of the summary, if there is
+    /// Iterates, checks the number of links, and returns the progress of the bitmap, if there is
     /// one.
     #[track_caller]
     fn iterate(table: &Table, links: usize) -> Option<usize> {

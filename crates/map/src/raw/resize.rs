@@ -62,7 +62,7 @@ struct Uncut {
     base: DetachedArray,
     /// Passes when no lookup is left that entered by an array older than the published one.
     readers: GracePeriod,
-    /// When the published array was published.
+    /// The time at which the published array was published.
     since: Instant,
 }
 

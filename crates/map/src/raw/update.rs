@@ -126,7 +126,7 @@ impl OccupiedEntry<'_> {
     /// Puts `new` in its place, in one step as lookups see it, and returns the old link, which now
     /// belongs to the caller.
     ///
-    /// Lookups may go on using the old link until a grace period has passed: reclaim it by
+    /// Lookups may still use the old link until a grace period has passed: reclaim it by
     /// [`relativist_rcu::defer_raw`] or after [`relativist_rcu::wait_for_readers`].
     ///
     /// # Safety

@@ -108,7 +108,7 @@ impl Scene {
         match self.table.entry(hash, |link| is(link, hash), guard) {
             // SAFETY: a fresh node.
             Entry::Vacant(entry) => unsafe { entry.insert(new) },
-            Entry::Occupied(_) => panic!("nobody else inserts this one"),
+            Entry::Occupied(_) => panic!("no other thread inserts this one"),
         }
     }
 

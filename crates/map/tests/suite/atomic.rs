@@ -237,7 +237,7 @@ fn add_one(map: &Map, key: u64, choice: u64) {
         _ => {
             let mut current = *pinned.get_or_insert_with(key, || 0);
             while let Err(error) = pinned.compare_exchange(key, &current, current + 1) {
-                current = *error.current.expect("nobody removes it");
+                current = *error.current.expect("no other thread removes it");
             }
         }
     }

@@ -26,7 +26,7 @@ struct Key(u64);
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        assert!(PANICS.get() != Panics::InEq, "as it was told to");
+        assert!(PANICS.get() != Panics::InEq, "the test requested this panic");
         self.0 == other.0
     }
 }
@@ -35,7 +35,7 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        assert!(PANICS.get() != Panics::InHash, "as it was told to");
+        assert!(PANICS.get() != Panics::InHash, "the test requested this panic");
         state.write_u64(self.0);
     }
 }
@@ -129,7 +129,7 @@ fn in_closures_change_nothing() {
 }
 
 fn told_to<T>() -> T {
-    panic!("as it was told to")
+    panic!("the test requested this panic")
 }
 
 /// What was removed before stays removed, and the rest stays.
@@ -206,7 +206,7 @@ fn in_deferred_destructors_go_no_further() {
     struct Armed(bool);
     impl Drop for Armed {
         fn drop(&mut self) {
-            assert!(!self.0, "as it was told to");
+            assert!(!self.0, "the test requested this panic");
         }
     }
     let map: HashMap<u64, Armed> = (0..3).map(|n| (n, Armed(n == 1))).collect();

@@ -145,16 +145,18 @@ fn what_fails_changes_nothing() {
         let mut asked = 0;
         let is_new = |_| {
             asked += 1;
-            assert!(asked <= when, "as it was told to");
+            assert!(asked <= when, "the test requested this panic");
             false
         };
         let renamed = catch_unwind(AssertUnwindSafe(|| {
-            table.rename((Hash::new(1), Object::matches(1)), (Hash::new(2), is_new), |_| panic!("as it was told to"))
+            table.rename((Hash::new(1), Object::matches(1)), (Hash::new(2), is_new), |_| {
+                panic!("the test requested this panic")
+            })
         }));
         assert!(renamed.is_err());
         intact();
     }
-    let make = |_| panic!("as it was told to");
+    let make = |_| panic!("the test requested this panic");
     let renamed = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: nothing is returned.
         unsafe { table.rename_to((Hash::new(1), Object::matches(1)), (Hash::new(9), Object::matches(9)), make) }

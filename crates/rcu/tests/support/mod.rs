@@ -29,7 +29,7 @@ pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) ->
 pub fn wait_until(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < LIMIT, "waits in vain");
+        assert!(start.elapsed() < LIMIT, "the wait has no end");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -138,7 +138,7 @@ pub(crate) fn target(link: &Link) -> NonNull<Node> {
 ///
 /// No thread uses the chain, or another chain that shares nodes with it, any more.
 pub(crate) unsafe fn free(head: &Link) {
-    // Relaxed: the only user.
+    // Relaxed: no other thread uses the chain.
     let mut next = head.load(Relaxed);
     while !next.is_null() {
         // SAFETY: nodes come from boxes, and no other thread uses them.

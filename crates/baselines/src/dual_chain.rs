@@ -63,7 +63,7 @@ impl Version {
         unsafe { self.heads.get_unchecked(hash as usize & (self.heads.len() - 1)) }
     }
 
-    /// The index of the set of links that its chains use.
+    /// Returns the index of the set of links that its chains use.
     #[inline(always)]
     fn set(&self) -> usize {
         self.number as usize % 2
@@ -127,7 +127,8 @@ pub struct DualChain<H> {
     /// The table that a resizer is filling. Not owned.
     coming: Rcu<Version>,
     hasher: H,
-    /// Under each lock: the latest version into which the nodes have been linked.
+    /// The locks. Each guards the number of the latest version into which the nodes of its buckets
+    /// have been linked.
     locks: Locks<u64>,
     resizer: CachePadded<Resizer>,
 }

@@ -139,7 +139,7 @@ impl<H: TableHasher> Table for InPlace<H> {
                     // SAFETY: the lock is that of the chain, and Z1 holds whenever it is free.
                     unsafe { Zipped::new(beginning, buckets).unlink(link, node, &mut disturbed) }
                 }
-                // SAFETY: the lock is that of the chain. Chains share nothing.
+                // SAFETY: the lock is that of the chain. Chains share no nodes.
                 None => unsafe { chain::unlink(link, node) },
             }
         };
@@ -256,7 +256,7 @@ impl<H> Drop for InPlace<H> {
     fn drop(&mut self) {
         for bucket in 0..*self.buckets.get_mut() {
             // SAFETY: committed, no other thread uses the table, and outside of resizes chains
-            // share nothing.
+            // share no nodes.
             unsafe { chain::free(self.region.link(bucket)) };
         }
     }

@@ -24,7 +24,7 @@ impl<T> Rcu<T> {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Safety
     ///
@@ -35,7 +35,7 @@ impl<T> Rcu<T> {
         unsafe { &*self.0.load(Acquire) }
     }
 
-    /// The value, if there is one.
+    /// Returns the value, if there is one.
     #[inline(always)]
     pub(crate) fn try_get<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
         // Acquire: pairs with the Release in `set`: the reader sees the value as it was published.

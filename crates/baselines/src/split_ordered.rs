@@ -344,7 +344,7 @@ impl<H> Drop for SplitOrdered<H> {
         while !next.is_null() {
             // SAFETY: nodes come from boxes, and no other thread uses the table.
             let node = unsafe { Box::from_raw(next) };
-            // Relaxed: the only user.
+            // Relaxed: no other thread uses the table.
             next = unmarked(node.next.load(Relaxed));
         }
     }

@@ -97,7 +97,7 @@ impl<H: TableHasher> Table for Unzip<H> {
                 Some(before) => unsafe {
                     Zipped::new(before.head(hash), array.buckets()).unlink(link, node, &mut disturbed)
                 },
-                // SAFETY: as above. Chains share nothing.
+                // SAFETY: as above. Chains share no nodes.
                 None => unsafe { chain::unlink(link, node) },
             }
         };
@@ -244,7 +244,7 @@ impl<H> Drop for Unzip<H> {
         // SAFETY: no other thread uses the table.
         unsafe { self.before.set(null_mut()) };
         let array = self.current.get_mut().expect("there always is an array");
-        // SAFETY: no other thread uses the table, and outside of resizes chains share nothing.
+        // SAFETY: no other thread uses the table, and outside of resizes chains share no nodes.
         unsafe { array.free_nodes() };
     }
 }

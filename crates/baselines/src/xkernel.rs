@@ -83,7 +83,7 @@ struct Element {
 /// assert!(sessions.bind(&80_u16.to_be_bytes(), 1));
 /// assert_eq!(sessions.resolve(&80_u16.to_be_bytes()), Some(1));
 ///
-/// // The same where only the caller knows it.
+/// // The same, with a size that the compiler does not know.
 /// let mut sessions = Map::new(64, New::with_key_size(2));
 /// assert!(sessions.bind(&80_u16.to_be_bytes(), 1) && sessions.bind(&443_u16.to_be_bytes(), 2));
 /// let found = sessions.for_each(|_, session| if session == 2 { ControlFlow::Break(session) } else { ControlFlow::Continue(()) });
@@ -245,7 +245,7 @@ impl<B: Build> Map<B> {
         self.has_key::<S>(element, key).then_some(element.value)
     }
 
-    /// The regular lookup.
+    /// Looks up a key in its chain, and remembers it in the cache.
     #[inline(always)]
     fn look_up<S: KeySize>(&self, key: &[u8]) -> Option<u64> {
         let at = self.find::<S>(self.index::<S>(key), key)?;

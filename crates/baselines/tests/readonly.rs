@@ -78,7 +78,7 @@ fn look_up<T: Table>() {
     look_up_in::<T>(|_| {});
 }
 
-/// The same for a table with memory of its own, which `protect` protects.
+/// Does the same for a table with memory of its own, which `protect` protects.
 fn look_up_in<T: Table>(protect: impl Fn(&T)) {
     // This thread's place in the registry is to be elsewhere.
     drop(relativist_rcu::read());

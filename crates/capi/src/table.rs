@@ -41,7 +41,7 @@ unsafe fn raw_of<'t>(table: *const Table) -> &'t raw::Table {
     &unsafe { table.as_ref() }.expect("a table that is NULL").0
 }
 
-/// The guard of the read section that the caller has entered by `relativist_read_lock`.
+/// Returns the guard of the read section that the caller has entered by `relativist_read_lock`.
 fn callers_guard() -> ManuallyDrop<Guard> {
     // SAFETY: forgotten in `relativist_read_lock`, and not dropped here.
     let guard = unsafe { Guard::of_forgotten() };
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn relativist_lookup_all(table: *const Table, hash: u64, v
     // SAFETY: guaranteed by the caller.
     let table = unsafe { raw_of(table) };
     // SAFETY: as above.
-    unsafe { show(table.find_all(Hash::new(hash), &callers_guard()), visit, argument) };
+    unsafe { visit_all(table.find_all(Hash::new(hash), &callers_guard()), visit, argument) };
 }
 
 /// Adds an initialised link, even if there are objects with the same key. Lookups that begin
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn relativist_for_each(table: *const Table, visit: Visit, 
     // SAFETY: guaranteed by the caller.
     let table = unsafe { raw_of(table) };
     // SAFETY: as above.
-    unsafe { show(table.iter(&callers_guard()), visit, argument) };
+    unsafe { visit_all(table.iter(&callers_guard()), visit, argument) };
 }
 
 /// Like relativist_for_each, but in pieces, each in its own read section: visits `count` links from
@@ -336,7 +336,7 @@ unsafe fn hash_of(link: *mut Link) -> Hash {
 /// # Safety
 ///
 /// `visit` may be called with the links.
-unsafe fn show(mut links: impl Iterator<Item = NonNull<raw::Link>>, visit: Visit, argument: *mut c_void) {
+unsafe fn visit_all(mut links: impl Iterator<Item = NonNull<raw::Link>>, visit: Visit, argument: *mut c_void) {
     let visit = visit.expect("a visit function that is NULL");
     // SAFETY: guaranteed by the caller.
     let _ = links.all(|link| unsafe { visit(from_raw(link), argument) });

@@ -13,7 +13,7 @@ use rustc_hash::FxHasher;
 const ENTRIES: u32 = 1 << 12;
 const LOOKUPS: u32 = 1 << 12;
 
-/// The number, spread over this number of bytes.
+/// Returns the number, spread over `N` bytes.
 fn bytes<const N: usize>(n: u32) -> [u8; N] {
     let n = n.wrapping_mul(0x9E37_79B1).to_le_bytes();
     std::array::from_fn(|at| n[at % 4])

@@ -10,7 +10,7 @@ struct Shop {
 }
 
 impl Shop {
-    /// The reference lives as long as the caller's guard.
+    /// Returns an offer as references that live as long as the caller's guard.
     fn cheapest<'g>(&'g self, max_price: u32, guard: &'g Guard) -> Option<(&'g str, &'g u32)> {
         let in_stock = |name: &str| self.stock.get(name, guard).is_some_and(|&n| n > 0);
         let offers = self.prices.iter(guard).filter(|&(name, price)| *price <= max_price && in_stock(name));

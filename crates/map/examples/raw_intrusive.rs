@@ -104,7 +104,8 @@ impl Users {
     }
 }
 
-/// FNV-1a. The table mixes hashes, but a server with unauthenticated clients needs a keyed hash.
+/// Returns the FNV-1a hash of a name. The table mixes it, but if untrusted clients choose names,
+/// use a keyed hash.
 fn hash_of(name: &str) -> Hash {
     Hash::new(
         name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)),

@@ -31,7 +31,7 @@ impl Orders {
         unsafe { self.0.insert(NonNull::from(Box::leak(order)).cast(), &read()) };
     }
 
-    /// The orders of a customer, the oldest first.
+    /// Returns the orders of a customer, the oldest first.
     fn of<'g>(&'g self, customer: u64, guard: &'g Guard) -> impl Iterator<Item = &'g Order> {
         // SAFETY: all links of this table are in orders, and what is found stays alive as long as
         // the guard.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use relativist::HashSet;
 
-/// One allocation for all equal strings.
+/// Returns a string that shares one allocation with all equal strings.
 fn intern(names: &HashSet<Arc<str>>, name: &str) -> Arc<str> {
     let pinned = names.pin();
     match pinned.get(name) {

@@ -69,8 +69,8 @@ impl Counter {
     }
 }
 
-/// There are twice as many owned stripes as processors, because not all threads that have a number
-/// update tables.
+/// Returns the number of owned stripes: twice the number of processors, because not all threads
+/// that have a number update tables.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
     *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get() * 2).min(MAX_OWN) + SHARED)

@@ -20,7 +20,7 @@ pub enum RenameError<K> {
 }
 
 impl<K> RenameError<K> {
-    /// The new key.
+    /// Returns the new key.
     pub fn into_key(self) -> K {
         let (Self::NotFound(key) | Self::Taken(key)) = self;
         key

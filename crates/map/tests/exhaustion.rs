@@ -66,7 +66,7 @@ fn manual() -> Map {
     HashMap::<String, Vec<u64>>::builder().resizing(Resizing::Manual).build().unwrap()
 }
 
-/// The next of these entries for which there is no memory.
+/// Inserts these entries until there is no memory for one, and returns that one.
 fn insert_until_exhausted(
     map: &Map,
     entries: &mut Vec<(String, Vec<u64>)>,
@@ -151,8 +151,8 @@ const FALLIBLE: [Fallible; 7] = [
     ("shrink_to_fit", |map| map.shrink_to_fit().is_ok()),
 ];
 
-/// A map with this many entries in 256 buckets. All that a thread allocates once has been
-/// allocated.
+/// Returns a map with this number of entries in 256 buckets. All that a thread allocates once has
+/// been allocated.
 fn warm(resizing: Resizing, entries: u64) -> Numbers {
     let map = Numbers::builder().capacity(128).floor(0).resizing(resizing).build().unwrap();
     (&map).extend((0..entries).map(|n| (n, n)));
@@ -231,7 +231,7 @@ mod child {
     const ENOUGH: i32 = 10;
     const SURVIVED: i32 = 11;
 
-    /// In the child: runs the operation, checks the map, and returns the exit code.
+    /// Runs in the child: runs the operation, checks the map, and returns the exit code.
     fn run_child(entries: u64, operation: fn(&Numbers), n: u64) -> i32 {
         let map = thread::spawn(move || warm(Resizing::Automatic, entries)).join().unwrap();
         let result = catch_unwind(AssertUnwindSafe(|| with_allocations(n, || operation(&map))));

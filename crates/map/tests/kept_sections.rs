@@ -33,7 +33,7 @@ fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The average number of links that a successful lookup reads.
+/// Returns the average number of links that a successful lookup reads.
 fn links_per_hit(stats: &Stats) -> f64 {
     let links: usize = stats.chain_lengths.iter().enumerate().map(|(n, chains)| chains * n * (n + 1) / 2).sum();
     links as f64 / stats.entries as f64

@@ -15,7 +15,7 @@ use relativist_rcu::{Barrier, active_barrier, wait_for_readers};
 
 const ROLE: &str = "RELATIVIST_REFUSED_BARRIER";
 
-/// From here on `membarrier` fails with EPERM in this thread.
+/// Makes `membarrier` fail with EPERM in this thread.
 fn forbid_membarrier() {
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut filter = [

@@ -85,7 +85,7 @@ fn resize_at_random<V>(map: &Map<V>) {
     }
 }
 
-/// The contents of the map, according to each kind of lookup.
+/// Returns the contents of the map. Checks that all kinds of lookups agree.
 fn keys(map: &Map<Tracked>) -> Vec<u64> {
     let pinned = map.pin();
     let keys: Vec<u64> = pinned.iter().inspect(|&(&key, value)| value.assert_of(key)).map(|(&key, _)| key).collect();

@@ -141,7 +141,7 @@ fn check_and_drop(map: Map, entries: u64, residents: u64, tally: &Tally) {
     tally.assert_live(0);
 }
 
-/// T1, T5, T8, and an exact count.
+/// Checks T1, T5, T8, and an exact count.
 fn residents_are_found(hashing: Hashing, tally: &'static Tally) {
     let map = map_with_residents(Resizing::Manual, hashing, RESIDENT, tally);
     let change: i64 = thread::scope(|scope| {
@@ -179,7 +179,7 @@ fn residents_are_found_in_long_chains_while_the_table_is_resized() {
     residents_are_found(Hashing(|n| n / 8), &TALLY);
 }
 
-/// T7.
+/// Checks T7.
 fn iteration_sees_residents_once(bits: Range<u64>, tally: &'static Tally) {
     let map = map_with_residents(Resizing::Manual, MIXED, RESIDENT, tally);
     let change = thread::scope(|scope| {

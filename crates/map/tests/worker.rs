@@ -24,7 +24,7 @@ impl Drop for Payload {
     }
 }
 
-/// Whether this is the resizer's thread, outside of a panic.
+/// Returns whether this is the resizer's thread, outside of a panic.
 fn is_resizer() -> bool {
     thread::current().name() == Some("relativist-resize") && !thread::panicking()
 }

@@ -93,7 +93,7 @@ pub(crate) fn choose() -> Barrier {
     if membarrier::register() { Barrier::Membarrier } else { Barrier::Fence }
 }
 
-/// The reader's half. `fenced` is what the process has chosen.
+/// Executes the reader's half. `fenced` is the choice of the process.
 #[inline(always)]
 pub(crate) fn light(fenced: bool) {
     if fenced {
@@ -106,7 +106,7 @@ pub(crate) fn light(fenced: bool) {
     }
 }
 
-/// The writer's half.
+/// Executes the writer's half.
 pub(crate) fn heavy() {
     if domain().fenced(Relaxed) {
         // Pairs with the fence in `light`.

@@ -61,14 +61,14 @@ pub fn read() -> Guard {
         Guard::of(slot)
     } else {
         cold_path();
-        read_otherwise(slot)
+        read_slowly(slot)
     }
 }
 
-/// The slow path: a nested section, a thread's first section, or any section if readers have to
-/// fence.
+/// Enters a section by the slow path: a nested section, a thread's first section, or any section if
+/// readers have to fence.
 #[inline]
-fn read_otherwise(slot: &'static Slot) -> Guard {
+fn read_slowly(slot: &'static Slot) -> Guard {
     if slot.is_reading() {
         slot.nesting.set(slot.nesting.get() + 1);
         Guard::of(slot)
@@ -194,7 +194,7 @@ pub(crate) fn thread_token() -> usize {
     SLOT.with(|own| std::ptr::from_ref(own).addr())
 }
 
-/// The slot of the calling thread, if it has one.
+/// Returns the slot of the calling thread, if it has one.
 pub(crate) fn own_slot() -> Option<&'static Slot> {
     let slot = SLOT.with(Cell::get);
     (!std::ptr::eq(slot, unregistered())).then_some(slot)

@@ -29,7 +29,8 @@ pub(crate) use loom::{
     thread::yield_now,
 };
 
-/// Loom needs no compiler fence: it explores all orders that the memory model allows.
+/// Does nothing: loom explores all orders that the memory model allows, so it needs no compiler
+/// fence.
 #[cfg(all(relativist_loom, not(relativist_shuttle)))]
 pub(crate) fn compiler_fence(_: atomic::Ordering) {}
 

@@ -69,7 +69,7 @@ mod presence {
             std::mem::forget(leaves);
         }
 
-        /// There is no worker any more, or it could not be started.
+        /// Records that there is no worker any more, or that it could not be started.
         pub(super) fn leave(&self) {
             self.0.store(false, SeqCst);
         }
@@ -164,7 +164,7 @@ mod background {
         domain().registry.iter().any(|slot| slot.queue.pending().0 > 0)
     }
 
-    /// The child of a fork has no worker; the next push starts one.
+    /// Records that the child of a fork has no worker, so that the next push starts one.
     #[cfg(unix)]
     pub(crate) fn reset_in_child() {
         PRESENCE.leave();

@@ -20,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The child's end, successful or not. Runs no destructors: most of what they belong to is not
+/// Ends the child, successfully or not. Runs no destructors: most of what they belong to is not
 /// there.
 fn leave(success: bool) -> ! {
     // SAFETY: always.
@@ -60,7 +60,7 @@ fn in_child(body: impl FnOnce() -> bool) {
     }
 }
 
-/// All that the crate offers, outside of sections.
+/// Uses everything that the crate offers outside of sections.
 fn everything_works() -> bool {
     let guard = read();
     let grace = GracePeriod::start();

@@ -72,7 +72,7 @@ impl Pair {
         Arc::new(Self { current: AtomicUsize::new(0), objects: [Object::new(), Object::new()] })
     }
 
-    /// A whole read section.
+    /// Performs a whole read section.
     fn look(&self) -> usize {
         let guard = read();
         let found = self.current.load(Acquire);

@@ -71,7 +71,7 @@ impl Film {
         self.push(chains, None, readers);
     }
 
-    /// All has been shown.
+    /// Ends the film. All captions must have been used.
     pub fn end(self) -> Self {
         assert_eq!(self.captions.len(), 0, "{}: more captions than moments", self.title);
         self
@@ -108,7 +108,7 @@ impl Film {
     }
 }
 
-/// Which entry leads to which.
+/// Returns, for each entry, the entry to which it leads.
 pub fn links(chains: &Chains) -> BTreeMap<u64, u64> {
     chains.iter().flat_map(|chain| chain.windows(2)).map(|pair| (pair[0], pair[1])).collect()
 }

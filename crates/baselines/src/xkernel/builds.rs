@@ -53,8 +53,8 @@ impl<const SIZE: usize> KeySize for Known<SIZE> {
     }
 }
 
-/// Separate routines for keys of size `S`. Not inlined, so that they know about the size only what
-/// `S` says.
+/// Binds a key of size `S`. The routines for different sizes are separate. They are not inlined, so
+/// that they know about the size only what `S` states.
 #[inline(never)]
 fn bind<S: KeySize, B: Build>(map: &mut Map<B>, key: &[u8], value: u64) -> bool {
     map.bind_as::<S>(key, value)

@@ -20,7 +20,7 @@ pub fn resized<T: Resize>() {
     });
 }
 
-/// Random operations, with `interfere` in between now and then.
+/// Performs random operations, and sometimes calls `interfere` in between.
 fn run<T: Table>(table: &T, mut interfere: impl FnMut(&mut Random)) {
     const KEYS: u64 = 500;
     let mut random = Random::new(1);
@@ -43,7 +43,7 @@ fn run<T: Table>(table: &T, mut interfere: impl FnMut(&mut Random)) {
     }
 }
 
-/// Each resize is counted, and its allocations are freed.
+/// Checks that each resize is counted, and that its allocations are freed.
 pub fn costs<T: Resize>() {
     let table = T::with_buckets(8);
     (0..200).for_each(|key| assert!(table.insert(key, key)));

@@ -8,7 +8,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let n = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -16,7 +16,7 @@ impl Random {
         (n ^ n >> 31) % bound
     }
 
-    /// 2^3 to 2^12 buckets.
+    /// Returns a number of buckets, 2^3 to 2^12.
     pub fn buckets(&mut self) -> usize {
         8 << self.below(10)
     }

@@ -27,7 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Up to this many bindings.
+/// Visits up to `most` bindings.
 fn visited<B: Build>(map: &mut Map<B>, most: usize) -> (ControlFlow<&'static str>, Vec<(Vec<u8>, u64)>) {
     let mut seen = Vec::new();
     let flow = map.for_each(|key, value| {

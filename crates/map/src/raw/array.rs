@@ -118,7 +118,7 @@ impl<'a> Array<'a> {
     pub(super) const MIN_BITS: u32 = 1;
     pub(super) const MAX_BITS: u32 = 44;
 
-    /// 2^`bits` empty buckets.
+    /// Allocates 2^`bits` empty buckets.
     pub(super) fn allocate(bits: u32) -> Result<Self, AllocError> {
         let failed = AllocError::of_bits(bits);
         let layout = Self::layout(bits).ok_or(failed)?;
@@ -137,11 +137,11 @@ impl<'a> Array<'a> {
         Ok(array)
     }
 
-    /// Zeroed memory is a valid array of empty heads.
+    /// Does nothing: zeroed memory is a valid array of empty heads.
     #[cfg(not(relativist_loom))]
     fn make_heads(self) {}
 
-    /// Loom's atomics are not valid when zeroed, so each is created.
+    /// Creates each head, because loom's atomics are not valid when zeroed.
     #[cfg(relativist_loom)]
     fn make_heads(self) {
         for bucket in 0..self.len() {
@@ -202,7 +202,7 @@ impl<'a> Array<'a> {
         &self.header().occupancy
     }
 
-    /// The binary logarithm of the number of buckets.
+    /// Returns the binary logarithm of the number of buckets.
     pub(super) fn bits(self) -> u32 {
         self.scale().bits()
     }
@@ -305,7 +305,7 @@ impl<'a> Array<'a> {
         Hash::start_of_bucket(end - 1, self.scale()).end_of_bucket(self.scale()).unwrap_or(u64::MAX)
     }
 
-    /// Loom does not model caches.
+    /// Does nothing, because loom does not model caches.
     #[cfg(relativist_loom)]
     pub(super) unsafe fn prefetch_chains(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 

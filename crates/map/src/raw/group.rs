@@ -84,7 +84,7 @@ impl TableInner {
         self.lock_chain(hash, guard)
     }
 
-    /// A second group for a [rename](super::rename), which holds the resizer's mutex.
+    /// Locks a second group for a [rename](super::rename), which holds the resizer's mutex.
     pub(super) fn lock_second_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
         reentrancy::enter_again(self);
         self.lock_chain(hash, guard)
@@ -98,12 +98,12 @@ impl TableInner {
         if let Some(word) = head.try_lock_if_settled() {
             return LockedGroup { inner: self, array, head, word, scale, levels: [None, None] };
         }
-        self.lock_chain_otherwise(hash, guard)
+        self.lock_chain_slowly(hash, guard)
     }
 
-    /// The bucket is locked, or the table is being resized.
+    /// Locks the chain when the bucket is locked, or when the table is in a resize.
     #[cold]
-    fn lock_chain_otherwise<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
+    fn lock_chain_slowly<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
         loop {
             let array = self.array(guard);
             let head = array.head(hash);
@@ -177,9 +177,10 @@ impl LockedGroup<'_> {
         }
     }
 
-    /// While the table grows, each update maintains the finer heads, so a search may start at one
-    /// of them. While it shrinks, updates that entered by the coarse array do not maintain them, so
-    /// a finer head may lead to a link that was removed.
+    /// Finds the link or its place, starting at a head that is nearer. While the table grows, each
+    /// update maintains the finer heads, so a search may start at one of them. While it shrinks,
+    /// updates that entered by the coarse array do not maintain them, so a finer head may lead to a
+    /// link that was removed.
     #[cold]
     fn search_in_resize(&self, level: &Level<'_>, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
         if !self.word.has_finer() {
@@ -322,7 +323,7 @@ impl LockedGroup<'_> {
 }
 
 impl Level<'_> {
-    /// While the table grows: returns a link shortly before the place of this hash. It is the first
+    /// Returns a link shortly before the place of this hash, while the table grows. It is the first
     /// link of the nearest earlier bucket that has links, within the bucket of `base`. `None` if
     /// there is none near by.
     #[cold]
@@ -340,7 +341,7 @@ impl Level<'_> {
         words.map(Word::first).find(|first| !first.is_null())
     }
 
-    /// While the table grows: returns the link that comes after the place of this hash, if heads
+    /// Returns the link that comes after the place of this hash, while the table grows, if heads
     /// alone show that no link of its bucket comes before it or has the same hash. Null for the end
     /// of the chain.
     #[cold]

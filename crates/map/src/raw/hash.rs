@@ -63,12 +63,12 @@ impl Hash {
         Self(mixed)
     }
 
-    /// The first hash of a bucket.
+    /// Returns the first hash of a bucket.
     pub(super) const fn start_of_bucket(bucket: usize, scale: Scale) -> Self {
         Self((bucket as u64) << (scale.shift + 4))
     }
 
-    /// The first hash after this one's bucket; `None` after the last bucket.
+    /// Returns the first hash after this one's bucket; `None` after the last bucket.
     pub(super) const fn end_of_bucket(self, scale: Scale) -> Option<u64> {
         let shift = scale.shift + 4;
         ((self.0 >> shift) + 1).checked_mul(1 << shift)
@@ -85,7 +85,7 @@ pub(super) struct Scale {
 impl Scale {
     const MAX_BITS: u32 = u64::BITS - 4;
 
-    /// 2^`bits` buckets.
+    /// Returns the scale of a table of 2^`bits` buckets.
     pub(super) const fn of_bits(bits: u32) -> Self {
         Self { shift: Self::MAX_BITS - bits }
     }

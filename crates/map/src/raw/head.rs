@@ -47,7 +47,7 @@ impl Word {
     /// An empty bucket that follows a coarser one.
     pub(super) const EMPTY_FOLLOWER: Self = Self(std::ptr::without_provenance_mut(Self::FOLLOWS));
 
-    /// The word of a head whose group was cut: its links belong to the finer heads now.
+    /// Returns the word of a head whose group was cut: its links belong to the finer heads now.
     pub(super) fn moved() -> Self {
         Self(std::ptr::without_provenance_mut(Self::LINK | Self::FOLLOWS))
     }
@@ -73,8 +73,8 @@ impl Word {
         self.0.addr() & ((2 << hash.summary_slot(scale)) - 1) == 0
     }
 
-    /// If the summary shows that all links go to the same one of the `factor` finer buckets into
-    /// which this one is split, returns which. If there are no links, returns any.
+    /// Returns the only one of the `factor` finer buckets into which this one is split that has
+    /// links, if the summary shows that it is the only one. If there are no links, returns any.
     pub(super) fn sole_part(self, factor: usize) -> Option<usize> {
         let width = Self::SUMMARY_BITS.checked_div(factor).filter(|&width| width > 0)?;
         let summary = self.summary();

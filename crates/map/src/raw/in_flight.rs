@@ -136,7 +136,8 @@ impl InFlightLink {
         Self { hash: AtomicU64::new(0), link: AtomicPtr::new(null_mut()) }
     }
 
-    /// No lookup can be reading these: all lookups that overlapped with the last rename have left.
+    /// Sets both fields. No lookup can be reading them, because all lookups that overlapped with
+    /// the last rename have left.
     fn set(&self, hash: Hash, link: NonNull<Link>) {
         // Relaxed, both: published by the stage.
         self.hash.store(hash.get(), Relaxed);

@@ -112,7 +112,8 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
     None
 }
 
-/// The first step of the walk, without a branch: the second link if the first has a smaller hash.
+/// Makes the first step of the walk, without a branch: returns the second link if the first has a
+/// smaller hash.
 ///
 /// At half an entry per bucket one lookup in five finds another link before its own, which the
 /// processor cannot predict. With a branch here, lookups in a loop over 2^12 entries, which fit the
@@ -131,7 +132,8 @@ pub(super) unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Lin
     }
 }
 
-/// `if a < b { then } else { otherwise }` as a conditional move. The compiler would emit a branch.
+/// Computes `if a < b { then } else { otherwise }` by a conditional move. The compiler would emit a
+/// branch.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut Link {

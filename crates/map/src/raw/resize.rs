@@ -155,8 +155,7 @@ impl TableInner {
         Ok(())
     }
 
-    /// If chains are uncut, waits for readers and cuts them. The caller is outside of read
-    /// sections.
+    /// Waits for readers and cuts chains, if any are uncut. The caller is outside of read sections.
     pub(super) fn settle(&self, resizer: &mut Resizer) {
         if let Some(uncut) = &resizer.uncut {
             uncut.readers.wait();
@@ -205,8 +204,8 @@ impl TableInner {
         Ok(())
     }
 
-    /// The last part of growing: cuts the chains of `base` between the buckets of the published
-    /// array. No lookup may be left that entered by an older array.
+    /// Completes growing: cuts the chains of `base` between the buckets of the published array. No
+    /// lookup may be left that entered by an older array.
     fn cut(&self, base: &DetachedArray, resizer: &mut Resizer) {
         // SAFETY: as in `grow`.
         let (base, fine) = unsafe { (base.get(), self.array.load()) };
@@ -327,7 +326,7 @@ fn for_each_group(
     }
 }
 
-/// [`Array::prefetch_chains`] for callers outside of read sections.
+/// Calls [`Array::prefetch_chains`] for a caller that is outside of read sections.
 #[cfg(not(relativist_loom))]
 fn prefetch_chains(array: Array<'_>, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
     let _guard = read();
@@ -335,7 +334,7 @@ fn prefetch_chains(array: Array<'_>, buckets: Range<usize>, is_wanted: impl Fn(W
     unsafe { array.prefetch_chains(buckets, is_wanted) };
 }
 
-/// Loom does not model caches.
+/// Does nothing, because loom does not model caches.
 #[cfg(relativist_loom)]
 fn prefetch_chains(_: Array<'_>, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
@@ -343,8 +342,8 @@ fn store_all(heads: &[Head], word: Word) {
     heads.iter().for_each(|head| head.store(word));
 }
 
-/// The first part of growing a table whose chains are cut: makes each fine head lead to the first
-/// link of its bucket.
+/// Begins growing a table whose chains are cut: makes each fine head lead to the first link of its
+/// bucket.
 fn fill_settled(coarse: Array<'_>, fine: Array<'_>) {
     let factor = fine.len() / coarse.len();
     let walks = |word: Word| word.sole_part(factor).is_none();
@@ -416,9 +415,9 @@ fn fill_by_chain(links: impl Iterator<Item = (NonNull<Link>, Hash)>, fines: &[He
     }
 }
 
-/// A step of the last part of growing: cuts the chain between fine buckets, makes summaries exact,
-/// and makes the fine heads lockable. If nothing has to be cut, and the table is about to grow
-/// again, the chain is not walked.
+/// Performs a step of the cut: cuts the chain between fine buckets, makes summaries exact, and
+/// makes the fine heads lockable. If nothing has to be cut, and the table is about to grow again,
+/// the chain is not walked.
 fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     let Step { head, fines, first, is_last, .. } = step;
     let word = head.lock();
@@ -471,8 +470,8 @@ fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *
     null_mut()
 }
 
-/// A step of shrinking: links the chains of the fine heads in front of that of the coarse head,
-/// which has the chains of later heads, and makes the fine heads follow it.
+/// Performs a step of shrinking: links the chains of the fine heads in front of that of the coarse
+/// head, which has the chains of later heads, and makes the fine heads follow it.
 fn join(step: &Step<'_>, scale: Scale) {
     let Step { head, fines, .. } = *step;
     // An update that has found its fine head following in an earlier resize may mistake this head

@@ -117,8 +117,8 @@ impl Table {
 }
 
 impl OccupiedEntry<'_> {
-    /// The link that matched. It stays linked while the entry lives, and valid while the guard
-    /// does.
+    /// Returns the link that matched. It stays linked while the entry lives, and valid while the
+    /// guard does.
     pub fn get(&self) -> NonNull<Link> {
         self.found
     }

@@ -47,7 +47,7 @@ fn scan_while_resizing() {
 /// bucket has two places.
 const SPARSE: usize = FINER;
 
-/// A table that has a summary of its non-empty buckets, to which iterations may add.
+/// Returns a table that has a bitmap of its non-empty buckets, to which iterations may add.
 fn sparse_scene(buckets: usize, places: &[u64]) -> Arc<Scene> {
     let scene = Scene::new(buckets, places);
     assert_eq!(scene.iterate(&read()), places);

@@ -72,7 +72,7 @@ impl Scene {
     }
 }
 
-/// From here on the node matches this name, too.
+/// Makes the node match this name, too.
 fn give_name(link: NonNull<Link>, hash: Hash) {
     if !is(link, hash) {
         // SAFETY: a link of a table of nodes, which is alive.

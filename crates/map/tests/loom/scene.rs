@@ -19,18 +19,18 @@ pub const FINER: usize = 8;
 
 pub const RESIDENTS: [u64; 2] = [1, 5];
 
-/// The hash of place `n` of sixteen: 0 to 7 are in the first of two buckets, 0 to 3 in the first of
-/// four.
+/// Returns the hash of place `n` of sixteen: 0 to 7 are in the first of two buckets, 0 to 3 in the
+/// first of four.
 pub fn at(n: u64) -> Hash {
     exactly(n << 60)
 }
 
-/// A hash at the same place, with the same summary bit, and after it in the order.
+/// Returns a hash at the same place, with the same summary bit, and after it in the order.
 pub fn next_to(n: u64) -> Hash {
     exactly(n << 60 | 1)
 }
 
-/// The hash whose mixed value is `mixed`.
+/// Returns the hash whose mixed value is `mixed`.
 pub fn exactly(mixed: u64) -> Hash {
     // Newton's iteration for the inverse of an odd number modulo 2^64: each step doubles the number
     // of right bits.
@@ -133,7 +133,7 @@ impl Scene {
         self.table.find(hash, |link| is(link, hash), guard)
     }
 
-    /// The places that are found by iteration.
+    /// Returns the places that an iteration finds.
     pub fn iterate(&self, guard: &Guard) -> Vec<u64> {
         // SAFETY: found under the guard.
         self.table.iter(guard).map(|link| unsafe { link.as_ref() }.hash().get() >> 60).collect()
@@ -179,8 +179,8 @@ pub fn reclaim(link: NonNull<Link>) {
     unsafe { dispose(link) };
 }
 
-/// The number of preemptions for models that take minutes with two: one if `RELATIVIST_LOOM_QUICK`
-/// is set.
+/// Returns the number of preemptions for models that take minutes with two: one if
+/// `RELATIVIST_LOOM_QUICK` is set.
 pub fn unless_quick(preemptions: usize) -> usize {
     if is_quick() { 1 } else { preemptions }
 }
@@ -235,7 +235,7 @@ impl Update {
         n
     }
 
-    /// The residents, and this update's place if `is_taken`.
+    /// Returns the residents, and this update's place if `is_taken`.
     pub fn places(self, residents: &[u64], is_taken: bool) -> Vec<u64> {
         let mut places: Vec<u64> = residents.iter().copied().chain(is_taken.then_some(self.place())).collect();
         places.sort_unstable();

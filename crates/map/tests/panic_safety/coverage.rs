@@ -66,7 +66,7 @@ const HARMLESS: &[&str] = &[
 /// Traits whose functions call no user code.
 const HARMLESS_TRAITS: &[&str] = &["Debug for Cached", "Debug for Table", "Eq for HashMap", "Eq for HashSet"];
 
-/// `type::function` and `Trait for Type`, as the source has them.
+/// Adds `type::function` and `Trait for Type`, as the source has them.
 fn public_interface(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -90,7 +90,7 @@ fn public_interface(folder: &Path, names: &mut BTreeSet<String>) {
     }
 }
 
-/// The names of the trait, if any, and of the type, of `impl<..> Trait<..> for Type<..>`.
+/// Returns the names of the trait, if any, and of the type, of `impl<..> Trait<..> for Type<..>`.
 fn header(line: &str) -> (Option<&str>, String) {
     let mut depth = 0;
     let generics = line.char_indices().find(|&(at, c)| {

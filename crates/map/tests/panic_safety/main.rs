@@ -176,7 +176,7 @@ impl Subject for Table {
     }
 }
 
-/// What the subject holds. Checks that iteration, lookups and count agree.
+/// Returns what the subject holds. Checks that iteration, lookups and count agree.
 fn contents(subject: &impl Subject) -> Contents {
     let iterated = subject.iterated();
     let contents: Contents = iterated.iter().copied().collect();

@@ -27,7 +27,7 @@ thread_local!(static BENCH: Cell<Option<&'static Bench>> = const { Cell::new(Non
 struct Fired;
 
 impl Bench {
-    /// A bench for the calling thread.
+    /// Creates a bench for the calling thread.
     pub fn set_up() -> &'static Self {
         let bench = Box::leak(Box::new(Self { fuse: AtomicU64::new(0), tally: Tally::new() }));
         bench.enter();
@@ -68,7 +68,7 @@ pub fn tick() {
     }
 }
 
-/// A closure's result, if it does not panic.
+/// Returns a closure's result, unless this call has to panic.
 pub fn ticked<T>(result: T) -> T {
     tick();
     result
@@ -173,7 +173,7 @@ impl Equivalent<Part> for Name {
 /// Keys below this are used.
 pub const KEYS: u64 = 6;
 
-/// The hash of a key: all small ones but one have the same.
+/// Returns the hash of a key: all small keys but one have the same.
 pub fn hash_of(n: u64) -> u64 {
     if n == 3 || n >= 5 { n << 8 } else { 7 }
 }

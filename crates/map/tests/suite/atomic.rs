@@ -13,7 +13,7 @@ use crate::tracked::{Tally, Tracked};
 
 type Map = HashMap<u64, u64, Hashing>;
 
-/// All keys have the same hash.
+/// Returns a map in which all keys have the same hash.
 fn map(entries: &[(u64, u64)]) -> Map {
     let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(Hashing(|_| 7)).build().unwrap();
     (&map).extend(entries.iter().copied());
@@ -223,7 +223,7 @@ const THREADS: u64 = 4;
 const ROUNDS: u64 = 4000;
 const KEYS: u64 = 3;
 
-/// Each thread adds one, by a random operation that can; a resize now and then.
+/// Adds one by a random operation, and sometimes resizes the map.
 fn add_one(map: &Map, key: u64, choice: u64) {
     let pinned = map.pin();
     match choice {

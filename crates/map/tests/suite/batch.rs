@@ -7,7 +7,7 @@ use crate::hashing::{Hashing, IDENTITY, MIXED};
 
 const ENTRIES: u64 = 500;
 
-/// Even keys are in it.
+/// Returns a map of even keys.
 fn filled(hashing: Hashing) -> HashMap<u64, u64, Hashing> {
     let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(hashing).build().unwrap();
     (&map).extend((0..ENTRIES).map(|n| (2 * n, n)));

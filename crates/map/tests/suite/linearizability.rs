@@ -18,7 +18,7 @@ const ROUNDS: u64 = 25;
 
 type Map = HashMap<u64, u64, Hashing>;
 
-/// What threads do to an empty table, together.
+/// Returns the history of several threads that use an empty table.
 fn history(table: &(impl Table + Sync), round: u64) -> [Vec<Event>; THREADS] {
     let (recorder, together) = (&Recorder::default(), &Barrier::new(THREADS));
     thread::scope(|scope| {

@@ -28,7 +28,8 @@ impl Object {
         NonNull::from(Box::leak(self)).cast()
     }
 
-    /// Only for links in a table of objects, under its lock or in a read section that lasts.
+    /// Requires a link in a table of objects, under its lock or in a read section that lasts for
+    /// `'a`.
     fn of<'a>(link: NonNull<Link>) -> &'a Self {
         // SAFETY: such links are the first fields of objects, and alive.
         unsafe { link.cast().as_ref() }
@@ -45,7 +46,7 @@ impl Object {
     }
 }
 
-/// Two keys share a hash.
+/// Returns the hash of a key. Two keys share each hash.
 fn hash_of(key: u64) -> Hash {
     Hash::new(key / 2)
 }
@@ -129,7 +130,7 @@ impl Pair {
         Object::retire(old);
     }
 
-    /// The identities of the objects with such keys, in their order.
+    /// Returns the identities of the objects with such keys, in their order.
     fn ids(&self, is_such: impl Fn(u64) -> bool) -> Vec<u64> {
         let mut ids: Vec<u64> = self.model.iter().filter(|it| is_such(it.0)).map(|it| it.1).collect();
         ids.sort_unstable();

@@ -42,7 +42,7 @@ impl Hash for Key {
 
 type Map = HashMap<Key, u64, Hashing>;
 
-/// All keys are in one bucket.
+/// Returns a map whose keys are all in one bucket.
 fn map() -> Map {
     let map = HashMap::<Key, u64>::builder().resizing(Resizing::Manual).hasher(Hashing(|_| 7)).build().unwrap();
     (&map).extend((0..3).map(|n| (Key(n), n)));
@@ -57,7 +57,8 @@ fn panics(panics: Panics, operation: impl FnOnce()) {
     assert!(result.is_err());
 }
 
-/// On another thread, so that a lock that is still held fails the test instead of hanging it.
+/// Checks the map on another thread, so that a lock that is still held fails the test instead of
+/// hanging it.
 fn assert_intact(map: Map) -> Map {
     let (done, result) = channel();
     thread::spawn(move || {

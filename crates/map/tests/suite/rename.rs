@@ -75,7 +75,7 @@ impl Object {
         NonNull::from(Box::leak(Box::new(object))).cast()
     }
 
-    /// Only for links that are alive.
+    /// Requires a link that is alive.
     fn of<'a>(link: NonNull<Link>) -> &'a Self {
         // SAFETY: all links of these tables are the first fields of objects.
         unsafe { link.cast().as_ref() }

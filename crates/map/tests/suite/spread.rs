@@ -19,7 +19,7 @@ fn spread(hashing: Hashing, key: impl Fn(u64) -> u64) -> Stats {
     stats
 }
 
-/// How much more a lookup has to look at than if hashes were random.
+/// Returns how many times as many links a lookup reads as with random hashes.
 fn excess(stats: &Stats, chance: &Stats) -> f64 {
     let squares =
         |stats: &Stats| stats.chain_lengths.iter().enumerate().map(|(n, &times)| n * n * times).sum::<usize>();

@@ -48,7 +48,8 @@ const NOT_FOUND: Value = Some(0);
 const TAKEN: Value = Some(1);
 
 impl Call {
-    /// Any call, with a value that was not used before. `hint` is what the key had a moment ago.
+    /// Returns a random call, with a value that was not used before. `hint` returns the value that
+    /// the key had a moment ago.
     fn random(random: &mut Random, value: u64, hint: impl FnOnce(u64) -> Value) -> Self {
         let key = random.below(KEYS as u64);
         match random.below(40) {
@@ -74,7 +75,7 @@ impl Call {
         }
     }
 
-    /// What the call does and returns if there is no other thread.
+    /// Performs the call on a model with one thread, and returns its result.
     fn apply(self, map: &mut [Value; KEYS]) -> Value {
         let slot = &mut map[self.keys()[0] as usize];
         match self {
@@ -184,7 +185,7 @@ struct State {
 }
 
 impl State {
-    /// The states that one more call may lead to.
+    /// Returns the states to which one more call may lead.
     fn successors(&self, threads: &[Vec<Event>]) -> Vec<State> {
         let next = || self.done.iter().zip(threads).map(|(&done, events)| events.get(done));
         // A call cannot take effect after the end of another one that has not taken effect yet.
@@ -206,8 +207,8 @@ impl State {
     }
 }
 
-/// Whether the history of a map that was empty at first, thread by thread, is linearizable; if not,
-/// the part of it that isn't.
+/// Checks whether the history of a map that was empty at first, thread by thread, is linearizable;
+/// if not, the part of it that isn't.
 pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
     for keys in connected(threads) {
         let touches = |event: &&Event| event.call.keys().iter().any(|&key| keys[key as usize]);
@@ -220,7 +221,7 @@ pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
     Ok(())
 }
 
-/// The sets of keys that no call connects.
+/// Returns the sets of keys that no call connects.
 fn connected(threads: &[Vec<Event>]) -> Vec<[bool; KEYS]> {
     let mut sets: Vec<[bool; KEYS]> = (0..KEYS).map(|key| std::array::from_fn(|other| other == key)).collect();
     for event in threads.iter().flatten() {

@@ -22,7 +22,8 @@ impl Tally {
         Self { made: AtomicU64::new(0), dropped: AtomicU64::new(0), faults: AtomicU64::new(0) }
     }
 
-    /// The number of values that are alive, including those that wait for their grace period.
+    /// Returns the number of values that are alive, including those that wait for their grace
+    /// period.
     pub fn live(&self) -> u64 {
         self.made.load(Relaxed) - self.dropped.load(Relaxed)
     }
@@ -65,12 +66,12 @@ impl Tracked {
         Self { key, id, not_id: !id, mixed: mix(key ^ id), tally }
     }
 
-    /// Different for each value of a tally.
+    /// Returns a number that is different for each value of a tally.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whether it is whole and that of this key.
+    /// Panics unless the value is intact and belongs to this key.
     #[track_caller]
     pub fn assert_of(&self, key: u64) {
         assert_eq!(self.key, key, "a value of another key, or a freed one");

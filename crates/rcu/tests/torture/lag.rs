@@ -34,7 +34,7 @@ static CURRENT: AtomicPtr<AtomicUsize> = AtomicPtr::new(null_mut());
 static OBJECT_AGES: [AtomicUsize; OBJECTS] = [const { AtomicUsize::new(0) }; OBJECTS];
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// One lagging section; returns the age that the object had in the end.
+/// Performs a lagging section, and returns the age that the object had in the end.
 fn look(lines: &mut [Line], random: &mut Random) -> usize {
     for _ in 0..STORES {
         let line = &mut lines[random.next() as usize % LINES];

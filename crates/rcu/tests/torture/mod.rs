@@ -91,7 +91,8 @@ impl Object {
         old
     }
 
-    /// A grace period has passed. Frees the object when it is old enough, and says so.
+    /// Called when a grace period has passed. Frees the object when it is old enough, and returns
+    /// whether it did.
     ///
     /// # Safety
     ///
@@ -109,11 +110,11 @@ impl Object {
         true
     }
 
-    /// A deferred function: another grace period later, once more.
+    /// Called as a deferred function. Defers itself again, unless `grow_older` frees the object.
     ///
     /// # Safety
     ///
-    /// As `grow_older`.
+    /// The same as for `grow_older`.
     unsafe fn grow_older_and_defer(object: NonNull<()>) {
         // SAFETY: guaranteed by the caller; it is freed when it is done growing.
         unsafe {
@@ -124,7 +125,7 @@ impl Object {
     }
 }
 
-/// One read section: finds the object, stays for a while, looks how old it has become.
+/// Performs a read section: finds the object, stays for a while, and checks the age of the object.
 fn look(random: &mut Random) {
     let guard = read();
     let nested = random.one_in(4).then(read);
@@ -141,7 +142,7 @@ fn look(random: &mut Random) {
     TORTURE.poisoned.fetch_add(u64::from(content != SOUND), Relaxed);
 }
 
-/// Mostly not at all, at times for longer than many grace periods.
+/// Stays in the section: usually not at all, sometimes for longer than many grace periods.
 fn stay(random: &mut Random) {
     if random.one_in(20_000) {
         thread::sleep(Duration::from_millis(20));

@@ -165,8 +165,6 @@ impl Cache {
         }
     }
 
-    /// Counts a dead item that a store replaces. `state` says what it died of.
-    #[cold]
     /// An item for `new` under `key`, in the place of one with the value `present`.
     pub(crate) fn new_item(
         &self,

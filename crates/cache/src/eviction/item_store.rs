@@ -84,6 +84,8 @@ impl ItemStore {
         }
     }
 
+    /// Counts an expired or flushed item, as `state` says, that a store replaces.
+    #[cold]
     pub(crate) fn count_reclaimed(&self, item: ItemRef<'_>, state: Lookup, guard: &Guard) {
         let is_unfetched = !item.status().load().marks().has(Marks::FETCHED);
         self.allocator.count_reclaimed(state == Lookup::Expired && is_unfetched, guard);

@@ -56,15 +56,15 @@ pub use watch::{Subscription, Topic, Watch};
 pub struct SharedState {
     /// The storage.
     pub engine: Cache,
-    /// The time, and what drives it.
+    /// The clock of the cache, and its driver.
     pub ticker: Ticker,
     /// Second in which the service was started.
     pub started: u32,
-    /// Everybody's counters.
+    /// The counters of all threads.
     pub counters: Registry,
     /// The limit on connections.
     pub connection_limit: Arc<ConnectionLimit>,
-    /// The limit on their buffers.
+    /// The limit on the buffers of all connections.
     pub buffer_limit: BufferLimit,
     /// Messages to the operator.
     pub log: Log,
@@ -78,7 +78,7 @@ pub struct SharedState {
     pub users: Option<Users>,
     /// TLS settings; none if all connections are plain text.
     pub tls: Option<Tls>,
-    /// Clients that watch.
+    /// Clients that receive log lines (`watch`).
     pub watch: Arc<Watch>,
     /// Counts by prefix of the key.
     pub prefixes: Prefixes,
@@ -91,7 +91,8 @@ pub struct SharedState {
 impl SharedState {
     /// Limits on what a client can make a connection buffer.
     pub fn limits(&self) -> Limits {
-        // A key has at least one byte; what a longer one leaves is looked at when it is known.
+        // A key has at least one byte. Longer keys leave less room for the value, which is checked
+        // when the key is known.
         Limits { max_value: self.options.max_key_and_value() - 1 }
     }
 }
@@ -101,15 +102,15 @@ impl SharedState {
 pub enum Outcome<'b> {
     /// The command is done.
     Done,
-    /// The output is full, or other connections should go first. Resume the fetch when the output
-    /// was sent.
+    /// The output is full, or other connections must be served. Resume the fetch when the output
+    /// has been sent.
     PausedFetch {
         /// What to do with the remaining keys.
         fetch: Fetch,
-        /// The first of them, where it stands in the command line.
+        /// The first remaining key, within the command line.
         next: &'b [u8],
     },
-    /// A dump paused; resume it likewise.
+    /// A dump was paused. Resume it when the output has been sent.
     PausedDump(Box<Dump>),
     /// The client wants the connection closed.
     Quit,
@@ -125,15 +126,15 @@ pub struct Executor<'s> {
     shared: &'s SharedState,
     counters: &'s Counters,
     output_limit: usize,
-    /// Whether large values may be sent from where they lie.
+    /// Whether large values may be pinned and sent without a copy.
     lends: bool,
-    /// The value of the next command, if that was received to where it will lie.
+    /// The value of the next command, if it was received directly into memory of the cache.
     reserved: Option<&'s ReservedValue>,
     /// Whether there are watchers or prefixes are counted.
     is_observed: bool,
     /// Whether the log has requests and replies.
     is_traced: bool,
-    /// Where to note how long commands take, in a turn that is sampled.
+    /// The histograms that record how long commands take, if this turn is sampled.
     latencies: Option<&'s Latencies>,
 }
 
@@ -153,7 +154,8 @@ impl<'s> Executor<'s> {
         Executor { lends: false, ..self }
     }
 
-    /// Room for the value of a store that has arrived in part, if that is worth it.
+    /// Reserves memory for the value of a store that has arrived in part. None if few bytes are
+    /// missing, or if there is no memory.
     pub fn reserve(&self, store: &PendingStore<'_>, missing: usize) -> Option<ReservedValue> {
         let mut room = [0; _];
         let key = if store.is_base64 { decode_key(store.key, &mut room)? } else { store.key };
@@ -195,7 +197,9 @@ impl<'s> Executor<'s> {
                 let content = relativist_cache::Content { flags, exptime, value };
                 answer(out, noreply, self.store(session, verb, key, content));
             }
-            Command::Arithmetic { key, op, delta, noreply } => self.count(session, key, op, delta, noreply, out),
+            Command::Arithmetic { key, op, delta, noreply } => {
+                classic::append_count(self.count(session, key, op, delta), noreply, out);
+            }
             Command::Delete { key, noreply } => answer(out, noreply, self.delete(session, key)),
             Command::Touch { key, exptime, noreply } => answer(out, noreply, self.touch(session, key, exptime)),
             Command::FlushAll { exptime, noreply } => answer(out, noreply, self.flush(exptime)),
@@ -219,12 +223,13 @@ impl<'s> Executor<'s> {
         self.shared.limits()
     }
 
-    /// The present second.
+    /// The current second of the cache's clock.
     pub fn now(&self) -> u32 {
         self.shared.ticker.clock().now()
     }
 
-    /// Requests of a connection in a row, after which others may go first (`-R`).
+    /// The number of consecutive requests of one connection after which other connections are
+    /// served (`-R`).
     pub fn requests_until_yield(&self) -> u32 {
         self.shared.options.max_reqs_per_event
     }
@@ -258,14 +263,16 @@ impl<'s> Executor<'s> {
         if self.is_observed {
             let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
             let command = words.next().and_then(classic::store_name).unwrap_or("ms");
-            // Behind key and flags. A flag of a `ms` is not a number.
+            // The expiry follows key and flags. In an `ms` there is a flag instead, which is not a
+            // number.
             let exptime = words.nth(2).and_then(number::signed_32).unwrap_or(0);
             self.observe_too_large(session, key, command, exptime.into());
         }
         self.remove_replaced(session, key, replaces);
     }
 
-    /// Begins to refuse such a store of the binary protocol. `front` is what precedes the value.
+    /// Like [`refuse_large`](Self::refuse_large), for the binary protocol. `front` precedes the
+    /// value.
     pub fn refuse_large_binary(&self, session: &Session, front: &[u8], key: &[u8], replaces: bool) {
         if self.is_observed
             && let Some(request) = packets::Request::of_front(front)
@@ -285,7 +292,7 @@ impl<'s> Executor<'s> {
         self.shared.engine.delete(key);
     }
 
-    /// The pinned value of `hit`, if it is large enough to be sent from where it is.
+    /// Pins the value of `hit`, if it is large enough to be sent without a copy.
     #[inline(always)]
     fn lease(&self, hit: &Hit<'_>) -> Option<ValueRef> {
         if hit.value.len() >= LARGE_VALUE && self.lends { hit.pin() } else { None }
@@ -296,7 +303,7 @@ impl<'s> Executor<'s> {
         key.len() + value > self.shared.engine.max_item()
     }
 
-    /// An item's unique as clients see it: without uniques (`-C`) there are none.
+    /// The CAS value that clients see: 0 with `-C`.
     fn visible(&self, cas: u64) -> u64 {
         if self.shared.options.disable_cas { 0 } else { cas }
     }

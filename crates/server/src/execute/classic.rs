@@ -5,20 +5,21 @@ use super::{Executor, Outcome, Replies, Session, answer};
 use crate::observability::latency::Kind;
 use crate::observability::stats::Counter;
 use relativist_cache::{
-    Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Store, ValueSource,
+    Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Store, ValueRef, ValueSource,
 };
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
 
-/// The answer to `flush_all` with `-F`.
+/// The reply to `flush_all` with `-F`.
 pub(super) const FLUSH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
 
-/// Keys fetched before others have their turn: misses leave no output.
+/// Maximum number of keys fetched before other connections are served. The limit on output is not
+/// enough, because a miss adds no output.
 const FETCHED_AT_ONCE: usize = 1024;
 
 /// What a fetch does with each key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fetch {
-    /// The expiry that found items are given.
+    /// The new expiry of the items found; none to leave it.
     exptime: Option<i32>,
     /// Whether the reply has the CAS value.
     with_cas: bool,
@@ -35,7 +36,7 @@ impl Fetch {
 }
 
 impl Executor<'_> {
-    /// Goes on with a paused fetch; `rest` is its command line from the next key on.
+    /// Continues a paused fetch. `rest` is its command line from the next key on.
     pub fn resume<'b>(&self, session: &Session, fetch: Fetch, rest: &'b [u8], out: &mut Replies) -> Outcome<'b> {
         let text = rest.strip_suffix(b"\n").unwrap_or(rest);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -43,7 +44,7 @@ impl Executor<'_> {
         self.fetch(session, fetch, keys, out)
     }
 
-    /// Answers each key, until the output is full or other connections should go first.
+    /// Fetches each key, until the output is full or other connections must be served.
     pub(super) fn fetch<'b>(
         &self,
         session: &Session,
@@ -89,8 +90,8 @@ impl Executor<'_> {
         done
     }
 
-    /// Looks up some keys together, [`MAX_BATCH_KEYS`] at most, and appends each hit, and `end`
-    /// after each key, until the output is full. Returns how many it has looked up.
+    /// Looks up at most [`MAX_BATCH_KEYS`] keys together, until the output is full. Appends each
+    /// hit, and `end` after each key. Returns the number of keys looked up.
     fn get_some(&self, session: &Session, with_cas: bool, keys: &[&[u8]], end: &[u8], out: &mut Replies) -> usize {
         self.shared.engine.get_many(keys, |index, found| {
             let key = keys[index];
@@ -111,7 +112,7 @@ impl Executor<'_> {
         })
     }
 
-    /// Answers them one by one.
+    /// Fetches keys one by one, until the output is full. Returns the number of keys fetched.
     fn fetch_one_by_one(&self, session: &Session, fetch: Fetch, keys: &[&[u8]], out: &mut Replies) -> usize {
         let is_full = |key: &&[u8]| {
             self.fetch_one(session, fetch, key, out);
@@ -145,34 +146,20 @@ impl Executor<'_> {
         }
     }
 
-    /// Inlined, so that the fields of the hit that the reply lacks are not loaded.
+    /// Inlined, so that the fields of the hit that are not in the reply are not loaded.
     #[inline(always)]
     fn append_hit(&self, out: &mut Replies, key: &[u8], cas: Option<u64>, hit: &Hit<'_>) {
-        if hit.value.len() < LARGE_VALUE {
-            append_copied(&mut out.bytes, key, hit.flags, cas, hit.value);
-        } else {
-            self.append_large(out, key, hit.flags, cas, hit.value, hit.source);
+        if hit.value.len() >= LARGE_VALUE
+            && let Some(value) = self.pin(hit.source)
+        {
+            return append_pinned(out, key, hit.flags, cas, value);
         }
+        append_copied(&mut out.bytes, key, hit.flags, cas, hit.value);
     }
 
     #[cold]
-    fn append_large(
-        &self,
-        out: &mut Replies,
-        key: &[u8],
-        flags: u32,
-        cas: Option<u64>,
-        value: &[u8],
-        source: Option<ValueSource<'_>>,
-    ) {
-        match source.filter(|_| self.lends).and_then(ValueSource::pin) {
-            None => append_copied(&mut out.bytes, key, flags, cas, value),
-            Some(value) => {
-                reply::value_line(&mut out.bytes, key, flags, cas, value.len());
-                out.append(value);
-                out.bytes.extend_from_slice(b"\r\n");
-            }
-        }
+    fn pin(&self, source: Option<ValueSource<'_>>) -> Option<ValueRef> {
+        source.filter(|_| self.lends).and_then(ValueSource::pin)
     }
 
     pub(super) fn count_get(&self, lookup: Lookup) {
@@ -204,7 +191,7 @@ impl Executor<'_> {
             self.observe_lookup(session, key);
         }
         let store = match verb {
-            // Nothing has a unique then.
+            // With `-C` no item has a CAS value.
             StoreVerb::Cas(_) if self.shared.options.disable_cas => self.compare_without_uniques(key),
             _ => match self.reserved {
                 None => self.shared.engine.store(mode(verb), key, content),
@@ -263,15 +250,7 @@ impl Executor<'_> {
         }
     }
 
-    pub(super) fn count(
-        &self,
-        session: &Session,
-        key: &[u8],
-        op: Arithmetic,
-        delta: u64,
-        noreply: bool,
-        out: &mut Vec<u8>,
-    ) {
+    pub(super) fn count(&self, session: &Session, key: &[u8], op: Arithmetic, delta: u64) -> Result<u64, CountError> {
         if self.is_observed {
             self.observe_lookup(session, key);
         }
@@ -281,13 +260,7 @@ impl Executor<'_> {
         };
         let count = self.shared.engine.count(key, direction, delta);
         self.count_arithmetic(direction, count.map(|_| ()));
-        match count {
-            Ok(number) if !noreply => reply::number(out, number),
-            Ok(_) => (),
-            Err(CountError::NotFound) => answer(out, noreply, reply::NOT_FOUND),
-            Err(CountError::NotANumber) => answer(out, noreply, reply::NON_NUMERIC),
-            Err(CountError::OutOfMemory) => answer(out, noreply, reply::OUT_OF_MEMORY),
-        }
+        count
     }
 
     pub(super) fn count_arithmetic(&self, direction: Direction, outcome: Result<(), CountError>) {
@@ -341,16 +314,34 @@ impl Executor<'_> {
     }
 }
 
-/// Ends the answer to a fetch.
+/// Ends the reply to a fetch.
 fn done(out: &mut Vec<u8>) -> Outcome<'static> {
     out.extend_from_slice(reply::END);
     Outcome::Done
 }
 
-/// Not inlined, so that what calls it can be.
+/// Appends the reply to `incr` or `decr`.
+pub(super) fn append_count(count: Result<u64, CountError>, noreply: bool, out: &mut Vec<u8>) {
+    match count {
+        Ok(number) if !noreply => reply::number(out, number),
+        Ok(_) => (),
+        Err(CountError::NotFound) => answer(out, noreply, reply::NOT_FOUND),
+        Err(CountError::NotANumber) => answer(out, noreply, reply::NON_NUMERIC),
+        Err(CountError::OutOfMemory) => answer(out, noreply, reply::OUT_OF_MEMORY),
+    }
+}
+
+/// Not inlined, so that its callers can be inlined.
 #[inline(never)]
 fn append_copied(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value: &[u8]) {
     reply::value(out, key, flags, cas, value);
+}
+
+#[cold]
+fn append_pinned(out: &mut Replies, key: &[u8], flags: u32, cas: Option<u64>, value: ValueRef) {
+    reply::value_line(&mut out.bytes, key, flags, cas, value.len());
+    out.append(value);
+    out.bytes.extend_from_slice(b"\r\n");
 }
 
 fn mode(verb: StoreVerb) -> Mode {
@@ -364,7 +355,7 @@ fn mode(verb: StoreVerb) -> Mode {
     }
 }
 
-/// The name of a store, if that is what the word says.
+/// The name of a store command, if `word` is one.
 pub(super) fn store_name(word: &[u8]) -> Option<&'static str> {
     ["set", "add", "replace", "append", "prepend", "cas"].into_iter().find(|name| name.as_bytes() == word)
 }

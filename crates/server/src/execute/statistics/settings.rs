@@ -1,14 +1,29 @@
-//! `stats settings`: the command line, as far as clients may know it, and what was tuned since.
+//! `stats settings`: the options that clients may see, and the settings that clients have changed.
 
 use super::{Executor, Report};
-use crate::options::Ssl;
+use crate::options::{Extended, Ssl};
 use std::path::Path;
 
 impl Executor<'_> {
+    /// Reports all settings, in the order of memcached.
     pub(super) fn settings(&self, report: &mut Report<'_>) {
+        let options = &self.shared.options;
+        let tuning = self.shared.tuning.get();
+        self.fixed_settings(report);
+        self.tuned_settings(report, &tuning);
+        flash(report, tuning.ignored.slab_automove_freeratio);
+        encryption(report, options.enable_ssl, &options.extended.ssl);
+        stats! { report,
+            num_napi_ids: options.napi_ids,
+            memory_file: options.snapshot.as_ref().map_or("(null)".into(), |path| path.display().to_string()),
+            client_flags_size: size_of::<u32>(),
+        }
+    }
+
+    /// The settings up to the first one that `Tuning` has.
+    fn fixed_settings(&self, report: &mut Report<'_>) {
         let shared = self.shared;
         let options = &shared.options;
-        let tuning = shared.tuning.get();
         stats! { report,
             maxbytes: shared.engine.usage().limit,
             maxconns: shared.connection_limit.limit(),
@@ -34,6 +49,12 @@ impl Executor<'_> {
             auth_enabled_sasl: yes(options.enable_sasl),
             auth_enabled_ascii: options.auth_file.as_ref().map_or("no".into(), |path| path.display().to_string()),
             item_size_max: options.max_item_size,
+        }
+    }
+
+    fn tuned_settings(&self, report: &mut Report<'_>, tuning: &Extended) {
+        let options = &self.shared.options;
+        stats! { report,
             maxconns_fast: yes(tuning.maxconns_fast),
             hashpower_init: tuning.ignored.hashpower,
             slab_reassign: yes(tuning.ignored.slab_reassign),
@@ -63,24 +84,17 @@ impl Executor<'_> {
             track_sizes: yes(tuning.track_sizes),
             inline_ascii_response: "no",
         }
-        flash(report, tuning.ignored.slab_automove_freeratio);
-        encryption(report, options.enable_ssl, &options.extended.ssl);
-        stats! { report,
-            num_napi_ids: options.napi_ids,
-            memory_file: options.snapshot.as_ref().map_or("(null)".into(), |path| path.display().to_string()),
-            client_flags_size: size_of::<u32>(),
-        }
     }
 }
 
 /// The value of a text setting that is not set.
 const NONE: &str = "NULL";
 
-/// The value reported while no client has asked for a segment of short-lived items.
+/// The value reported while the segment of short-lived items is disabled.
 const DEFAULT_TEMPORARY_TTL: u32 = 61;
 
-/// There is no flash storage; tools that look for it find it off. (One ratio is among its
-/// settings.)
+/// Reports the flash storage of memcached (extstore) as disabled. `slab_automove_freeratio` is one
+/// of its settings.
 fn flash(report: &mut Report<'_>, automove_freeratio: f64) {
     stats! { report,
         ext_item_size: 0,
@@ -117,7 +131,7 @@ fn path(path: Option<&Path>) -> String {
     path.map_or_else(|| NONE.into(), |path| path.display().to_string())
 }
 
-/// Kibibytes in bytes.
+/// Converts kibibytes to bytes.
 fn kibibytes(count: u32) -> u64 {
     u64::from(count) << 10
 }

@@ -12,8 +12,8 @@ uring\t'io_uring (Linux 6.1); containers often forbid it'
 epoll\t'epoll'"
 complete -c relativistd -s c -l conn-limit -d 'Maximum number of connections' -r
 complete -c relativistd -l config -d 'TOML file with more options; its keys are the long option names. The command line takes precedence' -r -F
-complete -c relativistd -l log-format -d 'Format of log messages on stderr' -r -f -a "text\t'A line of text'
-json\t'An object of JSON in a line'"
+complete -c relativistd -l log-format -d 'Format of log messages on stderr' -r -f -a "text\t'One line of text per message'
+json\t'One JSON object per message'"
 complete -c relativistd -l admin -d 'Serve metrics, a health check and a status page over HTTP at this address: PORT (loopback) or IP:PORT' -r
 complete -c relativistd -s P -l pidfile -d 'File to write the process id to' -r -F
 complete -c relativistd -s f -l slab-growth-factor -d 'Growth factor of slab classes; ignored (there are no slab classes)' -r
@@ -23,9 +23,9 @@ complete -c relativistd -s t -l threads -d 'Worker threads' -r
 complete -c relativistd -s R -l max-reqs-per-event -d 'Maximum number of requests per connection before other connections are served' -r
 complete -c relativistd -l drain -d 'After SIGTERM or SIGUSR1, serve open connections for this many seconds and refuse new ones; a second signal ends this at once' -r
 complete -c relativistd -s b -l listen-backlog -d 'Maximum number of connections that wait to be accepted (listen backlog)' -r
-complete -c relativistd -s B -l protocol -d 'Protocol' -r -f -a "auto\t'The first byte decides'
-ascii\t'Text only'
-binary\t'Binary only'"
+complete -c relativistd -s B -l protocol -d 'Protocol of connections' -r -f -a "auto\t'Detect the protocol by its first byte'
+ascii\t'Text protocol'
+binary\t'Binary protocol'"
 complete -c relativistd -s I -l max-item-size -d 'Maximum item size, key included; suffix k or m for KiB or MiB' -r
 complete -c relativistd -s Y -l auth-file -d 'Require authentication by a user of this file, one user:password per line; text protocol only' -r -F
 complete -c relativistd -s e -l snapshot -d 'Keep items in this file across restarts: it is read and removed at start, and written at exit and on SIGUSR2' -r -F

@@ -11,7 +11,7 @@ pub enum StartError {
     Usage(String),
     /// There is no user of this name.
     NoSuchUser(String),
-    /// The operating system refused something: what, and why.
+    /// The operating system refused something: a description, and the error.
     System(String, io::Error),
     /// There is no memory for an empty table.
     NoMemory,
@@ -20,7 +20,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The exit status that memcached gives for it, by the names of sysexits.h.
+    /// Returns the exit status that memcached has for this error, one of those in sysexits.h.
     pub fn exit_status(&self) -> u8 {
         const EX_USAGE: u8 = 64;
         const EX_NOUSER: u8 = 67;

@@ -1,5 +1,5 @@
 //! `relativistd`: parses the command line, goes into the background (`-d`), starts the server, and
-//! obeys signals.
+//! handles signals.
 
 use relativistd::observability::log;
 use relativistd::process::allocator::BySize;
@@ -63,7 +63,7 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
             Side::Daemon(other) => readiness = Some(other),
         }
     }
-    // The sandbox may block the question later.
+    // The sandbox may block this check later.
     let is_interactive = !options.daemon && io::stderr().is_terminal();
     let signals = signals::hold()?;
     serve(Server::bind(options)?, options, signals, is_interactive, readiness).map(|()| ExitCode::SUCCESS)
@@ -80,7 +80,7 @@ fn serve(
     signals.obey(server.stopper(), server.reloader(), server.saver())?;
     let addresses = server.client_addresses();
     server.run_and_announce(|| {
-        // Otherwise it would look as if nothing happened.
+        // Without this line it would look as if nothing happened.
         if is_interactive && !addresses.is_empty() {
             log::notice(&format!("listening on {}; press Ctrl-C to stop", addresses.join(", ")));
         }

@@ -8,8 +8,8 @@
 //! A worker runs one event loop over non-blocking sockets. When something has arrived for a
 //! connection, the worker receives once, executes all that arrived, and sends the replies at once.
 //! Then it serves the next connection, however much more there may be to receive. A [`backend`]
-//! receives and sends: [`epoll`] or, if the kernel has it, [`uring`], with encryption on top of
-//! either ([`tls`]). Datagrams have a thread of their own ([`udp`]). Every buffer is bounded: the
+//! receives and sends: [`epoll`] or, if the kernel supports it, [`uring`], with encryption on top
+//! of either ([`tls`]). One more thread serves datagrams ([`udp`]). Every buffer is bounded: the
 //! server does not read from a client that does not read its replies.
 //!
 //! Large values bypass the buffers. An [input](buffer) that ends within a value reserves memory of

@@ -189,7 +189,7 @@ pub struct Options {
     #[arg(short = 'b', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
     pub listen_backlog: i32,
 
-    /// Protocol
+    /// Protocol of connections
     #[arg(short = 'B', long, value_name = "PROTOCOL", default_value = "auto")]
     pub protocol: Binding,
 
@@ -285,8 +285,8 @@ Options for -o (the prefix no_ turns off what is on by default):
   ssl_verify_mode=N  client certificates: 0 not requested, 1 optional, 2 and 3 required [0]
   ssl_min_version=N  oldest version: 3 is TLS 1.3; 0 to 2 are TLS 1.2, the oldest supported [2]
   ssl_ciphers=NAME[:NAME...]
-                     cipher suites, by their OpenSSL names; without any of a TLS version, all of
-                     that version [all]
+                     cipher suites, by their OpenSSL names; if none is named for a TLS version,
+                     all of that version are used [all]
   ssl_session_cache  count new sessions in `stats`; resumption by tickets works in any case
   ssl_keyformat=N    format of the key: 1 PEM, 2 DER [1]
   ssl_wbuf_size=KB   bytes encrypted as one record, at most 16 KiB [16]
@@ -306,12 +306,12 @@ certificates, SIGUSR2 writes the snapshot (-e).";
 /// Which protocols a connection may speak.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum Binding {
-    /// The first byte decides.
+    /// Detect the protocol by its first byte
     #[default]
     Auto,
-    /// Text only.
+    /// Text protocol
     Ascii,
-    /// Binary only.
+    /// Binary protocol
     Binary,
 }
 
@@ -330,8 +330,8 @@ impl Options {
     /// Parses a command line, program name first, and the file that its `--config` names.
     ///
     /// # Errors
-    /// The message of clap if an option is wrong or the file is. Requests for help or version are
-    /// errors of their own kind.
+    /// A message of clap if an option or the file is invalid. Requests for help or version are
+    /// errors with kinds of their own.
     pub fn parse_from_args<T: Into<OsString> + Clone>(
         args: impl IntoIterator<Item = T>,
     ) -> Result<Options, clap::Error> {
@@ -348,7 +348,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Makes paths absolute that a daemon uses after it has left its working directory.
+    /// Makes paths absolute if a daemon uses them after it has left its working directory.
     pub fn fix_paths(&mut self) {
         if !self.daemon {
             return;
@@ -404,7 +404,7 @@ impl Options {
         }
     }
 
-    /// The UDP port, likewise.
+    /// The UDP port, 0 for any free one; none if UDP is off.
     pub fn udp_port(&self) -> Option<u16> {
         to_port(self.udp_port).filter(|_| self.unix_socket.is_none())
     }
@@ -449,7 +449,7 @@ fn asks_for_certificate(security: Security) -> bool {
     !matches!(security, Security::Plain | Security::Tls(ClientCertificate::Unasked))
 }
 
-/// A port of the command line: 0 is none, -1 any free one.
+/// Converts a port of the command line, where 0 stands for none and -1 for any free port.
 fn to_port(port: i32) -> Option<u16> {
     match port {
         -1 => Some(0),

@@ -1,6 +1,6 @@
-//! A whole server: engine, execution and network put together.
+//! The server, which consists of engine, execution and network.
 //!
-//! It starts in stages, because their order matters. Each is a type made of the one before:
+//! It starts in stages, because their order matters. Each stage is a type made from the one before:
 //!
 //! 1. [`Privileged`]: the process reads files that root may have to read, and binds ports that root
 //!    may have to bind. They do not listen yet.
@@ -76,7 +76,7 @@ struct Privileged<'o> {
 struct Sockets {
     listeners: Vec<Bound>,
     udp: Vec<UdpSocket>,
-    /// Whether systemd has opened them.
+    /// Whether systemd has opened the sockets.
     are_adopted: bool,
 }
 
@@ -103,12 +103,12 @@ struct Loaded<'o> {
 }
 
 impl Server {
-    /// Reads the files that `options` name, and then listens on their addresses. Clients that
-    /// connect from now on are served once the server runs.
+    /// Reads the files that `options` name, and then listens on their addresses. Clients may
+    /// connect from now on, and are served once the server runs.
     ///
     /// # Errors
-    /// When an address cannot be listened on, the options contradict each other, or there is no
-    /// such user to become.
+    /// When the server cannot listen on an address, the options contradict each other, or there is
+    /// no such user to switch to.
     pub fn bind(options: &Options) -> Result<Server, StartError> {
         Server::bind_with(options, |engine| engine)
     }
@@ -174,7 +174,7 @@ impl<'o> Privileged<'o> {
         let (users, snapshot, port_file) = (users(options, &log)?, snapshot(options)?, port_file());
         if options.owns_process {
             daemon::leave_folder(options, &log);
-            // Before there are other threads, which would not be confined.
+            // Must come before other threads start, because these would not be confined.
             let files = users.iter().map(Users::file).chain(tls.iter().flat_map(Tls::files));
             sandbox::enter(options, io, files, port_file.as_deref(), &log);
         }
@@ -191,7 +191,7 @@ impl<'o> Unprivileged<'o> {
         let empty = || {
             let clock = Arc::clone(ticker.clock());
             let engine = Cache::new(clock, options.memory_bytes(), options.max_key_and_value())?;
-            // Tests replay transcripts of a server whose uniques began at 1.
+            // Tests replay transcripts of a server whose CAS values began at 1.
             let engine = if options.debug_time { engine } else { engine.with_random_cas() };
             let engine = if options.disable_evictions { engine.without_eviction() } else { engine };
             Ok(match options.engine {
@@ -268,15 +268,15 @@ impl Sockets {
 }
 
 impl Server {
-    /// [`Server::bind`] with the cache that `configure` returns.
+    /// Like [`Server::bind`], with the cache that `configure` returns.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Server::bind`].
     pub fn bind_with(options: &Options, configure: impl FnOnce(Cache) -> Cache) -> Result<Server, StartError> {
         Privileged::new(options)?.drop_privileges()?.load()?.listen(configure)
     }
 
-    /// The TCP addresses that are listened on.
+    /// The TCP addresses that the server listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.acceptor.listeners().iter().filter_map(Listener::tcp_address).collect()
     }
@@ -299,13 +299,13 @@ impl Server {
         self.acceptor.stopper()
     }
 
-    /// A handle to make the server read its users and certificates again.
+    /// A handle to make the server reload its users and certificates.
     pub fn reloader(&self) -> Reloader {
         let shared = Arc::clone(&self.shared);
         Reloader(Box::new(move || reload(&shared)))
     }
 
-    /// A handle to have the snapshot written while the server serves.
+    /// A handle to make the server write its snapshot while it serves.
     pub fn saver(&self) -> Saver {
         let (shared, snapshot) = (Arc::clone(&self.shared), self.snapshot.clone());
         Saver(Box::new(move || match &snapshot {
@@ -329,20 +329,20 @@ impl Server {
     /// Serves until stopped, then closes all connections, writes the snapshot, and frees all items.
     ///
     /// # Errors
-    /// When the operating system denies threads or events, a thread panicked, or the snapshot
+    /// When the operating system refuses threads or events, a thread panicked, or the snapshot
     /// cannot be removed or written.
     pub fn run(self) -> Result<(), StartError> {
         self.run_and_announce(|| {})
     }
 
-    /// [`Server::run`], and calls `announce` when clients are served.
+    /// Like [`Server::run`], but also calls `announce` when clients are served.
     ///
     /// # Errors
-    /// As there. If an error occurs at the start, `announce` is not called.
+    /// As [`Server::run`]. If the start fails, `announce` is not called.
     pub fn run_and_announce(self, announce: impl FnOnce()) -> Result<(), StartError> {
         let Server { shared, io, acceptor, udp, admin, snapshot, restored } = self;
-        // The last step that can be undone: a start that failed before leaves the file in place.
-        // From here on clients change items, and the file is old.
+        // Nothing after this step can fail at the start: after an earlier failure the file is still
+        // in place. From here on clients change items, so the file is outdated.
         if let (Some(snapshot), Some(restored)) = (&snapshot, restored) {
             retire(snapshot, restored)?;
         }
@@ -386,7 +386,8 @@ impl Server {
 pub struct Reloader(Box<dyn Fn() + Send>);
 
 impl Reloader {
-    /// Reloads them. If that fails they stay as they are, and the log says so.
+    /// Reloads users and certificates. If that fails, they stay as they are, and the log reports
+    /// it.
     pub fn reload(&self) {
         (self.0)();
     }
@@ -396,7 +397,7 @@ impl Reloader {
 pub struct Saver(Box<dyn Fn() + Send>);
 
 impl Saver {
-    /// Writes it. If that fails the one before is still there, and the log says so.
+    /// Writes the snapshot. If that fails, the previous one is still there, and the log reports it.
     pub fn save(&self) {
         (self.0)();
     }
@@ -468,8 +469,8 @@ impl MaintenanceThread {
     }
 }
 
-/// Stops the server when a worker ends for whatever reason, a panic included: its connections would
-/// hang.
+/// Stops the server when a worker ends for any reason, including a panic, because the worker's
+/// connections would hang.
 struct StopOnExit(Stopper);
 
 impl Drop for StopOnExit {
@@ -515,12 +516,12 @@ fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
     }
 }
 
-/// Sockets that systemd opened, in place of those that the options name.
+/// Adopts sockets that systemd opened, in place of those that the options name.
 fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Bound>, StartError> {
-    // Silently without them would be open to all.
+    // If the prefixes were ignored, connections could silently be in plain text.
     if !sockets.is_empty() && options.listen.iter().any(|address| address.security.is_some()) {
         let problem =
-            "the prefixes of -l say nothing of systemd's sockets: take -o ssl_verify_mode, which holds for all";
+            "the TLS prefixes of -l do not apply to sockets of systemd: use -o ssl_verify_mode, which applies to all";
         return Err(StartError::Usage(problem.into()));
     }
     let adopt = |socket| adopt(socket, options);
@@ -528,8 +529,8 @@ fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Bound>, Star
     sockets.into_iter().map(adopt).collect::<io::Result<_>>().map_err(cannot)
 }
 
-/// Binds the TCP ports that the options name. None if they name a Unix socket, which takes their
-/// place.
+/// Binds the TCP ports that the options name. There are none if the options name a Unix socket,
+/// which takes their place.
 fn bind_ports(options: &Options) -> Result<Vec<Bound>, StartError> {
     match options.tcp_port() {
         Some(port) if options.unix_socket.is_none() => {
@@ -578,7 +579,7 @@ fn users(options: &Options, log: &Log) -> Result<Option<Users>, StartError> {
     } else if !options.enable_sasl {
         return Ok(None);
     } else if let Some(file) = std::env::var_os(SASL_FILE_VARIABLE).map(PathBuf::from) {
-        // It is read again when a daemon has left its folder.
+        // The file is read again after a daemon has left its working directory.
         let file = std::path::absolute(&file).unwrap_or(file);
         (Users::for_sasl(file.clone()), file)
     } else {

@@ -1,19 +1,19 @@
-//! Items in a file, so that a server that is started again begins warm (`--snapshot`).
+//! Items in a file (`--snapshot`), so that a restarted server is not empty.
 //!
-//! A snapshot is written to a file beside the old one, forced to the disk, and then renamed over
-//! it: whenever the writer is killed or the disk is full, there is the old one or the new one,
-//! whole. Reading trusts nothing: a file that is torn, foreign or changed is refused, and the cache
-//! starts empty.
+//! A snapshot is written to a new file next to the old one, flushed to the disk, and then renamed
+//! to replace the old one. Even if the writer is killed or the disk is full, one of them exists and
+//! is complete. The reader trusts nothing: it refuses a file that is incomplete, damaged, or not a
+//! snapshot, and the cache starts empty.
 //!
 //! **After a crash the cache starts empty**, because every snapshot is older than the crash: items
-//! that clients deleted or overwrote since would come back. So the server removes a file that it
-//! has read before it serves clients, and refuses a file that was written while clients went on
-//! (SIGUSR2). With `--warm-after-crash` it does neither.
+//! that clients deleted or overwrote since would come back. So after reading a file, the server
+//! removes it before it serves clients. It also refuses a file that was written while clients were
+//! served (SIGUSR2). With `--warm-after-crash` it does neither.
 //!
-//! A file written while clients go on has each item that was there all the time, as it was at some
-//! moment meanwhile, and no item that was flushed meanwhile. Items keep their values, flags,
-//! remaining time to live, marks of the meta protocol, and uniques that clients have given. Other
-//! uniques are new, and unknown to clients.
+//! A file written while clients are served has each item that existed all the time, in a state that
+//! it had meanwhile, and no item that was flushed meanwhile. Items keep their values, flags,
+//! remaining time to live, marks of the meta protocol, and CAS values that clients have set. Other
+//! CAS values are new, and unknown to clients.
 
 mod format;
 mod moment;
@@ -38,9 +38,9 @@ pub struct Snapshot {
     path: PathBuf,
     /// Whether the server starts with the last snapshot even after a crash.
     warm_after_crash: bool,
-    /// Read before the process is confined.
+    /// This boot's identity, read before the process is confined.
     boot: Option<BootId>,
-    /// Held by the thread that writes.
+    /// Locked by the thread that writes.
     writing: Mutex<()>,
 }
 
@@ -48,7 +48,7 @@ impl Snapshot {
     /// Snapshots at `path`.
     ///
     /// # Errors
-    /// When the folder does not exist or may not be written: better known now than at the end.
+    /// When the folder does not exist or is not writable. It is better to fail now than at the end.
     pub fn new(path: PathBuf, warm_after_crash: bool) -> io::Result<Snapshot> {
         access(folder(&path), AccessFlags::W_OK | AccessFlags::X_OK)?;
         Ok(Snapshot { path, warm_after_crash, boot: moment::boot_id(), writing: Mutex::default() })
@@ -90,11 +90,11 @@ impl Snapshot {
     /// all else that can fail at the start has succeeded, and before clients are served.
     ///
     /// # Errors
-    /// When it cannot be removed, so that it would be read after a crash.
+    /// When the file cannot be removed, so that it would be read after a crash.
     pub fn retire(&self, restored: Restored) -> io::Result<()> {
         if restored.is_file_used && !self.warm_after_crash {
             fs::remove_file(&self.path)?;
-            // Otherwise the file might be back after a crash of the system or a loss of power.
+            // Otherwise the file might reappear after a crash of the system or a loss of power.
             File::open(folder(&self.path))?.sync_all()?;
         }
         Ok(())
@@ -110,16 +110,18 @@ impl Snapshot {
         format::read(io::BufReader::new(file), length, engine, self.warm_after_crash, &now).map(Some)
     }
 
-    /// Writes the items of `engine`, and returns their number. A second caller waits for the first.
+    /// Writes the items of `engine`, and returns their number. Concurrent calls wait for each
+    /// other.
     ///
     /// # Errors
-    /// When the file cannot be written. The snapshot that was there before still is.
+    /// When the file cannot be written. The previous snapshot is still there.
     pub fn write(&self, engine: &Cache, occasion: Occasion) -> io::Result<u64> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         replace(&self.path, |file| format::write(file, engine, occasion, &Moment::now(self.boot)))
     }
 
-    /// Whether the server reads, after a crash, a file written while clients went on.
+    /// Whether the server reads a snapshot after a crash, even if it was written while clients were
+    /// served.
     pub(crate) fn is_read_after_crash(&self) -> bool {
         self.warm_after_crash
     }
@@ -137,16 +139,16 @@ pub struct Restored {
     is_file_used: bool,
 }
 
-/// Where the file at `path` is, or would be.
+/// The folder of the file at `path`, which need not exist.
 pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Puts what `write` writes in the place of the file at `path`, all at once.
+/// Atomically replaces the file at `path` by what `write` writes.
 fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let mut draft = OsString::from(path);
     draft.push(".new");
-    // One that was killed may have left its draft.
+    // A server that was killed may have left its draft.
     match fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => (),
@@ -156,7 +158,7 @@ fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io
     let written = write(&mut file).and_then(|result| file.sync_all().map(|()| result));
     let renamed = written.and_then(|result| fs::rename(&draft, path).map(|()| result));
     if renamed.is_err() {
-        // The disk may be full: a useless file must not stay. The first error is reported.
+        // The disk may be full, so an incomplete file must not stay. The first error is reported.
         let _ = fs::remove_file(&draft);
     }
     let result = renamed?;

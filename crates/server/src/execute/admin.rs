@@ -6,7 +6,7 @@ use super::{Dump, Executor, Outcome, Session, Transport, answer};
 use crate::observability::log;
 use relativist_memcache::{Admin, Words, number, reply};
 
-/// Memory limits that a client may set, in MiB.
+/// The smallest memory limit that a client may set, in MiB.
 const MIN_MEMORY: u64 = 8;
 const MAX_MEMORY: u64 = 1_000_000_000;
 
@@ -76,7 +76,7 @@ impl Executor<'_> {
         Outcome::Done
     }
 
-    /// Makes the connection one that receives log lines.
+    /// Answers `watch`: the connection receives log lines from now on.
     fn watch(&self, session: &Session, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let topics = args.clone().map(Topic::from_name).try_fold(0, |topics, topic| Some(topics | topic? as u8));
         let reply: &[u8] = if self.shared.options.disable_watch || matches!(session.transport, Transport::Udp(_)) {

@@ -10,7 +10,7 @@ use relativist_cache::{
 use relativist_memcache::Words;
 use relativist_memcache::binary::{Header, Opcode, Request, Status, reply};
 
-/// The expiry by which `increment` and `decrement` say that the item is not to be created.
+/// The expiry with which `increment` and `decrement` do not create a missing item.
 const DO_NOT_CREATE: u32 = u32::MAX;
 
 impl Executor<'_> {
@@ -98,7 +98,7 @@ impl Executor<'_> {
         }
     }
 
-    /// The reply with an item, and with `key` if the command asks for it.
+    /// Appends the reply with an item, and with `key` if the command asks for it.
     #[inline(always)]
     fn append_item(&self, request: &Request<'_>, key: &[u8], hit: &Hit<'_>, out: &mut Replies) {
         let (header, cas) = (&request.header, self.visible(hit.cas));
@@ -126,7 +126,7 @@ impl Executor<'_> {
         if self.is_observed {
             self.observe_lookup(session, request.key);
         }
-        // Without uniques there is nothing to compare with.
+        // With `-C` items have no CAS value to compare with.
         let compare = if self.shared.options.disable_cas { 0 } else { request.header.cas };
         let mut cas = 0;
         let show = |hit: Hit<'_>| cas = self.visible(hit.cas);
@@ -282,7 +282,7 @@ impl Executor<'_> {
         succeed(request, 0, out);
     }
 
-    /// The key holds a group and its arguments, as on a line of text.
+    /// Answers `stat`. The key holds the group and its arguments, separated as in a line of text.
     fn binary_stat(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let args = Words::new(request.key, usize::MAX);
         let mut words = args.clone();
@@ -304,16 +304,16 @@ impl Executor<'_> {
     }
 }
 
-/// A success, which quiet requests don't want to hear of.
+/// Appends a success, unless the request is quiet.
 fn succeed(request: &Request<'_>, cas: u64, out: &mut Vec<u8>) {
     if !request.is_quiet {
         reply::success(out, &request.header, cas);
     }
 }
 
-/// A miss. Its body is the key where a hit has the key, otherwise a text.
-fn miss(request: &Request<'_>, tells_key: bool, out: &mut Vec<u8>) {
-    if tells_key {
+/// Appends a miss. Its body is the key if that of a hit would have the key, otherwise a message.
+fn miss(request: &Request<'_>, has_key: bool, out: &mut Vec<u8>) {
+    if has_key {
         reply::packet(out, &request.header, Status::NotFound, 0, [b"", request.key, b""]);
     } else {
         reply::failure(out, &request.header, Status::NotFound);

@@ -1,7 +1,7 @@
-//! Dumps of all keys: `lru_crawler metadump`, `lru_crawler mgdump` and `stats cachedump`; `stats
-//! sizes`, which looks at all items, too; and what else may be long: `stats table`, `stats conns`
-//! and `stats detail dump`. They go through the table, or list, piece by piece, as the client takes
-//! the output.
+//! Commands whose output is long or takes long. These are the dumps of all keys (`lru_crawler
+//! metadump`, `lru_crawler mgdump` and `stats cachedump`), `stats sizes`, `stats table`, `stats
+//! conns` and `stats detail dump`. They go through the table, or a list, piece by piece, no faster
+//! than the client reads the output.
 
 use super::observe::CLASS;
 use super::statistics::Report;
@@ -13,37 +13,38 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// Steps of the histogram of sizes.
+/// The width of a step in the histogram of item sizes, in bytes.
 const SIZE_STEP: usize = 32;
 
-/// Prefixes or connections printed at a time.
-const TOLD_AT_ONCE: usize = 64;
+/// The number of prefixes or connections printed at a time.
+const PRINTED_AT_ONCE: usize = 64;
 
-/// A dump that is going on.
+/// A dump in progress.
 #[derive(Clone, Debug)]
 pub struct Dump {
     format: Format,
-    /// Where to go on in the table, or in a list; none at the end.
+    /// The next position in the table or list; none at the end.
     cursor: Option<u64>,
-    /// The request to be answered, in the binary protocol, which has reports only.
+    /// The request to answer, if it came by the binary protocol, which has only the dumps of
+    /// `stats`.
     request: Option<Header>,
 }
 
 #[derive(Clone, Debug)]
 enum Format {
-    /// All that is known of each item.
+    /// The metadata of each item.
     Meta,
-    /// Commands that fetch each item.
+    /// An `mg` command for each item.
     Commands,
     /// Key, size and expiry of at most this many items.
     Cache { left: usize },
-    /// How many items are of each size.
+    /// The number of items of each size.
     Sizes(BTreeMap<usize, u64>),
-    /// How full the buckets of the table are.
+    /// The fill levels of the table's buckets.
     Table(TableStats),
     /// The states of these connections.
     Connections(Vec<Arc<Session>>),
-    /// The counts of each prefix. This is the last prefix printed.
+    /// The counts of each prefix, and the last prefix printed.
     Prefixes(Option<Box<[u8]>>),
 }
 
@@ -76,22 +77,22 @@ impl Dump {
         Dump { format: Format::Prefixes(None), cursor: Some(0), request: None }
     }
 
-    /// Makes it the answer to a request of the binary protocol, if it is one.
+    /// Makes this dump the answer to `request`, if there is one.
     pub(super) fn answering(self, request: Option<Header>) -> Dump {
         Dump { request, ..self }
     }
 
-    /// The dump of a class without items.
+    /// Makes this the dump of a size class without items.
     pub(super) fn emptied(self) -> Dump {
         Dump { cursor: None, ..self }
     }
 }
 
 impl Executor<'_> {
-    /// Goes on with a dump, until it is done or the output is full.
+    /// Continues a dump until it is done or the output is full.
     pub fn dump(&self, mut dump: Box<Dump>, out: &mut Vec<u8>) -> Outcome<'static> {
-        // A table's statistics are printed at the end, but must not delay other connections
-        // meanwhile.
+        // The statistics of the table are printed only at the end. Gathering them must not delay
+        // other connections.
         let mut steps = 0;
         while let Some(cursor) = dump.cursor {
             if out.len() >= self.output_limit || steps == 1024 {
@@ -100,7 +101,7 @@ impl Executor<'_> {
             steps += 1;
             dump.cursor = match &mut dump.format {
                 Format::Connections(sessions) => {
-                    let some = sessions.drain(..sessions.len().min(TOLD_AT_ONCE));
+                    let some = sessions.drain(..sessions.len().min(PRINTED_AT_ONCE));
                     some.for_each(|session| self.connection(&session, &mut Report::new(out, dump.request)));
                     (!sessions.is_empty()).then_some(cursor)
                 }
@@ -131,12 +132,12 @@ impl Executor<'_> {
         Outcome::Done
     }
 
-    /// Prints some prefixes: as lines, or as one statistic that holds them. So the binary protocol
-    /// reports many prefixes in several statistics of the same name; memcached has one, however
-    /// long it takes.
+    /// Prints some prefixes: as lines of text, or as the value of one statistic. In the binary
+    /// protocol, many prefixes therefore take several statistics of the same name. memcached sends
+    /// a single one.
     fn prefixes(&self, last: Option<&[u8]>, request: Option<&Header>, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
         let mut lines = Vec::new();
-        let next = self.shared.prefixes.dump_after(last, TOLD_AT_ONCE, &mut lines);
+        let next = self.shared.prefixes.dump_after(last, PRINTED_AT_ONCE, &mut lines);
         match request {
             None => out.append(&mut lines),
             Some(request) => binary::reply::packet(out, request, Status::Success, 0, [b"", b"detailed", &lines]),
@@ -186,8 +187,8 @@ impl Executor<'_> {
     }
 }
 
-/// Whether a key can stand in a line of text as it is. One that came by the binary protocol may
-/// hold a line end.
+/// Whether a key can be printed in a line of text. A key that came by the binary protocol may
+/// contain a line end.
 fn is_text(key: &[u8]) -> bool {
     key.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
 }

@@ -1,7 +1,7 @@
 //! Logins, in all protocols. A client that fails receives an error a few times, then its connection
-//! is closed. When too many logins from one address have failed, further logins from there are
-//! refused for a while, without a look at the password, and the connection is closed. So guessing
-//! is slow, and delays no other client: no thread waits.
+//! is closed. After too many failed logins from one address, further logins from there are refused
+//! for a while: the server closes the connection without checking the password. So guessing is
+//! slow, but no thread waits, and no other client is delayed.
 
 use super::{Executor, Session};
 use crate::observability::log::Level;
@@ -16,7 +16,7 @@ const MAX_FAILURES: u8 = 8;
 pub enum Verdict {
     /// The login has succeeded.
     Welcome,
-    /// The login failed, and the connection will be closed.
+    /// The login failed. The client may try again.
     Failure,
     /// The login failed, and the connection will be closed.
     LastFailure,

@@ -1,8 +1,9 @@
 //! The meta commands.
 //!
-//! The reply has its parts in the order of the request's flags, so the words of the request are
-//! read again while the reply is written. Three facts follow unasked: `Z` (another client was asked
-//! to renew the item), `X` (the item is stale) and `W` (this client is to renew it: it has won).
+//! The parts of a reply are in the order of the request's flags, so the flags are read again while
+//! the reply is written. Three flags are added even if the request lacks them: `Z` (another client
+//! was asked to renew the item), `X` (the item is stale) and `W` (this client must renew the item:
+//! it has won).
 //!
 //! The first client wins, which is decided under the lock of the key. An `mg` takes this lock only
 //! if the client may win, or to change the expiry. Every other `mg` is a lookup without a lock.
@@ -23,14 +24,14 @@ struct Request<'m, 'b> {
     key: &'m [u8],
 }
 
-/// An item as the first lookup, which takes no lock, has found it.
+/// The item that the first lookup found, without a lock.
 struct Seen {
     number: u64,
     idle: u32,
     marks: Marks,
 }
 
-/// What the reply to an `mg` reports of the item as it was before the command.
+/// The state of an item before an `mg`, as the reply reports it.
 #[derive(Clone, Copy)]
 struct Before {
     cas: u64,
@@ -47,7 +48,7 @@ impl Before {
     }
 }
 
-/// How a change ended.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Ending {
     Done,
@@ -63,7 +64,7 @@ impl Request<'_, '_> {
         if self.flags.has_base64_key() { Marks::ENCODED_KEY } else { Marks::NONE }
     }
 
-    /// The unique for the new item, if the client gives one; 0 stands for none.
+    /// The CAS value that the client sets for the new item. A client that sends 0 sets none.
     fn cas(&self) -> Option<u64> {
         self.flags.cas.filter(|cas| *cas != 0)
     }
@@ -85,13 +86,13 @@ impl Request<'_, '_> {
         ends_soon || hit.marks.has(Marks::STALE)
     }
 
-    /// The seconds to live that `T` sets, if it was given; none for ever.
+    /// The time to live that `T` sets, in seconds; none if it is unlimited or there is no `T`.
     fn new_ttl(&self, now: u32) -> Option<u32> {
         let expiry = Expiry::from_protocol(self.flags.exptime?, now);
         (expiry != Expiry::NEVER).then(|| expiry.to_bits().saturating_sub(now))
     }
 
-    /// Appends the reply to a failure: its code and the flags that are returned then.
+    /// Appends the reply to a failure: `code`, and those flags that such a reply has.
     fn fail(&self, code: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(code);
         for word in self.meta.words() {
@@ -162,8 +163,8 @@ impl Executor<'_> {
         }
     }
 
-    /// An `mg` that sets the expiry, creates the item, or claims to renew it. It reports the item
-    /// that it finds under the lock, even if the first lookup has found another one.
+    /// Executes an `mg` that sets the expiry, creates the item, or claims to renew it. The reply
+    /// describes the item found under the lock, even if the first lookup found another one.
     fn get_and_change(
         &self,
         request: &Request<'_, '_>,
@@ -198,11 +199,11 @@ impl Executor<'_> {
         let lookup = self.shared.engine.update(request.key, decide, |hit| {
             *size = hit.value.len();
             let Some(old) = before.get() else {
-                // The command has created the item, and the client is to fill it.
+                // The command created the item, and this client must fill it.
                 let created = Before { marks: hit.marks & Marks::ENCODED_KEY, ..Before::of(&hit, true) };
                 return self.append_found(request, created, &hit, out);
             };
-            // The first lookup was an access if it has found this item.
+            // If the first lookup found the same item, it was itself an access: report what it saw.
             let seen = seen.as_ref().filter(|seen| seen.number == hit.number);
             let (idle, fetched) = seen.map_or((hit.idle, hit.marks), |seen| (seen.idle, seen.marks));
             let decided = Marks::STALE | Marks::WON | Marks::ENCODED_KEY;
@@ -219,7 +220,7 @@ impl Executor<'_> {
         }
     }
 
-    /// The reply to an `mg` that has found an item as `old` and left it as `new`.
+    /// Appends the reply to an `mg` that has found an item as `old` and left it as `new`.
     fn append_found(&self, request: &Request<'_, '_>, old: Before, new: &Hit<'_>, replies: &mut Replies) {
         let is_known = request.flags.compare == Some(self.visible(old.cas));
         let tells_value = request.flags.returns_value() && !is_known;
@@ -326,7 +327,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether an `ms` in the modes set, add and replace may store.
+    /// Whether an `ms` in mode set, add or replace may store.
     fn permits(&self, request: &Request<'_, '_>, present: Present<'_>) -> (bool, Ending) {
         let ending = match (request.flags.mode, request.flags.compare, present.item) {
             (MetaMode::Add, _, Some(_)) | (MetaMode::Replace, None, None) => Ending::NotStored,
@@ -338,8 +339,9 @@ impl Executor<'_> {
         (ending == Ending::Done, ending)
     }
 
-    /// An `ms` with `I` and `C`. A client that compares with an older CAS value stores nevertheless.
-    /// The item then keeps its expiry and the client that is to renew it, and is stale.
+    /// Executes an `ms` with `I` and `C`. It stores even if its CAS value is older than that of the
+    /// item. Then the item is stale, keeps its expiry, and the client that must renew it stays the
+    /// same.
     fn invalidating_step<'b>(&self, request: &Request<'_, 'b>, present: Present<'_>) -> (Change<'b>, Ending)
     where
         Self: 'b,
@@ -355,7 +357,7 @@ impl Executor<'_> {
         }
     }
 
-    /// A `ms` in the modes append and prepend.
+    /// Executes an `ms` in mode append or prepend.
     fn join_step<'b>(&self, request: &Request<'_, 'b>, present: Present<'_>) -> (Change<'b>, Ending)
     where
         Self: 'b,
@@ -505,15 +507,15 @@ fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
     Change::Put(New {
         flags: if empties { flags.client_flags.unwrap_or(0) } else { item.flags },
         expiry: flags.exptime.map_or(kept, |exptime| Expiry::from_protocol(exptime, item.now)),
-        // Clients that compare uniques must notice an invalidation. An item that is only emptied
-        // keeps its unique, as in memcached.
+        // Clients that compare CAS values must notice an invalidation. An item that is only emptied
+        // keeps its CAS value, as in memcached.
         cas: request.cas().or((!invalidates).then_some(item.cas)),
         marks: if invalidates { Marks::STALE } else { Marks::NONE },
         ..new
     })
 }
 
-/// The reply to a `ms` that has stored an item with this unique and length.
+/// Appends the reply to an `ms` that stored an item with this CAS value and length.
 fn append_stored(request: &Request<'_, '_>, (cas, length): (u64, usize), out: &mut Vec<u8>) {
     out.extend_from_slice(b"HD");
     for word in request.meta.words() {
@@ -528,7 +530,8 @@ fn append_stored(request: &Request<'_, '_>, (cas, length): (u64, usize), out: &m
     out.extend_from_slice(b"\r\n");
 }
 
-/// The reply to a `ma` that has stored `number`. `ttls` are those before and after.
+/// Appends the reply to an `ma` that stored `number`. `ttls` are the times to live before and
+/// after.
 fn append_counted(
     request: &Request<'_, '_>,
     number: u64,
@@ -569,7 +572,7 @@ fn append_word(out: &mut Vec<u8>, word: &[u8]) {
     out.extend_from_slice(word);
 }
 
-/// A space, the letter (unless that is a space, too) and the number.
+/// Appends a space, the letter (unless that is a space, too) and the number.
 fn append_number(out: &mut Vec<u8>, letter: u8, number: u64) {
     out.push(b' ');
     if letter != b' ' {

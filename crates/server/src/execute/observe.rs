@@ -1,15 +1,16 @@
-//! Notifies watchers, and counts by prefix, what happens to items. A command pays for this only
-//! while somebody watches or counts.
+//! Events of items, for watchers and for the counts by prefix. A command pays for this only while
+//! there are watchers or prefixes are counted.
 
 use super::watch::Topic;
 use super::{Executor, Session};
 use relativist_cache::{Lookup, Store};
 use relativist_memcache::encode_percent;
 
-/// The size class in log lines and dumps. This server has none, so all items are in the first.
+/// The size class in log lines and dumps. This server has no size classes, so it reports the first
+/// one for all items.
 pub(super) const CLASS: u8 = 1;
 
-/// What the log line of a store has besides key and outcome.
+/// The fields in the log line of a store, besides key and outcome.
 pub(super) struct Stored {
     pub(super) command: &'static str,
     pub(super) ttl: i64,
@@ -68,7 +69,7 @@ impl Executor<'_> {
         self.tell_store(session, key, status, stored);
     }
 
-    /// A number that arithmetic has created: memcached adds it.
+    /// Logs that arithmetic created an item with `number`. memcached reports an `add`.
     #[cold]
     pub(super) fn observe_initial(&self, session: &Session, key: &[u8], number: u64, ttl: i64) {
         let size = itoa::Buffer::new().format(number).len();
@@ -93,7 +94,7 @@ impl Executor<'_> {
         );
     }
 
-    /// `size` is that of the item deleted, none if there was none.
+    /// Logs a deletion. `size` is the size of the deleted item; none if there was no item.
     #[cold]
     pub(super) fn observe_delete(&self, key: &[u8], command: &str, size: Option<usize>) {
         self.shared.prefixes.count(key, |counts| counts.deletes += 1);

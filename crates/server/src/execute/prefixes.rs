@@ -1,4 +1,4 @@
-//! `stats detail`: what happens to the items of each prefix of the key, up to the delimiter `-D`.
+//! `stats detail`: operations counted by key prefix. A prefix ends at the delimiter of `-D`.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -6,11 +6,11 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Prefixes counted; keys of further ones are not. Clients choose the keys, and memory must stay
-/// bounded.
+/// Maximum number of prefixes. Keys with further prefixes are not counted: clients choose the keys,
+/// and memory must stay bounded.
 const MAX_PREFIXES: usize = 1 << 14;
 
-/// Counts by prefix. They cost a lock per command while they are on.
+/// Counts by prefix. While counting is on, it costs each command a lock.
 #[derive(Debug)]
 pub struct Prefixes {
     is_counting: AtomicBool,
@@ -28,13 +28,13 @@ pub(super) struct Counts {
 }
 
 impl Prefixes {
-    /// Nothing counted yet.
+    /// Creates a registry without counts.
     pub fn new(delimiter: u8, is_counting: bool) -> Prefixes {
         Prefixes { is_counting: AtomicBool::new(is_counting), delimiter, counts: Mutex::default() }
     }
 
     pub(super) fn is_counting(&self) -> bool {
-        // Relaxed: a command more or less around a change is fine.
+        // Relaxed: a command concurrent with a change may be counted or not.
         self.is_counting.load(Ordering::Relaxed)
     }
 
@@ -59,7 +59,7 @@ impl Prefixes {
         }
     }
 
-    /// Forgets all counts.
+    /// Removes all counts.
     pub(super) fn clear(&self) {
         self.lock().clear();
     }

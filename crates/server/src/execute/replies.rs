@@ -1,5 +1,5 @@
-//! Replies on their way to a client: bytes, and between them large values that are sent from where
-//! they lie.
+//! Replies to a client: bytes, and between them pinned large values, which are sent from memory of
+//! the cache without a copy.
 
 use relativist_cache::ValueRef;
 use std::collections::VecDeque;
@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 /// Replies in the order of sending.
 #[derive(Debug, Default)]
 pub struct Replies {
-    /// All but the values that lie elsewhere.
+    /// All bytes but those of pinned values.
     pub bytes: Vec<u8>,
-    /// Those, each with its place: how many of the bytes come before it.
+    /// The pinned values, each with the number of `bytes` that precede it.
     pub(crate) values: VecDeque<(usize, ValueRef)>,
-    /// Bytes of all values.
+    /// The length of all pinned values together.
     pub(crate) elsewhere: usize,
 }
 
@@ -21,25 +21,25 @@ impl Replies {
         self.bytes.len() + self.elsewhere
     }
 
-    /// Whether that is nothing.
+    /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends a value that stays where it is.
+    /// Appends a pinned value, without a copy.
     pub(crate) fn append(&mut self, value: ValueRef) {
         self.elsewhere += value.len();
         self.values.push_back((self.bytes.len(), value));
     }
 
-    /// Drops the first value.
+    /// Drops the first pinned value.
     pub(crate) fn drop_first_value(&mut self) {
         if let Some((_, value)) = self.values.pop_front() {
             self.elsewhere -= value.len();
         }
     }
 
-    /// All of it in one piece.
+    /// Returns the bytes of replies that have no pinned values.
     pub fn into_bytes(self) -> Vec<u8> {
         debug_assert!(self.values.is_empty(), "where one piece is wanted, values are copied");
         self.bytes

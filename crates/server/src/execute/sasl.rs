@@ -1,4 +1,4 @@
-//! Logins of the binary protocol: SASL, of which the mechanism PLAIN is offered.
+//! Logins of the binary protocol: SASL with the mechanism PLAIN.
 
 use super::{Executor, Outcome, Session, Verdict};
 use relativist_memcache::binary::{MAX_MECHANISM, Opcode, Request, Status, reply};
@@ -6,7 +6,7 @@ use relativist_memcache::binary::{MAX_MECHANISM, Opcode, Request, Status, reply}
 /// The mechanisms offered.
 const MECHANISMS: &[u8] = b"PLAIN";
 
-/// How far a connection has come.
+/// The state of a connection's login.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Login {
     /// The client has not logged in.

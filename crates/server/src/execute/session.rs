@@ -1,4 +1,4 @@
-//! What all threads may know about a connection.
+//! The state of a connection that all threads may read.
 
 use slab::Slab;
 use std::fmt;
@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How a client is connected.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Transport {
-    /// By TCP.
+    /// A TCP connection.
     Tcp {
-        /// The client.
+        /// The client's address.
         peer: SocketAddr,
-        /// The server.
+        /// The server's address.
         local: SocketAddr,
     },
-    /// By a Unix socket at this path.
+    /// A connection to the Unix socket at this path.
     Unix(Arc<str>),
-    /// By datagrams.
+    /// Datagrams from this address.
     Udp(SocketAddr),
 }
 
@@ -77,9 +77,9 @@ pub enum ConnectionState {
     Reading,
     /// Waits for the value of a store.
     Receiving,
-    /// Waits for the end of what it refuses.
+    /// Waits for the end of a refused request.
     Skipping,
-    /// Executes them.
+    /// Executes requests.
     Executing,
     /// Waits for the client to take the answers.
     Writing,
@@ -87,10 +87,10 @@ pub enum ConnectionState {
     Watching,
 }
 
-/// One connection, as all threads may see it.
+/// The state of a connection that all threads may read.
 #[derive(Debug)]
 pub struct Session {
-    /// The number by which statistics and log lines call it: its descriptor.
+    /// The connection's number in statistics and log lines: its descriptor.
     pub id: i32,
     /// How the client is connected.
     pub transport: Transport,
@@ -108,7 +108,7 @@ impl Session {
 
     /// Publishes the state.
     pub fn set_state(&self, state: ConnectionState) {
-        // Relaxed: stands for itself; only the connection's thread writes it.
+        // Relaxed: no other data depends on it. Only the connection's thread writes it.
         self.state.store(state as u8, Ordering::Relaxed);
     }
 
@@ -125,21 +125,21 @@ impl Session {
         }
     }
 
-    /// Notes that the client was heard of at `now`.
+    /// Notes that the client was active at `now`.
     pub fn hear(&self, now: u32) {
-        // Relaxed: stands for itself.
+        // Relaxed: no other data depends on it.
         self.heard.store(now, Ordering::Relaxed);
     }
 
     /// Counts a login that has failed. Returns how many there have been.
     pub(super) fn note_failed_login(&self) -> u8 {
-        // Relaxed: stands for itself; only the connection's thread counts.
+        // Relaxed: no other data depends on it. Only the connection's thread counts.
         self.failed_logins.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Seconds until `now` in which the client was not heard of.
+    /// Seconds from the client's last activity to `now`.
     pub fn silence(&self, now: u32) -> u32 {
-        // Relaxed: stands for itself.
+        // Relaxed: no other data depends on it.
         now.saturating_sub(self.heard.load(Ordering::Relaxed))
     }
 }
@@ -162,7 +162,7 @@ pub(super) struct ListeningSocket {
     pub(super) state: &'static str,
 }
 
-/// Keeps a session on the list.
+/// A session's place on the list.
 #[derive(Debug)]
 pub struct Listed {
     place: usize,
@@ -179,12 +179,12 @@ impl SessionRegistry {
         lock(&self.sessions).remove(listed.place);
     }
 
-    /// Puts a socket on the list at which clients are accepted.
+    /// Puts a socket that accepts clients on the list.
     pub fn add_listener(&self, id: i32, address: String) {
         lock(&self.listeners).push(ListeningSocket { id, address, state: "conn_listening" });
     }
 
-    /// Puts a socket on the list that receives datagrams.
+    /// Puts a socket that receives datagrams on the list.
     pub fn add_datagrams(&self, id: i32, address: SocketAddr) {
         lock(&self.listeners).push(ListeningSocket { id, address: format!("udp:{address}"), state: "conn_read" });
     }

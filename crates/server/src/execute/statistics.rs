@@ -2,8 +2,8 @@
 //!
 //! Names, order and types are memcached's. Statistics about parts that this server does not have
 //! are zero: pages that move between slab classes, segments of an LRU, reply objects. There is one
-//! size class, which has all items. Two groups are our own: `table` looks at every bucket, and
-//! `contention` reports how contended locks are, if the feature is on.
+//! size class, which has all items. Two groups are not in memcached: `table` surveys every bucket,
+//! and `contention` reports lock contention, if that feature is enabled.
 
 use super::observe::CLASS;
 use super::session::ListeningSocket;
@@ -21,19 +21,19 @@ use std::fmt::Display;
 /// The page size of memcached, the unit of `stats slabs`.
 const PAGE: usize = 1 << 20;
 
-/// The sample in which `items:1:age` looks for the longest unused item: those with the lowest
-/// hashes, which is as good as drawing at random.
+/// The number of items among which `items:1:age` looks for the one that was unused for longest. The
+/// sample has the items with the lowest hashes, which is as good as a random one.
 const AGE_SAMPLE: usize = 1024;
 
-/// Where statistics go.
+/// The destination of statistics.
 pub(super) struct Report<'o> {
     out: &'o mut Vec<u8>,
-    /// The request to be answered, in the binary protocol.
+    /// The request to answer, if it came by the binary protocol.
     request: Option<Header>,
 }
 
 impl<'o> Report<'o> {
-    /// A report in text, or in answer to a `request` of the binary protocol.
+    /// A report in text, or an answer to a `request` of the binary protocol.
     pub(super) fn new(out: &'o mut Vec<u8>, request: Option<Header>) -> Report<'o> {
         Report { out, request }
     }
@@ -56,7 +56,7 @@ macro_rules! stats {
     };
 }
 
-// Behind the macro, which it uses.
+// Declared after the macro, because it uses it.
 mod settings;
 
 impl Executor<'_> {
@@ -81,7 +81,7 @@ impl Executor<'_> {
         Outcome::Done
     }
 
-    /// Answers with a group that may be long, or take long, `conns` or `table`: piece by piece.
+    /// Answers `conns` or `table` piece by piece, because these groups may be long or take long.
     pub(super) fn long_report(&self, name: &[u8], request: Option<Header>, out: &mut Vec<u8>) -> Outcome<'static> {
         let dump = if name == b"conns" {
             self.listeners(&mut Report::new(out, request));

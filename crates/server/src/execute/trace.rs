@@ -1,7 +1,7 @@
 //! Requests and replies in the log (`-vv`): lines that begin with `<` or `>` and the number of the
-//! connection, as in memcached. Of a request the line has the command line, or name and key, of a
-//! reply the first line. Values and passwords are never logged. So nothing is logged that is not a
-//! valid command: it could be a misframed value.
+//! connection, as in memcached. The line of a request has the command line, or name and key. The
+//! line of a reply has its first line. Values and passwords are never logged. Neither is input that
+//! is not a valid command, because it could be a misframed value.
 
 use super::{Executor, Replies, Session};
 use crate::observability::log::Level;
@@ -9,12 +9,12 @@ use relativist_memcache::binary::{self as packets, Opcode, REPLY_MAGIC, Request,
 use relativist_memcache::{Decoded, Decoder, RequestError};
 use std::fmt;
 
-/// Longer lines are cut.
+/// Maximum length of a logged line; longer ones are cut off.
 const MAX_TEXT: usize = 512;
 
-/// The log line for text that `decoder` is about to decode: the command line, if it is one. Nothing
-/// is logged of the rest of a refused command, or of what is not a command: that may be anything,
-/// such as a value behind a line that did not announce it.
+/// The log line for text that `decoder` is about to decode: the command line, if the text is a
+/// valid command. The line does not show other input, nor the rest of a refused command: these may
+/// be values.
 pub fn of_text(decoder: &Decoder, input: &[u8]) -> Option<String> {
     if decoder.is_skipping() {
         return None;
@@ -23,11 +23,11 @@ pub fn of_text(decoder: &Decoder, input: &[u8]) -> Option<String> {
         Decoded::Incomplete { .. } => None,
         Decoded::Command { .. } | Decoded::TooLarge { .. } => Some(of_line(input)),
         Decoded::Reject { rejection, .. } if rejection.error != RequestError::UnknownCommand => Some(of_line(input)),
-        Decoded::Reject { .. } | Decoded::Close => Some("what is no command".into()),
+        Decoded::Reject { .. } | Decoded::Close => Some("(not a command)".into()),
     }
 }
 
-/// The line that a command begins with.
+/// The first line of a command.
 pub fn of_line(front: &[u8]) -> String {
     first_line(front).to_string()
 }
@@ -40,8 +40,8 @@ pub fn of_packet(decoder: &packets::Decoder, input: &[u8], is_authenticated: boo
     match decoder.clone().decode(input, is_authenticated) {
         packets::Decoded::Incomplete { .. } => None,
         packets::Decoded::Request { request, .. } => Some(of_request(&request)),
-        packets::Decoded::TooLarge { .. } => Some("what is too large".into()),
-        packets::Decoded::Reject { .. } | packets::Decoded::Close => Some("what is no request".into()),
+        packets::Decoded::TooLarge { .. } => Some("(a request that is too large)".into()),
+        packets::Decoded::Reject { .. } | packets::Decoded::Close => Some("(not a request)".into()),
     }
 }
 
@@ -63,14 +63,14 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The present length of these.
+    /// The current length of `replies`.
     pub fn of(replies: &Replies) -> Extent {
         Extent { bytes: replies.bytes.len(), length: replies.len() }
     }
 }
 
 impl Executor<'_> {
-    /// Whether the log has requests and replies.
+    /// Whether requests and replies are logged.
     pub fn is_traced(&self) -> bool {
         self.is_traced
     }
@@ -97,7 +97,7 @@ struct Answered<'b> {
 
 impl fmt::Display for Answered<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = match self.front {
+        let shown = match self.front {
             [REPLY_MAGIC, ..] => {
                 let (status, length) = reply::status_and_length(self.front).unwrap_or_default();
                 write!(f, "status {status:#06x}")?;
@@ -114,7 +114,7 @@ impl fmt::Display for Answered<'_> {
                 line.0.len() + b"\r\n".len()
             }
         };
-        if self.length > told { write!(f, " ({} bytes in all)", self.length) } else { Ok(()) }
+        if self.length > shown { write!(f, " ({} bytes in all)", self.length) } else { Ok(()) }
     }
 }
 
@@ -163,13 +163,13 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_not_told() {
         for input in [&b"secret\r\n"[..], b"my secret noreply\r\n", b"Secret\r\n", b"\x80secret\r\n"] {
-            assert_eq!(text(input).unwrap(), "what is no command");
+            assert_eq!(text(input).unwrap(), "(not a command)");
         }
         let misplaced = b"\x80\x21\0\x11\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\0\0\0\0\0PLAIN\0user\0secret";
         let too_short = b"\x80\x00\0\x11\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0keysecretsecretse";
         let headless = b"secret, which is much longer than a header is";
         assert_eq!(packet(misplaced).unwrap(), "SaslAuth ?");
-        assert_eq!([&too_short[..], headless].map(|input| packet(input).unwrap()), ["what is no request"; 2]);
+        assert_eq!([&too_short[..], headless].map(|input| packet(input).unwrap()), ["(not a request)"; 2]);
         let mut decoder = Decoder::new(Limits { max_value: 10 });
         let line = b"set a 0 0 60\r\n";
         assert_eq!(of_text(&decoder, line).unwrap(), "set a 0 0 60");
@@ -179,13 +179,13 @@ mod tests {
 
     #[test]
     fn of_answers_the_first_line_is_told_and_their_length() {
-        let told = |front: &[u8], elsewhere: usize| Answered { front, length: front.len() + elsewhere }.to_string();
-        assert_eq!(told(b"STORED\r\n", 0), "STORED");
-        assert_eq!(told(b"43\r\n", 0), "a number");
-        assert_eq!(told(b"VALUE a 0 6\r\nsecret\r\nEND\r\n", 0), "VALUE a 0 6 (26 bytes in all)");
-        assert_eq!(told(b"VALUE a 0 6\r\n", 100), "VALUE a 0 6 (113 bytes in all)");
+        let shown = |front: &[u8], elsewhere: usize| Answered { front, length: front.len() + elsewhere }.to_string();
+        assert_eq!(shown(b"STORED\r\n", 0), "STORED");
+        assert_eq!(shown(b"43\r\n", 0), "a number");
+        assert_eq!(shown(b"VALUE a 0 6\r\nsecret\r\nEND\r\n", 0), "VALUE a 0 6 (26 bytes in all)");
+        assert_eq!(shown(b"VALUE a 0 6\r\n", 100), "VALUE a 0 6 (113 bytes in all)");
         let missing = b"\x81\x00\0\0\0\0\0\x01\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0\0Not found";
-        assert_eq!(told(missing, 0), "status 0x0001");
-        assert_eq!(told(&missing.repeat(2), 0), "status 0x0001 (66 bytes in all)");
+        assert_eq!(shown(missing, 0), "status 0x0001");
+        assert_eq!(shown(&missing.repeat(2), 0), "status 0x0001 (66 bytes in all)");
     }
 }

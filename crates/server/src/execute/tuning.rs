@@ -1,9 +1,9 @@
 //! Settings that clients can change by `slabs`, `lru` and `lru_crawler`.
 //!
-//! This server has no slab classes, no segmented LRU and no crawler to tune. Tools of memcached do
-//! not know that. So the commands are checked and answered as by memcached, `stats settings` shows
-//! the new values, and they have no other effect. One switch has an effect: with the crawler
-//! disabled there are no dumps.
+//! This server has no slab classes, no segmented LRU and no crawler to tune, but tools for
+//! memcached expect these commands. So the server checks and answers them as memcached does, and
+//! `stats settings` shows the new values. They have no other effect, with one exception: while the
+//! crawler is disabled, dumps are refused.
 
 use crate::options::Extended;
 use relativist_memcache::{Words, number};
@@ -13,20 +13,20 @@ const OK: &str = "OK\r\n";
 const ERROR: &str = "ERROR\r\n";
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format\r\n";
 
-/// Size classes that memcached has at most, less one.
+/// The highest number of a size class in memcached.
 const LAST_CLASS: u32 = 63;
 
-/// The present values.
+/// The current settings.
 #[derive(Debug)]
 pub struct Tuning(Mutex<Extended>);
 
 impl Tuning {
-    /// As the command line says.
+    /// The settings of the command line.
     pub fn new(extended: &Extended) -> Tuning {
         Tuning(Mutex::new(extended.clone()))
     }
 
-    /// The present values.
+    /// The current settings.
     pub(super) fn get(&self) -> Extended {
         self.lock().clone()
     }
@@ -96,7 +96,7 @@ impl Tuning {
         }
     }
 
-    /// `lru_crawler ...`, less the dumps.
+    /// `lru_crawler ...`, except the dumps.
     pub(super) fn lru_crawler(&self, mut args: Words<'_>) -> &'static str {
         let mut settings = self.lock();
         match (args.next(), args.next()) {
@@ -121,17 +121,17 @@ impl Tuning {
 pub(super) const CRAWLER_DISABLED: &str = "CLIENT_ERROR lru crawler disabled\r\n";
 pub(super) const BAD_CLASS: &str = "BADCLASS invalid class id\r\n";
 
-/// Which size classes a command is about.
+/// The size classes that a command names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Classes {
-    /// That in which all items are, maybe among others.
+    /// The class of all items, and possibly others.
     Ours,
-    /// Others.
+    /// Only classes without items.
     Others,
 }
 
 impl Classes {
-    /// From `all`, `hash`, or numbers with commas in between.
+    /// Parses `all`, `hash`, or a comma-separated list of numbers.
     pub(super) fn parse(word: &[u8]) -> Option<Classes> {
         if matches!(word, b"all" | b"hash") {
             return Some(Classes::Ours);

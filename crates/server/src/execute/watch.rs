@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Watchers at a time.
+/// Maximum number of watchers.
 const MAX_WATCHERS: usize = 20;
 
 /// The kinds of events.
@@ -24,22 +24,22 @@ pub enum Topic {
     Fetchers = 1,
     /// Stores.
     Mutations = 1 << 1,
-    /// Items that had to make room.
+    /// Evicted items.
     Evictions = 1 << 2,
-    /// Clients that come and go.
+    /// Connections opened and closed.
     Connections = 1 << 3,
     /// Items removed by clients.
     Deletions = 1 << 4,
-    /// Events of the server: accepted, but there are none.
+    /// Events of the server. Clients may watch them, but there are none.
     System = 1 << 5,
-    /// Raw commands: accepted, but there are none.
+    /// Raw commands. Clients may watch them, but there are none.
     RawCommands = 1 << 6,
-    /// Events of memcached's proxy: accepted, but there are none.
+    /// Events of memcached's proxy. Clients may watch them, but there are none.
     Proxy = 1 << 7,
 }
 
 impl Topic {
-    /// The topic that a client calls by this name.
+    /// The topic that has this name in `watch`.
     pub(super) fn from_name(name: &[u8]) -> Option<Topic> {
         Some(match name {
             b"fetchers" => Topic::Fetchers,
@@ -72,7 +72,7 @@ pub struct Subscription {
     topics: u8,
     lines: Mutex<Vec<u8>>,
     lost: AtomicUsize,
-    /// Tells the thread of the watcher's connection that there is something.
+    /// Wakes the thread of the watcher's connection when a line has arrived.
     wake: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
@@ -83,17 +83,17 @@ impl fmt::Debug for Subscription {
 }
 
 impl Subscription {
-    /// Moves what has arrived to `out`.
+    /// Moves the lines that have arrived to `out`.
     pub fn take(&self, out: &mut Vec<u8>) {
         out.append(&mut lock(&self.lines));
     }
 
-    /// Wakes the watcher's thread when a line has arrived.
+    /// Sets the function that wakes the watcher's thread when a line has arrived.
     pub fn set_wake(&self, wake: impl Fn() + Send + 'static) {
         *lock(&self.wake) = Some(Box::new(wake));
     }
 
-    /// True if the line went in, false if it was lost.
+    /// Adds a line. Returns false if there was no room, so that the line is lost.
     fn push(&self, line: &[u8], size: usize) -> bool {
         let mut lines = lock(&self.lines);
         if lines.len() + line.len() > size {
@@ -129,18 +129,18 @@ impl Watch {
         }
     }
 
-    /// Whether anybody watches anything.
+    /// Whether there are watchers.
     pub fn is_watched(&self) -> bool {
         self.topics() != 0
     }
 
     /// All topics with a watcher.
     fn topics(&self) -> u8 {
-        // Relaxed: a line more or less at the start of a watch does no harm.
+        // Relaxed: a watcher may miss lines that are written while it subscribes.
         self.topics.load(Ordering::Relaxed)
     }
 
-    /// A new watcher; none if there are too many.
+    /// Adds a watcher of `topics`; none if there are too many watchers.
     pub(super) fn subscribe(&self, topics: u8) -> Option<Arc<Subscription>> {
         let mut watchers = lock(&self.watchers);
         if watchers.len() >= MAX_WATCHERS {
@@ -153,7 +153,7 @@ impl Watch {
         Some(watcher)
     }
 
-    /// A watcher has gone.
+    /// Removes a watcher.
     pub fn unsubscribe(&self, watcher: &Arc<Subscription>) {
         let mut watchers = lock(&self.watchers);
         watchers.retain(|other| !Arc::ptr_eq(watcher, other));
@@ -171,7 +171,7 @@ impl Watch {
             return;
         }
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Relaxed (all): numbers that stand for themselves.
+        // Relaxed (all): numbers on which no other data depends.
         let number = self.line_number.fetch_add(1, Ordering::Relaxed);
         let line = format!("ts={}.{:06} gid={number} {event}\n", time.as_secs(), time.subsec_micros());
         for watcher in lock(&self.watchers).iter().filter(|watcher| watcher.topics & topic as u8 != 0) {
@@ -182,7 +182,7 @@ impl Watch {
 
     /// Watchers, lines sent and lines skipped.
     pub(crate) fn counts(&self) -> (usize, u64, u64) {
-        // Relaxed: numbers that stand for themselves.
+        // Relaxed: numbers on which no other data depends.
         (lock(&self.watchers).len(), self.sent.load(Ordering::Relaxed), self.skipped.load(Ordering::Relaxed))
     }
 }

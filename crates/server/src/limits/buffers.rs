@@ -37,7 +37,7 @@ pub struct WorkerUsage {
 }
 
 impl BufferBytes {
-    /// Both together.
+    /// The sum of both.
     pub fn sum(self) -> usize {
         self.inputs + self.outputs
     }
@@ -60,10 +60,10 @@ impl BufferLimit {
         self.held().sum() > self.limit
     }
 
-    /// If the limit is exceeded, the bytes from which on a connection may be closed: the average of
-    /// all `connections`. So a worker does not close small connections because those of other
-    /// workers are large: the other workers close theirs within a second. Above twice the limit any
-    /// connection may be closed.
+    /// If the limit is exceeded, returns the buffer size from which on a connection may be closed:
+    /// the average over all `connections`. So a worker does not close small connections because
+    /// those of other workers are large: the other workers close theirs within a second. Above
+    /// twice the limit any connection may be closed.
     pub fn excess(&self, connections: usize) -> Option<usize> {
         let sum = self.held().sum();
         let min = if sum > 2 * self.limit { 1 } else { (sum / connections.max(1)).max(1) };

@@ -84,7 +84,7 @@ mod tests {
         let mut at = |progress, now| progress_check.is_too_slow(progress, now);
         assert!(!at(taken(0), 600) && !at(taken(MIN_BYTES - 1), 660) && at(taken(MIN_BYTES - 1), 661));
         assert!(!at(taken(1 << 30), 662) && !at(taken(1 << 30), 722) && at(taken((1 << 30) + 1), 723));
-        // The other way, and then by other numbers.
+        // The other direction; then the same direction, with bytes that are counted in another way.
         assert!(!at(given(1 << 30), 724) && !at(given(1 << 30), 784) && at(given(1 << 30), 785));
         assert!(!at(given(5), 786) && !at(given(5), 846) && at(given(5), 847));
         assert!(!at(None, 848) && !at(given(5), 2_000) && !at(given(5), 2_060) && at(given(5), 2_061));

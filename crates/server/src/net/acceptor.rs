@@ -1,4 +1,4 @@
-//! The accepting thread: takes connections in, deals them out to workers, and drives the clock.
+//! The accepting thread: accepts connections, distributes them to workers, and drives the clock.
 
 use super::listener::Listener;
 use super::stream::Stream;
@@ -22,22 +22,22 @@ use std::time::{Duration, Instant};
 
 const EVENTS: usize = 64;
 
-/// The connections accepted from one listener before the clock, the other listeners and a stop are
-/// looked at.
+/// Maximum number of connections accepted from one listener before the acceptor checks the clock,
+/// the other listeners, and whether to stop.
 const ACCEPTS: usize = 64;
 
-/// Most connections accepted from a listener when the server begins to drain: far more than the
-/// kernel lets wait (`-b`, and `net.core.somaxconn`, 4096 by default).
+/// Maximum number of connections accepted from a listener when the server begins to drain: far more
+/// than the kernel queues (`-b`, and `net.core.somaxconn`, 4096 by default).
 const MAX_WAITING: usize = 1 << 16;
 
-/// How soon to look whether a connection has left that makes room for one that waits, or was the
-/// last.
+/// How often to check whether a connection was closed, while others wait for its place or the
+/// server drains.
 const FULL: Duration = Duration::from_millis(10);
 
 /// The token of the waker's events. Listeners use their index.
 const WAKER: Token = Token(usize::MAX);
 
-/// In the order in which they follow each other.
+/// The phases of the server, in their order.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Phase {
@@ -48,7 +48,7 @@ enum Phase {
 /// Stops a server from another thread.
 #[derive(Clone, Debug)]
 pub struct Stopper {
-    /// The latest [`Phase`] that was asked for; before any, 0.
+    /// The latest [`Phase`] requested; 0 if none was.
     phase: Arc<AtomicU8>,
     waker: Arc<Waker>,
 }
@@ -60,7 +60,7 @@ impl Stopper {
     }
 
     /// Makes the server accept no more connections, and stop when all are closed, or after the time
-    /// that `--drain` says.
+    /// of `--drain`.
     pub fn drain(&self) {
         self.ask_for(Phase::Draining);
     }
@@ -71,8 +71,8 @@ impl Stopper {
     }
 
     fn ask_for(&self, phase: Phase) {
-        // Release: pairs with the Acquire in `has_come`, so that what the caller did before is seen
-        // after.
+        // Release: pairs with the Acquire in `has_come`, so that the acceptor sees what the caller
+        // did before.
         self.phase.fetch_max(phase as u8, Ordering::Release);
         // If the acceptor cannot be woken it wakes by itself for the next tick of the clock.
         let _ = self.waker.wake();
@@ -138,8 +138,8 @@ impl Acceptor {
             }
             self.shared.ticker.tick();
             self.enforce_buffer_limit(&workers)?;
-            // Not only those with an event: accepting may have failed the last time, for lack of
-            // descriptors say, and what is still waiting is not announced again.
+            // Not only listeners with an event: if accepting failed the last time, for example for
+            // lack of descriptors, the waiting clients are not announced again.
             may_be_more = false;
             is_full = self.waits_when_full() && self.shared.connection_limit.pause_if_full();
             if is_full {
@@ -152,7 +152,7 @@ impl Acceptor {
         self.drain(&workers, &mut turn, &mut events)
     }
 
-    /// Lets open connections go on for a while, but accepts no more.
+    /// Serves open connections for a while, but accepts no more.
     fn drain<'w>(
         mut self,
         workers: &[WorkerHandle],
@@ -178,8 +178,8 @@ impl Acceptor {
             }
             self.enforce_buffer_limit(workers)?;
         }
-        // The acceptor logs this, not the workers: the watchers to notify might be gone when the
-        // workers close.
+        // The acceptor logs this, not the workers: the watchers might be gone when the workers
+        // close their connections.
         for session in self.shared.connections.sessions() {
             tell(&self.shared, &session, "conn_close", " reason=shutdown");
         }
@@ -187,7 +187,7 @@ impl Acceptor {
     }
 
     /// Wakes the workers while the buffers of all connections exceed their limit: a worker with
-    /// large ones may be waiting.
+    /// large ones may be asleep.
     fn enforce_buffer_limit(&self, workers: &[WorkerHandle]) -> io::Result<()> {
         if self.shared.buffer_limit.is_exceeded() { workers.iter().try_for_each(WorkerHandle::wake) } else { Ok(()) }
     }
@@ -197,7 +197,7 @@ impl Acceptor {
         !self.shared.options.extended.maxconns_fast
     }
 
-    /// Accepts what is waiting, up to [`ACCEPTS`]. True if there may be more.
+    /// Accepts up to [`ACCEPTS`] waiting clients. Returns whether there may be more.
     fn accept_some<'w>(
         &self,
         listener: &Listener,
@@ -213,7 +213,7 @@ impl Acceptor {
                 Err(error) if is_passing(&error) => (),
                 Err(error) => {
                     self.warn(format_args!("cannot accept a connection: {error}"));
-                    // There may be, but trying again at once would fail the same way.
+                    // There may be more, but trying again at once would fail the same way.
                     return Ok(false);
                 }
             }
@@ -221,8 +221,8 @@ impl Acceptor {
         Ok(true)
     }
 
-    /// Accepts all that wait at `listener`, unless the server is full or stopped. The number is
-    /// bounded, because new clients may come meanwhile.
+    /// Accepts all clients that wait at `listener`, unless the server is full or stopped. The
+    /// number is bounded, because new clients may come meanwhile.
     fn accept_waiting<'w>(
         &self,
         listener: &Listener,
@@ -290,7 +290,7 @@ impl Acceptor {
     }
 }
 
-/// Whether accepting failed because of that one connection.
+/// Whether accepting failed because of the one connection, not of the listener.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }

@@ -17,44 +17,45 @@ use std::time::Duration;
 /// closed since.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Event {
-    /// The waker was used, once or more often.
+    /// The waker was used at least once.
     Woken,
     /// There may be something to receive, or room to send.
     Ready(usize),
-    /// All that was taken over has been sent.
+    /// All output that the backend took over has been sent.
     Sent(usize),
 }
 
 /// The result of receiving.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Received {
-    /// Something.
+    /// Bytes were received.
     Bytes,
-    /// Nothing now.
+    /// Nothing has arrived.
     Nothing,
-    /// Nothing any more: the client has closed its side.
+    /// Nothing more will arrive: the client has closed its side.
     End,
 }
 
 /// A way to wait for many sockets, to receive and to send.
 pub(super) trait Backend: Sized + Send + 'static {
-    /// One that counts bytes on `counters`.
+    /// Creates a backend that counts bytes on `counters`.
     fn new(counters: Arc<CachePadded<Counters>>) -> io::Result<Self>;
 
-    /// Ends a wait from another thread.
+    /// The waker, by which another thread ends a wait.
     fn waker(&self) -> Arc<Waker>;
 
-    /// Called once, by the thread that calls everything else.
+    /// Prepares for waiting. Called once, by the thread that calls the functions below.
     fn start(&mut self) -> io::Result<()>;
 
     /// Submits what is queued for the kernel, waits for events, and adds them to `events`. Returns
     /// without any after `timeout` or a signal.
     fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool, events: &mut Vec<Event>) -> io::Result<()>;
 
-    /// Takes a connection over, and gives it a number.
+    /// Takes over a connection, and returns its number.
     fn open(&mut self, stream: Stream) -> io::Result<usize>;
 
-    /// Receives into `input` once. An error, also of sending: the connection is of no more use.
+    /// Receives into `input` once. After an error, which may also be one of sending, the connection
+    /// is unusable.
     fn receive(&mut self, key: usize, pool: &mut Pool, input: &mut Input) -> io::Result<Received>;
 
     /// The bytes that have arrived and were not received yet, as far as they are known without a
@@ -68,39 +69,39 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Whether there may be more to receive that will not be announced.
     fn is_readable(&self, key: usize) -> bool;
 
-    /// Sends what is in `output`, and what was left the last time. True if all of it has gone;
-    /// otherwise `output` is not to be added to, and handed over again when an event says so, or at
+    /// Sends `output`, and what was left the last time. Returns true if all of it was sent.
+    /// Otherwise the caller must not append to `output`, and calls this again after an event, or at
     /// once if the connection [is writable](Backend::is_writable).
     fn send(&mut self, key: usize, pool: &mut Pool, output: &mut Output) -> io::Result<bool>;
 
-    /// Whether there may be room for what [`send`](Backend::send) has just left in the output,
-    /// which will not be announced.
+    /// Whether the socket may already have room for what [`send`](Backend::send) has left in the
+    /// output. No event announces this room.
     fn is_writable(&self, _: usize) -> bool {
         false
     }
 
-    /// Bytes of buffers that it holds for the connection: received, and to be sent.
+    /// The bytes of buffers that the backend holds for the connection: received, and to be sent.
     fn held(&self, key: usize) -> (usize, usize);
 
-    /// Whether it pins memory of items for the connection.
+    /// Whether the backend pins memory of items for the connection.
     fn pins_memory(&self, _: usize) -> bool {
         false
     }
 
-    /// How many bytes have come from the client, and how many it has taken, as far as that is
+    /// The number of bytes received from the client, and the number that it has taken, as far as
     /// known.
     fn moved(&self, key: usize) -> (u64, u64);
 
-    /// Closes the connection. Its number may be another's from now on.
+    /// Closes the connection. Its number may be reused from now on.
     fn close(&mut self, key: usize);
 
-    /// Encrypts a connection that has transferred nothing yet. Only for backends that can: see
+    /// Encrypts a connection that has transferred nothing yet. Only one backend can do this: see
     /// [`tls`](super::tls).
     fn encrypt(&mut self, _: usize, _: Box<UnbufferedServerConnection>) {
         unreachable!("only the backend for TLS is asked to");
     }
 
-    /// Whether it has not been agreed yet how to encrypt the connection, or could not be.
+    /// Whether the TLS handshake of the connection is incomplete or has failed.
     fn is_handshaking(&self, _: usize) -> bool {
         false
     }
@@ -117,7 +118,7 @@ impl Waker {
     pub(super) fn wake(&self) -> io::Result<()> {
         match self {
             Waker::Poll(waker) => waker.wake(),
-            // The number is not read: each addition is an event.
+            // The number is never read: every addition causes an event.
             #[cfg(target_os = "linux")]
             Waker::Event(event) => event.write(1).map(drop).map_err(io::Error::from),
         }

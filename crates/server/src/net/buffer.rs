@@ -1,8 +1,8 @@
 //! Input and output buffers, and where idle ones are kept.
 //!
-//! A connection holds buffers only while something is in them. Between requests they lie in the
-//! [`Pool`] of its worker, so thousands of idle connections cost no buffer memory, and busy ones
-//! share a few buffers that stay in the cache.
+//! A connection holds buffers only while something is in them. Between requests they are in the
+//! [`Pool`] of its worker. So thousands of idle connections cost no buffer memory, and busy ones
+//! share a few buffers that stay in the CPU's cache.
 
 use crate::execute::Replies;
 use relativist_cache::{LARGE_VALUE, ReservedValue};
@@ -12,8 +12,8 @@ use std::mem;
 /// Size of a fresh input buffer.
 const INPUT_SIZE: usize = 64 << 10;
 
-/// The bytes received at a time. They are decoded before more is received, because those may belong
-/// to a large value. It is then received directly into memory of the engine, not into an input that
+/// The maximum bytes received at a time. They are decoded before more is received: if they begin a
+/// large value, the rest is received directly into memory of the cache, not into an input that
 /// grows and is copied.
 pub(super) const MAX_READ_BYTES: usize = LARGE_VALUE;
 
@@ -29,7 +29,7 @@ const MAX_POOLED_OUTPUT: usize = 512 << 10;
 /// The maximum number of pieces sent by one system call.
 pub(super) const MAX_PIECES: usize = 64;
 
-/// Idle inputs kept.
+/// Maximum number of idle inputs.
 const POOLED: usize = 16;
 
 /// Maximum bytes of idle outputs: where the kernel sends asynchronously, many outputs are in use at
@@ -39,8 +39,8 @@ const POOLED_OUTPUT: usize = 8 << 20;
 /// The size of small buffers. Most requests and replies are not longer.
 const SMALL: usize = 2 << 10;
 
-/// Small buffers kept, of each kind: where the kernel receives and sends asynchronously, every busy
-/// connection uses some.
+/// Maximum number of idle small buffers of each kind. Where the kernel receives and sends
+/// asynchronously, every busy connection uses some.
 const SMALL_POOLED: usize = 1024;
 
 /// Received bytes that were not consumed yet. All of the storage is initialised; `start..end` holds
@@ -98,8 +98,8 @@ impl Input {
         }
     }
 
-    /// Reads once, [`MAX_READ_BYTES`] or as much as there is room for. Returns how much, and
-    /// whether that was all it would have taken, so that there may be more to read.
+    /// Reads once, at most [`MAX_READ_BYTES`] or as much as there is room for. Returns the number
+    /// of bytes, and whether all of the room was filled, so that there may be more to read.
     pub(super) fn fill_from(&mut self, source: &mut impl Read) -> io::Result<(usize, bool)> {
         self.make_room(1);
         if self.reserved.is_some() {
@@ -135,12 +135,12 @@ impl Input {
         self.reserved = Some(reserved);
     }
 
-    /// Whether bytes of such a value are missing.
+    /// Whether bytes of the expected value are missing.
     pub(super) fn is_expecting(&self) -> bool {
         self.missing() > 0
     }
 
-    /// The number of bytes that are missing of such a value.
+    /// The number of missing bytes of the expected value.
     pub(super) fn missing(&self) -> usize {
         self.reserved.as_ref().map_or(0, |reserved| reserved.missing())
     }
@@ -183,7 +183,7 @@ impl Input {
         self.end += bytes.len();
     }
 
-    /// Adds all that `other` holds, which is empty then.
+    /// Moves everything that `other` holds into this input.
     pub(super) fn take_from(&mut self, other: &mut Input) {
         if self.unread().is_empty() && self.reserved.is_none() {
             mem::swap(self, other);
@@ -193,7 +193,7 @@ impl Input {
         }
     }
 
-    /// Bytes that it occupies.
+    /// The size of its storage, in bytes.
     pub(super) fn capacity(&self) -> usize {
         self.storage.capacity()
     }
@@ -241,7 +241,7 @@ impl Output {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        // Every pinned value follows bytes, which stay until all is sent.
+        // Bytes precede every pinned value, and stay until everything was sent.
         self.replies.bytes.is_empty()
     }
 
@@ -283,7 +283,7 @@ impl Output {
         self.replies.values.is_empty().then(|| &self.replies.bytes[self.sent..])
     }
 
-    /// The pieces to be sent in their order, `most` bytes of them at most.
+    /// The pieces to be sent, in order, at most `most` bytes in all.
     pub(super) fn pieces(&self, most: usize) -> impl Iterator<Item = &[u8]> {
         let Replies { bytes, values, .. } = &self.replies;
         let (mut start, mut skipped, mut left) = (self.sent, self.sent_of_value, most);
@@ -301,8 +301,8 @@ impl Output {
         within.filter(|piece| !piece.is_empty())
     }
 
-    /// Fills `slots` with the first pieces, of `most` bytes at most, converted by `slot`. Returns
-    /// their number.
+    /// Fills `slots` with the first pieces, at most `most` bytes in all, converted by `slot`.
+    /// Returns the number of pieces.
     pub(super) fn fill<'o, T>(&'o self, slots: &mut [T], most: usize, slot: impl Fn(&'o [u8]) -> T) -> usize {
         slots.iter_mut().zip(self.pieces(most)).map(|(place, piece)| *place = slot(piece)).count()
     }
@@ -317,8 +317,8 @@ impl Output {
         }
     }
 
-    /// Notes that bytes up to the last pinned value were sent, and returns how many bytes behind it
-    /// were sent.
+    /// Notes that `count` bytes up to the last pinned value were sent. Returns how many of the
+    /// bytes after it were sent.
     #[cold]
     fn advance_values(&mut self, mut count: usize) -> usize {
         while let Some((place, value)) = self.replies.values.front() {

@@ -7,7 +7,7 @@
 //! and the large values in it, whose memory the engine bounds. A client that has closed its side
 //! receives all replies before the connection is closed.
 //!
-//! How bytes become replies is in [`requests`].
+//! [`requests`] turns bytes into replies.
 
 mod requests;
 mod step;
@@ -26,17 +26,16 @@ use std::io;
 use std::sync::Arc;
 use step::Pending;
 
-/// The output at which execution pauses to send it. One command, or one key of a fetch, may exceed
-/// it by its whole reply.
+/// The bytes of output at which execution pauses to send them. The reply of one command, or of one
+/// key of a fetch, may exceed this limit.
 pub(super) const OUTPUT_LIMIT: usize = 256 << 10;
 
-/// Requests answered before login. After this many the connection is closed.
+/// Maximum number of requests answered before login. Then the connection is closed.
 const MAX_REQUESTS_BEFORE_LOGIN: u8 = 64;
 
 /// A connection.
 pub(super) struct Connection {
-    /// Dropped before the socket is closed: a client that notices the close can count on its place
-    /// being free.
+    /// Dropped before the socket is closed: when the client notices the close, its place is free.
     _permit: ConnectionPermit,
     /// The backend's number for this connection.
     key: usize,
@@ -48,9 +47,9 @@ pub(super) struct Connection {
     phase: Phase,
     codec: Codec,
     limits: Limits,
-    /// How far the SASL login is.
+    /// The state of the SASL login.
     login: Login,
-    /// Requests that it may still make before it has logged in.
+    /// The number of requests that the client may still make before login.
     requests_before_login: u8,
     input: Input,
     /// Whether the client has closed its side.
@@ -59,8 +58,8 @@ pub(super) struct Connection {
     /// Whether the backend has not sent all of the output yet.
     is_sending: bool,
     pending: Pending,
-    /// Whether the engine had no memory in which the value of the current store could be received.
-    /// It is not asked again for each piece of the value.
+    /// Whether the engine had no memory to receive the value of the current store into. Then it is
+    /// not asked again for each piece of the value.
     reservation_failed: bool,
     progress_check: ProgressCheck,
 }
@@ -75,7 +74,7 @@ enum Phase {
     Serving,
     /// Execution stopped because the output is full, or to let other connections go first.
     Paused,
-    /// Receives log lines, and sends nothing that has a meaning.
+    /// Sends log lines. Input has no meaning.
     Watching(Arc<Subscription>),
     /// Executes nothing more.
     Closing(Ending),
@@ -84,7 +83,7 @@ enum Phase {
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Ending {
-    /// The client wants to, or has closed its side.
+    /// The client asked for it, or has closed its side.
     Normal,
     /// The client broke the protocol or failed to log in.
     Fault,
@@ -92,9 +91,9 @@ pub(super) enum Ending {
     Shutdown,
 }
 
-/// The protocol of a connection, and how far its decoder is.
+/// The protocol of a connection, and the state of its decoder.
 enum Codec {
-    /// The first byte will decide.
+    /// The first byte will decide about the protocol.
     Undecided,
     /// A login in text; the text protocol follows.
     Login(LoginDecoder),
@@ -111,7 +110,7 @@ impl Codec {
     }
 }
 
-/// The rules for a connection.
+/// The settings of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) limits: Limits,
@@ -164,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// What it watches, if it is a watcher.
+    /// The connection's subscription, if it is a watcher.
     pub(super) fn subscription(&self) -> Option<&Arc<Subscription>> {
         match &self.phase {
             Phase::Watching(subscription) => Some(subscription),
@@ -185,7 +184,7 @@ impl Connection {
     /// requests.
     ///
     /// # Errors
-    /// An error of the socket; the connection is then of no more use.
+    /// An error of the socket. The connection is unusable then.
     pub(super) fn on_ready<B: Backend>(
         &mut self,
         executor: &Executor<'_>,
@@ -245,15 +244,15 @@ impl Connection {
         }
     }
 
-    /// Sends the output. False if not all of it has gone yet.
+    /// Sends the output. Returns false if not all of it was sent.
     fn send<B: Backend>(&mut self, backend: &mut B, pool: &mut Pool) -> io::Result<bool> {
         self.is_sending = !backend.send(self.key, pool, &mut self.output)?;
         self.session.set_state(if self.is_sending { ConnectionState::Writing } else { self.resting_state() });
         Ok(!self.is_sending)
     }
 
-    /// Notes at `now` that all output which the backend took over has been sent. True if there is
-    /// more to do.
+    /// Notes at `now` that the backend has sent all output that it took over. Returns whether there
+    /// is more to do.
     pub(super) fn note_sent<B: Backend>(&mut self, backend: &B, now: u32) -> bool {
         self.note_taken(now);
         if !self.output.is_empty() {
@@ -265,7 +264,7 @@ impl Connection {
         self.subscription().is_some() || self.next_state(backend) != NextState::Wait
     }
 
-    /// A watcher sends no requests: it is alive if it takes log lines.
+    /// Notes that a watcher is active. It sends no requests, but it takes log lines.
     fn note_taken(&self, now: u32) {
         if self.subscription().is_some() {
             self.session.hear(now);

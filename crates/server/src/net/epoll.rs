@@ -20,7 +20,7 @@ const EVENTS: usize = 1024;
 /// The token of the waker's events. Connections use their index in the slab.
 const WAKER: Token = Token(usize::MAX);
 
-/// Sockets, and what they are ready for.
+/// Sockets, and their readiness.
 pub(super) struct Epoll {
     poll: Poll,
     events: Events,
@@ -99,7 +99,7 @@ impl Backend for Epoll {
         b""
     }
 
-    /// Nothing is received unasked.
+    /// Does nothing: this backend receives only when asked.
     fn expect(&mut self, _: usize, _: &mut Input) {}
 
     fn is_readable(&self, key: usize) -> bool {

@@ -21,9 +21,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: ListeningSocket,
-    /// Which protocol is spoken there.
+    /// The protocol of its connections.
     pub(super) binding: Binding,
-    /// And whether it is encrypted.
+    /// Whether its connections are encrypted.
     pub(super) security: Security,
 }
 
@@ -37,9 +37,9 @@ enum ListeningSocket {
 #[derive(Debug)]
 pub(crate) struct Bound {
     socket: Socket,
-    /// Of a Unix socket.
+    /// The path of a Unix socket.
     path: Option<Arc<str>>,
-    /// How many connections the kernel lets wait; none if the socket was adopted, and listens.
+    /// The listen backlog; none if the socket was adopted and listens already.
     backlog: Option<i32>,
     binding: Binding,
     security: Security,
@@ -61,14 +61,14 @@ impl Bound {
 }
 
 impl Listener {
-    /// A connection that is waiting to be accepted, and how it came. "Would block" if there is
-    /// none.
+    /// Accepts a waiting connection, and returns its transport. The error is "would block" if none
+    /// waits.
     pub(super) fn accept(&self) -> io::Result<(Stream, Transport)> {
         match &self.socket {
             ListeningSocket::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
-                // Replies are written whole, so there is nothing to wait for. If the client has
-                // gone, reading reports that.
+                // Nagle's algorithm would only delay: replies are written whole. If this fails
+                // because the client has gone, the next read reports that.
                 let _ = stream.set_nodelay(true);
                 let local = stream.local_addr().unwrap_or(peer);
                 Ok((Stream::Tcp(stream), Transport::Tcp { peer, local }))
@@ -95,7 +95,7 @@ impl Listener {
         }
     }
 
-    /// What to register with the poll.
+    /// The source to register with the poll.
     pub(super) fn source(&mut self) -> &mut dyn mio::event::Source {
         match &mut self.socket {
             ListeningSocket::Tcp(listener) => listener,
@@ -117,7 +117,7 @@ impl fmt::Display for Listener {
     }
 }
 
-/// The socket addresses that `address` stands for, at `default_port` if it names none.
+/// Resolves `address` to socket addresses, at `default_port` if it names no port.
 pub(super) fn resolve(address: &Address, default_port: u16) -> io::Result<Vec<SocketAddr>> {
     let port = address.port.unwrap_or(default_port);
     match &address.host {
@@ -128,8 +128,8 @@ pub(super) fn resolve(address: &Address, default_port: u16) -> io::Result<Vec<So
     }
 }
 
-/// Opens a socket on each of `addresses`, all that `address` stands for. A host without IPv6 has
-/// all its addresses covered by the others.
+/// Opens a socket on each of `addresses`, to which `address` was resolved. On a host without IPv6,
+/// `*` means only the IPv4 address.
 pub(super) fn open_each<T>(
     address: &Address,
     addresses: Vec<SocketAddr>,
@@ -154,7 +154,8 @@ pub(crate) fn check_host(address: &Address) -> io::Result<()> {
     resolve(address, 0).map(drop)
 }
 
-/// Sockets at `address`, at `default_port` if it names none. A host name can stand for several.
+/// Binds sockets to `address`, at `default_port` if it names no port. A host name can have several
+/// addresses.
 pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) -> io::Result<Vec<Bound>> {
     let binding = address.binding.unwrap_or(options.binding_protocol());
     let security = address.security.unwrap_or(options.security());
@@ -199,7 +200,7 @@ fn keep_alive(listener: &Socket) -> io::Result<()> {
 /// Sets the options that all network sockets have in common.
 pub(super) fn prepare(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     if address.is_ipv6() {
-        // So that `*` can have both families on one port.
+        // Lets `*` bind one port for both address families.
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)
@@ -213,12 +214,13 @@ fn is_missing_family(error: &io::Error) -> bool {
     )
 }
 
-/// Makes a Unix socket at `path`, in the place of one that an earlier server left there. The socket
-/// is not removed at the end, because it might belong to the next server by then.
+/// Makes a Unix socket at `path`, and replaces one that an earlier server left there. The socket is
+/// not removed at the end, because it might belong to the next server by then.
 ///
-/// Call this after root is given up: whoever may write to the folder can replace the socket by a
-/// link or another file at any time. So this does nothing by the socket's path after it is made,
-/// and sets its mode by the umask, which it changes for the whole process meanwhile.
+/// Call this after root is given up: a user that may write to the folder can replace the socket by
+/// a link or another file at any time. So this function does not use the path again once the socket
+/// exists. It sets the mode of the socket by the umask, which it changes for the whole process
+/// while it runs.
 pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Bound> {
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
         fs::remove_file(path)?;
@@ -270,7 +272,7 @@ mod tests {
     use socket2::SockRef;
     use std::time::{Duration, Instant};
 
-    /// The connection that a client makes by TCP at a listener.
+    /// Connects a client to `listener` by TCP, and returns the server's side.
     fn accepted(listener: &Listener) -> Stream {
         let _client = std::net::TcpStream::connect(listener.tcp_address().unwrap()).unwrap();
         let end = Instant::now() + Duration::from_secs(30);

@@ -18,7 +18,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// The number by which statistics and log lines call it: its descriptor.
+    /// The connection's number in statistics and log lines: its descriptor.
     pub(super) fn id(&self) -> i32 {
         match self {
             Stream::Tcp(stream) => stream.as_raw_fd(),
@@ -43,8 +43,8 @@ impl Stream {
             Ok((count, is_filled)) => {
                 counters.bytes_read.add(count as u64);
                 *received += count as u64;
-                // A short read has emptied the socket, and the next byte will be announced: no need
-                // to read for the mere sake of "would block".
+                // A short read has emptied the socket, and the next byte will be announced. Another
+                // read would only return "would block".
                 *is_readable = is_filled;
                 Ok(Received::Bytes)
             }
@@ -57,7 +57,7 @@ impl Stream {
         }
     }
 
-    /// Ends the connection, but keeps the socket.
+    /// Shuts the connection down, but keeps the socket.
     pub(super) fn shut_down(&self) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
@@ -68,15 +68,17 @@ impl Stream {
     /// The number of bytes that the peer's kernel has acknowledged, if ours reports it.
     #[cfg(target_os = "linux")]
     pub(super) fn acknowledged(&self) -> Option<u64> {
-        /// In `struct tcp_info`, of which the C library's version ends before.
+        /// The offset of `tcpi_bytes_acked` in `struct tcp_info`. The C library's definition ends
+        /// before it.
         const BYTES_ACKED: usize = 120;
         let Stream::Tcp(stream) = self else { return None };
         let mut info = [0_u64; BYTES_ACKED / 8 + 1];
         let mut length = size_of_val(&info) as libc::socklen_t;
         let (place, socket) = (info.as_mut_ptr().cast(), stream.as_raw_fd());
-        // SAFETY: writes no more than `length` bytes, into numbers that may be any.
+        // SAFETY: writes at most `length` bytes into an array of integers, for which all bits are
+        // valid.
         let result = unsafe { libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut length) };
-        // Where the kernel is only imitated, there may be none.
+        // An emulated kernel may not report it.
         (result == 0).then_some(info[BYTES_ACKED / 8]).filter(|bytes| *bytes > 0)
     }
 

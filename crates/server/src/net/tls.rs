@@ -1,15 +1,15 @@
-//! Encryption: a backend on top of another one. It decrypts what the other one receives, and
+//! Encryption: a backend on top of another one. It decrypts what the other backend receives, and
 //! encrypts what connections send. Connections in plain text pass through.
 //!
-//! Arrived records are decrypted at once, except the last one, which may be incomplete. Output is
-//! encrypted a [piece](PIECE) at a time, and the next piece after that one was sent and other
-//! connections were served. The rest stays with the connection, large values in memory of the
-//! engine. So the server encrypts at most one piece ahead of a client, however much it has asked
-//! for.
+//! Received records are decrypted at once, except the last one, which may be incomplete. Output is
+//! encrypted one [piece](PIECE) at a time. The next piece is encrypted when this one has been sent
+//! and other connections have been served. Until then it stays with the connection, and large
+//! values stay in memory of the engine. So the server encrypts at most one piece that a client has
+//! not read, however many replies the client has asked for.
 //!
-//! A client that breaks TLS, or with which no parameters can be agreed, receives an alert, and is
-//! closed when that was sent. When the server closes a connection, it sends `close_notify` if the
-//! socket takes that at once. There is no renegotiation and no early data.
+//! If a client violates TLS, or no parameters can be agreed on, the server sends an alert and then
+//! closes the connection. When the server closes a connection for other reasons, it sends
+//! `close_notify` if the socket takes it at once. There is no renegotiation and no early data.
 
 use super::backend::{Backend, Event, Received, Waker};
 use super::buffer::{Input, Output, Pool};
@@ -26,13 +26,13 @@ use std::time::Duration;
 /// The bytes encrypted at a time.
 const PIECE: usize = 256 << 10;
 
-/// Where rustls encrypts.
+/// The state of rustls in which it encrypts.
 type Traffic<'c> = WriteTraffic<'c, ServerConnectionData>;
 
 /// A backend that encrypts.
 pub(super) struct Tls<B: Backend> {
     inner: B,
-    /// Each where the backend's number says; none for connections in plain text.
+    /// The channels, indexed by the backend's numbers; none for connections in plain text.
     channels: Vec<Option<Channel>>,
     counters: Arc<CachePadded<Counters>>,
 }
@@ -40,26 +40,26 @@ pub(super) struct Tls<B: Backend> {
 /// An encrypted connection.
 struct Channel {
     session: Box<UnbufferedServerConnection>,
-    /// Bytes that were not decrypted, because the record is incomplete.
+    /// Bytes of an incomplete record, not decrypted yet.
     received: Input,
-    /// Encrypted bytes that were not handed over.
+    /// Encrypted bytes that the other backend has not taken over.
     sending: Output,
-    /// Whether the other backend has not sent all that it was handed, as far as it was asked.
+    /// Whether the other backend has not sent all that it took over.
     is_sending: bool,
-    /// Whether the connection was left with something to send.
+    /// Whether the connection has output that was not encrypted yet.
     has_rest: bool,
     progress: Progress,
 }
 
-/// How far a connection is.
+/// The state of a connection.
 enum Progress {
-    /// Nothing has come.
+    /// Nothing has arrived.
     Silent,
     Handshake,
     Open,
-    /// The client has said that nothing more will come.
+    /// The client has announced that it will send nothing more.
     Ended,
-    /// It will be closed when the alert was sent.
+    /// The connection will be closed when the alert has been sent.
     Failed(Error),
 }
 
@@ -126,7 +126,7 @@ impl<B: Backend> Backend for Tls<B> {
     }
 
     fn arrived(&self, key: usize) -> &[u8] {
-        // Unknown before it is decrypted.
+        // Nothing is known before decryption.
         if self.channel(key).is_some() { b"" } else { self.inner.arrived(key) }
     }
 
@@ -206,7 +206,7 @@ impl<B: Backend> Tls<B> {
 }
 
 impl<B: Backend> Drop for Tls<B> {
-    /// Tells the clients that are left.
+    /// Sends `close_notify` to the remaining clients.
     fn drop(&mut self) {
         for key in 0..self.channels.len() {
             if self.channels[key].is_some() {
@@ -216,14 +216,14 @@ impl<B: Backend> Drop for Tls<B> {
     }
 }
 
-/// The maximum size of input that cannot be decrypted yet. For data that is less than a record. A
-/// handshake message of 64 KiB, the maximum, can take far more, in records of one byte each with
+/// The maximum size of input that cannot be decrypted yet. Data needs less than a record. A
+/// handshake message of 64 KiB, the maximum, can need far more, in records of one byte each with
 /// padding.
 const MAX_UNDECRYPTED: usize = 128 << 10;
 
 impl Channel {
-    /// Adds what has arrived to `input`, as far as it can be decrypted, and answers what TLS itself
-    /// has to be answered.
+    /// Decrypts the received records into `input`, and appends what TLS itself has to send to the
+    /// output.
     fn decrypt(&mut self, pool: &mut Pool, input: &mut Input, counters: &Counters) {
         let take = |bytes: &[u8]| {
             let rest = input.pass_on(bytes);
@@ -271,14 +271,15 @@ impl Channel {
         };
         self.proceed(|_| (), encrypt).map_err(as_io)?;
         if count == 0 {
-            // It should not be: nothing is executed, so nothing answered, before.
+            // Unreachable: before the end of the handshake nothing is executed, so there is no
+            // reply to encrypt.
             return Err(as_io(Error::HandshakeNotComplete));
         }
         output.advance(count);
         Ok(())
     }
 
-    /// Tells the client that the server will send nothing more (`close_notify`).
+    /// Appends `close_notify` to the output: the server will send nothing more.
     fn say_goodbye(&mut self) -> Result<(), Error> {
         self.proceed(
             |_| (),
@@ -326,7 +327,7 @@ impl Channel {
     /// Adds the alert for a failure to the output.
     fn put_alert(&mut self) {
         let sending = self.sending.bytes();
-        // Not with the received bytes: they would be processed.
+        // The received bytes are not passed, because they would be processed.
         while self.session.wants_write()
             && let Ok(ConnectionState::EncodeTlsData(mut data)) = self.session.process_tls_records(&mut []).state
             && put_data(sending, &mut data).is_ok()
@@ -338,7 +339,7 @@ impl Channel {
 enum Shortage {
     /// The buffer must have this many bytes.
     Room(usize),
-    /// It never will.
+    /// Another error.
     Other(Error),
 }
 
@@ -364,7 +365,7 @@ fn put_data(out: &mut Vec<u8>, data: &mut EncodeTlsData<'_, ServerConnectionData
     put(out, |room| data.encode(room).map_err(Shortage::from))
 }
 
-/// Appends what `write` writes when it is given the room that it asks for.
+/// Calls `write` with as much room as it asks for, and appends what it writes.
 fn put(out: &mut Vec<u8>, mut write: impl FnMut(&mut [u8]) -> Result<usize, Shortage>) -> Result<(), Error> {
     let end = out.len();
     let mut written = write(&mut []);
@@ -392,8 +393,8 @@ fn as_io(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// Whether a client does not speak TLS, or breaks its rules. (Otherwise no parameters could be
-/// agreed, or the client gave up.)
+/// Whether a client does not speak TLS, or violates it. (Otherwise no parameters could be agreed
+/// on, or the client gave up.)
 fn is_misbehaviour(error: &Error) -> bool {
     matches!(
         error,

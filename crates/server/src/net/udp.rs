@@ -1,8 +1,9 @@
 //! Requests by datagram, all on one thread.
 //!
-//! Each datagram begins with eight bytes: the request's number, the datagram's place in the
-//! message, how many there are, and nothing. A request must fit into one. Its answers are sent as
-//! one message, of as many datagrams as it takes.
+//! Each datagram begins with a header of eight bytes: the number of the request, the position of
+//! the datagram in the message, the number of datagrams in the message, and two unused bytes. A
+//! request must fit into one datagram. Its replies are sent as one message, in as many datagrams as
+//! necessary.
 
 use super::listener::{open_each, prepare, resolve};
 use crate::execute::{Executor, Extent, Login, Outcome, Replies, Session, SharedState, Transport, trace};
@@ -26,13 +27,14 @@ const HEADER: usize = 8;
 /// The largest datagram sent, header included: it fits an Ethernet frame.
 const MAX_SENT: usize = 1400;
 
-/// The largest datagram there can be.
+/// The maximum size of a datagram.
 const MAX_RECEIVED: usize = 1 << 16;
 
 /// The maximum length of an answer. Much longer ones would hardly arrive completely.
 const OUTPUT_LIMIT: usize = 1 << 20;
 
-/// The datagrams received from one socket before the other sockets and a stop are looked at.
+/// Maximum number of datagrams received from one socket before the thread checks the other sockets,
+/// and whether to stop.
 const RECEIVED_IN_A_ROW: usize = 64;
 
 const EVENTS: usize = 16;
@@ -40,7 +42,7 @@ const WAKER: Token = Token(usize::MAX);
 
 /// Opens sockets on `address`, at `default_port` if it names none.
 pub(crate) fn bind_udp(address: &Address, default_port: u16) -> io::Result<Vec<UdpSocket>> {
-    // A port of the address is TCP's.
+    // If the address has a port, that is for TCP.
     let address = Address { port: None, ..address.clone() };
     open_each(&address, resolve(&address, default_port)?, |at| {
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM, None)?;
@@ -69,7 +71,7 @@ pub(crate) struct UdpServer {
     shared: Arc<SharedState>,
     counters: Arc<CachePadded<Counters>>,
     is_stopped: Arc<AtomicBool>,
-    /// Shared with the handle: see the worker's.
+    /// Shared with the handle, for the reason given in `Epoll`.
     _waker: Arc<Waker>,
 }
 
@@ -89,7 +91,7 @@ impl Drop for UdpHandle {
 }
 
 impl UdpServer {
-    /// A server that counts on the counters of `thread`, and its handle.
+    /// Creates a server that uses the counters of `thread`, and its handle.
     pub(crate) fn new(
         shared: Arc<SharedState>,
         thread: usize,
@@ -129,7 +131,8 @@ impl UdpServer {
         Ok(())
     }
 
-    /// Answers what has arrived, up to [`RECEIVED_IN_A_ROW`]. True if there may be more.
+    /// Answers up to [`RECEIVED_IN_A_ROW`] datagrams that have arrived. Returns whether there may
+    /// be more.
     fn serve_some(&self, socket: &UdpSocket, datagram: &mut [u8]) -> bool {
         let mut has_received = false;
         for _ in 0..RECEIVED_IN_A_ROW {
@@ -139,12 +142,11 @@ impl UdpServer {
                     self.serve(socket, &datagram[..length], peer);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                // A datagram sent earlier could not be delivered, for instance: no matter.
+                // For example, a datagram sent earlier could not be delivered.
                 Err(error) => self.shared.log.say(Level::Trouble, format_args!("cannot receive a datagram: {error}")),
             }
         }
-        // A socket that does nothing but fail is not tried again before the kernel says that it is
-        // ready.
+        // A socket that only fails is not tried again until the kernel reports that it is ready.
         has_received
     }
 
@@ -166,7 +168,7 @@ impl UdpServer {
         }
     }
 
-    /// The answers to all that `requests` holds.
+    /// The answers to all `requests`.
     fn answer(&self, session: &Session, requests: &[u8]) -> Vec<u8> {
         let executor = Executor::new(&self.shared, &self.counters, OUTPUT_LIMIT).copying();
         let mut out = Replies::default();
@@ -179,7 +181,7 @@ impl UdpServer {
     }
 }
 
-/// False if the answers are too long.
+/// Appends the answers. Returns false if they are too long.
 fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], out: &mut Replies) -> bool {
     let mut decoder = Decoder::new(executor.limits());
     loop {
@@ -195,10 +197,10 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
                     Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
                 }
             }
-            // This may be the answer of another server to a forged request with our address. That
-            // server would take our answer for a request, and so on without end. (Commands are in
-            // lower case. Answers are not, or are numbers, and get an answer that is not a
-            // command.)
+            // This may be the answer of another server to a request that was forged with our
+            // address. That server would take our answer for a request, and so on without end.
+            // (Commands are in lower case. Answers are in upper case, or numbers. A number is
+            // answered, but that answer is not a command.)
             Decoded::Reject { consumed, rejection }
                 if rejection.error == RequestError::UnknownCommand && requests[0].is_ascii_uppercase() =>
             {
@@ -224,9 +226,9 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
     }
 }
 
-/// Continues a fetch that was paused to let others go first: a datagram holds so few keys that they
-/// wait only briefly. It stays paused if the answers are too long. Dumps are never continued: they
-/// would cost too much for one datagram.
+/// Continues a fetch that was paused for other connections: a datagram holds so few keys that they
+/// wait only briefly. The fetch stays paused if the answers are too long. Dumps are never
+/// continued: they would cost too much for one datagram.
 fn finish<'b>(
     executor: &Executor<'_>,
     session: &Session,
@@ -246,7 +248,7 @@ fn finish<'b>(
     outcome
 }
 
-/// False if the answers are too long.
+/// Appends the answers. Returns false if they are too long.
 fn answer_binary(executor: &Executor<'_>, session: &Session, mut requests: &[u8], out: &mut Replies) -> bool {
     let mut decoder = binary::Decoder::new(executor.limits());
     loop {

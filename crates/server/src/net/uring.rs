@@ -38,14 +38,15 @@ use std::time::Duration;
 /// The size of the submission queue. When it is full, it is submitted early.
 const SUBMISSIONS: u32 = 1024;
 
-/// Completions that the ring has room for; the kernel keeps more than that by itself.
+/// The size of the completion queue. The kernel itself keeps completions beyond it.
 const COMPLETIONS: u32 = 4096;
 
 /// The number of bytes that may pile up for a connection, or be missing of a value, before system
 /// calls read its input.
 const MAX_DELIVERED: usize = 64 << 10;
 
-/// Reads by system call, none of a large value, after which the kernel delivers again.
+/// The number of reads by system call, none of a large value, after which the kernel delivers
+/// again.
 const READS_AFTER_FLOOD: u8 = 16;
 
 /// The largest piece sent by one operation.
@@ -75,8 +76,8 @@ pub(super) struct Uring {
     lines: Slab<Line>,
     /// Connections whose multishot receive will be cancelled.
     flooded: Vec<usize>,
-    /// Operations that have not completed for the last time.
-    under_way: usize,
+    /// Operations in flight: their last completion has not arrived.
+    in_flight: usize,
     /// Whether the poll of the waker has to be started again.
     must_poll_waker: bool,
     counters: Arc<CachePadded<Counters>>,
@@ -88,19 +89,19 @@ struct Line {
     stream: Stream,
     received: Input,
     sending: Output,
-    /// Its pieces, if it does not lie in one.
+    /// Describes the pieces of `sending`, if it has several.
     message: Option<Box<Message>>,
-    /// Whether the kernel is sending it.
+    /// Whether the kernel is sending `sending`.
     is_sending: bool,
     reception: Reception,
     /// System calls that will still read the input; 0 while the kernel delivers it.
     reads_left: u8,
-    /// Operations that have not completed for the last time.
-    under_way: u32,
+    /// Operations in flight: their last completion has not arrived.
+    in_flight: u32,
     incoming: Incoming,
     /// Bytes received, and sent.
     moved: (u64, u64),
-    /// Whether only its operations keep it.
+    /// Whether the connection is closed, so that the line stays only for its operations.
     is_closed: bool,
 }
 
@@ -114,13 +115,14 @@ struct Line {
 /// A multishot receive also ends, and leads back to `Idle`, when the kernel lacks a buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Reception {
-    /// Nothing is under way, so nothing will be announced: the next `receive` starts an operation.
+    /// No operation is in flight, so nothing will be announced: the next `receive` starts an
+    /// operation.
     Idle,
-    /// A multishot receive is under way: the kernel delivers what arrives.
+    /// A multishot receive is in flight: the kernel delivers what arrives.
     Delivering,
     /// The multishot receive is being cancelled. It may still deliver until it has ended.
     Cancelling,
-    /// A one-shot poll is under way.
+    /// A one-shot poll is in flight.
     Polling,
     /// The poll has completed: a system call may find something to read.
     Readable,
@@ -132,7 +134,8 @@ impl Reception {
         matches!(self, Reception::Delivering | Reception::Cancelling)
     }
 
-    /// What follows from a completion: the last one of its operation, or one that found something.
+    /// The state after a completion. `is_last`: no other completion of the operation follows.
+    /// `found_something`: it reported bytes, or that there are some to read.
     fn after_completion(self, is_last: bool, found_something: bool) -> Reception {
         match self {
             Reception::Polling if found_something => Reception::Readable,
@@ -143,13 +146,14 @@ impl Reception {
     }
 }
 
-/// How far the input is.
+/// The state of the input.
 enum Incoming {
     /// More may arrive.
     Open,
-    /// It has ended or failed. That is reported once all that was received before has been taken.
+    /// The input has ended or failed. That is reported once all that was received before has been
+    /// taken.
     Ending(io::Result<()>),
-    /// It has ended, and that was reported.
+    /// The input has ended, and that was reported.
     Ended,
 }
 
@@ -173,7 +177,7 @@ impl Backend for Uring {
             buffers,
             lines: Slab::new(),
             flooded: Vec::new(),
-            under_way: 0,
+            in_flight: 0,
             must_poll_waker: true,
             counters,
             waker,
@@ -223,7 +227,7 @@ impl Backend for Uring {
             is_sending: false,
             reception: Reception::Idle,
             reads_left: 0,
-            under_way: 0,
+            in_flight: 0,
             incoming: Incoming::Open,
             moved: (0, 0),
             is_closed: false,
@@ -329,14 +333,14 @@ impl Backend for Uring {
         let line = &mut self.lines[key];
         line.is_closed = true;
         line.received = Input::default();
-        if line.under_way == 0 {
+        if line.in_flight == 0 {
             self.lines.remove(key);
             return;
         }
         let all = CancelBuilder::fd(Fd(line.stream.id())).all();
         // SAFETY: refers to no memory.
         if unsafe { self.push(opcode::AsyncCancel2::new(all).build(), key, Operation::Cancel) }.is_err() {
-            // Then the client's end of it ends them.
+            // If the operations cannot be cancelled, shutting down the socket ends them.
             let _ = self.lines[key].stream.shut_down();
         }
     }
@@ -353,9 +357,9 @@ impl Uring {
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.ring.submit()?;
         }
-        self.under_way += 1;
+        self.in_flight += 1;
         if operation != Operation::Own {
-            self.lines[key].under_way += 1;
+            self.lines[key].in_flight += 1;
         }
         Ok(())
     }
@@ -387,8 +391,8 @@ impl Uring {
         Ok(())
     }
 
-    /// Sends what the line has to send. With `MSG_WAITALL` there is one completion when all has
-    /// gone.
+    /// Sends what the line has to send. With `MSG_WAITALL` there is one completion when all of it
+    /// was sent.
     fn begin_sending(&mut self, key: usize) -> io::Result<()> {
         let line = &mut self.lines[key];
         let (socket, flags) = (Fd(line.stream.id()), libc::MSG_WAITALL | libc::MSG_NOSIGNAL);
@@ -415,8 +419,8 @@ impl Uring {
             let Some(line) = self.lines.get(key) else { continue };
             if line.reception == Reception::Cancelling && !line.is_closed {
                 let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
-                // If this fails, it is tried again when more has arrived.
-                // SAFETY: refers to no memory.
+                // If this fails, it is tried again when more has arrived. SAFETY: refers to no
+                // memory.
                 let _ = unsafe { self.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) };
             }
         }
@@ -424,10 +428,10 @@ impl Uring {
 
     /// Processes all completions.
     fn reap(&mut self, pool: &mut Pool, events: &mut Vec<Event>) {
-        let Uring { ring, buffers, lines, flooded, under_way, must_poll_waker, counters, .. } = self;
+        let Uring { ring, buffers, lines, flooded, in_flight, must_poll_waker, counters, .. } = self;
         for completion in ring.completion() {
             let is_last = !cqueue::more(completion.flags());
-            *under_way -= usize::from(is_last);
+            *in_flight -= usize::from(is_last);
             let key = (completion.user_data() >> OPERATION_BITS) as usize;
             let operation = completion.user_data() & ((1 << OPERATION_BITS) - 1);
             if operation == Operation::Own as u64 {
@@ -436,7 +440,7 @@ impl Uring {
                 continue;
             }
             let line = &mut lines[key];
-            line.under_way -= u32::from(is_last);
+            line.in_flight -= u32::from(is_last);
             if operation == Operation::Receive as u64 {
                 line.reception = line.reception.after_completion(is_last, completion.result() > 0);
                 if let Some(buffer) = cqueue::buffer_select(completion.flags()) {
@@ -453,7 +457,7 @@ impl Uring {
                 line.note_sent(completion.result(), counters);
             }
             if line.is_closed {
-                if line.under_way == 0 {
+                if line.in_flight == 0 {
                     lines.remove(key);
                 }
             } else if operation == Operation::Receive as u64 {
@@ -473,7 +477,7 @@ impl Uring {
         // SAFETY: refers to no memory.
         unsafe { self.push(all, 0, Operation::Own) }?;
         let (mut pool, mut events) = (Pool::default(), Vec::new());
-        while self.under_way > 0 {
+        while self.in_flight > 0 {
             match self.ring.submit_and_wait(1) {
                 Err(error) if !is_transient(&error) => return Err(error),
                 _ => self.reap(&mut pool, &mut events),
@@ -485,8 +489,8 @@ impl Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        if self.under_way > 0 && self.end_all().is_err() {
-            // The kernel would go on with memory that is ours no more.
+        if self.in_flight > 0 && self.end_all().is_err() {
+            // The kernel would continue to use memory that is about to be freed.
             std::process::abort();
         }
     }
@@ -547,8 +551,8 @@ impl Line {
         }
     }
 
-    /// Notes an error. A cancellation, an interruption, or a lack of buffers is none: the operation
-    /// starts again.
+    /// Notes an error. A cancellation, an interruption and a lack of buffers are no errors: the
+    /// operation starts again.
     fn note_failure(&mut self, result: i32) {
         match Errno::from_raw(-result) {
             Errno::ECANCELED | Errno::ENOBUFS | Errno::EINTR | Errno::EAGAIN => (),

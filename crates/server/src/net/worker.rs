@@ -28,14 +28,14 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// How often connections are looked at that may have been silent for too long.
+/// How often the worker looks for connections that were silent for too long.
 const SILENCE_CHECK: Duration = Duration::from_secs(1);
 
-/// Seconds in which a client has to agree on how to encrypt.
+/// The maximum duration of a TLS handshake, in seconds.
 const HANDSHAKE_LIMIT: u32 = 30;
 
-/// The requests of a connection executed in a row while no other connection waits, before new
-/// connections and the waker are looked at. `-R` may raise it.
+/// The number of requests that a connection executes in a row while no other connection waits,
+/// before the worker checks for new connections and the waker. `-R` may raise it.
 const MAX_REQUESTS_ALONE: u32 = 1024;
 
 /// A connection on its way to a worker.
@@ -48,7 +48,7 @@ pub(crate) struct AcceptedConnection {
     pub(super) pass: ConnectionPermit,
 }
 
-/// A connection, and its place on the list of all.
+/// A connection, and its place on the list of sessions.
 struct ConnectionSlot {
     connection: Connection,
     listed: Listed,
@@ -56,7 +56,7 @@ struct ConnectionSlot {
 
 /// The other end of a worker, through which it receives connections. Dropping it stops the worker.
 pub(crate) struct WorkerHandle {
-    /// Never holds more than there may be connections: each accepted has a pass.
+    /// Bounded by the limit on connections: each connection in it has a permit.
     inbox: Option<Sender<AcceptedConnection>>,
     waker: Arc<Waker>,
 }
@@ -70,17 +70,17 @@ struct Worker<B> {
     slots: Slots,
     /// Connections to be served next.
     queue: VecDeque<usize>,
-    /// Connections that watch.
+    /// Connections that receive log lines.
     watchers: Vec<usize>,
     pool: Pool,
     usage: WorkerUsage,
-    /// When connections were last looked at for their silence.
+    /// The second of the last check for silent connections.
     checked: u32,
     /// Whether some connection may pin memory of items.
     pins_memory: bool,
 }
 
-/// How workers do input and output: a backend that the kernel has.
+/// How workers do input and output: a backend that the kernel supports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Io {
     Epoll,
@@ -88,14 +88,14 @@ pub(crate) enum Io {
     Uring,
 }
 
-/// What a worker's thread runs.
+/// The function that a worker's thread runs.
 pub(crate) type Run = Box<dyn FnOnce(&Stopper) -> io::Result<()> + Send>;
 
 impl Io {
-    /// The one that is `wanted`, if the kernel has it.
+    /// Returns the backend for `wanted`, if the kernel supports it.
     ///
     /// # Errors
-    /// Why it has not.
+    /// Why the kernel does not support it.
     pub(crate) fn choose(wanted: IoKind, log: &Log) -> io::Result<Io> {
         match wanted {
             IoKind::Epoll => Ok(Io::Epoll),
@@ -109,8 +109,8 @@ impl Io {
 
     #[cfg(target_os = "linux")]
     fn uring() -> io::Result<Io> {
-        // Not by this thread: the end of a ring interrupts system calls of the threads that have
-        // used it.
+        // In another thread: closing a ring interrupts system calls of the threads that have used
+        // it.
         let attempt = thread::Builder::new().spawn(|| Uring::new(Arc::default()).map(drop))?;
         attempt.join().map_err(|_panic| io::ErrorKind::Other)?.map(|()| Io::Uring)
     }
@@ -142,7 +142,7 @@ impl Io {
     }
 }
 
-/// The connections, each where the backend's number for it says.
+/// The connections, indexed by the backend's numbers.
 #[derive(Default)]
 struct Slots(Vec<Option<ConnectionSlot>>);
 
@@ -198,7 +198,7 @@ impl Drop for WorkerHandle {
 }
 
 impl<B: Backend> Worker<B> {
-    /// A worker that counts on the counters of `thread`, and its handle.
+    /// Creates a worker that uses the counters of `thread`, and its handle.
     fn new(shared: Arc<SharedState>, thread: usize) -> io::Result<(Worker<B>, WorkerHandle)> {
         let counters = shared.counters.of_thread(thread);
         let backend = B::new(Arc::clone(&counters))?;
@@ -220,8 +220,8 @@ impl<B: Backend> Worker<B> {
         Ok((worker, handle))
     }
 
-    /// Serves until the handle is dropped. If a client has the server end it is `stopper` that does
-    /// it.
+    /// Serves until the handle is dropped. If a client shuts the server down, the worker uses
+    /// `stopper`.
     ///
     /// # Errors
     /// When the kernel reports no more events.
@@ -230,8 +230,8 @@ impl<B: Backend> Worker<B> {
         let has_limits = self.shared.options.extended.idle_timeout > 0 || self.shared.tls.is_some();
         self.backend.start()?;
         loop {
-            let patience = (has_limits || self.pins_memory).then_some(SILENCE_CHECK);
-            let timeout = if self.queue.is_empty() { patience } else { Some(Duration::ZERO) };
+            let max_wait = (has_limits || self.pins_memory).then_some(SILENCE_CHECK);
+            let timeout = if self.queue.is_empty() { max_wait } else { Some(Duration::ZERO) };
             self.backend.wait(timeout, &mut self.pool, &mut events)?;
             for event in events.drain(..) {
                 match event {
@@ -257,7 +257,7 @@ impl<B: Backend> Worker<B> {
                     }
                 }
             }
-            if patience.is_some() {
+            if max_wait.is_some() {
                 self.close_silent();
             }
             if !self.give_turns() {
@@ -276,7 +276,7 @@ impl<B: Backend> Worker<B> {
         self.backend.wait(Some(Duration::ZERO), &mut self.pool, &mut Vec::new())
     }
 
-    /// Takes over the connections handed in. False when there will be no more.
+    /// Takes over accepted connections. Returns false when there will be no more.
     fn admit_accepted(&mut self) -> bool {
         loop {
             match self.inbox.try_recv() {
@@ -287,8 +287,8 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Takes a connection over. If the kernel cannot watch it, for lack of memory for example, it
-    /// is closed.
+    /// Takes over a connection. If the kernel cannot watch it, for example for lack of memory, the
+    /// connection is closed.
     fn admit(&mut self, AcceptedConnection { stream, transport, binding, tls, pass }: AcceptedConnection) {
         let id = stream.id();
         let key = match self.backend.open(stream) {
@@ -314,8 +314,8 @@ impl<B: Backend> Worker<B> {
         self.slots.insert(key, ConnectionSlot { connection: Connection::new(key, session, terms, pass), listed });
     }
 
-    /// Serves every connection in the queue once, or fewer if they need too much memory. False if a
-    /// client shuts the server down.
+    /// Serves every connection in the queue once, or fewer if they need too much memory. Returns
+    /// false if a client shuts the server down.
     fn give_turns(&mut self) -> bool {
         let mut prefetched = 0;
         for _ in 0..self.queue.len() {
@@ -327,8 +327,8 @@ impl<B: Backend> Worker<B> {
             if !self.give_turn(key) {
                 return false;
             }
-            // Not only after all connections: thousands of them may add to the buffers. Buffers
-            // that a backend sends are freed when it has waited.
+            // After each connection, because thousands of them may add to the buffers. The worker
+            // must then wait, because the backend frees the buffers that it has sent only then.
             if self.usage.publish(&self.shared.buffer_limit) && self.enforce_buffer_limit() {
                 break;
             }
@@ -354,7 +354,8 @@ impl<B: Backend> Worker<B> {
         let Some(connection) = self.slots.get_mut(key) else { return true };
         connection.is_queued = false;
         let most = self.shared.options.max_reqs_per_event;
-        // A connection that is alone delays no other one, as far as is known.
+        // A connection that is alone in the queue delays no other connection that the worker knows
+        // of.
         let most = if self.queue.is_empty() { most.max(MAX_REQUESTS_ALONE) } else { most };
         let next = connection.on_ready(&executor, &mut self.backend, &mut self.pool, most);
         let held = connection.held(&self.backend);
@@ -399,7 +400,7 @@ impl<B: Backend> Worker<B> {
             let Some((key, _)) = largest.filter(|(_, connection)| connection.counted.sum() >= least) else { break };
             has_closed = true;
             shared.buffer_limit.note_closed();
-            self.say_why(key, format_args!("the buffers of all connections exceed their limit"));
+            self.log_reason(key, format_args!("the buffers of all connections exceed their limit"));
             self.close(key, "out_of_memory");
             self.usage.publish(&shared.buffer_limit);
         }
@@ -414,18 +415,18 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Closes TCP connections that were idle for too long. For encrypted ones nothing counts before
-    /// the handshake has ended.
+    /// Closes TCP connections that were idle for too long, and encrypted ones whose handshake took
+    /// too long.
     fn close_silent(&mut self) {
         let now = self.shared.ticker.clock().now();
         if std::mem::replace(&mut self.checked, now) == now {
             return;
         }
-        let patience = self.shared.options.extended.idle_timeout;
+        let idle_timeout = self.shared.options.extended.idle_timeout;
         let is_silent = |key: usize, connection: &Connection| {
             let session = &connection.session;
             let silence = session.silence(now);
-            // Its input is about to be executed.
+            // Its input will be executed soon.
             if connection.is_queued {
                 return false;
             }
@@ -433,8 +434,8 @@ impl<B: Backend> Worker<B> {
                 return silence > HANDSHAKE_LIMIT;
             }
             matches!(session.transport, Transport::Tcp { .. })
-                && patience > 0
-                && silence > patience
+                && idle_timeout > 0
+                && silence > idle_timeout
                 && connection.awaits_client()
         };
         let silent: Vec<usize> =
@@ -453,9 +454,9 @@ impl<B: Backend> Worker<B> {
         let Worker { slots, backend, .. } = self;
         let is_slow = |(key, connection): (usize, &mut Connection)| connection.is_too_slow(backend, now).then_some(key);
         for key in slots.iter_mut().filter_map(is_slow).collect::<Vec<_>>() {
-            self.say_why(
+            self.log_reason(
                 key,
-                format_args!("it pinned large values and moved less than {MIN_BYTES} bytes in {PERIOD} s"),
+                format_args!("it transferred less than {MIN_BYTES} bytes in {PERIOD} s while it pinned large values"),
             );
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");
@@ -463,8 +464,8 @@ impl<B: Backend> Worker<B> {
         self.pins_memory = self.slots.iter().any(|(_, connection)| connection.pins_memory(&self.backend));
     }
 
-    /// Says why a connection is closed by the server.
-    fn say_why(&mut self, key: usize, why: fmt::Arguments<'_>) {
+    /// Logs why the server closes a connection.
+    fn log_reason(&mut self, key: usize, why: fmt::Arguments<'_>) {
         if let Some(connection) = self.slots.get_mut(key) {
             let Session { id, transport, .. } = &*connection.session;
             self.shared.log.say(Level::Trouble, format_args!("connection {id} from {transport} closed: {why}"));
@@ -487,7 +488,7 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// Notifies those who watch connections.
+/// Notifies the watchers of connections.
 pub(super) fn tell(shared: &SharedState, session: &Session, event: &str, reason: &str) {
     if shared.watch.is_watched() {
         let (address, port) = session.transport.peer();

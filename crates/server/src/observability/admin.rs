@@ -1,12 +1,12 @@
 //! `--admin`: HTTP for operators. It serves metrics for Prometheus, statistics in JSON, a health
 //! check, and a status page that shows them live.
 //!
-//! It is for a browser and a few scrapers, so it is plain: a thread that accepts, a few others
-//! ([`VISITORS`]) that answer one request each and close, all within [`http::PATIENCE`]. Requests
-//! are bounded and change nothing, and answers contain no key or value. Ten times a second the
-//! accepting thread also notes the size of the table, because resizes are over in milliseconds.
-//! Statistics that need a look at every bucket are gathered piece by piece ([`report::Survey`]), so
-//! no request waits for more than one piece.
+//! The clients are a browser and a few scrapers, so the server is simple: one thread accepts, and a
+//! few others ([`MAX_CLIENTS`]) answer one request each and close the connection, all within
+//! [`http::TIMEOUT`]. Requests are bounded and change nothing, and answers contain no key or value.
+//! Ten times a second the accepting thread also records the size of the table, because resizes are
+//! over in milliseconds. Statistics that need a look at every bucket are gathered piece by piece
+//! ([`report::Survey`]), so no request waits for more than one piece.
 
 mod history;
 mod http;
@@ -30,23 +30,22 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Requests answered at a time.
-const VISITORS: usize = 8;
+/// Maximum number of requests answered at a time.
+const MAX_CLIENTS: usize = 8;
 
-/// The time that one visitor beyond the limit may take: a silent client must not block health
-/// checks.
-const HURRY: Duration = Duration::from_millis(500);
+/// The timeout of one more client beyond that limit: silent clients must not block health checks.
+const TIMEOUT_BEYOND_LIMIT: Duration = Duration::from_millis(500);
 
-/// How often the table is looked at.
+/// How often the size of the table is recorded.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The page, in which everything is that it needs.
+/// The status page, which loads nothing else.
 const STATUS_PAGE: &str = include_str!("admin/status.html");
 
 /// A bound listener.
 pub(crate) struct Admin(TcpListener);
 
-/// A running server of operators; dropping it stops it.
+/// A running server for operators. Dropping the handle stops it.
 pub(crate) struct AdminHandle {
     address: Option<SocketAddr>,
     panel: Weak<OnceLock<Panel>>,
@@ -54,7 +53,7 @@ pub(crate) struct AdminHandle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The data for answers.
+/// The data from which requests are answered.
 struct Panel {
     shared: Arc<SharedState>,
     stopper: Stopper,
@@ -71,7 +70,8 @@ impl Admin {
         Ok(Admin(TcpListener::from_std(listener)))
     }
 
-    /// Serves in a thread of its own. Until the handle is opened it answers that the server starts.
+    /// Serves in a thread of its own. Until the handle is opened, the answer is that the server is
+    /// starting.
     pub(crate) fn start(self) -> io::Result<AdminHandle> {
         let (stop, stopped) = mpsc::channel();
         let address = self.0.local_addr().ok();
@@ -82,7 +82,7 @@ impl Admin {
         let thread = thread::Builder::new().name("admin".into()).spawn(move || {
             let log = Log::new(0);
             if let Err(error) = serve(self.0, poll, &panel, &log, &stopped) {
-                log.say(Level::Warning, format_args!("--admin is out of shared: {error}"));
+                log.say(Level::Warning, format_args!("--admin has failed: {error}"));
             }
         })?;
         Ok(AdminHandle { address, panel: weak, stop: Some(stop), thread: Some(thread) })
@@ -90,7 +90,7 @@ impl Admin {
 }
 
 impl AdminHandle {
-    /// Answers about `service` from now on. `stopper` says when the server is about to end.
+    /// Answers from `shared` from now on. `stopper` knows whether the server is stopping.
     pub(crate) fn open(&self, shared: &Arc<SharedState>, stopper: Stopper) {
         // Without a panel the thread has failed, and has logged that.
         if let Some(panel) = self.panel.upgrade() {
@@ -106,7 +106,7 @@ impl AdminHandle {
 }
 
 impl AdminHandle {
-    /// Where it listens.
+    /// The address that it listens on.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -116,14 +116,14 @@ impl Drop for AdminHandle {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of this thread is no reason to end differently: the cache has served all the
-            // same.
+            // A panic of this thread does not change how the server ends, because the cache was not
+            // affected.
             let _ = thread.join();
         }
     }
 }
 
-/// Accepts until stopped, then waits for the visitors being answered.
+/// Accepts until stopped, then waits for the clients being answered.
 fn serve(
     mut listener: TcpListener,
     mut poll: Poll,
@@ -131,7 +131,7 @@ fn serve(
     log: &Log,
     stopped: &Receiver<()>,
 ) -> io::Result<()> {
-    let (gate, last_place) = (ConnectionLimit::new(VISITORS), ConnectionLimit::new(1));
+    let (gate, last_place) = (ConnectionLimit::new(MAX_CLIENTS), ConnectionLimit::new(1));
     let mut events = Events::with_capacity(1);
     poll.registry().register(&mut listener, Token(0), Interest::READABLE)?;
     thread::scope(|scope| {
@@ -143,12 +143,14 @@ fn serve(
             // Accepts all waiting clients, because their arrival is announced only once. Errors are
             // transient, such as a lack of descriptors.
             while let Ok((stream, _)) = listener.accept() {
-                // Beyond the limit the connection is closed without an answer, as there may be
-                // many.
-                let place = gate.admit().map(|pass| (pass, http::PATIENCE));
-                let Some((pass, patience)) = place.or_else(|| Some((last_place.admit()?, HURRY))) else { continue };
-                let visitor = move || receive(panel, TcpStream::from(stream), patience, pass);
-                if let Err(error) = thread::Builder::new().name("admin-visitor".into()).spawn_scoped(scope, visitor) {
+                // Beyond the limit the connection is closed without an answer: there may be any
+                // number of clients.
+                let place = gate.admit().map(|pass| (pass, http::TIMEOUT));
+                let Some((pass, timeout)) = place.or_else(|| Some((last_place.admit()?, TIMEOUT_BEYOND_LIMIT))) else {
+                    continue;
+                };
+                let client = move || receive(panel, TcpStream::from(stream), timeout, pass);
+                if let Err(error) = thread::Builder::new().name("admin-client".into()).spawn_scoped(scope, client) {
                     log.say(Level::Warning, format_args!("--admin cannot answer: {error}"));
                 }
             }
@@ -157,21 +159,21 @@ fn serve(
     })
 }
 
-fn receive(panel: &OnceLock<Panel>, stream: TcpStream, patience: Duration, _pass: ConnectionPermit) {
+fn receive(panel: &OnceLock<Panel>, stream: TcpStream, timeout: Duration, _pass: ConnectionPermit) {
     // A client that sends no request, or reads no answer, gets none.
-    let _ = http::answer(stream, patience, |request| match panel.get() {
+    let _ = http::answer(stream, timeout, |request| match panel.get() {
         Some(panel) => panel.respond(request),
         None => Response::unavailable("starting\n"),
     });
 }
 
 impl Panel {
-    /// Notes the size of the table and goes on with a survey that has begun: every [`TICK`], or
+    /// Records the size of the table, and continues a survey that has begun: every [`TICK`], or
     /// sooner.
     fn tick(&self) {
         self.note_size();
         let mut survey = self.survey();
-        if survey.is_under_way() {
+        if survey.is_in_progress() {
             survey.go_on(|stats, cursor| self.shared.engine.sample_buckets(stats, cursor));
         }
     }
@@ -197,7 +199,7 @@ impl Panel {
         }
     }
 
-    /// Statistics of the table's buckets, and their age. Looks at a limited number of buckets.
+    /// Statistics of the table's buckets, and their age. Examines a limited number of buckets.
     fn look(&self) -> (TableStats, Duration) {
         let mut survey = self.survey();
         survey.refresh(|stats, cursor| self.shared.engine.sample_buckets(stats, cursor));

@@ -1,9 +1,10 @@
 //! The latencies of commands: histograms of a sample.
 //!
 //! Latencies are execution times, without decoding, waiting and the network. The server samples one
-//! in eight times that it serves a connection, with all commands executed then. The work of a long
-//! command after a pause is not included. Without `--admin` nothing is sampled, which costs a
-//! branch. A bucket is an eighth of a power of two wide, so quantiles are at most 12.5 % too high.
+//! in eight turns of serving a connection, with all commands executed in that turn. If a long
+//! command pauses, the time after the pause is not included. Without `--admin` nothing is sampled,
+//! and the check for that costs a branch. A bucket is an eighth of a power of two wide, so
+//! quantiles are at most 12.5 % too high.
 
 use crate::observability::stats::Counter;
 use relativist_memcache::binary::Opcode;
@@ -13,9 +14,9 @@ use std::time::{Duration, Instant};
 /// The inverse of the sampling rate.
 const TURNS: u64 = 8;
 
-/// Whatever took less than 2^7 ns is in the first bucket,
+/// Commands that took less than 2^7 ns are in the first bucket.
 const MIN_EXPONENT: u32 = 7;
-/// and what took 2^33 ns, 8.6 seconds, or more in the last.
+/// Commands that took 2^33 ns (8.6 seconds) or more are in the last bucket.
 const MAX_EXPONENT: u32 = 33;
 /// Buckets from one power of two to the next.
 const STEPS: usize = 8;
@@ -26,20 +27,20 @@ const BUCKETS: usize = (MAX_EXPONENT - MIN_EXPONENT) as usize * STEPS + 2;
 pub enum Kind {
     /// Fetches items.
     Get,
-    /// Stores one.
+    /// Stores an item.
     Set,
-    /// Removes one.
+    /// Removes an item.
     Delete,
     /// Sets an expiry.
     Touch,
-    /// Counts.
+    /// Increments or decrements a number.
     Arithmetic,
-    /// All the rest.
+    /// All other commands.
     Other,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 6] = [Kind::Get, Kind::Set, Kind::Delete, Kind::Touch, Kind::Arithmetic, Kind::Other];
 
     /// Its name in reports.
@@ -87,7 +88,7 @@ impl From<Opcode> for Kind {
     }
 }
 
-/// The times of one thread's commands. That thread records, all may read.
+/// The times of one thread's commands. Only that thread records them; all threads may read them.
 #[derive(Debug, Default)]
 pub struct Latencies {
     turns: Counter,
@@ -95,7 +96,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Notes that a connection is served. True if its commands are timed.
+    /// Begins a turn of serving a connection. Returns whether its commands are timed.
     pub fn samples_turn(&self) -> bool {
         self.turns.bump();
         self.turns.get().is_multiple_of(TURNS)
@@ -128,7 +129,7 @@ impl Drop for Timing<'_> {
     }
 }
 
-/// How many commands took how long, written by one thread.
+/// A histogram of the times of commands, written by one thread.
 #[derive(Debug)]
 struct Histogram {
     buckets: [Counter; BUCKETS],
@@ -192,18 +193,18 @@ impl Distribution {
         self.buckets.iter().sum()
     }
 
-    /// Their times, added up.
+    /// The sum of their times.
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds)
     }
 
-    /// The buckets in which there is something: the bound below which it is, in nanoseconds (none
-    /// for the last), and how much.
+    /// The non-empty buckets: the upper bound in nanoseconds (none for the last bucket), and the
+    /// number of commands.
     pub fn occupied(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         self.buckets.iter().enumerate().filter(|(_, count)| **count > 0).map(|(n, count)| (upper_bound(n), *count))
     }
 
-    /// At each power of two, in nanoseconds: how many commands took less.
+    /// For each power of two in nanoseconds, the number of commands that took less time.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         (MIN_EXPONENT..=MAX_EXPONENT).map(|exponent| {
             let below = 1 + (exponent - MIN_EXPONENT) as usize * STEPS;

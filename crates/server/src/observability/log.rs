@@ -10,10 +10,10 @@ use tracing_subscriber::filter::LevelFilter;
 /// The format of messages on stderr.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum Format {
-    /// A line of text
+    /// One line of text per message
     #[default]
     Text,
-    /// An object of JSON in a line
+    /// One JSON object per message
     Json,
 }
 
@@ -66,7 +66,7 @@ pub fn fatal(error: &dyn std::error::Error) {
     tracing::error!(target: TARGET, "{error}");
 }
 
-/// Logs a message that is no problem, at any verbosity.
+/// Logs a message that does not report a problem, at any verbosity.
 pub fn notice(message: &str) {
     tracing::info!(target: TARGET, "{message}");
 }
@@ -88,7 +88,8 @@ impl Log {
 
     /// The current verbosity.
     pub fn verbosity(&self) -> u8 {
-        // Relaxed: stands for itself; a message more or less around a change is fine.
+        // Relaxed: no other data depends on it. A message concurrent with a change may be logged or
+        // not.
         self.verbosity.load(Ordering::Relaxed)
     }
 

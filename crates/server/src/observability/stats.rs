@@ -1,9 +1,9 @@
 //! Counters of the server, without a cache line that two threads write.
 //!
-//! Every worker has a [`Counters`] of its own. Reading adds them up; that is rare and may be slow.
-//! `stats reset` must not write counters of other threads either: it remembers the current sums,
-//! and `stats` reports the difference to them. Metrics are never reset: they are sums since the
-//! start, as Prometheus expects.
+//! Every worker has a [`Counters`] of its own. A reader adds them up, which is rare and may be
+//! slow. `stats reset` must not write counters of other threads either: it remembers the current
+//! sums, and `stats` reports the difference to them. Metrics are never reset: they are sums since
+//! the start, as Prometheus expects.
 
 use crate::observability::latency::{Distribution, Kind, Latencies};
 use crossbeam_utils::CachePadded;
@@ -11,19 +11,19 @@ use relativist_cache::SweepStats;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A number that one thread counts up and all may read.
+/// A number that one thread increases and all threads may read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds `amount`. Only for the one thread that owns the counter: two would lose counts.
     pub fn add(&self, amount: u64) {
-        // Relaxed: no other memory is read by what the count says; a load and a store suffice for a
-        // single writer.
+        // Relaxed: no other data depends on the count. A load and a store suffice for a single
+        // writer.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
-    /// Adds one. As [`add`](Self::add).
+    /// Adds one. Only for the owner, like [`add`](Self::add).
     pub fn bump(&self) {
         self.add(1);
     }
@@ -90,41 +90,41 @@ counters! {
     get_expired,
     /// Misses because the item was flushed.
     get_flushed,
-    /// Deletions without an item.
+    /// Deletions that did not find the item.
     delete_misses,
-    /// Deletions of an item.
+    /// Deletions that found the item.
     delete_hits,
-    /// Increments without an item.
+    /// Increments that did not find the item.
     incr_misses,
-    /// Increments of an item.
+    /// Increments that found the item.
     incr_hits,
-    /// Decrements without an item.
+    /// Decrements that did not find the item.
     decr_misses,
-    /// Decrements of an item.
+    /// Decrements that found the item.
     decr_hits,
-    /// Comparing stores without an item.
+    /// Compare-and-swap stores that did not find the item.
     cas_misses,
-    /// Comparing stores that found the unique they expected.
+    /// Compare-and-swap stores that found the expected CAS value.
     cas_hits,
-    /// Comparing stores that found another unique.
+    /// Compare-and-swap stores that found another CAS value.
     cas_badval,
-    /// Items touched.
+    /// Touches that found the item.
     touch_hits,
-    /// Touches without an item.
+    /// Touches that did not find the item.
     touch_misses,
     /// Stores refused for their size.
     store_too_large,
     /// Stores refused for lack of memory.
     store_no_memory,
-    /// Logins tried.
+    /// Attempted logins.
     auth_cmds,
-    /// Logins failed.
+    /// Failed logins.
     auth_errors,
-    /// Connections closed because nothing came.
+    /// Connections closed because the client was idle or too slow.
     idle_kicks,
     /// TLS handshakes that failed, or were not finished.
     ssl_handshake_errors,
-    /// Connections closed because what came was not TLS, or no good one.
+    /// Connections closed because the client violated the TLS protocol.
     ssl_proto_errors,
     /// TLS handshakes that began a session.
     ssl_new_sessions,
@@ -134,7 +134,7 @@ counters! {
     bytes_read,
     /// Bytes to clients.
     bytes_written,
-    /// Times that a connection had more requests after `-R` of them.
+    /// How often a connection had more requests after `-R` of them.
     conn_yields,
     /// Items stored.
     total_items,
@@ -155,14 +155,14 @@ struct Baseline {
 }
 
 impl Registry {
-    /// Counters for `threads` threads, and `with_latencies` how long their commands take.
+    /// Creates counters for `threads` threads. `with_latencies` adds histograms of execution times.
     pub fn new(threads: usize, with_latencies: bool) -> Registry {
         let counters = || Counters { latencies: with_latencies.then(Box::default), ..Counters::default() };
         let threads = (0..threads).map(|_| Arc::new(CachePadded::new(counters()))).collect();
         Registry { threads, baseline: Mutex::default() }
     }
 
-    /// The counters of one thread. No other thread may count on them.
+    /// The counters of one thread. No other thread may write them.
     ///
     /// # Panics
     /// If there is no such thread.
@@ -196,7 +196,7 @@ impl Registry {
         Distribution::of(kind, self.threads.iter().filter_map(|counters| counters.latencies.as_deref()))
     }
 
-    /// The sums since the start, whatever was reset.
+    /// The sums since the start, unaffected by resets.
     pub fn since_start(&self) -> Totals {
         let mut totals = Totals::default();
         for counters in &self.threads {

@@ -1,30 +1,30 @@
-//! Where to listen: the words of `-l`.
+//! The addresses to listen on (`-l`).
 
 use super::{Binding, ClientCertificate, Security};
 use std::fmt;
 use std::str::FromStr;
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
-    /// On which of the host's addresses.
+    /// The addresses of this machine.
     pub host: Host,
-    /// At which port, if not the one of `-p`.
+    /// The port, if it is not that of `-p`.
     pub port: Option<u16>,
-    /// Which protocol to speak there, if not the one of `-B`.
+    /// The protocol, if it is not that of `-B`.
     pub binding: Option<Binding>,
-    /// How to speak it there, if not as `-Z` and `ssl_verify_mode` say.
+    /// The encryption, if it is not that of `-Z` and `ssl_verify_mode`.
     pub security: Option<Security>,
 }
 
 impl Address {
-    /// The usual port and protocol there.
+    /// An address with the default port, protocol and encryption.
     pub(super) fn of_host(host: Host) -> Address {
         Address { host, port: None, binding: None, security: None }
     }
 
-    /// Takes prefixes off `text`: `proto[NAME]:`, `tag[NAME]:` (which means nothing here),
-    /// `notls:`, `btls:` and `mtls:`.
+    /// Parses prefixes of `text`, and returns the rest: `proto[NAME]:`, `tag[NAME]:` (which has no
+    /// effect), `notls:`, `btls:` and `mtls:`.
     fn take_prefixes<'t>(&mut self, mut text: &'t str) -> Result<&'t str, String> {
         loop {
             text = if let Some((security, rest)) = secured(text) {
@@ -50,12 +50,12 @@ impl Address {
     }
 }
 
-/// The text in the brackets that `prefix` opens, and the text behind them and a colon.
+/// The text in the brackets after `prefix`, and the text after the closing bracket and a colon.
 fn bracketed<'t>(text: &'t str, prefix: &str) -> Option<(&'t str, &'t str)> {
     text.strip_prefix(prefix)?.split_once("]:")
 }
 
-/// The meaning of a TLS prefix, and the text behind it.
+/// The meaning of a TLS prefix, and the text after it.
 fn secured(text: &str) -> Option<(Security, &str)> {
     let (name, rest) = text.split_once(':')?;
     let security = match name {
@@ -67,7 +67,7 @@ fn secured(text: &str) -> Option<(Security, &str)> {
     Some((security, rest))
 }
 
-/// Which of the host's addresses to listen on.
+/// Addresses of this machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Host {
     /// All of them.
@@ -79,8 +79,8 @@ pub enum Host {
 impl FromStr for Address {
     type Err = String;
 
-    /// From `*`, a name or an IP address, each with or without `:PORT`; an IPv6 address before a
-    /// port stands in brackets. Prefixes may come first.
+    /// Parses `*`, a name or an IP address, each with or without `:PORT`. An IPv6 address with a
+    /// port is in brackets. Prefixes may come first.
     fn from_str(text: &str) -> Result<Address, String> {
         let mut address = Address::of_host(Host::All);
         let text = address.take_prefixes(text)?;

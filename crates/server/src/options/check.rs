@@ -1,4 +1,4 @@
-//! Whether the options fit together.
+//! Checks whether the options contradict each other.
 
 use super::{Address, Binding, MEBIBYTE, Options, asks_for_certificate};
 use crate::error::StartError;

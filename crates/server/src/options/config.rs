@@ -8,9 +8,9 @@
 //! extended = ["idle_timeout=300"]        # as -o
 //! ```
 //!
-//! The only definition of the options is clap's: the file becomes words of a command line, so the
-//! same checks apply. The real command line takes precedence over the file. `extended` is the
-//! exception: both count, in this order.
+//! The options are defined only once, for clap: the file is converted to arguments of a command
+//! line, so the same checks apply. The real command line takes precedence over the file. `extended`
+//! is the exception: both count, in this order.
 
 use super::Options;
 use clap::error::ErrorKind;
@@ -23,10 +23,12 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Options for the command line only: they name the file, or ask for something else than serving.
+/// Options that only the command line may have: they name the file, or make the program do
+/// something other than serve.
 const NOT_IN_A_FILE: [&str; 4] = ["config", "only_check", "license", "generate"];
 
-/// A command line that says what `args` and `file` say together. `given` is what `args` says alone.
+/// Returns a command line with the options of both `file` and `args`. `given` has the options of
+/// `args`.
 pub(super) fn join(file: &Path, args: &[OsString], given: &ArgMatches) -> Result<Vec<OsString>, clap::Error> {
     let mut command = Options::command();
     let text = fs::read_to_string(file)
@@ -52,8 +54,8 @@ impl Problem {
     }
 }
 
-/// The words that stand for a file, but for the options that are given otherwise. These are checked
-/// all the same.
+/// The arguments for the options of a file, except those that the command line has, too. All
+/// options of the file are checked.
 fn words(text: &str, command: &Command, is_given: impl Fn(&str) -> bool) -> Result<Vec<String>, Problem> {
     let table = DeTable::parse(text)
         .map_err(|error| Problem::new(error.span().unwrap_or_default(), error.message()))?
@@ -77,7 +79,7 @@ fn words(text: &str, command: &Command, is_given: impl Fn(&str) -> bool) -> Resu
     Ok(all)
 }
 
-/// The words that stand for one entry.
+/// The arguments for one entry.
 fn words_of(arg: &Arg, name: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Problem> {
     let flag = format!("--{name}");
     let wrong = |what: &str| Err(Problem::new(value.span(), format!("{name} must be {what}")));
@@ -99,11 +101,11 @@ fn word(flag: &str, name: &str, value: &Spanned<DeValue<'_>>) -> Result<String, 
         DeValue::String(text) => Ok(format!("{flag}={text}")),
         DeValue::Integer(number) => Ok(format!("{flag}={number}")),
         DeValue::Float(number) => Ok(format!("{flag}={number}")),
-        _ => Err(Problem::new(value.span(), format!("{name} must be a text or a number"))),
+        _ => Err(Problem::new(value.span(), format!("{name} must be a string or a number"))),
     }
 }
 
-/// The error that clap reports for the words of one entry.
+/// The error that clap reports for the arguments of one entry.
 fn check(command: &Command, words: &[String]) -> Result<(), String> {
     let line = std::iter::once(command.get_name()).chain(words.iter().map(String::as_str));
     command.clone().try_get_matches_from(line).map(drop).map_err(|error| {
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// The options of a file with this text and these words of the command line, or the message.
+    /// The options of a file with this text and of this command line, or the error message.
     fn parse(text: &str, line: &str) -> Result<Options, String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
@@ -154,7 +156,7 @@ mod tests {
             ("disable-cas = 1\n", "FILE:1: disable-cas must be true or false"),
             ("verbose = true\n", "FILE:1: verbose must be a number"),
             ("port = 1\nport = 2\n", "FILE:2: duplicate key"),
-            ("port = [1]\n", "FILE:1: port must be a text or a number"),
+            ("port = [1]\n", "FILE:1: port must be a string or a number"),
             ("\n[server]\nport = 1\n", "FILE:2: there is no option \"server\""),
             ("port = \n", "FILE:1: "),
             ("config = 'other'\n", "FILE:1: there is no option \"config\""),

@@ -20,9 +20,9 @@ pub struct Extended {
     pub drop_privileges: Option<bool>,
     /// The limit on the buffers of all connections, in MiB; 0 for one that follows from `-m`.
     pub read_buf_mem_limit: u32,
-    /// What to encrypt with.
+    /// TLS settings.
     pub ssl: Ssl,
-    /// What has no effect.
+    /// Options without effect.
     pub ignored: Ignored,
 }
 
@@ -169,7 +169,7 @@ impl Extended {
             "no_drop_privileges" => self.drop_privileges = Some(false),
             // An option of memcached's test build, which its test tools pass.
             "relaxed_privileges" => (),
-            // Nothing follows a trailing comma.
+            // The empty word after a trailing comma.
             "" if value.text.is_none() => (),
             _ if self.ignored.apply(&value)? => (),
             _ => return Err(format!("Illegal suboption \"{name}\"")),
@@ -200,14 +200,14 @@ impl<'w> Value<'w> {
         is_right.then_some(number).ok_or_else(|| format!("{} must be from {min} to {max}", self.name))
     }
 
-    /// A number between these two, exclusively.
+    /// Parses a number between `low` and `high`, both excluded.
     fn between(&self, low: f64, high: f64) -> Result<f64, String> {
         let number: f64 = self.parse()?;
         let is_right = number > low && number < high;
         is_right.then_some(number).ok_or_else(|| format!("{} must be more than {low} and less than {high}", self.name))
     }
 
-    /// Numbers separated by dashes.
+    /// Parses numbers separated by dashes.
     fn list(&self) -> Result<Vec<u32>, String> {
         let number = |word: &str| word.parse().map_err(|_| format!("{}: {word:?} is not a number", self.name));
         self.given()?.split('-').map(number).collect()

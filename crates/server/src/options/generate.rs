@@ -20,10 +20,10 @@ pub enum Generated {
     Fish,
 }
 
-/// Sections of the man page that the definition lacks.
+/// Sections of the man page that clap cannot generate.
 const MAN_TAIL: &str = "\
 .SH EXIT STATUS
-0 after an orderly end, 1 for what cannot be parsed, 64 for options that contradict each other, 67 for an unknown user, 70 when a
+0 after an orderly end, 1 for an invalid command line, 64 for options that contradict each other, 67 for an unknown user, 70 when a
 thread failed, 71 when the operating system refused something.
 .SH SEE ALSO
 .BR memcached (1),
@@ -31,10 +31,10 @@ whose options, protocols and statistics these are
 ";
 
 impl Generated {
-    /// Writes it to `out`.
+    /// Writes the file to `out`.
     ///
     /// # Errors
-    /// When `out` does not take it.
+    /// When writing to `out` fails.
     pub fn write(self, out: &mut dyn Write) -> io::Result<()> {
         let shell = match self {
             Generated::Man => return write_man_page(out),
@@ -44,7 +44,7 @@ impl Generated {
         };
         let mut command = Options::command();
         let name = command.get_name().to_owned();
-        // Through a buffer, because the generator panics if it cannot write.
+        // Into a buffer, because the generator panics if it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut command, name, &mut script);
         out.write_all(&script)
@@ -58,7 +58,7 @@ fn write_man_page(out: &mut dyn Write) -> io::Result<()> {
     page.render_synopsis_section(out)?;
     page.render_description_section(out)?;
     page.render_options_section(out)?;
-    // Not by clap's section, which fills the lines.
+    // clap would join the lines of this section.
     write!(out, ".SH EXTENDED OPTIONS, ENVIRONMENT, SIGNALS\n.nf\n{}\n.fi\n", AFTER_HELP.replace('-', "\\-"))?;
     out.write_all(MAN_TAIL.as_bytes())
 }

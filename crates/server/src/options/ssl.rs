@@ -5,17 +5,17 @@ use std::path::PathBuf;
 /// TLS settings. The names are memcached's.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ssl {
-    /// The server's certificate, followed by those that lead to an authority's, in PEM.
+    /// The file with the server's certificate and its intermediate certificates, in PEM.
     pub chain_cert: Option<PathBuf>,
-    /// Its key.
+    /// The file with the certificate's key.
     pub key: Option<PathBuf>,
-    /// The form of the key: 1 for PEM, 2 for DER.
+    /// The format of the key: 1 for PEM, 2 for DER.
     pub keyformat: u32,
     /// What listeners without a prefix ask of clients: see [`Ssl::client_certificate`].
     pub verify_mode: u32,
-    /// Which cipher suites to use, by OpenSSL's names with colons in between.
+    /// The cipher suites to use: their names in OpenSSL, separated by colons.
     pub ciphers: Option<String>,
-    /// The authorities that sign client certificates, in PEM.
+    /// The file with the authorities that sign client certificates, in PEM.
     pub ca_cert: Option<PathBuf>,
     /// KiB encrypted as one record, at most 16.
     pub wbuf_size: u32,
@@ -28,7 +28,7 @@ pub struct Ssl {
 }
 
 impl Default for Ssl {
-    /// memcached's.
+    /// The defaults of memcached.
     fn default() -> Ssl {
         Ssl {
             chain_cert: None,
@@ -78,6 +78,6 @@ pub enum ClientCertificate {
 pub enum Security {
     /// In plain text.
     Plain,
-    /// By TLS.
+    /// With TLS.
     Tls(ClientCertificate),
 }

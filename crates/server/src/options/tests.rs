@@ -1,4 +1,4 @@
-//! What command lines mean, and which are refused.
+//! Command lines: their meaning, and which of them are refused.
 
 use super::*;
 

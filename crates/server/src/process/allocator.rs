@@ -1,9 +1,9 @@
-//! The global allocator. Items are in memory of the cache's own.
+//! The global allocator. Items are not in its memory: the cache has an allocator of its own.
 //!
-//! Small blocks come from mimalloc. Large ones, for values that arrive or leave, come from the
+//! Small blocks come from mimalloc. Large ones, for values that are received or sent, come from the
 //! system's allocator, which maps each of them: they grow by moving pages instead of bytes, and are
-//! unmapped when freed. mimalloc keeps large blocks, by size and thread: with values of many sizes
-//! that took 100 MiB at `-m 64` (`relativist-bench soak`).
+//! unmapped when freed. mimalloc would keep large blocks, by size and thread: with values of many
+//! sizes, this took 100 MiB at `-m 64` (`relativist-bench soak`).
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -19,8 +19,8 @@ const LARGE: usize = (64 << 10) + 1;
 pub struct BySize;
 
 impl BySize {
-    /// Makes the C library map each of them. Otherwise it raises its threshold when such a block is
-    /// freed.
+    /// Makes the C library map every large block. By default it raises its threshold when such a
+    /// block is freed.
     pub fn set_up() {
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         // SAFETY: sets a number.
@@ -56,8 +56,8 @@ unsafe impl GlobalAlloc for BySize {
         // SAFETY: the caller promises that the size, rounded up to the alignment, does not
         // overflow.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        // SAFETY: the caller's promise; the block is from the allocator of its old size, and the
-        // new one is as long as is copied.
+        // SAFETY: the caller's promise. The block is from the allocator of its old size, and both
+        // blocks have at least the bytes that are copied.
         unsafe {
             match (is_large(layout), is_large(new)) {
                 (true, true) => System.realloc(block, layout, size),

@@ -25,9 +25,9 @@ pub(crate) fn leave_folder(options: &Options, log: &Log) {
 pub struct Readiness(PipeWriter);
 
 impl Readiness {
-    /// Announces it, and closes the terminal.
+    /// Announces that the daemon serves, and closes the terminal.
     pub fn announce(mut self, keeps_stderr: bool) {
-        // The starter may have gone.
+        // The process that started the daemon may be gone.
         let _ = self.0.write_all(b"!");
         if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
             // Failure only leaves a descriptor open.
@@ -52,7 +52,7 @@ pub enum Side {
 /// while there is only one thread.
 ///
 /// # Errors
-/// When the kernel has no process or pipe to give.
+/// When the kernel cannot create a process or a pipe.
 pub fn daemonize() -> io::Result<Side> {
     let (reader, writer) = pipe()?;
     // SAFETY: there is one thread, so the child finds no lock held by threads that it does not
@@ -86,10 +86,10 @@ fn is_announced(mut reader: PipeReader) -> bool {
 pub struct PidFile(Option<PathBuf>);
 
 impl PidFile {
-    /// Writes it.
+    /// Writes the file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn write(path: &Path, is_daemons: bool) -> Result<PidFile, StartError> {
         File::create(path)
             .and_then(|mut file| writeln!(file, "{}", std::process::id()))
@@ -101,7 +101,7 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // It may have been removed already.
+            // The file may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -6,8 +6,8 @@ use crate::options::Options;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
-/// Descriptors needed besides one per connection: listeners, standard streams, and for each worker
-/// a queue of events and a waker.
+/// The number of descriptors needed in addition to one per connection: listeners, standard streams,
+/// and for each worker a queue of events and a waker.
 pub(crate) fn descriptors_of_our_own(threads: u16) -> u64 {
     64 + 2 * u64::from(threads)
 }

@@ -16,23 +16,23 @@ pub struct HeldSignals {
     saves: Signals,
 }
 
-/// Makes SIGHUP and SIGUSR2 wait.
+/// Holds SIGHUP and SIGUSR2.
 ///
 /// # Errors
-/// When the operating system does not let us.
+/// When the operating system refuses.
 pub fn hold() -> Result<HeldSignals, StartError> {
     let watch = |signal| Signals::new([signal]).map_err(cannot_watch);
     Ok(HeldSignals { reloads: watch(SIGHUP)?, saves: watch(SIGUSR2)? })
 }
 
 impl HeldSignals {
-    /// Obeys signals from now on. SIGTERM and SIGUSR1 stop the server after its drain, or at once
+    /// Handles signals from now on. SIGTERM and SIGUSR1 stop the server after its drain, or at once
     /// the second time. SIGINT stops it at once. SIGHUP makes it read its users and certificates
     /// again. SIGUSR2 makes it write its snapshot. Two threads wait for signals until the process
     /// ends: one for SIGUSR2, which may take long, and one for the others.
     ///
     /// # Errors
-    /// When the operating system does not let us.
+    /// When the operating system refuses.
     pub fn obey(self, stopper: Stopper, reloader: Reloader, saver: Saver) -> Result<(), StartError> {
         let HeldSignals { reloads: mut signals, mut saves } = self;
         for signal in [SIGINT, SIGTERM, SIGUSR1] {

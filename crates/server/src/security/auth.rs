@@ -19,7 +19,7 @@ use subtle::{Choice, ConstantTimeEq};
 /// Users in a file for `-Y`; more are an error, as in memcached.
 const MAX_USERS: usize = 8;
 
-/// The users of a file, which can be read again.
+/// The users of a file. The file can be reloaded.
 #[derive(Debug)]
 pub struct Users {
     file: PathBuf,
@@ -33,13 +33,14 @@ pub struct Users {
 /// The outcome of a login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Attempt {
-    /// This is a user, and this the password.
+    /// The user exists and has this password.
     Right,
-    /// It isn't.
+    /// The user does not exist or has another password.
     Wrong,
-    /// It isn't, and was one failure too many: further logins from there are refused for a while.
+    /// Like `Wrong`, and one failure too many: further logins from this address are refused for a
+    /// while.
     LastWrong,
-    /// The password was not checked, because too many logins from there have failed.
+    /// The password was not checked, because too many logins from this address have failed.
     Refused,
 }
 
@@ -47,7 +48,7 @@ impl Users {
     /// The users of the text protocol.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds something else.
+    /// When the file cannot be read, or is invalid.
     pub fn for_text(file: PathBuf) -> io::Result<Users> {
         Users::from_file(file, MAX_USERS)
     }
@@ -55,7 +56,7 @@ impl Users {
     /// The users of the binary protocol.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds something else.
+    /// When the file cannot be read, or is invalid.
     pub fn for_sasl(file: PathBuf) -> io::Result<Users> {
         Users::from_file(file, usize::MAX)
     }
@@ -74,15 +75,15 @@ impl Users {
     /// Reads the file again. If that fails, the users stay as they are.
     ///
     /// # Errors
-    /// As of creating it.
+    /// As [`Users::for_text`].
     pub fn reload(&self) -> io::Result<()> {
         let users = read(&self.file, self.most, &self.key)?;
         *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
         Ok(())
     }
 
-    /// A login at the second `now`, from that address, or without one from this machine. Does not
-    /// wait, whatever came before.
+    /// Checks a login at the second `now` from the address `from`; none means from this machine.
+    /// Never waits, however many failures came before.
     pub fn attempt(&self, from: Option<IpAddr>, user: &[u8], password: &[u8], now: u32) -> Attempt {
         let origin = from.map_or(Origin::LOCAL, Origin::of);
         if self.failures.are_many(origin, now) {
@@ -96,16 +97,17 @@ impl Users {
         }
     }
 
-    /// Whether this is a user, and this the password.
+    /// Whether `user` exists and has this password.
     fn check(&self, user: &[u8], password: &[u8]) -> bool {
         let given = digest(&self.key, user, password);
         let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
-        // All users are compared, whichever matches.
+        // Compares all users, so that the time does not depend on which one matches.
         users.iter().fold(Choice::from(0), |is_right, digest| is_right | digest.ct_eq(&given)).into()
     }
 }
 
-/// The key differs for each process: digests found in a core file cannot have been precomputed.
+/// Returns a key for digests, different in each process: digests found in a core file cannot have
+/// been precomputed.
 fn random_key() -> [u8; 32] {
     let random = RandomState::new();
     let mut key = [0; 32];
@@ -113,7 +115,7 @@ fn random_key() -> [u8; 32] {
     key
 }
 
-/// Stands for a user and the password.
+/// The digest of a user and the password.
 fn digest(key: &[u8; 32], user: &[u8], password: &[u8]) -> [u8; 32] {
     let hash = Sha256::new().chain_update(key).chain_update((user.len() as u64).to_ne_bytes());
     hash.chain_update(user).chain_update(password).finalize().into()
@@ -123,7 +125,7 @@ fn read(file: &Path, most: usize, key: &[u8; 32]) -> io::Result<Vec<[u8; 32]>> {
     Ok(parse(&fs::read(file)?, most)?.iter().map(|(user, password)| digest(key, user, password)).collect())
 }
 
-/// The users in `text`. A name ends at the first colon; empty lines mean nothing.
+/// Parses the users in `text`. A name ends at the first colon. Empty lines are ignored.
 fn parse(text: &[u8], most: usize) -> io::Result<Vec<(&[u8], &[u8])>> {
     let bad = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem);
     let mut users = Vec::new();

@@ -5,7 +5,7 @@ use crate::observability::log::{Level, Log};
 use crate::options::Options;
 use nix::unistd::{Uid, User, setgid, setuid};
 
-/// Gives up root: becomes the user of `-u`. Does nothing if the process is not root's.
+/// Gives up root: becomes the user of `-u`. Does nothing if the process does not run as root.
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
@@ -40,7 +40,7 @@ pub(crate) fn drop_privileges(options: &Options, log: &Log) -> Result<(), StartE
 /// The user of that name.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no such user.
 pub(crate) fn user(name: &str) -> Result<User, StartError> {
     User::from_name(name).ok().flatten().ok_or_else(|| StartError::NoSuchUser(name.into()))
 }

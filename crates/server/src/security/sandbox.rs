@@ -1,17 +1,16 @@
-//! Restrictions that the process imposes on itself before it serves, so that an attacker who takes
-//! it over can do little:
+//! Restrictions that the process imposes on itself before it serves. They limit what an attacker
+//! can do after taking it over:
 //!
-//! * Files, by Landlock: it can read, write, make and remove what is named in [`Needs`], and
-//!   nothing else; execute nothing; neither listen on TCP ports nor connect to any; and signal
-//!   nobody else. (What was opened before stays open: sockets above all.) This costs a request
-//!   nothing.
-//! * System calls, by seccomp, if that is asked for: all but those of a list ([`calls`]). It costs
-//!   each call a look at the list, and the list has to keep up with the system's libraries. So what
-//!   is not on it fails as if the kernel did not have it, which they are prepared for, instead of
-//!   ending the server.
+//! * Files, by Landlock: the process can read, write, make and remove the files in [`Needs`] and no
+//!   others. It cannot execute programs, listen on TCP ports, connect to TCP ports, or signal other
+//!   processes. Files and sockets that were opened before stay open. This costs a request nothing.
+//! * System calls, by seccomp, if the option asks for it: only those of a list ([`calls`]) are
+//!   allowed. This costs each call a check against the list, and the list must keep up with the
+//!   system's libraries. So other calls fail as if the kernel did not have them, for which
+//!   libraries are prepared, instead of ending the server.
 //!
-//! Both hold for the thread that calls, and for those it starts later. Neither hinders signals,
-//! debuggers or core files.
+//! Both apply to the calling thread, and to threads that it starts later. Neither affects signals
+//! from other processes, debuggers or core files.
 
 #[cfg(target_os = "linux")]
 mod calls;
@@ -40,7 +39,7 @@ struct Needs {
     lost: BTreeSet<&'static str>,
 }
 
-/// How much of it holds.
+/// How much of a restriction is in force.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Extent {
     Whole,
@@ -48,14 +47,14 @@ enum Extent {
     Part,
 }
 
-/// Why it does not hold.
+/// Why a restriction is not in force.
 type Lack = String;
 
-/// Confines this thread, and all that it starts, to what a server with these options needs. The
-/// server does its input and output by `io`, reads these `files` again on SIGHUP, and writes its
-/// ports to `port_file`.
+/// Confines this thread, and those that it starts later, to what a server with these options needs.
+/// The server does its input and output by `io`, reads these `files` again on SIGHUP, and writes
+/// its ports to `port_file`.
 ///
-/// What the kernel does not offer is left out, and logged.
+/// Restrictions that the kernel does not support are left out, and the log reports them.
 pub(crate) fn enter<'f>(
     options: &Options,
     io: Io,
@@ -71,19 +70,22 @@ pub(crate) fn enter<'f>(
     if let Some(file) = port_file {
         needs.grant(|needs| &mut needs.make, folder(file), "no ports are written there, use another folder");
     }
-    // Without the option this is no problem.
+    // Without the option a missing restriction is not a problem.
     let level = if wanted.is_some() { Level::Warning } else { Level::Trouble };
     let tell = |what: &str, outcome: Result<Extent, Lack>| match outcome {
-        Ok(Extent::Whole) => log.say(Level::Trouble, format_args!("{what} are confined to what is needed")),
+        Ok(Extent::Whole) => log.say(Level::Trouble, format_args!("{what} are confined to what the server needs")),
         Ok(Extent::Part) => {
-            log.say(level, format_args!("{what} are confined as far as this kernel can: it is older than 6.12"))
+            log.say(level, format_args!("{what} are confined as far as this kernel, older than 6.12, supports it"))
         }
         Err(why) => log.say(level, format_args!("{what} are not confined: {why}")),
     };
     let outcome = files::confine(&needs);
     if outcome.is_ok() {
         for lost in &needs.lost {
-            log.say(Level::Warning, format_args!("/ is out of reach, as all files are below it: {lost}"));
+            log.say(
+                Level::Warning,
+                format_args!("the sandbox does not grant access to the folder /, which contains all files: {lost}"),
+            );
         }
     }
     tell("files, TCP and signals", outcome);
@@ -96,7 +98,7 @@ impl Needs {
     fn of<'f>(options: &Options, files: impl IntoIterator<Item = &'f Path>) -> Needs {
         let mut needs = Needs::default();
         for file in files {
-            // The file read later may be another one, or a link, at the same path.
+            // The file that is read later may be a new file, or a link, at the same path.
             for file in file.canonicalize().as_deref().into_iter().chain([file]) {
                 needs.grant(|needs| &mut needs.read, folder(file), "SIGHUP reads no files there, use another folder");
             }
@@ -111,7 +113,7 @@ impl Needs {
             let lost = "no core files are written there (-r), use WorkingDirectory= or an absolute core_pattern";
             needs.grant(|needs| &mut needs.make, &folder, lost);
         }
-        // Where a daemon's standard streams go.
+        // For the standard streams of a daemon.
         needs.write.push("/dev/null".into());
         // For the names in a panic's backtrace, and for the number of processors that a container
         // may use.
@@ -120,7 +122,8 @@ impl Needs {
         needs
     }
 
-    /// Adds a folder to a list, or else what is lost without it.
+    /// Adds a folder to a list. If it is `/`, adds `lost` instead: what the server cannot do
+    /// without it.
     fn grant(&mut self, list: fn(&mut Needs) -> &mut Vec<PathBuf>, folder: &Path, lost: &'static str) {
         if folder.canonicalize().is_ok_and(|folder| folder.parent().is_none()) {
             self.lost.insert(lost);
@@ -130,8 +133,8 @@ impl Needs {
     }
 }
 
-/// Where the kernel would write a core file, if this process may have one: it does so in this
-/// process's name.
+/// The folder in which the kernel would write a core file, if this process may have one. The kernel
+/// writes it with the rights of this process.
 fn core_folder() -> Option<PathBuf> {
     let (most, _) = getrlimit(Resource::RLIMIT_CORE).ok()?;
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").ok()?;
@@ -139,11 +142,11 @@ fn core_folder() -> Option<PathBuf> {
 }
 
 fn folder_of_pattern(pattern: &str) -> Option<&Path> {
-    // To a program or a socket the kernel hands them over by itself.
+    // The kernel passes core files to a program or a socket with rights of its own.
     if pattern.starts_with(['|', '@']) {
         return None;
     }
-    // Folders may depend on the process, too.
+    // The folder's path may also contain variables: take what precedes them.
     let fixed = pattern.split('%').next().unwrap_or_default();
     Some(Path::new(match fixed.rsplit_once('/') {
         None => ".",
@@ -176,8 +179,8 @@ mod tests {
     use std::process::Command;
     use std::thread;
 
-    /// Runs `check` in a thread of its own, confined by `confine`: other tests go on as they are.
-    /// Not at all if the kernel lacks what it takes.
+    /// Runs `check` in a thread of its own, confined by `confine`, so that other tests are not
+    /// confined. Skips it if the kernel lacks a feature.
     fn confined(confine: impl FnOnce() -> Result<Extent, Lack> + Send, check: impl FnOnce(Extent) + Send) {
         thread::scope(|scope| {
             let confined = scope.spawn(|| match confine() {
@@ -221,14 +224,14 @@ mod tests {
                 assert!(fs::rename(&secret, allowed.path().join("secret")).is_err());
                 assert_denied(fs::read_dir("/etc"));
                 assert_denied(Command::new("/bin/true").spawn());
-                // As a snapshot is written.
+                // The way in which a snapshot is written.
                 let (draft, file) = (allowed.path().join("draft"), allowed.path().join("file"));
                 fs::write(&draft, "new").unwrap();
                 fs::rename(&draft, &file).unwrap();
                 File::open(allowed.path()).unwrap().sync_all().unwrap();
                 assert_eq!(fs::read(&file).unwrap(), b"new");
                 fs::remove_file(&file).unwrap();
-                // As a pid file is, or a core file.
+                // The way in which a pid file or a core file is written.
                 fs::write(made.path().join("new"), "new").unwrap();
                 fs::remove_file(made.path().join("new")).unwrap();
                 assert_denied(fs::read(made.path().join("old")));
@@ -237,7 +240,7 @@ mod tests {
                 fs::metadata(&secret).unwrap();
                 fs::set_permissions(&secret, Permissions::from_mode(0o640)).unwrap();
                 chown(&secret, None, None).unwrap();
-                // Threads that it starts are no freer.
+                // Threads that it starts are confined, too.
                 thread::spawn(move || assert_denied(fs::read(&secret))).join().unwrap();
             },
         );
@@ -277,16 +280,16 @@ mod tests {
                     libc::SYS_setxattr,
                     libc::SYS_chdir,
                 ] {
-                    // SAFETY: were there such a call, it would find no sense in these arguments.
+                    // SAFETY: the arguments are invalid for each of these calls.
                     assert_eq!(unsafe { libc::syscall(call, -1, -1, -1, -1, -1) }, -1);
                     assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS), "{call}");
                 }
-                // For itself only: limits and signals. Of descriptors: only what is asked of them.
-                // (Had the calls their way, they'd do nothing.)
+                // Limits and signals are allowed only for the process itself, and on descriptors
+                // only some queries. (The arguments have no effect if a call is allowed.)
                 let (parent, own) = (std::os::unix::process::parent_id(), std::process::id());
                 let outcome = |call, first: u32, second: libc::c_ulong| {
-                    // SAFETY: a null pointer is no place for a limit, nor for a terminal's size,
-                    // and signal 0 and process 0 are none.
+                    // SAFETY: the arguments have no effect: a null pointer for a limit or a
+                    // terminal's size, signal 0, or process 0.
                     let result = unsafe { libc::syscall(call, first, second, 0, 0) };
                     if result == 0 { None } else { std::io::Error::last_os_error().raw_os_error() }
                 };
@@ -296,7 +299,7 @@ mod tests {
                 assert_eq!(outcome(libc::SYS_tgkill, own, own.into()), None);
                 assert_eq!(outcome(libc::SYS_ioctl, 0, libc::TIOCSTI), Some(libc::ENOSYS));
                 assert_ne!(outcome(libc::SYS_ioctl, u32::MAX, libc::FIONBIO), Some(libc::ENOSYS));
-                // What is needed does: threads, files, time, memory.
+                // What the server needs works: threads, files, time, memory.
                 thread::spawn(|| vec![1_u8; 100 << 20].len()).join().unwrap();
                 fs::write(folder.path().join("file"), "x").unwrap();
                 thread::sleep(std::time::Duration::from_millis(1));

@@ -3,9 +3,9 @@
 //!
 //! A session is resumed by a ticket. The ticket holds the state of the session, encrypted by a key
 //! that only this process has and that changes every six hours. So sessions cost no memory on the
-//! server. When the files have changed and are reloaded, all tickets become invalid: a client whose
-//! authority is no longer accepted must prove its identity again. If the files are unchanged,
-//! reloading changes nothing, and costs only the client that asked for it.
+//! server. When changed files are reloaded, all tickets become invalid: a client whose authority is
+//! no longer accepted must prove its identity again. If the files are unchanged, reloading has no
+//! effect.
 
 use crate::error::StartError;
 use crate::observability::log::{Level, Log};
@@ -53,7 +53,7 @@ const RECORD_HEADER: usize = 5;
 pub struct Tls {
     files: Ssl,
     terms: RwLock<Terms>,
-    /// Held while the files are read again, so that what was read last is what counts.
+    /// Locked while the files are read again, so that the last reading is the one in use.
     last: Mutex<Reading>,
 }
 
@@ -71,16 +71,17 @@ struct Terms {
     /// The earliest expiry of the chain's certificates, in Unix seconds.
     expiry: Option<u64>,
     unasked: Arc<ServerConfig>,
-    /// For clients that may show certificates, and those that must; none without authorities.
+    /// Settings for clients that may show a certificate, and for those that must; none without
+    /// authorities.
     asked: Option<[Arc<ServerConfig>; 2]>,
 }
 
 impl Tls {
-    /// Reads the files that `options` name, if these ask for TLS. Certificates that clients will
-    /// refuse are used all the same, but the log says so.
+    /// Reads the files that `options` name, if these ask for TLS. A certificate that clients will
+    /// refuse is used nevertheless, with a warning in the log.
     ///
     /// # Errors
-    /// When a file cannot be read, holds something else, or does not fit to another.
+    /// When a file cannot be read, is invalid, or does not match another one.
     pub fn new(options: &Options, log: &Log) -> Result<Option<Tls>, StartError> {
         if !options.enable_ssl {
             return Ok(None);
@@ -107,11 +108,11 @@ impl Tls {
         [chain_cert, key, ca_cert].into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// Reads the files again, for connections that are made from now on. If that fails, or they are
-    /// as they were the last time, everything stays as it is.
+    /// Reads the files again, for connections made from now on. If that fails, or the files are
+    /// unchanged, the settings stay as they are.
     ///
     /// # Errors
-    /// As of creating it.
+    /// As [`Tls::new`].
     pub fn refresh(&self, log: &Log) -> Result<(), String> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let contents = Contents::read(&self.files);
@@ -129,7 +130,7 @@ impl Tls {
         last.outcome.clone()
     }
 
-    /// How long ago the files were read, and could be used.
+    /// The time since the files were last read successfully.
     pub fn age(&self) -> Duration {
         self.terms.read().unwrap_or_else(PoisonError::into_inner).read.elapsed()
     }
@@ -139,10 +140,10 @@ impl Tls {
         self.terms.read().unwrap_or_else(PoisonError::into_inner).expiry
     }
 
-    /// The beginning of a connection.
+    /// Begins a connection.
     ///
     /// # Errors
-    /// Not for what was read.
+    /// None is known: the settings were checked when they were read.
     pub(crate) fn begin(&self, certificate: ClientCertificate) -> Result<Box<UnbufferedServerConnection>, Error> {
         let config = self.terms.read().unwrap_or_else(PoisonError::into_inner).config(certificate)?;
         UnbufferedServerConnection::new(config).map(Box::new)
@@ -161,7 +162,7 @@ struct File {
     bytes: Vec<u8>,
 }
 
-/// Of each of the files.
+/// The digest of each file; none if there is no such file.
 type Digest = [Option<[u8; 32]>; 3];
 
 impl Contents {
@@ -245,15 +246,16 @@ impl Builder<'_> {
             .with_cert_resolver(Arc::clone(&self.key) as _);
         config.max_fragment_size = Some((self.files.wbuf_size as usize * 1024).min(MAX_RECORD) + RECORD_HEADER);
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        // Whether or not they will be used: after a handshake of TLS 1.3 there is nothing else to
-        // send, and a client that waits for an acknowledgement before its first request (Nagle's
-        // algorithm) would wait until ours, which is delayed.
-        config.ticketer = tickets(Ticketer::new().map_err(|error| format!("cannot make keys for tickets: {error}"))?);
+        // Tickets are sent even if no client will use them: after a handshake of TLS 1.3 the server
+        // has nothing else to send, and a client that waits for an acknowledgement before its first
+        // request (Nagle's algorithm) would wait for ours, which is delayed.
+        config.ticketer =
+            tickets(Ticketer::new().map_err(|error| format!("cannot create the keys for session tickets: {error}"))?);
         Ok(Arc::new(config))
     }
 
-    /// For clients that may, and that must show a certificate by one of the authorities in the
-    /// file.
+    /// Settings for clients that may show a certificate by one of the authorities in the file, and
+    /// for those that must.
     fn asking(&self, file: &File) -> Result<[Arc<ServerConfig>; 2], String> {
         let unusable = |error: &dyn Display| format!("cannot use the authorities in {}: {error}", file.path.display());
         let mut authorities = RootCertStore::empty();
@@ -291,7 +293,7 @@ impl ProducesTickets for Unusable {
     }
 }
 
-/// The cipher suites of these names. If none of a TLS version is named, all of that version.
+/// The cipher suites of these names. If no suite of a TLS version is named, all of that version.
 fn suites(names: Option<&str>) -> Result<Vec<SupportedCipherSuite>, String> {
     let mut named = Vec::new();
     for name in names.into_iter().flat_map(|names| names.split(':')) {

@@ -14,7 +14,7 @@
 //! was written, by that clock and by the system's: from them the reader computes remaining times to
 //! live.
 //!
-//! Frames are of about [`FRAME`] bytes or one larger item, so that neither side has to hold much
+//! Frames have about [`FRAME`] bytes, or one larger item, so that neither side has to hold much
 //! more in memory.
 
 use super::moment::Moment;
@@ -32,35 +32,36 @@ const FLUSH: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub(crate) enum Occasion {
-    /// The server has ended: no client can change items any more.
+    /// The server has stopped: no client can change items any more.
     End = 0,
-    /// The operator asked for it (SIGUSR2), and clients go on.
+    /// The operator asked for it (SIGUSR2), and clients are still served.
     Request = 1,
 }
 
 /// The result of reading.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Summary {
-    /// Items that are in the engine now.
+    /// Items added to the engine.
     pub(super) items: u64,
-    /// Items that have expired, were flushed, are larger than is allowed now, or found no room.
+    /// Items that have expired, were flushed, are larger than the limit allows now, or found no
+    /// room.
     pub(super) left_out: u64,
 }
 
 /// Why a file is not read.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// The operating system does not let us.
+    /// The file cannot be read.
     Unreadable(io::Error),
-    /// It is something else.
+    /// The file is not a snapshot.
     Foreign,
-    /// It is from another version of this program.
+    /// The file has this other version of the format.
     Version(u32),
-    /// It ends too early, or goes on after its end.
+    /// The file ends too early, or continues after its end.
     Torn,
-    /// It is not what was written.
+    /// A checksum does not match.
     Corrupt,
-    /// It was written while clients went on.
+    /// The file was written while clients were served, and is outdated.
     Outdated,
 }
 
@@ -89,7 +90,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Writes all items of `engine`, and returns their number. `moment` is the present.
+/// Writes all items of `engine`, and returns their number. `moment` is the current time.
 pub(super) fn write(out: &mut impl Write, engine: &Cache, occasion: Occasion, moment: &Moment) -> io::Result<u64> {
     let sequence = engine.sequence();
     out.write_all(&header(occasion, engine.now(), moment))?;
@@ -99,7 +100,8 @@ pub(super) fn write(out: &mut impl Write, engine: &Cache, occasion: Occasion, mo
     while let Some(from) = cursor {
         cursor = engine.scan(from, |hit| match hit.value.len() {
             ..FRAME => writer.add(&hit),
-            // One at a time: a scan shows many, which together may be too much.
+            // Large items are written one at a time, because those of one scan may be too large
+            // together.
             _ => large.push(hit.key.to_vec()),
         });
         for key in large.drain(..) {
@@ -133,16 +135,16 @@ fn header(occasion: Occasion, now: u32, moment: &Moment) -> Vec<u8> {
 
 struct Writer<'o, W> {
     out: &'o mut W,
-    /// The sequence number of the next frame.
+    /// The items of the next frame.
     payload: Vec<u8>,
-    /// Since the last flush.
+    /// The number of items added since the last flush.
     items: u64,
-    /// The flush line when it was last read.
+    /// `Sequence::flushed` when it was last read.
     flushed: u64,
 }
 
 impl<W: Write> Writer<'_, W> {
-    /// Adds an item to the buffer. Nothing is written to the file, so the caller waits for nothing.
+    /// Adds an item to the payload. Nothing is written to the file, so the caller does not wait.
     fn add(&mut self, hit: &Hit<'_>) {
         let payload = &mut self.payload;
         payload.push(hit.key.len() as u8);
@@ -177,8 +179,9 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// If everything was flushed since the last time, notes that for the items in the file, and for
-    /// those in the buffer, because they may have been added before or after.
+    /// If everything was flushed since the last time, writes that to the file, which covers the
+    /// items written before. Drops the items in the payload, because they may have been added
+    /// before or after the flush.
     fn follow(&mut self, sequence: Sequence) -> io::Result<()> {
         if sequence.flushed != self.flushed {
             (self.flushed, self.items) = (sequence.flushed, 0);
@@ -210,7 +213,7 @@ impl Header {
         let mut fields = Fields(&header);
         match (fields.array()?, fields.u32()?) {
             (MAGIC, VERSION) => (),
-            // The rest of the layout depends on the version.
+            // Other versions may have another layout.
             (MAGIC, version) => return Err(Refusal::Version(version)),
             _ => return Err(Refusal::Foreign),
         }
@@ -246,7 +249,7 @@ impl Shift {
 }
 
 /// Reads a file of `length` bytes into `engine`, which is empty. If the file is refused, the engine
-/// may have some of its items. `moment` is the present.
+/// may have some of its items. `moment` is the current time.
 pub(super) fn read(
     source: impl Read,
     length: u64,
@@ -309,7 +312,7 @@ impl Summary {
     }
 }
 
-/// Stores an item. False if it is none any more, or there is no place for it.
+/// Stores an item. Returns false if it has expired, or if there is no room for it.
 fn put(engine: &Cache, key: &[u8], new: &New<'_>) -> bool {
     let Value::Whole(value) = new.value else { return false };
     !new.expiry.has_passed(engine.now())
@@ -317,16 +320,16 @@ fn put(engine: &Cache, key: &[u8], new: &New<'_>) -> bool {
         && engine.put(key, new, |_| (true, ()), |_| ()).is_ok()
 }
 
-/// A file that ends where it says.
+/// A file of known length.
 struct Source<R> {
     source: R,
-    /// Bytes.
+    /// The number of bytes left.
     left: u64,
 }
 
 impl<R: Read> Source<R> {
     fn bytes(&mut self, count: u32) -> Result<Vec<u8>, Refusal> {
-        // Before there is memory for them: a length may be anything.
+        // Checked before memory is allocated, because the length may be damaged.
         self.left = self.left.checked_sub(count.into()).ok_or(Refusal::Torn)?;
         let mut bytes = vec![0; count as usize];
         self.source.read_exact(&mut bytes)?;
@@ -340,7 +343,7 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// Bytes that are taken apart.
+/// Bytes to be split into fields.
 struct Fields<'b>(&'b [u8]);
 
 impl<'b> Fields<'b> {

@@ -16,7 +16,7 @@ pub(super) struct Moment {
 pub(super) type BootId = [u8; 16];
 
 impl Moment {
-    /// The present moment, of this boot.
+    /// The current moment. `boot` is the identity of this boot.
     pub(super) fn now(boot: Option<BootId>) -> Moment {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         Moment { wall, boot: boot.zip(since_boot()) }

@@ -88,7 +88,7 @@ fn output_sends_values_from_where_they_lie() {
     }
 }
 
-/// The value first, then what follows it, however it comes.
+/// Input is received in any pieces. It fills the value first.
 #[test]
 fn input_goes_to_what_is_expected_first() {
     let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();

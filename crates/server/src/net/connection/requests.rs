@@ -1,17 +1,17 @@
-//! From bytes to replies.
+//! Turns received bytes into replies.
 //!
-//! [`Connection::execute_next`] is the way of each request. A decoder finds the request in the
-//! input. The [`Executor`] executes it and appends the reply to the output. What follows is an
-//! [`Action`], and [`Connection::apply`] carries it out. Two kinds of requests take more than one
-//! step, and are [`Pending`] meanwhile: a fetch or dump whose replies fill the output, and a store
-//! whose large value is received directly into memory of the engine.
+//! [`Connection::execute_next`] processes a request. A decoder finds the request in the input. The
+//! [`Executor`] executes it and appends the reply to the output. The result is an [`Action`], which
+//! [`Connection::apply`] carries out. Two kinds of requests take more than one step, and are
+//! [`Pending`] meanwhile: a fetch or dump whose replies fill the output, and a store whose large
+//! value is received directly into memory of the engine.
 
 use super::step::{Action, Executed, Pending, binary_step, first_step, login_step, text_step};
 use super::{Codec, Connection, Ending, OUTPUT_LIMIT, Phase};
 use crate::execute::{ConnectionState, Executor, Extent, Login, Outcome, trace};
 use relativist_memcache::binary;
 
-/// Bytes behind a value in the text protocol.
+/// Bytes after a value in the text protocol.
 const TEXT_END: usize = b"\r\n".len();
 
 impl Connection {
@@ -20,7 +20,7 @@ impl Connection {
     pub(super) fn execute(&mut self, executor: &Executor<'_>, max: u32) {
         match &self.phase {
             Phase::Watching(subscription) => {
-                // What a watcher sends has no meaning.
+                // Input from a watcher has no meaning.
                 self.input.consume(self.input.unread().len());
                 return subscription.take(self.output.bytes());
             }
@@ -33,10 +33,11 @@ impl Connection {
             if self.output.len() >= OUTPUT_LIMIT {
                 self.phase = Phase::Paused;
             } else if self.input.unread().is_empty() && matches!(self.pending, Pending::None) {
-                // Every decoder would find that, too, but later.
+                // Decoders would return the same result, but later.
                 break;
             } else if left == 0 || until_yield <= max - left {
-                // Counted as in memcached, even if no other connection waits and this one goes on.
+                // Counted as in memcached, even if no other connection waits and this one
+                // continues.
                 executor.count_yield();
                 until_yield = until_yield.saturating_add(executor.requests_until_yield());
                 if left == 0 {
@@ -120,7 +121,7 @@ impl Connection {
             (Pending::None, Codec::Binary(decoder)) => trace::of_packet(decoder, input, self.login == Login::Done),
             (Pending::Store(front), Codec::Text(_)) => Some(trace::of_line(front)),
             (Pending::Store(front), _) => binary::Request::of_front(front).map(|front| trace::of_request(&front)),
-            // A login is not logged, and a paused command has been.
+            // A login is not logged. A paused command was logged when it began.
             _ => None,
         };
         let before = Extent::of(self.output.replies());
@@ -174,7 +175,7 @@ impl Connection {
     }
 
     /// Executes the store that began with `front` and whose value was received into memory of the
-    /// engine. None if more is to come.
+    /// engine. None if bytes are missing.
     fn finish_store(&mut self, executor: &Executor<'_>, front: &[u8]) -> Option<Executed> {
         let end = if matches!(self.codec, Codec::Text(_)) { TEXT_END } else { 0 };
         let reserved = self.input.take_reserved(end)?;

@@ -13,8 +13,9 @@ pub(super) enum Pending {
     /// A fetch whose replies have filled the output.
     Fetch {
         fetch: Fetch,
-        /// The length of the rest of its line, which the input begins with: the next key and those
-        /// behind it. The line is decoded once, however often its replies fill the output.
+        /// The length of the rest of the command line, from the next key on, which is at the start
+        /// of the input. The line is decoded only once, even if its replies fill the output several
+        /// times.
         line: usize,
     },
     /// A dump whose lines have filled the output.
@@ -27,24 +28,24 @@ pub(super) enum Pending {
 pub(super) struct Executed {
     /// The number of requests.
     pub(super) count: u32,
-    /// The number of input bytes that are done with.
+    /// The number of input bytes consumed.
     pub(super) consumed: usize,
     pub(super) action: Action,
 }
 
-/// What follows a step.
+/// What the connection does after a step.
 pub(super) enum Action {
-    /// The next request.
+    /// Execute the next request.
     Continue,
-    /// More input is needed. The input may end within a large value, for which to reserve memory.
+    /// Wait for more input. The input may end within a large value, for which to reserve memory.
     Wait { may_reserve: bool },
-    /// The command goes on when the output has been sent.
+    /// Continue the command when the output has been sent.
     Pause(Pending),
-    /// The protocol is known from now on.
+    /// Speak this protocol from now on.
     Speak(Protocol),
-    /// The connection receives log lines from now on.
+    /// Send log lines from now on.
     Watch(Arc<Subscription>),
-    /// The connection ends when the output has been sent.
+    /// Close the connection when the output has been sent.
     Close(Ending),
 }
 

@@ -13,7 +13,7 @@ use relativist_cache::{Cache, Content, ItemShape, Mode, Store};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// What counts is what the client takes while it has answers to take, and what it sends otherwise.
+/// While there are replies, the client must take bytes; otherwise it must send bytes.
 #[test]
 fn a_client_that_pins_memory_has_to_move() {
     const LENGTH: usize = 1_000_000;

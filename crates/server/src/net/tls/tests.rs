@@ -17,7 +17,7 @@ struct Wire {
     step: usize,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
-    /// What it has taken over and sent, if it does not send from where that lies.
+    /// The output that it took over, if it sends asynchronously.
     sent: Option<Output>,
 }
 
@@ -147,8 +147,8 @@ impl Scene {
         scene
     }
 
-    /// Lets the client send, gives the connection a turn, and lets the client receive. What the
-    /// connection has received.
+    /// Lets the client send, gives the connection a turn, and lets the client receive. Returns the
+    /// connection's result of receiving.
     fn turn(&mut self) -> Received {
         while self.client.wants_write() {
             self.client.write_tls(&mut self.server.inner.incoming).unwrap();
@@ -175,7 +175,7 @@ impl Scene {
         self.server.send(0, &mut self.pool, &mut self.output)
     }
 
-    /// What the connection was left with.
+    /// The bytes of output left with the connection.
     fn left(&self) -> usize {
         self.output.pieces(usize::MAX).map(<[u8]>::len).sum()
     }
@@ -241,7 +241,7 @@ fn no_more_than_a_piece_is_encrypted_ahead_of_a_client() {
         let held = scene.server.held(0).1;
         assert!((PIECE..PIECE + PIECE / 16).contains(&held), "{held}");
     }
-    // Now the client takes all, and nothing is announced.
+    // Now the client takes everything, and no event is announced.
     scene.server.inner.step = usize::MAX;
     for left in [5 + LENGTH - 2 * PIECE, 5, 0] {
         assert_eq!((scene.send().unwrap(), scene.left()), (left == 0, left));
@@ -259,7 +259,7 @@ fn no_more_than_a_piece_is_encrypted_ahead_of_a_client() {
     assert!(!scene.got.is_empty() && !scene.is_told, "that was not all");
 }
 
-/// Where the kernel sends by itself, what is encrypted for it comes back when it has waited.
+/// Where the kernel sends asynchronously, buffers of encrypted output return after a wait.
 #[test]
 fn buffers_that_were_sent_are_used_again() {
     let mut scene = Scene::open(&Terms::new(""));
@@ -336,8 +336,8 @@ fn a_message_in_the_smallest_pieces_is_not_waited_for() {
     assert_eq!(scene.counters.ssl_proto_errors.get(), 1);
 }
 
-/// Cut off, with any byte changed, or twice in one record, so that an error in it leaves something
-/// behind.
+/// The first message is cut off, has any byte changed, or occurs twice in one record, so that bytes
+/// follow an error.
 #[test]
 fn no_first_message_harms_the_server_and_each_failure_counts_once() {
     let terms = Terms::new("");

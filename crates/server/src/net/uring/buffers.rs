@@ -10,8 +10,9 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// The number of buffers, a power of two: what can arrive between two looks at the ring. When none
-/// is left, the kernel ends the receive operations that need one, and they start again.
+/// The number of buffers, a power of two. It bounds what can arrive between two passes over the
+/// completions. When no buffer is left, the kernel ends the receive operations that need one, and
+/// the server starts them again.
 const COUNT: u16 = 256;
 
 /// The size of a buffer.
@@ -24,7 +25,7 @@ const STRIDE: usize = SIZE + 192;
 /// The ring's name among the rings of provided buffers.
 pub(super) const GROUP: u16 = 0;
 
-/// The buffers. The kernel writes to those that it was given and that have not come back.
+/// The buffers. The kernel writes to those that were given to it and not returned.
 pub(super) struct Buffers {
     /// The descriptors, a page, and then the buffers.
     memory: NonNull<u8>,
@@ -32,8 +33,7 @@ pub(super) struct Buffers {
     tail: u16,
 }
 
-// SAFETY: the memory is the owner's alone but for what the kernel does with it, which does not
-// depend on threads.
+// SAFETY: only the owner and the kernel use the memory, and the kernel does not depend on threads.
 unsafe impl Send for Buffers {}
 
 const DESCRIPTORS: usize = COUNT as usize * size_of::<BufRingEntry>();
@@ -43,7 +43,7 @@ const _: () = assert!(COUNT.is_power_of_two() && DESCRIPTORS.is_multiple_of(4096
 const LENGTH: NonZeroUsize = NonZeroUsize::new(DESCRIPTORS + COUNT as usize * STRIDE).expect("there are some");
 
 impl Buffers {
-    /// All buffers, not given to the kernel yet.
+    /// Allocates the buffers, but does not give them to the kernel yet.
     pub(super) fn new() -> io::Result<Buffers> {
         // SAFETY: fresh memory, which replaces none.
         let memory = unsafe {
@@ -55,11 +55,12 @@ impl Buffers {
     /// Gives all of them to the kernel.
     ///
     /// # Safety
-    /// They must outlive every operation of that ring that selects a buffer of [`GROUP`].
+    /// The buffers must outlive every operation of that ring that selects a buffer of [`GROUP`].
     pub(super) unsafe fn register(&mut self, submitter: &Submitter<'_>) -> io::Result<()> {
         let address = self.memory.addr().get() as u64;
-        // SAFETY: a page-aligned mapping with room for so many descriptors, which stays until the
-        // caller's promise is kept. The kernel keeps the page of the descriptors itself.
+        // SAFETY: a page-aligned mapping with room for `COUNT` descriptors, which outlives the
+        // operations by the caller's promise. The kernel holds its own reference to the page of
+        // descriptors.
         unsafe { submitter.register_buf_ring_with_flags(address, COUNT, GROUP, 0) }?;
         (0..COUNT).for_each(|buffer| self.give(buffer));
         Ok(())
@@ -85,8 +86,8 @@ impl Buffers {
         assert!(buffer < COUNT);
         let address = self.start(buffer).addr().get() as u64;
         let entries = self.memory.cast::<BufRingEntry>();
-        // SAFETY: within the page of descriptors. The kernel does not look at this one: there are
-        // as many places as buffers, so the place at the tail is free.
+        // SAFETY: within the page of descriptors. The kernel does not read this entry: there are as
+        // many entries as buffers, so the entry at the tail is free.
         let entry = unsafe { entries.add(usize::from(self.tail % COUNT)).as_mut() };
         entry.set_addr(address);
         entry.set_len(SIZE as u32);
@@ -97,7 +98,8 @@ impl Buffers {
         // SAFETY: an aligned field in the mapping, which is written here only; the kernel reads it
         // atomically.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        // Release: the kernel's acquiring load finds the descriptor written.
+        // Release: pairs with the kernel's acquiring load of the tail, so that the kernel sees the
+        // descriptor.
         tail.store(self.tail, Ordering::Release);
     }
 
@@ -109,8 +111,8 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; nobody refers to it any more, the kernel by the
-        // promise made to `register`. If it cannot be unmapped it stays.
+        // SAFETY: mapped by `new` with this length. There are no borrows, and the kernel does not
+        // use it any more, by the promise made to `register`. If unmapping fails, the memory leaks.
         let _ = unsafe { munmap(self.memory.cast::<c_void>(), LENGTH.get()) };
     }
 }

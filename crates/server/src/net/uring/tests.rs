@@ -1,4 +1,4 @@
-//! Receptions that end, and connections that send much.
+//! Receive operations that end, and connections that send much.
 
 use super::super::buffer::MAX_READ_BYTES;
 use super::*;
@@ -18,8 +18,8 @@ fn ring_with_a_connection() -> Option<(Uring, usize, UnixStream)> {
     Some((uring, key, peer))
 }
 
-/// As it is when the kernel has no buffer for what arrives while the connection, which is being
-/// sent to, receives nothing.
+/// The kernel ends a receive operation if it has no buffer. Here it does so while the connection is
+/// sent to, and receives nothing.
 #[test]
 fn a_reception_that_ended_during_a_sending_is_begun_anew() {
     let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-/// How far it goes back.
+/// The duration of the history.
 const MILLISECONDS: u64 = 60_000;
 
-/// A size that goes on is noted that often.
+/// The time between records while the number of buckets stays the same.
 const INTERVAL: u64 = 1_000;
 
-/// A moment.
+/// The size of the table at one time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Moment {
     /// Milliseconds since the start.
@@ -18,12 +18,13 @@ pub(super) struct Moment {
     pub(super) is_resizing: bool,
 }
 
-/// Moments: one a second, and those in which the number of buckets has changed or was about to.
+/// Records of the size: one per second, and one whenever the number of buckets has changed, or a
+/// resize has begun or ended.
 #[derive(Debug, Default)]
 pub(super) struct History(VecDeque<Moment>);
 
 impl History {
-    /// Notes how large the table is, and forgets what was too long ago.
+    /// Records the size of the table, and drops records that are too old.
     pub(super) fn note(&mut self, moment: Moment) {
         let Moment { at, buckets, is_resizing, .. } = moment;
         let is_news = self

@@ -1,23 +1,24 @@
-//! As much of HTTP/1.1 as a page and a scraper need: one request without a body for one response.
+//! The part of HTTP/1.1 that a browser and a scraper need: one request without a body, and one
+//! response.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A visitor has so long to ask, and to take the answer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The time in which a client must send its request and read the response.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest request.
+/// Maximum length of a request's head.
 const MAX_HEAD: usize = 8 << 10;
 
-/// The most headers in it.
+/// Maximum number of headers.
 const MAX_HEADERS: usize = 64;
 
 /// A request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Request<'h> {
-    /// Without a query.
+    /// The path without the query.
     pub(super) path: &'h str,
     /// Whether only the head of the response is wanted.
     is_head: bool,
@@ -37,7 +38,7 @@ impl Response {
     }
 
     pub(super) fn not_found() -> Response {
-        Response::plain("404 Not Found", "there are /, /healthz, /metrics and /stats.json\n")
+        Response::plain("404 Not Found", "not found; the paths are /, /healthz, /metrics and /stats.json\n")
     }
 
     pub(super) fn unavailable(why: &'static str) -> Response {
@@ -82,27 +83,27 @@ fn parse(bytes: &[u8]) -> Progress<'_> {
                 "the request is too long\n",
             ));
         }
-        Err(_) => return Progress::Refused(Response::plain("400 Bad Request", "this is not HTTP\n")),
+        Err(_) => return Progress::Refused(Response::plain("400 Bad Request", "the request is not HTTP\n")),
     }
     let target = request.path.unwrap_or_default();
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     match request.method {
         Some(method @ ("GET" | "HEAD")) => Progress::Complete(Request { path, is_head: method == "HEAD" }),
-        _ => Progress::Refused(Response::plain("405 Method Not Allowed", "there is only GET and HEAD\n")),
+        _ => Progress::Refused(Response::plain("405 Method Not Allowed", "the methods are GET and HEAD\n")),
     }
 }
 
-/// Reads a request and answers it, all within `patience`.
+/// Reads a request and answers it, all within `timeout`.
 ///
 /// # Errors
-/// When the visitor is gone or too slow.
+/// When the client is gone or too slow.
 pub(super) fn answer(
     mut stream: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     respond: impl FnOnce(Request<'_>) -> Response,
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     let mut head = Vec::new();
     let (response, is_head) = loop {
         match parse(&head) {
@@ -115,7 +116,7 @@ pub(super) fn answer(
     stream.shutdown(Shutdown::Write)
 }
 
-/// A stream that takes bytes until some moment, however slowly they are read.
+/// A stream to which writing fails after `end`, however slowly the client reads.
 struct Until<'s> {
     stream: &'s TcpStream,
     end: Instant,
@@ -132,7 +133,7 @@ impl Write for Until<'_> {
     }
 }
 
-/// The time that is left, if there is some.
+/// The time until `end`, or an error if it has passed.
 fn left_until(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }

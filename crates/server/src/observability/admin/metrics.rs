@@ -1,5 +1,5 @@
-//! `/metrics`: the same in the text format of Prometheus. Counters have the names that `stats`
-//! gives them.
+//! `/metrics`: statistics in the text format of Prometheus. Counters have the names that they have
+//! in `stats`.
 
 use super::Panel;
 use crate::observability::latency::Kind;
@@ -41,7 +41,7 @@ impl Text {
 pub(super) fn text(panel: &Panel) -> String {
     let shared = &panel.shared;
     let mut text = Text(String::new());
-    text.head("info", "gauge", "The version in a label.");
+    text.head("info", "gauge", "The version, as a label.");
     text.line(format_args!("relativistd_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
     process(panel, &mut text);
     connections(panel, &mut text);
@@ -97,32 +97,36 @@ fn connections(panel: &Panel, text: &mut Text) {
     let shared = &panel.shared;
     let limit = &shared.connection_limit;
     text.gauge("connections", "Open connections.", limit.open());
-    text.gauge("connections_limit", "Connections that may be open.", limit.limit());
+    text.gauge("connections_limit", "Maximum number of open connections.", limit.limit());
     text.gauge("accepting_connections", "0 while clients have to wait because of -c.", u8::from(!limit.is_paused()));
     text.counter("listen_disabled_num_total", "How often clients had to wait because of -c.", limit.pauses());
     text.counter(
         "listen_disabled_seconds_total",
-        "For how long clients had to wait because of -c.",
+        "Time in which clients had to wait because of -c.",
         limit.paused_for().as_secs_f64(),
     );
     let buffers = shared.buffer_limit.held();
-    text.gauge("buffers_in_bytes", "Bytes of buffers of requests.", buffers.inputs);
-    text.gauge("buffers_out_bytes", "Bytes of buffers of answers.", buffers.outputs);
-    let help = "Connections closed because all buffers together were too large.";
+    text.gauge("buffers_in_bytes", "Bytes of request buffers.", buffers.inputs);
+    text.gauge("buffers_out_bytes", "Bytes of reply buffers.", buffers.outputs);
+    let help = "Connections closed because all buffers together exceeded their limit.";
     text.counter("read_buf_oom_total", help, shared.buffer_limit.closed());
     let (watchers, sent, skipped) = shared.watch.counts();
-    text.gauge("log_watchers", "Clients that watch.", watchers);
-    text.counter("log_watcher_sent_total", "Lines sent to clients that watch.", sent);
-    text.counter("log_watcher_skipped_total", "Lines lost because a client read too slowly.", skipped);
+    text.gauge("log_watchers", "Clients that receive log lines (watch).", watchers);
+    text.counter("log_watcher_sent_total", "Log lines sent to these clients.", sent);
+    text.counter("log_watcher_skipped_total", "Log lines lost because such a client read too slowly.", skipped);
 }
 
 fn memory(panel: &Panel, text: &mut Text) {
     let usage = panel.shared.engine.usage();
     text.gauge("items", "Items stored.", usage.items);
     text.gauge("items_bytes", "Bytes of these items.", usage.item_bytes);
-    text.gauge("memory_limit_bytes", "What items and table may occupy.", usage.limit);
+    text.gauge("memory_limit_bytes", "Limit on the memory of items and table.", usage.limit);
     text.gauge("memory_heap_bytes", "Memory for items, free parts included.", usage.mapped_bytes);
-    text.gauge("memory_pinned_bytes", "Of that, large values that are sent or received in place.", usage.pinned_bytes);
+    text.gauge(
+        "memory_pinned_bytes",
+        "Part of memory_heap_bytes: large values being sent or received in place.",
+        usage.pinned_bytes,
+    );
     text.gauge("table_buckets", "Buckets of the hash table.", usage.buckets);
     text.gauge("table_bytes", "Bytes of the hash table.", usage.table_bytes);
     text.gauge("table_is_resizing", "1 while the hash table is resized.", u8::from(usage.is_resizing));
@@ -137,7 +141,7 @@ fn memory(panel: &Panel, text: &mut Text) {
     text.counter("evicted_nonzero_total", "Evicted items that had an expiry.", sweeps.evicted_nonzero);
     text.gauge(
         "evicted_age_seconds",
-        "Seconds from its last access to the eviction of the item evicted last.",
+        "Age of the last evicted item: seconds since its last access.",
         sweeps.evicted_time,
     );
     text.counter("reclaimed_total", "Expired or flushed items that a store freed or replaced.", sweeps.reclaimed);
@@ -151,11 +155,11 @@ fn memory(panel: &Panel, text: &mut Text) {
         "Reclaimed items that had expired and were never fetched.",
         sweeps.expired_unfetched,
     );
-    text.counter("lru_crawler_starts_total", "Passes of the background that looked at items.", sweeps.passes);
-    text.counter("crawler_items_checked_total", "Items looked at in the background.", sweeps.crawled);
+    text.counter("lru_crawler_starts_total", "Background passes that examined items.", sweeps.passes);
+    text.counter("crawler_items_checked_total", "Items examined in the background.", sweeps.crawled);
 }
 
-/// Looks at a few buckets only. Metrics that need all buckets are as old as the last survey.
+/// Examines only a few buckets. Metrics that need all buckets are as old as the last survey.
 fn resizes(panel: &Panel, text: &mut Text) {
     let mut now = TableStats::default();
     panel.shared.engine.sample_buckets(&mut now, 0);
@@ -163,14 +167,14 @@ fn resizes(panel: &Panel, text: &mut Text) {
     text.counter("table_shrinks_total", "Resizes to fewer buckets.", now.shrinks);
     text.counter("table_grace_periods_total", "Grace periods that resizes have waited for.", now.grace_periods);
     let (surveyed, _) = panel.look();
-    text.gauge("table_longest_chain", "Most items in a bucket.", surveyed.longest_chain);
+    text.gauge("table_longest_chain", "Maximum number of items in a bucket.", surveyed.longest_chain);
 }
 
 fn latencies(panel: &Panel, text: &mut Text) {
     text.head(
         "command_seconds",
         "histogram",
-        "Times of execution of a sample of the commands, without what follows a pause.",
+        "Execution times of a sample of the commands. Time after a pause is not included.",
     );
     for kind in Kind::ALL {
         let (times, name) = (panel.shared.counters.latencies(kind), kind.name());

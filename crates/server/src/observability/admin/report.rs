@@ -1,4 +1,4 @@
-//! `/stats.json`: what the status page is made of.
+//! `/stats.json`: the data of the status page.
 
 use super::Panel;
 use crate::observability::latency::Kind;
@@ -8,35 +8,35 @@ use std::mem;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Pieces of the table that one call surveys. A piece is some buckets; a call takes one or two
-/// milliseconds.
+/// Maximum number of pieces of the table that one call surveys, in one or two milliseconds. A piece
+/// is some buckets.
 const PIECES: usize = 1024;
 
 /// A new survey begins when the result of the last one is this old.
 const MIN_AGE: Duration = Duration::from_secs(1);
 
-/// A survey of all buckets of the table, which goes on with each request and each tick, and the
-/// result of the last one.
+/// A survey of all buckets of the table, which each request and each tick advances, and the result
+/// of the last one.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     /// The result so far.
     stats: TableStats,
-    /// Where to go on; none between surveys.
+    /// The next position; none between surveys.
     cursor: Option<u64>,
     last: Option<(TableStats, Instant)>,
 }
 
 impl Survey {
     /// Whether a survey has begun and not ended.
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(super) fn is_in_progress(&self) -> bool {
         self.cursor.is_some()
     }
 
-    /// Goes on with a survey, or begins one if the last result is old. Calls `piece` at most
+    /// Continues a survey, or begins one if the last result is old. Calls `piece` at most
     /// [`PIECES`] times.
     pub(super) fn refresh(&mut self, piece: impl FnMut(&mut TableStats, u64) -> Option<u64>) {
         let is_fresh = self.last.as_ref().is_some_and(|(_, taken)| taken.elapsed() < MIN_AGE);
-        if self.is_under_way() || !is_fresh {
+        if self.is_in_progress() || !is_fresh {
             self.go_on(piece);
         }
     }
@@ -57,7 +57,7 @@ impl Survey {
         self.cursor = Some(cursor);
     }
 
-    /// The result of the last survey and its age. While the first one goes on: its result so far.
+    /// The result of the last survey and its age. During the first survey: its result so far.
     pub(super) fn result(&self) -> (TableStats, Duration) {
         match &self.last {
             Some((stats, taken)) => (stats.clone(), taken.elapsed()),
@@ -95,8 +95,8 @@ pub(super) fn json(panel: &Panel) -> Value {
     })
 }
 
-/// For each kind of command the occupied buckets: nanoseconds below which its commands took, and
-/// how many they are.
+/// For each kind of command, the non-empty buckets: the upper bound in nanoseconds, and the number
+/// of commands.
 fn latencies(panel: &Panel) -> Value {
     let buckets = |kind| -> Vec<Value> {
         let times = panel.shared.counters.latencies(kind);
@@ -137,7 +137,7 @@ mod tests {
                 stats.longest_chain = pieces;
                 (cursor < 2 * PIECES as u64).then_some(cursor + 1)
             });
-            (pieces - before, survey.is_under_way(), survey.result().0.longest_chain)
+            (pieces - before, survey.is_in_progress(), survey.result().0.longest_chain)
         };
         assert_eq!(look(&mut survey), (PIECES, true, PIECES), "so far");
         assert_eq!(look(&mut survey), (PIECES, true, 2 * PIECES));

@@ -2,14 +2,14 @@
 //! as long as they keep coming.
 //!
 //! The table has a fixed size, so attackers with many addresses cost no memory. They can displace
-//! each other from it, and others: then a client that has failed gets some more attempts. A client
-//! that never failed is refused only if another client from the same address range did.
+//! entries, including those of other clients: a client whose entry is lost gets some more attempts.
+//! A client that never failed is refused only if another client from the same address range did.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Failures in a row after which logins from there are refused.
+/// The number of failures in a row after which logins from the same origin are refused.
 const BURST: u32 = 32;
 
 /// Seconds after which one failure is forgotten.
@@ -17,10 +17,10 @@ const FORGOTTEN_AFTER: u32 = 4;
 
 const SETS: usize = 1024;
 
-/// Places in a set, which is all that an address can be in.
+/// The number of entries in a set. The entry of an address is always in the same set.
 const WAYS: usize = 4;
 
-/// Where logins come from, as far as failures are counted together.
+/// The origin of logins. Failures of the same origin are counted together.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Origin(u128);
 
@@ -28,8 +28,8 @@ impl Origin {
     /// All clients of the Unix socket.
     pub const LOCAL: Origin = Origin(u128::MAX);
 
-    /// An address of version 4; of version 6 the network of which one customer has at least one, a
-    /// /64, or within one organization the address.
+    /// Returns the origin for an address. For IPv4 it is the address. For IPv6 it is the /64
+    /// network, because each customer has at least one; within an organization it is the address.
     pub fn of(address: IpAddr) -> Origin {
         match address.to_canonical() {
             IpAddr::V4(address) => Origin(address.to_ipv6_mapped().to_bits()),
@@ -47,7 +47,7 @@ impl Origin {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     origin: Origin,
-    /// The second in which the last is forgotten.
+    /// The second in which the last failure is forgotten.
     until: u32,
 }
 
@@ -59,19 +59,19 @@ pub struct Failures {
 }
 
 impl Default for Failures {
-    /// None.
+    /// An empty table.
     fn default() -> Failures {
         Failures { hasher: RandomState::new(), sets: Mutex::new(vec![[Entry::default(); WAYS]; SETS].into()) }
     }
 }
 
 impl Failures {
-    /// Notes one at `now`. True if further logins are refused because of it, and were not before.
+    /// Records a failure at `now`. Returns whether it is the one from which on logins are refused.
     pub fn note(&self, origin: Origin, now: u32) -> bool {
         let mut sets = self.lock();
         let set = &mut sets[self.set_of(origin)];
         let is_it = |entry: &Entry| entry.origin == origin;
-        // Otherwise the entry goes that has the fewest failures.
+        // Otherwise replace the entry with the fewest failures.
         let place = set.iter().position(is_it).unwrap_or_else(|| {
             let (place, _) = set.iter().enumerate().min_by_key(|(_, entry)| entry.until).expect("a set has places");
             set[place] = Entry { origin, until: 0 };
@@ -83,7 +83,7 @@ impl Failures {
         !was_many && is_many(entry.until, now)
     }
 
-    /// Whether logins from there are refused at `now`.
+    /// Whether logins from `origin` are refused at `now`.
     pub fn are_many(&self, origin: Origin, now: u32) -> bool {
         self.lock()[self.set_of(origin)].iter().any(|entry| entry.origin == origin && is_many(entry.until, now))
     }

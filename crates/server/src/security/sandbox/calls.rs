@@ -1,12 +1,12 @@
 //! seccomp: the system calls that this thread may make.
 //!
-//! The list has calls that the server makes, or that the standard library, the C library and the
-//! allocator may make for it, also on other kernels and with other library versions. None of them
-//! starts a program or another process, opens a socket other than a Unix socket, changes the user
-//! of the process, or reads, limits or signals other processes by id. Memory that arguments point
-//! to is not inspected, and some calls have many uses: `prctl`, `fcntl`, `setsockopt`. io_uring can
-//! do some things that are not on the list, such as opening sockets. Landlock covers these, too. So
-//! io_uring is on the list only if the server uses it.
+//! The list has the calls that the server makes, and those that the standard library, the C library
+//! and the allocator may make for it, also on other kernels and with other library versions. None
+//! of them starts a program or another process, opens a socket other than a Unix socket, changes
+//! the user of the process, or reads, limits or signals other processes by id. seccomp does not
+//! inspect memory that arguments point to, and some calls have many uses: `prctl`, `fcntl`,
+//! `setsockopt`. io_uring can do some things that are not on the list, such as opening sockets;
+//! Landlock restricts these, too. io_uring is on the list only if the server uses it.
 
 use super::{Extent, Lack};
 use libc::{c_long, c_ulong};
@@ -15,7 +15,7 @@ use seccompiler::{
     SeccompRule,
 };
 
-/// Calls that are made with whatever arguments.
+/// Calls that are allowed with any arguments.
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = &[
     // Memory.
@@ -62,7 +62,8 @@ const OLDER: &[c_long] = &[38];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER: &[c_long] = &[];
 
-/// Settings of descriptors: non-blocking, close-on-exec, and whether they are a terminal.
+/// Requests of `ioctl`: make a descriptor non-blocking or close-on-exec, and query whether it is a
+/// terminal.
 const REQUESTS: [c_ulong; 4] = [libc::FIONBIO, libc::FIOCLEX, libc::TCGETS, libc::TIOCGWINSZ];
 
 const URING: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
@@ -75,7 +76,7 @@ pub(super) fn confine(uses_uring: bool) -> Result<Extent, Lack> {
 }
 
 fn filter(uses_uring: bool) -> Result<BpfProgram, BackendError> {
-    // In any way, as no rule says how.
+    // A call without rules is allowed with any arguments.
     let any = |call: &c_long| (*call, Vec::new());
     let uring = if uses_uring { URING } else { &[] };
     let thread = libc::CLONE_THREAD as u64;
@@ -97,8 +98,8 @@ fn filter(uses_uring: bool) -> Result<BpfProgram, BackendError> {
     .try_into()
 }
 
-/// Rules for calls whose argument compares to one of these values. The kernel takes the argument
-/// for 32 bits, or looks at these only.
+/// Rules for calls whose argument compares to one of these values. The kernel uses only 32 bits of
+/// the argument.
 fn only_if<const N: usize>(
     argument: u8,
     comparison: SeccompCmpOp,

@@ -1,4 +1,4 @@
-//! Landlock: which files, TCP ports and processes there are for this thread.
+//! Landlock: the files, TCP ports and processes that this thread may access.
 
 use super::{Extent, Lack, Needs};
 use landlock::{
@@ -6,7 +6,7 @@ use landlock::{
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-/// Restricts what Linux 6.12 can restrict. Older kernels restrict what they can.
+/// All that Linux 6.12 can restrict. Older kernels restrict less.
 const LEVEL: ABI = ABI::V6;
 
 /// Confines this thread.
@@ -21,7 +21,7 @@ pub(super) fn confine(needs: &Needs) -> Result<Extent, Lack> {
 fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let make = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
-    // Paths that lead nowhere are left out.
+    // Paths that do not exist are left out.
     Ruleset::default()
         .handle_access(AccessFs::from_all(LEVEL))?
         .handle_access(AccessNet::from_all(LEVEL))?
@@ -33,8 +33,8 @@ fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
         .restrict_self()
 }
 
-/// No signals to other processes. No abstract sockets of others, except for the one by which
-/// systemd is notified.
+/// Forbids signals to other processes, and connections to abstract sockets of other processes. The
+/// latter stay allowed if systemd is notified by an abstract socket.
 fn scope() -> BitFlags<Scope> {
     let is_told_by_one =
         std::env::var_os("NOTIFY_SOCKET").is_some_and(|path| path.as_encoded_bytes().starts_with(b"@"));

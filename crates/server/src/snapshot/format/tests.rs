@@ -29,7 +29,7 @@ fn varied(clock: &Arc<Clock>) -> Cache {
     engine
 }
 
-/// The present, if the system's clock is right.
+/// The current moment, if the system's clock is right.
 fn moment(engine: &Cache) -> Moment {
     Moment { wall: engine.now().into(), boot: None }
 }
@@ -83,7 +83,7 @@ fn items_come_back_as_they_were() {
     assert_eq!(contents(&after), contents(&before));
     assert_eq!(summary, Summary { items: 5, left_out: 0 });
     assert_eq!(cas(&after, b"\0given\xff"), u64::MAX);
-    // Both begin at random, with 31 bits.
+    // Both begin at random numbers of 31 bits.
     let [old, new] = [&before, &after].map(|engine| cas(engine, b"plain"));
     assert!(old.abs_diff(new) > 1_000, "no client knows it from before: {old}, {new}");
 }
@@ -158,7 +158,7 @@ fn a_flush_to_come_still_comes() {
     assert_eq!(restored(&file, &clock).unwrap().1, Summary { items: 0, left_out: 5 }, "or between the two");
 }
 
-/// The writer's clock was wrong when it started, which the system has found out since.
+/// The system's clock was wrong when the writer started, and has been corrected since.
 #[test]
 fn what_is_left_of_a_life_does_not_depend_on_the_writers_clock() {
     for wrong in [-1_000_000, -1, 0, 1, 1_000_000] {
@@ -180,7 +180,7 @@ fn what_is_left_of_a_life_does_not_depend_on_the_writers_clock() {
     }
 }
 
-/// As long as the system goes on, it knows how much time has passed.
+/// The system's time since boot does not depend on its wall clock.
 #[test]
 fn what_is_left_of_a_life_does_not_depend_on_the_wall_clock_within_a_boot() {
     for (wall, passed, is_left) in [(NOW - 5_000, 99, true), (NOW + 5_000, 99, true), (NOW + 1, 100, false)] {
@@ -218,7 +218,7 @@ fn a_flush_after_thousands_of_restarts_takes_only_what_came_before() {
     assert_eq!(contents(&engine).into_keys().collect::<Vec<_>>(), [b"later"]);
 }
 
-/// Beyond what the protocol's signed times can say.
+/// This is beyond the signed 32-bit times of the protocol.
 #[test]
 fn a_flush_to_come_after_2038_still_comes() {
     let late = i32::MAX as u32 + 1_000;
@@ -232,7 +232,7 @@ fn a_flush_to_come_after_2038_still_comes() {
     assert_eq!(contents(&after).len(), 0);
 }
 
-/// Takes what is written, and does something to the engine before one of the calls.
+/// A sink for a snapshot, which runs a function on the engine before one of the calls.
 struct Meddler<F> {
     file: Vec<u8>,
     calls: usize,
@@ -274,8 +274,8 @@ fn what_is_flushed_while_it_is_written_does_not_come_back() {
     };
     let (all, calls, ..) = written(usize::MAX, 0);
     assert_eq!((all.len(), calls > 20), (2_001, true), "{calls} calls");
-    // The last three calls write the end. There are some more or less from one engine to the next:
-    // each hashes differently.
+    // The last three calls write the end. The number of calls differs between engines, because each
+    // hashes differently.
     let is_before_end = |at, calls| at + 3 < calls;
     for at in 0..calls {
         let (left, calls, ..) = written(at, 0);

@@ -1,17 +1,18 @@
 //! The cache: commands on items in a [`relativist::raw::Table`].
 //!
 //! **Lookups** run inside a read section. They take no lock. They write shared memory only to mark
-//! an item that was not visited since the eviction last looked at it, and once a minute to note the
-//! time of an access. Two kinds of lookup go on under the bucket's lock: those that find an item
-//! just as it is replaced, and would lose such a note, and those that find an expired or flushed
-//! item. The value is copied before the section ends, so it cannot be freed earlier; if it is
-//! large, its block can be pinned instead (see [`crate::memory::block_ref`]). Resizes do not delay
-//! lookups.
+//! an item that was not visited since the eviction last examined it, and once a minute to record
+//! the time of an access. Two kinds of lookup continue under the bucket's lock: those that find an
+//! item just as it is replaced, and would lose such a record, and those that find an expired or
+//! flushed item. The value is copied before the section ends, so it cannot be freed earlier; if it
+//! is large, its block can be pinned instead (see [`crate::memory::block_ref`]). Resizes do not
+//! delay lookups.
 //!
-//! **Updates** all use `Cache::change`: lock the key's bucket, decide by the present item, link,
+//! **Updates** all use `Cache::change`: lock the key's bucket, examine its item, decide, link,
 //! replace or unlink, unlock, and count the old item as freed in its block (see
-//! [`crate::memory::allocator`]). Most new items are written before the lock is taken; `append`,
-//! `prepend` and counting write theirs from the old one while they hold it.
+//! [`crate::memory::allocator`]). Most new items are written before the lock is taken. `append`,
+//! `prepend` and counting write the new item while they hold the lock, because it depends on the
+//! old one.
 //!
 //! **Order of stores.** An item's number, which is its CAS value, is drawn under the bucket lock.
 //! So the numbers of a key only rise, and a flush knows which items were stored before it (see
@@ -49,25 +50,26 @@ use hash::{KeyHasher, random};
 use relativist::raw::Hash;
 use std::sync::Arc;
 
-/// A server's numbers begin at random below this. So CAS values that clients remember from before a
-/// restart or a crash mean nothing: the chance that one matches by accident is 1 in 2^31. Not
-/// higher, because some clients (meta-memcache 4.3) ignore CAS values of more than 32 bits. Numbers
-/// have 48 bits, enough for a million stores per second for eight years.
+/// The numbers of a server begin at a random number below this. So CAS values that clients remember
+/// from before a restart or a crash are invalid: the chance that one matches by accident is 1 in
+/// 2^31. The bound is not higher, because some clients (meta-memcache 4.3) ignore CAS values of
+/// more than 32 bits. Numbers have 48 bits, enough for a million stores per second for eight years.
 const MAX_FIRST_NUMBER: u64 = 1 << 31;
 
-/// Buckets that one call of [`Cache::sample_buckets`] looks at.
+/// The number of buckets that one call of [`Cache::sample_buckets`] examines.
 const SAMPLED_AT_ONCE: usize = 16;
 
-/// Keys and values in memory, within a limit, and the table by which they are found.
+/// Keys and values in memory, within a limit, and the table that finds them.
 ///
 /// All methods take `&self` and may be called from any number of threads at once. Each command
 /// takes effect at one moment between its call and its return. An item that has expired or was
 /// flushed is absent for every command.
 ///
 /// Keys are 1 to [`MAX_KEY`](crate::MAX_KEY) bytes. `exptime` is as in memcached's protocol: 0
-/// never, up to 30 days relative, above that a Unix time, negative at once.
+/// means never, numbers up to 30 days are relative, larger ones are Unix times, and negative ones
+/// are in the past.
 pub struct Cache {
-    /// Taken around every command, if there is one.
+    /// If there is one, every command holds it.
     global_lock: Option<GlobalLock>,
     #[cfg(feature = "test-hooks")]
     hooks: Option<Arc<dyn Hooks>>,
@@ -82,7 +84,7 @@ impl Cache {
     /// appending up to `max_item` bytes of key and value.
     ///
     /// # Errors
-    /// When there is not even memory for the smallest table.
+    /// When there is no memory for the smallest table.
     pub fn new(clock: Arc<Clock>, limit: usize, max_item: usize) -> Result<Cache, OutOfMemory> {
         let created = clock.now();
         Ok(Cache {
@@ -96,7 +98,7 @@ impl Cache {
         })
     }
 
-    /// Flushes everything at `second`, which may be one that the protocol can't say.
+    /// Flushes everything at `second`, which may be beyond the range of `exptime`.
     pub fn flush_at(&self, second: u32) {
         self.store.flush.at(second);
     }
@@ -114,19 +116,19 @@ impl Cache {
         Cache { store: ItemStore { evicts: false, ..self.store }, ..self }
     }
 
-    /// The same cache, which shows `observer` what it evicts.
+    /// The same cache, which reports evictions to `observer`.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn EvictionObserver>) -> Cache {
         Cache { store: ItemStore { observer: Some(observer), ..self.store }, ..self }
     }
 
-    /// The same cache, in which one thread at a time runs a command: for comparison.
+    /// The same cache, in which only one thread at a time runs a command, for comparisons.
     #[must_use]
     pub fn with_global_lock(self) -> Cache {
         Cache { global_lock: Some(GlobalLock::default()), ..self }
     }
 
-    /// The same cache, which runs the code of a test between its steps.
+    /// The same cache, which runs the `hooks` of a test between its steps.
     #[cfg(feature = "test-hooks")]
     #[must_use]
     pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Cache {
@@ -138,15 +140,14 @@ impl Cache {
     }
 }
 
-/// The commands.
 impl Cache {
-    /// The second in which a command that begins now runs.
+    /// The second in which a command runs that begins now.
     pub fn now(&self) -> u32 {
         self.store.clock.now()
     }
 
-    /// Looks up `key` and shows the item to `visit` if there is one, as it was before. The item
-    /// then counts as fetched.
+    /// Looks up `key`. If there is an item, passes it to `visit`, in the state before this access.
+    /// The item then counts as fetched.
     pub fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let lookup = match &self.global_lock {
             None => self.get_inner(key, visit),
@@ -158,9 +159,9 @@ impl Cache {
     }
 
     /// Looks up several keys as [`get`](Self::get) does, one after the other, and calls `visit` for
-    /// each with the key's index and the item, or why there is none. Ends when `visit` returns
-    /// false, or after [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS). Returns the number of keys that
-    /// it has looked up.
+    /// each with the key's index and the item, or the reason why there is none. Ends when `visit`
+    /// returns false, or after [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys. Returns the number
+    /// of keys looked up.
     pub fn get_many(&self, keys: &[&[u8]], visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
         match &self.global_lock {
             None => self.get_many_inner(keys, visit),
@@ -168,14 +169,14 @@ impl Cache {
         }
     }
 
-    /// Fetches what commands on these keys will read into the processor's caches, for
-    /// [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys at most, so that their waits for memory
-    /// overlap. Changes nothing, and takes no lock.
+    /// Prefetches the memory that commands on these keys will read, for at most
+    /// [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys, so that their cache misses overlap. Changes
+    /// nothing, and takes no lock.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         self.prefetch_keys(keys, &relativist_rcu::read());
     }
 
-    /// Looks up `key` and shows the item to `visit` if there is one; leaves no trace.
+    /// Looks up `key`. If there is an item, passes it to `visit`. Does not count as an access.
     pub fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         match &self.global_lock {
             None => self.peek_inner(key, visit),
@@ -183,8 +184,8 @@ impl Cache {
         }
     }
 
-    /// Stores `new` if `permit`, which is shown the present item, allows it; then shows the new
-    /// item. The new item is made before the key is locked.
+    /// Stores `new` if `permit`, which is passed the present item, allows it; then passes the new
+    /// item to `visit`. The new item is written before the key is locked.
     ///
     /// # Errors
     /// When there is no room. `permit` was not called then.
@@ -201,14 +202,15 @@ impl Cache {
         }
     }
 
-    /// Shows `decide` the item under `key`, makes the change that it returns, and then shows the
-    /// item that is there now, if any. If the change is a [mark](crate::Change::Mark), the item is
-    /// shown with the marks and the idle time that it had just before: they may differ from what
-    /// `decide` saw, because lookups take no lock. The key is locked while `decide` runs, so it
-    /// must not call the cache. It may be called again; only its last answer counts.
+    /// Passes the item under `key` to `decide`, makes the change that it returns, and then passes
+    /// the resulting item, if there is one, to `show`. If the change is a
+    /// [mark](crate::Change::Mark), that item has the marks and the idle time that it had just
+    /// before the change. They may differ from those that `decide` saw, because lookups take no
+    /// lock. The key is locked while `decide` runs, so it must not call the cache. It may be called
+    /// again; only its last answer counts.
     ///
     /// # Errors
-    /// When there is no room for what was to be put. Nothing was changed then.
+    /// When there is no room for the new item. Nothing was changed then.
     pub fn update<'a, R>(
         &self,
         key: &[u8],
@@ -221,8 +223,9 @@ impl Cache {
         }
     }
 
-    /// Shows some items, and returns the cursor to continue from; none when all were shown. Begins
-    /// at 0. An item that is there from the first call to the last is shown once.
+    /// Passes some items to `visit`, and returns the cursor to continue from; none when all items
+    /// were passed. Begin with cursor 0. An item that exists from the first call to the last is
+    /// passed once.
     pub fn scan(&self, cursor: u64, visit: impl FnMut(Hit<'_>)) -> Option<u64> {
         match &self.global_lock {
             None => self.scan_inner(cursor, visit),
@@ -230,9 +233,8 @@ impl Cache {
         }
     }
 
-    /// Drops everything stored before the moment `exptime`, which is now for zero, negative and
-    /// past ones. A new flush replaces one that is still to come. A moment before the cache was
-    /// created drops nothing.
+    /// Drops everything stored before `exptime`. Zero, negative and past times mean now. A new
+    /// flush replaces one that is still pending. A time before the cache was created drops nothing.
     pub fn flush(&self, exptime: i32) {
         match &self.global_lock {
             None => self.flush_inner(exptime),
@@ -240,21 +242,21 @@ impl Cache {
         }
     }
 
-    /// What a copy of this cache must know besides the items.
+    /// The state that a copy of this cache must have, besides the items.
     pub fn sequence(&self) -> Sequence {
         self.store.begin();
         let (flushed, pending_flush) = self.store.flush.state();
         Sequence { flushed, pending_flush }
     }
 
-    /// Sets the limit of what items, table and all memory that waits to be freed may occupy
-    /// together. What exceeds a smaller limit is evicted as new items come.
+    /// Sets the limit on items, table and all memory that waits to be freed together. If the limit
+    /// shrinks, the excess is evicted as new items are stored.
     pub fn set_limit(&self, bytes: usize) {
         self.store.allocator.set_limit(bytes);
     }
 
-    /// Frees what has expired. Call it every second or so, from a thread that may wait for others.
-    /// Takes no global lock, so commands go on meanwhile.
+    /// Frees expired items. Call it about once a second, from a thread that may wait for others.
+    /// Takes no global lock, so commands continue meanwhile.
     pub fn maintain(&self) {
         self.store.sweep_expired(self.store.begin());
         self.store.evict_ahead();
@@ -281,8 +283,8 @@ impl Cache {
         }
     }
 
-    /// Adds what some buckets of the table look like to `stats`, and returns the cursor to continue
-    /// from; none when those were the last. Begins at 0.
+    /// Adds statistics of some buckets of the table to `stats`, and returns the cursor to continue
+    /// from; none after the last buckets. Begin with cursor 0.
     pub fn sample_buckets(&self, stats: &mut TableStats, cursor: u64) -> Option<u64> {
         #[cfg(feature = "test-hooks")]
         if let Some(replaced) = self.hooks.as_ref().and_then(|hooks| hooks.sample_buckets(stats, cursor)) {
@@ -291,7 +293,7 @@ impl Cache {
         self.store.table.add_stats(stats, cursor, SAMPLED_AT_ONCE)
     }
 
-    /// What all buckets look like. Takes time in proportion to the table.
+    /// Statistics of all buckets. Takes time in proportion to the size of the table.
     pub fn table_stats(&self) -> TableStats {
         let mut stats = TableStats::default();
         let mut cursor = Some(0);
@@ -306,8 +308,8 @@ impl Cache {
         match Expiry::from_protocol(exptime, now).to_bits() {
             second if second > now => self.store.flush.at(second),
             second if exptime > 0 && second < self.created => self.store.flush.cancel(),
-            // Also for a moment that has passed since the start: items do not record when they were
-            // stored. A cache may drop too much, but must drop what it was asked to.
+            // Also for a time between the start and now: items do not record when they were stored.
+            // A cache may drop too much, but must drop everything that it was asked to.
             _ => self.store.flush.now(&self.store.last_number),
         }
     }

@@ -38,7 +38,7 @@ impl Clock {
     }
 }
 
-/// Drives a [`Clock`] by the system's monotonic clock.
+/// Sets a [`Clock`] by the system's monotonic clock.
 #[derive(Debug)]
 pub struct Ticker {
     clock: Arc<Clock>,
@@ -48,7 +48,7 @@ pub struct Ticker {
     tampering: Mutex<Tampering>,
 }
 
-/// What the test command `debugtime` did to the time.
+/// The changes of the time by the test command `debugtime`.
 #[derive(Debug, Default)]
 struct Tampering {
     frozen: bool,
@@ -57,7 +57,7 @@ struct Tampering {
 }
 
 impl Ticker {
-    /// A ticker, and the clock that it drives, showing the present.
+    /// Creates a ticker with a clock that shows the current time.
     pub fn new() -> Ticker {
         let unix_at_start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let clock = Clock::new(saturate(unix_at_start.as_secs() as i64));
@@ -69,12 +69,12 @@ impl Ticker {
         &self.clock
     }
 
-    /// Brings the clock up to date.
+    /// Sets the clock to the current time.
     pub fn tick(&self) {
         self.tamper(|_| ());
     }
 
-    /// How long the clock will be right after a tick that happens now.
+    /// The time until the next tick is due, if a tick happens now.
     pub fn until_next_tick(&self) -> Duration {
         let into_second = u64::from(self.real().subsec_nanos());
         Duration::from_nanos(1_000_000_000 - into_second)
@@ -85,7 +85,7 @@ impl Ticker {
         self.tamper(|tampering| tampering.frozen = true);
     }
 
-    /// Lets the clock go on, `jump`s included.
+    /// Lets the clock run again, with all `jump`s.
     pub fn resume(&self) {
         self.tamper(|tampering| tampering.frozen = false);
     }

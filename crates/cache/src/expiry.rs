@@ -1,18 +1,18 @@
-//! From the expiry times of the protocol to the second in which an item ends.
+//! Conversion of the protocol's expiry times to the second in which an item expires.
 
 /// Protocol times up to this (30 days) are relative, larger ones are Unix times.
 const LARGEST_RELATIVE: i32 = 60 * 60 * 24 * 30;
 
-/// The second from which on an item is gone; never, if zero. It fits a header word of an item.
+/// The second from which on an item is expired; 0 means never. It fits a header word of an item.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Expiry(u32);
 
 impl Expiry {
-    /// The item stays.
+    /// The item never expires.
     pub const NEVER: Expiry = Expiry(0);
 
-    /// The expiry that `exptime` of a command received at `now` asks for: none if zero, past if
-    /// negative, relative to `now` up to 30 days, a Unix time beyond.
+    /// Converts the `exptime` of a command received at `now`: 0 means never, negative means past,
+    /// up to 30 days is relative to `now`, and more is a Unix time.
     pub fn from_protocol(exptime: i32, now: u32) -> Expiry {
         match exptime {
             0 => Expiry::NEVER,
@@ -22,27 +22,28 @@ impl Expiry {
         }
     }
 
-    /// The same for the binary protocol, which has no negative times.
+    /// Like [`from_protocol`](Self::from_protocol), for the binary protocol, which has no negative
+    /// times.
     pub fn from_unsigned(exptime: u32, now: u32) -> Expiry {
         i32::try_from(exptime).map_or(Expiry::at(exptime), |exptime| Expiry::from_protocol(exptime, now))
     }
 
-    /// From a header word.
+    /// Converts from a header word.
     pub fn from_bits(bits: u32) -> Expiry {
         Expiry(bits)
     }
 
-    /// For a header word.
+    /// Converts to a header word.
     pub fn to_bits(self) -> u32 {
         self.0
     }
 
-    /// Whether an item with this expiry is gone at `now`.
+    /// Whether an item with this expiry is expired at `now`.
     pub fn has_passed(self, now: u32) -> bool {
         self != Expiry::NEVER && self.0 <= now
     }
 
-    /// Gone from `second` on. Second zero stands for never, so the one after it takes its place.
+    /// Expired from `second` on. Second 0 stands for never, so second 1 takes its place.
     fn at(second: u32) -> Expiry {
         Expiry(second.max(1))
     }

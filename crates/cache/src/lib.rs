@@ -44,19 +44,19 @@
 //! # Progress
 //!
 //! A lookup takes no lock. It writes shared memory only in these cases: the first lookup of an item
-//! since the eviction has looked at that item, the first access in a minute, and a lease. Two rare
-//! lookups go on under the lock of the key's bucket: those that find an expired item, which they
+//! since the eviction has examined it, the first access in a minute, and a pin. Two rare kinds of
+//! lookup continue under the lock of the key's bucket: those that find an expired item, which they
 //! unlink, and those that find an item just as it is replaced. Updates lock one bucket. No command
 //! waits for a resize of the table. A store may evict, and may wait for readers when the cache is
 //! full.
 //!
 //! # Memory
 //!
-//! Items, the table, and memory that waits for readers never exceed the limit together. Items lie
+//! Items, the table, and memory that waits for readers never exceed the limit together. Items are
 //! in blocks that are mapped directly; the cache does not use the global allocator for them. When
 //! there is no room, whole blocks are evicted: see [`policy`]. A cache [without
-//! eviction](Cache::without_eviction) refuses new items instead. [`Cache::maintain`] frees what has
-//! expired; without it, memory of expired items is reused only when the eviction comes to it.
+//! eviction](Cache::without_eviction) refuses new items instead. [`Cache::maintain`] frees expired
+//! items. Without it, their memory is reused only when their blocks are evicted.
 //!
 //! # When not to use it
 //!
@@ -101,7 +101,7 @@ pub use memory::block_ref::LARGE_VALUE;
 pub use relativist::Stats as TableStats;
 pub use usage::{Sequence, SweepStats, Usage};
 
-/// Keys that [`Cache::get_many`] looks up at a time.
+/// The maximum number of keys that [`Cache::get_many`] looks up at a time.
 pub const MAX_BATCH_KEYS: usize = relativist::raw::Table::BATCH;
 
 #[cfg(doctest)]

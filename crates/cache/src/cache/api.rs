@@ -1,4 +1,4 @@
-//! What the commands take and return: types only.
+//! The types that commands take and return.
 
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
@@ -6,69 +6,69 @@ use crate::item::new::New;
 use crate::item::status::Marks;
 use crate::memory::allocator::OutOfMemory;
 
-/// What is stored with a key by the classic protocol.
+/// The content of a new item, as the classic protocol has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// A number that the client gets back with the value.
+    /// A number of the client's, returned with the value.
     pub flags: u32,
-    /// When the item ends, as in the protocol.
+    /// The expiry, as in the protocol.
     pub exptime: i32,
     /// The bytes.
     pub value: &'a [u8],
 }
 
-/// On which condition, and how, to store.
+/// The condition for a store, and how to store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
-    /// Always.
+    /// Stores always.
     Set,
-    /// If there is no such item.
+    /// Stores if there is no item.
     Add,
-    /// If there is such an item.
+    /// Stores if there is an item.
     Replace,
-    /// After the present value, keeping its flags and expiry.
+    /// Appends to the value of the item, and keeps its flags and expiry.
     Append,
-    /// Before the present value, keeping its flags and expiry.
+    /// Prepends to the value of the item, and keeps its flags and expiry.
     Prepend,
-    /// If the item has this CAS value.
+    /// Stores if the item has this CAS value.
     Cas(u64),
 }
 
-/// What is under a key when it is about to change.
+/// The item of a key before a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Present<'a> {
-    /// The item, if there is one for clients.
+    /// The item, if it exists for clients.
     pub item: Option<Hit<'a>>,
-    /// Why there is none.
+    /// `Hit`, or why there is no item.
     pub lookup: Lookup,
-    /// The second in which this happens.
+    /// The second in which the command runs.
     pub now: u32,
 }
 
-/// What an update does.
+/// The change that an update makes.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// Nothing.
+    /// No change.
     Keep,
     /// Removes the item, if there is one.
     Remove,
     /// Changes the item, if there is one, in place. It keeps its CAS value.
     Mark {
-        /// Its new end.
+        /// The new expiry.
         expiry: Option<Expiry>,
-        /// What has happened to it now.
+        /// Marks to add.
         add: Marks,
         /// Whether this is an access.
         is_access: bool,
     },
-    /// Puts this in the item's place, or there if there is none.
+    /// Stores this item, in place of the present one if there is one.
     Put(New<'a>),
 }
 
 /// The outcome of a store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Store {
-    /// Done.
+    /// The item was stored.
     Stored,
     /// The condition of the mode does not hold, or the joined value would be too large.
     NotStored,
@@ -76,19 +76,19 @@ pub enum Store {
     Exists,
     /// There is no item to compare with.
     NotFound,
-    /// No room. A `Set` removed the old item all the same: the client must not see a value that it
-    /// has replaced.
+    /// There is no room. A `Set` has removed the old item nevertheless: clients must not see a
+    /// value that one of them has replaced.
     OutOfMemory,
 }
 
 /// Why counting failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CountError {
-    /// No such item.
+    /// There is no such item.
     NotFound,
     /// The value is not a decimal number below 2^64.
     NotANumber,
-    /// No room for the new value.
+    /// There is no room for the new value.
     OutOfMemory,
 }
 

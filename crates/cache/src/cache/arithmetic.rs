@@ -1,6 +1,6 @@
 //! The decimal arithmetic of `incr` and `decr` on stored text.
 
-/// Which way to count.
+/// Increment or decrement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
     /// Addition, modulo 2^64.
@@ -9,9 +9,9 @@ pub enum Direction {
     Down,
 }
 
-/// The number that `text` stands for: decimal digits (leading zeros allowed), then possibly a space
-/// and anything. None if there is no digit, another byte follows, or the number needs more than 64
-/// bits.
+/// Parses the number in `text`: decimal digits (leading zeros allowed), which may be followed by a
+/// space and any bytes. None if there is no digit, another byte follows the digits, or the number
+/// needs more than 64 bits.
 pub fn parse(text: &[u8]) -> Option<u64> {
     let digits = text.split(|&byte| byte == b' ').next()?;
     if digits.is_empty() {
@@ -23,7 +23,7 @@ pub fn parse(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// `number` moved by `delta`.
+/// Returns `number` changed by `delta`.
 pub fn apply(direction: Direction, number: u64, delta: u64) -> u64 {
     match direction {
         Direction::Up => number.wrapping_add(delta),

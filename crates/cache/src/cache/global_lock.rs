@@ -1,6 +1,7 @@
-//! One mutex around all commands: what the ATC 2011 paper measures the relativistic memcached
-//! against (section 6.3), for the same comparison. Only the lock differs: items, table and eviction
-//! are the same. A value is copied to the client's output while the lock is held.
+//! One mutex around all commands. The ATC 2011 paper compares the relativistic memcached with one
+//! that has such a lock (section 6.3), and this lock serves the same comparison. Only the lock
+//! differs: items, table and eviction are the same. A value is copied to the client's output while
+//! the lock is held.
 
 use relativist_rcu::contention::Site;
 use std::sync::Mutex;

@@ -1,12 +1,12 @@
 //! The hash of keys.
 //!
-//! Clients choose the keys, so the function must be keyed: whoever does not know the seed cannot
-//! prepare keys that share a bucket. It is foldhash in its thorough variant, the family that is
-//! `hashbrown`'s default, because it is several times faster on usual keys than SipHash-1-3, the
-//! cryptographically argued choice, and every command pays for it. What makes the weaker claim
-//! acceptable: hashes are never shown to clients, the seed is drawn for each process from the
-//! system's random numbers, and a flood that succeeded all the same would cost time in one bucket,
-//! not memory or correctness.
+//! Clients choose the keys, so the hash function is keyed: a client that does not know the seed
+//! cannot prepare keys that share a bucket. The function is foldhash in its `quality` variant, from
+//! the family that is the default of `hashbrown`. It is several times faster on usual keys than
+//! SipHash-1-3, and every command hashes. Its security claim is weaker than that of SipHash. That
+//! is acceptable, because hashes are never shown to clients, each process draws its seed from the
+//! system's random numbers, and a successful flood would only cost time in one bucket, not memory
+//! or correctness.
 
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
@@ -33,7 +33,8 @@ impl KeyHasher {
     }
 }
 
-/// A number from the system's source of randomness, by way of the standard library's SipHash keys.
+/// A number from the system's source of randomness, obtained through the standard library's SipHash
+/// keys.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -48,7 +49,7 @@ mod tests {
         (raw::Hash::new(hasher.hash(key)).get() >> (u64::BITS - bits)) as usize
     }
 
-    /// How many of the keys are in the fullest of 2^`bits` buckets.
+    /// The number of keys in the fullest of 2^`bits` buckets.
     fn longest_chain(hasher: &KeyHasher, bits: u32, keys: &[Vec<u8>]) -> usize {
         let mut chains = vec![0; 1 << bits];
         keys.iter().for_each(|key| chains[bucket(hasher, bits, key)] += 1);
@@ -74,9 +75,9 @@ mod tests {
         assert!(longest_chain(&attacked, 6, &keys) < 16);
     }
 
-    /// What a weak function maps to few values whatever its seed: keys that differ in one place,
-    /// that repeat or swap their halves, of zeros. (At half a key per bucket, 14 are in one with a
-    /// probability below 10^-11.)
+    /// A weak function maps some keys to few values, whatever its seed: keys that differ in one
+    /// place, that repeat or swap their halves, or that consist of zeros. (At half a key per
+    /// bucket, 14 keys share one with a probability below 10^-11.)
     #[test]
     fn regular_keys_spread() {
         let hasher = KeyHasher::new();

@@ -3,12 +3,12 @@
 use crate::TableStats;
 use crate::cache::Cache;
 
-/// What a test runs in between.
+/// The code of a test.
 pub trait Hooks: Send + Sync {
     /// Runs after a lookup of one key.
     fn after_get(&self, _cache: &Cache, _key: &[u8]) {}
 
-    /// Replaces [`Cache::sample_buckets`]; none to let it do its work.
+    /// Replaces [`Cache::sample_buckets`], unless it returns none.
     fn sample_buckets(&self, _stats: &mut TableStats, _cursor: u64) -> Option<Option<u64>> {
         None
     }

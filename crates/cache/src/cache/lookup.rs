@@ -1,4 +1,4 @@
-//! Lookups: what happens in a read section, without a lock.
+//! Lookups: they run in a read section, without a lock.
 
 use crate::MAX_BATCH_KEYS;
 use crate::cache::Cache;
@@ -11,7 +11,8 @@ use relativist_rcu::Guard;
 use relativist_rcu::prefetch::prefetch;
 use std::ptr::NonNull;
 
-/// Items that one call of a scan shows, or some more: a bucket is never shown in part.
+/// The number of items that one call of a scan shows, or some more: a scan never stops within a
+/// bucket.
 const SCANNED_AT_ONCE: usize = 64;
 
 impl Cache {
@@ -89,14 +90,14 @@ impl Cache {
         })
     }
 
-    /// What clients see of `item` at `now`, with its memory, so that its value can be pinned.
+    /// The hit for `item` at `now`, with its memory, so that its value can be pinned.
     #[inline(always)]
     pub(crate) fn show<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Hit<'a> {
         Hit { source: Some(ValueSource::new(item, self.store.allocator.pinned())), ..item.hit(now) }
     }
 
-    /// Notes an access of `item`, and returns what it was like before. None if the note would be
-    /// lost, because another item is replacing it: see [`get_locked`](Self::get_locked).
+    /// Records an access of `item`, and returns the hit as it was before. None if the record would
+    /// be lost, because another item is replacing this one: see [`get_locked`](Self::get_locked).
     #[inline(always)]
     pub(crate) fn access<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Option<Hit<'a>> {
         let status = item.status().access(now)?;
@@ -112,9 +113,9 @@ impl Cache {
         Some(unsafe { ItemRef::of_link(link) })
     }
 
-    /// [`Cache::get`] under the bucket's lock: to unlink an item that has expired or was flushed,
-    /// and to note an access of an item that is being replaced. Decides again which of these there
-    /// is.
+    /// [`Cache::get`] under the bucket's lock, which unlinks an item that has expired or was
+    /// flushed, and records an access of an item that was being replaced. Looks the item up again,
+    /// because it may have changed.
     #[cold]
     pub(crate) fn get_locked(&self, hash: Hash, key: &[u8], guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let ((hit, lookup), ..) = self.change(hash, key, guard, |item, lookup, now| {
@@ -129,7 +130,7 @@ impl Cache {
 
     /// Prefetches what lookups of these keys read. Returns the keys' hashes.
     pub(crate) fn prefetch_keys(&self, keys: &[&[u8]], guard: &Guard) -> [Hash; MAX_BATCH_KEYS] {
-        /// Of an item: the key, and a small value.
+        /// The cache lines of an item that have the key and a small value.
         const LINES: usize = 3;
         let mut hashes = [Hash::new(0); MAX_BATCH_KEYS];
         hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.hash(key));

@@ -1,4 +1,4 @@
-//! The commands of the classic protocol, made of the steps of [`Cache`].
+//! The commands of the classic protocol, built from the basic commands of [`Cache`].
 
 use crate::cache::Cache;
 use crate::cache::api::{Change, Content, CountError, Mode, Present, Store};
@@ -20,7 +20,8 @@ impl Cache {
         }
     }
 
-    /// The same of a value that was [expected](Cache::reserve), unless it is to be joined.
+    /// Like [`store`](Cache::store), for a value that was received into [reserved](Cache::reserve)
+    /// memory. Does not append or prepend.
     pub fn store_reserved(&self, mode: Mode, key: &[u8], flags: u32, exptime: i32, value: &ReservedValue) -> Store {
         match mode {
             Mode::Append | Mode::Prepend => self.store(mode, key, Content { flags, exptime, value: value.value() }),
@@ -28,8 +29,9 @@ impl Cache {
         }
     }
 
-    /// Counts the number stored under `key` up or down and returns the new one. It keeps flags,
-    /// expiry, and the length of the text if the number fits, padded with spaces on the right.
+    /// Increments or decrements the number stored under `key`, and returns the result. The item
+    /// keeps its flags and expiry. If the result fits, the text keeps its length and is padded with
+    /// spaces on the right.
     ///
     /// # Errors
     /// When there is no item, it holds no number, or there is no room for the new one.
@@ -43,7 +45,7 @@ impl Cache {
         self.update(key, step, |_| ())?
     }
 
-    /// Looks up `key`, sets the item's expiry and shows it to `visit` if there is one.
+    /// Looks up `key`. If there is an item, sets its expiry and passes it to `visit`.
     pub fn get_and_touch(&self, key: &[u8], exptime: i32, visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let touch = |present: Present<'_>| {
             let expiry = Some(Expiry::from_protocol(exptime, present.now));

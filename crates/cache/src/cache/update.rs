@@ -14,13 +14,13 @@ use crate::memory::allocator::{AllocContext, OutOfMemory};
 use relativist::raw::{Entry, Hash};
 use relativist_rcu::Guard;
 
-/// What to do with a bucket's item.
+/// The step to take with the item in a bucket.
 pub(crate) enum Step<'e> {
-    /// Leave it.
+    /// Leave the item.
     Keep,
-    /// Put this in its place.
+    /// Put this item in its place.
     Put(UnlinkedItem<'e>),
-    /// Unlink it.
+    /// Unlink the item.
     Remove,
 }
 
@@ -62,8 +62,9 @@ impl Cache {
         mut decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
-        // The lock is gone when an item is shown, but not the read section: its value can be copied
-        // at leisure. Waiting for room, though, must happen outside.
+        // An item is shown after the lock is released, but within the read section, so its value
+        // can be copied for as long as it takes. Waiting for room must happen outside the read
+        // section.
         let (hash, mut show) = (self.hash(key), Some(show));
         self.with_room(|| {
             let guard = relativist_rcu::read();
@@ -85,7 +86,8 @@ impl Cache {
             });
             let (result, expiry) = outcome?;
             if let (Some(item), Some(expiry), Some(show)) = (item, expiry, show.take()) {
-                // As this has left it: others may have set another, now that the lock is gone.
+                // The expiry that this call has set. Other threads may have changed it since the
+                // lock was released.
                 let hit = Hit { expiry, ..self.show(item, now) };
                 show(match before {
                     Some(before) => Hit { marks: before.marks(), idle: before.idle(now), ..hit },
@@ -96,11 +98,11 @@ impl Cache {
         })
     }
 
-    /// Reserves memory for the value of an item that is to be put, so that the value is received to
-    /// where it will lie. Fill it, and then [put](Value::Reserved) it. None if the value is too
-    /// small to be worth it, or if too much is reserved already: receive the value elsewhere then.
-    /// May evict and wait as [`put`](Self::put) does. Takes no global lock, because no key is
-    /// concerned yet.
+    /// Reserves memory for the value of a new item, so that the value is received directly into its
+    /// final place. Fill the memory, and then [put](Value::Reserved) it. None if the value is too
+    /// small for this to pay, or if too much is reserved already: receive the value elsewhere then.
+    /// May evict and wait as [`put`](Self::put) does. Takes no global lock, because this concerns
+    /// no key.
     pub fn reserve(&self, shape: &ItemShape) -> Option<ReservedValue> {
         if !shape.is_large() || shape.key_len + shape.value_len > self.max_item {
             return None;
@@ -110,9 +112,9 @@ impl Cache {
         pinned.ok().flatten().map(|block_ref| ReservedValue::new(block_ref, layout))
     }
 
-    /// Changes the item under `key` as `decide` returns, which is shown the item if it is alive.
-    /// Returns the item that is there then. The bucket is locked while `decide` runs. An expired or
-    /// flushed item is unlinked.
+    /// Makes the change that `decide` returns for the item under `key`, which it is passed if the
+    /// item is alive. Returns the item that is there then. The bucket is locked while `decide`
+    /// runs. An expired or flushed item is unlinked.
     pub(crate) fn change<'e, 'g, R>(
         &'e self,
         hash: Hash,
@@ -165,7 +167,10 @@ impl Cache {
         }
     }
 
-    /// An item for `new` under `key`, in the place of one with the value `present`.
+    /// Writes a new item for `new` under `key`. `present` is the value of the item that it
+    /// replaces.
+    /// Writes a new item for `new` under `key`. `present` is the value of the item that it
+    /// replaces.
     pub(crate) fn new_item(
         &self,
         hash: Hash,
@@ -180,7 +185,7 @@ impl Cache {
         UnlinkedItem::new(&init, &self.store.allocator, context, || self.store.table_charge())
     }
 
-    /// A new item around a received value, if its memory has the right shape.
+    /// Writes a new item around a received value, if its memory has the right shape.
     #[cold]
     pub(crate) fn new_item_around(
         &self,
@@ -194,8 +199,8 @@ impl Cache {
         UnlinkedItem::around(&init, reserved, &self.store.allocator)
     }
 
-    /// Executes `change` on `item` itself. If it marks the item, sets `before` to the status that
-    /// the item had. The bucket is locked.
+    /// Returns the step for `change` of `item`, and carries out a mark. For a mark, sets `before`
+    /// to the status that the item had. The bucket is locked.
     pub(crate) fn step(
         &self,
         hash: Hash,
@@ -222,12 +227,13 @@ impl Cache {
         }
     }
 
-    /// Runs `attempt`, and again for as long as what it lacks can be made room for.
+    /// Runs `attempt`, and repeats it as long as it fails for lack of room that can be made.
     pub(crate) fn with_room<R>(&self, mut attempt: impl FnMut() -> Result<R, OutOfMemory>) -> Result<R, OutOfMemory> {
-        /// Other threads may take the room that was made, but not for ever: see
+        /// The number of attempts after which this thread reserves room, because other threads took
+        /// what it had made: see
         /// [`ItemAllocator::reserve`](crate::memory::allocator::ItemAllocator::reserve).
         const PATIENCE: usize = 8;
-        /// If the system has no memory, there is none.
+        /// The number of attempts after which this gives up, because the system may have no memory.
         const ATTEMPTS: usize = 4 * PATIENCE;
         self.store.evict_ahead();
         let mut reservation = None;
@@ -298,9 +304,9 @@ mod tests {
         });
     }
 
-    /// Replaces an item by what `successor` makes, with lookups at the worst moment: they find it
-    /// when the successor has its status already. The first one returns how long the successor was
-    /// idle, and its value.
+    /// Replaces an item by the one that `successor` makes, while lookups run at the worst moment:
+    /// they find the old item when its status has passed on to the new one. The first lookup
+    /// returns how long the new item was idle, and its value.
     fn fetch_when_replaced(
         successor: impl for<'e> Fn(&'e Cache, ItemRef<'_>) -> (UnlinkedItem<'e>, (u32, &'static [u8])),
     ) {
@@ -312,7 +318,7 @@ mod tests {
         let begun = AtomicU64::new(0);
         let fetch_one = || {
             let mut found = None;
-            // SeqCst: simplest.
+            // SeqCst: the simplest choice in a test.
             begun.fetch_add(1, Ordering::SeqCst);
             assert_eq!(engine.get(KEY, |hit| found = Some(fact(hit))), Lookup::Hit);
             found.unwrap()

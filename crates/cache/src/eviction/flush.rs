@@ -1,10 +1,10 @@
-//! `flush_all`: a line in the sequence of stores, below which everything is gone.
+//! `flush_all`: a line in the sequence of stores. Items below the line are flushed.
 //!
-//! Every item carries a number larger than all drawn before it. "Everything stored until now" is
-//! therefore everything numbered up to the last number drawn, which also separates what was
-//! stored before and after a flush within one second. A delayed flush cannot know its line in
-//! advance: it waits as *due*, and the first command that finds its second come draws the line
-//! before it does anything else.
+//! Every item has a number larger than all numbers drawn before. So "everything stored until now"
+//! means all items with numbers up to the last one drawn. This also separates items stored before
+//! and after a flush within one second. A delayed flush cannot know its line in advance: it waits
+//! as *due*, and the first command that runs in its second or later draws the line before it does
+//! anything else.
 
 use relativist_rcu::contention::Site;
 use std::sync::Mutex;
@@ -31,8 +31,8 @@ impl Flush {
 
     /// The last line drawn: all items numbered up to it were flushed.
     pub(crate) fn line(&self) -> u64 {
-        // Acquire: pairs with the Release in `draw_line`; what follows in this thread comes after
-        // the flush.
+        // Acquire: pairs with the Release in `draw_line`, so that later accesses of this thread
+        // come after the flush.
         self.line.load(Ordering::Acquire)
     }
 
@@ -65,8 +65,8 @@ impl Flush {
         self.draw_line(last_number);
     }
 
-    /// The last line drawn, and the second of a flush that is still to come: of one moment, so that
-    /// no flush is in neither.
+    /// The last line drawn, and the second of a pending flush. Both are read at the same moment, so
+    /// that no flush is missing from both.
     pub(crate) fn state(&self) -> (u64, Option<u32>) {
         let _reading = FLUSH.lock(&self.writers);
         // Relaxed (both): only holders of the mutex write them.
@@ -74,39 +74,39 @@ impl Flush {
         (self.line.load(Ordering::Relaxed), pending)
     }
 
-    /// Flushes at `second` what will have been stored before it. Replaces a pending flush.
+    /// Flushes at `second` all items stored before it. Replaces a pending flush.
     pub(crate) fn at(&self, second: u32) {
         self.set_due(second.min(NONE_PENDING - 1));
     }
 
-    /// Flushes nothing, and forgets a pending flush.
+    /// Cancels a pending flush.
     pub(crate) fn cancel(&self) {
         self.set_due(NONE_PENDING);
     }
 
     fn set_due(&self, second: u32) {
         let _writing = FLUSH.lock(&self.writers);
-        // Release: pairs with the Acquire in `catch_up`, for uniformity; nothing was written before
-        // it.
+        // Release: pairs with the Acquire in `catch_up`, for uniformity. No earlier write has to be
+        // seen.
         self.due.store(second, Ordering::Release);
     }
 
-    /// The mutex must be held. The line only rises: numbers drawn do.
+    /// Draws the line. The mutex must be held. The line only rises, because numbers do.
     fn draw_line(&self, last_number: &AtomicU64) {
         self.draw_line_around(last_number, || ());
     }
 
-    /// Like [`draw_line`](Self::draw_line). Runs `between` for tests, when the line is drawn and
-    /// the flush is still due.
+    /// Like [`draw_line`](Self::draw_line). Runs `between`, for tests, after the line is drawn and
+    /// while the flush is still due.
     #[inline(always)]
     fn draw_line_around(&self, last_number: &AtomicU64, between: impl FnOnce()) {
-        // Relaxed: a number drawn by another thread before this flush is ordered before it by
-        // whatever synchronised that thread's client with ours. Numbers drawn concurrently may end
-        // up on either side.
+        // Relaxed: if another thread drew a number before this flush, the synchronisation between
+        // its client and ours orders it before the flush. Numbers drawn concurrently may end up on
+        // either side.
         self.line.store(last_number.load(Ordering::Relaxed), Ordering::Release);
         between();
-        // Release (both): the line before the flush stops being due; pairs with the Acquire in
-        // `covers` and `catch_up`.
+        // Release (both): the line is visible before the flush stops being due; pairs with the
+        // Acquire in `covers` and `catch_up`.
         self.due.store(NONE_PENDING, Ordering::Release);
     }
 }
@@ -164,7 +164,7 @@ mod tests {
         thread::scope(|scope| {
             let writing = flush.writers.lock().unwrap();
             let late = scope.spawn(|| flush.catch_up(100, &last));
-            // Time to find it due, and to wait for us.
+            // Gives the thread time to find the flush due, and to wait for the mutex.
             thread::sleep(Duration::from_millis(10));
             flush.draw_line(&last);
             last.store(8, Ordering::Relaxed);
@@ -182,7 +182,7 @@ mod tests {
         thread::scope(|scope| {
             let writing = flush.writers.lock().unwrap();
             let reader = scope.spawn(|| flush.state());
-            // A reader that does not wait has the flush's state by then.
+            // By then, a reader that does not wait has read the state.
             thread::sleep(Duration::from_millis(10));
             flush.draw_line(&last);
             drop(writing);

@@ -1,5 +1,5 @@
-//! The items of a cache: the table that finds them, their memory, and what decides which of them
-//! are alive.
+//! The items of a cache: the table that finds them, their memory, and the state that decides which
+//! of them are alive.
 
 use crate::clock::Clock;
 use crate::eviction::flush::Flush;
@@ -17,22 +17,22 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets of an empty table: 8 KiB, below which nothing would be gained.
+/// The number of buckets of an empty table: 8 KiB. A smaller table would save nothing that counts.
 const MIN_BUCKETS: usize = 1 << 10;
 
 /// Numbers up to this are never drawn: 0 means no CAS value in the protocols, and 1 is what test
 /// programs use for a wrong one.
 const NEVER_DRAWN: u64 = 1;
 
-/// Entries per bucket. A table that grows does so by four, to one: so a bucket's 8 bytes are shared
-/// by one to four items, and lookups that find something walk half a step more than at the usual
-/// load for each.
+/// The range of entries per bucket. A table grows by a factor of four, from four entries per bucket
+/// to one. So one to four items share the 8 bytes of a bucket, and a lookup that hits walks half a
+/// step more than at the usual load factors.
 const LOAD: RangeInclusive<f64> = 0.5..=4.0;
 
-/// By how much the table grows at once, as [`Policy`] says.
+/// The factor by which the table grows at once, as in [`Policy`].
 const GROWTH: usize = 4;
 
-/// What a cache stores.
+/// The items of a cache.
 pub(crate) struct ItemStore {
     pub(crate) table: Table,
     pub(crate) clock: Arc<Clock>,
@@ -40,7 +40,7 @@ pub(crate) struct ItemStore {
     /// Whether items may be evicted to make room.
     pub(crate) evicts: bool,
     pub(crate) flush: Flush,
-    /// Is shown what is evicted.
+    /// Notified of evictions.
     pub(crate) observer: Option<Arc<dyn EvictionObserver>>,
     pub(crate) last_number: CachePadded<AtomicU64>,
 }
@@ -66,14 +66,14 @@ impl ItemStore {
         ItemStore { last_number: CachePadded::new(AtomicU64::new(NEVER_DRAWN + first)), ..self }
     }
 
-    /// The second in which the calling command runs. Executes a flush that has come due by then.
+    /// Begins a command: returns the current second, and executes a flush that is due.
     pub(crate) fn begin(&self) -> u32 {
         let now = self.clock.now();
         self.flush.catch_up(now, &self.last_number);
         now
     }
 
-    /// `Hit` if the item is there for clients.
+    /// `Hit` if the item exists for clients.
     pub(crate) fn state(&self, item: ItemRef<'_>, now: u32) -> Lookup {
         if item.expiry().has_passed(now) {
             Lookup::Expired
@@ -93,18 +93,17 @@ impl ItemStore {
 
     /// The number of an item that is about to be linked. The bucket lock is held.
     pub(crate) fn next_number(&self) -> u64 {
-        // Relaxed: only the numbers' being distinct and rising matters; locks order those of one
-        // key.
+        // Relaxed: numbers only have to be distinct and to rise. Locks order those of one key.
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Bytes of the table, and what it will take if it grows soon: the old and the new array exist
-    /// at the same time. (The old one is freed some milliseconds after the table has grown; until
-    /// then it is not counted.)
+    /// Bytes of the table, and the bytes that it will occupy if it grows soon: the old and the new
+    /// array exist at the same time. (The old array is freed some milliseconds after the table has
+    /// grown, and is not counted in this time.)
     pub(crate) fn table_memory(&self) -> TableMemory {
         let (buckets, is_resizing) = (self.table.buckets(), self.table.is_resizing());
-        // The charge is read when blocks are requested: it must be right for the last block before
-        // the table grows.
+        // The charge is read when a block is requested. It must cover all items that can be stored
+        // before the next block is requested.
         let soon = self.table.len() + self.allocator.max_items_in_open_blocks();
         let grows = is_resizing || soon as f64 > 0.95 * buckets as f64 * LOAD.end();
         // A late resize catches up in one step.

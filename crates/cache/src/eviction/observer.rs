@@ -1,4 +1,4 @@
-//! Watching what is evicted.
+//! Observation of evictions.
 
 use crate::item::hit::Hit;
 

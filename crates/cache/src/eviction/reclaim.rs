@@ -1,4 +1,4 @@
-//! What to do next when there is no room.
+//! The steps that make room when there is none.
 
 use crate::memory::allocator::{ItemAllocator, TableMemory};
 use crate::memory::pool::{BlockPool, Victim};
@@ -10,10 +10,10 @@ use std::sync::MutexGuard;
 pub(crate) struct Reclaim {
     /// Bytes of the block that is needed.
     need: usize,
-    /// Steps tried, and blocks swept.
+    /// The number of steps tried, and of blocks swept.
     turns: usize,
     swept: usize,
-    /// The last sweep has freed nothing.
+    /// Whether the last sweep freed nothing.
     last_sweep_freed_nothing: bool,
     has_closed_all: bool,
     empty_searches: usize,
@@ -35,7 +35,8 @@ pub(crate) enum ReclaimStep {
 }
 
 impl Reclaim {
-    /// How often there may be nothing to sweep, although no other thread has checked out a block.
+    /// How often a search may find nothing to sweep, although no other thread has checked out a
+    /// block.
     const MAX_EMPTY_SEARCHES: usize = 4;
 
     /// How often a search without eviction looks for slightly fragmented blocks, at a number of
@@ -51,7 +52,7 @@ impl Reclaim {
         Reclaim::MAX_SELECTIVE_SWEEPS + self.need / capacity
     }
 
-    /// Notes that the victim was swept, and whether its memory waits for readers now.
+    /// Records that the victim was swept, and whether its memory waits for readers now.
     pub(crate) fn note_swept(&mut self, is_released: bool) {
         self.swept += 1;
         self.last_sweep_freed_nothing = !is_released;
@@ -78,7 +79,8 @@ impl ItemAllocator {
         self.harvest();
         let mut pool = self.pool();
         pool.set_table(resized);
-        // Pinned and kept memory is not available; a table from which much is evicted shrinks.
+        // Pinned and kept memory is not available. The table is counted with its size after
+        // eviction, because it shrinks then.
         let fixed = self.pinned().bytes() + pool.kept() + if evicts { table } else { resized };
         if need + fixed > pool.limit() {
             return ReclaimStep::OutOfMemory;
@@ -86,7 +88,8 @@ impl ItemAllocator {
         let room = pool.room(false);
         reclaim.turns += 1;
         let max_sweeps = reclaim.max_sweeps(self.capacity);
-        // After many turns without room, other threads take what is freed. Let the caller try.
+        // If there is no room after many turns, other threads take the memory that is freed. Let
+        // the caller try.
         if need <= room || reclaim.turns > 4 * max_sweeps {
             let in_the_way = if need <= room { pool.in_the_way(need) } else { Vec::new() };
             drop(pool);
@@ -113,7 +116,7 @@ impl ItemAllocator {
         }
         if !mem::replace(&mut reclaim.has_closed_all, true) {
             drop(pool);
-            // All that is left is open, perhaps.
+            // Perhaps all remaining blocks are open.
             self.close_all(|_| true);
             pool = self.pool();
             if let Some(victim) = pool.victim(evicts, is_urgent) {
@@ -135,8 +138,8 @@ impl ItemAllocator {
         is_resizing: bool,
     ) -> ReclaimStep {
         let need = reclaim.need;
-        // What is left is scattered. One store does not search a large cache as a whole; several
-        // stores do.
+        // The remaining free memory is scattered. One store does not search all of a large cache
+        // for it; several stores do.
         let mut looks = if evicts { 0 } else { Reclaim::LOOKS };
         while looks > 0 {
             if let Some(victim) = pool.next_slightly_fragmented() {
@@ -146,7 +149,7 @@ impl ItemAllocator {
             drop(pool);
             pool = self.pool();
         }
-        // Or all of it is in blocks that other threads have opened since.
+        // Or the memory is in blocks that other threads have opened since.
         reclaim.has_closed_all = false;
         reclaim.empty_searches += 1;
         if pool.is_contended(evicts) || is_resizing || (evicts && reclaim.empty_searches < Reclaim::MAX_EMPTY_SEARCHES)

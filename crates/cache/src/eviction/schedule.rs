@@ -1,4 +1,4 @@
-//! When to sweep a block for what has expired.
+//! When to sweep a block for expired items.
 
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
@@ -6,7 +6,7 @@ use crate::item::item_ref::ItemRef;
 /// Least seconds between two sweeps of a block for expired items.
 const MIN_SWEEP_INTERVAL: u32 = 5;
 
-/// A block is swept when one in this many of its live bytes has expired.
+/// A block is swept when 1/`SHARE` of its live bytes has expired.
 const SHARE: usize = 16;
 
 /// A block is swept at the latest this many seconds after its first item has expired.
@@ -22,7 +22,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Notes an item that stays in a block that is swept for expired items.
+    /// Adds an item that stays in a block that is swept for expired items.
     pub(crate) fn note(&mut self, item: ItemRef<'_>) {
         let (expiry, size) = (item.expiry_when_swept(), item.footprint());
         item.block().note_number(item.number());
@@ -34,8 +34,8 @@ impl Schedule {
 
     /// The second in which it pays to sweep the block again after a sweep at `now`; none if nothing
     /// expires. A sweep reads the whole block. So each sweep either frees a share of the live
-    /// bytes, or comes long after the one before. This bounds what sweeps of an idle heap read by
-    /// its size and by time, even if items expire in every second.
+    /// bytes, or comes long after the previous one. This bounds the bytes that sweeps of an idle
+    /// cache read by its size and by time, even if items expire in every second.
     pub(crate) fn next(mut self, now: u32) -> Option<u32> {
         self.ends.sort_unstable();
         let &(first, _) = self.ends.first()?;

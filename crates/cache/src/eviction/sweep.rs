@@ -1,17 +1,18 @@
-//! Making room: sweeping blocks, for eviction and for what has expired.
+//! Sweeps of blocks, for eviction and for expired items.
 //!
 //! **Races.** One thread sweeps a block, and no item is added to it. The sweep handles each item
 //! under the lock of its bucket, and finds it there by address, not by key. So either the item is
 //! still the one in the table, and is removed or replaced by its copy in one step; or another
 //! thread has removed or replaced it, and it is freed. No address can be found twice: the block's
 //! memory is reused only after the sweep and a grace period. The lock orders the sweep and commands
-//! on the same key. A command before the sweep decides what moves or goes. A command after it finds
-//! the copy, which has the same number, or nothing, as if the item had been evicted a moment
-//! before. Commands change the expiry in place under the lock, and the sweep reads it there for the
-//! copy. Lookups update the status without the lock, either before the copy takes it over, or they
-//! see that it was taken over, and look again (see [`crate::item::status`]). A lookup that still
-//! reads the old item returns what was true when it began. A visit that is marked on the old item
-//! after the sweep has read its visits is lost: it is a hint.
+//! on the same key. A command before the sweep may change whether the item moves or goes. A command
+//! after it finds the copy, which has the same number, or nothing, as if the item had been evicted
+//! a moment before. Commands change the expiry in place under the lock, and the sweep reads it
+//! there for the copy. Lookups update the status without the lock. Either they do so before the
+//! copy takes it over, or they notice that it was taken over, and look the item up again (see
+//! [`crate::item::status`]). A lookup that still reads the old item returns what was true when it
+//! began. If a visit is marked on the old item after the sweep has read its visits, the mark is
+//! lost. This does no harm, because visits are hints.
 //!
 //! No thread sweeps or waits while it holds a lock or is in a read section.
 //!
@@ -37,14 +38,14 @@ use crate::policy;
 use crate::usage::SweepStats;
 use relativist::raw::Entry;
 
-/// What became of an item whose block was swept.
+/// The fate of an item whose block was swept.
 #[derive(Eq, PartialEq)]
 enum Fate {
-    /// It is freed.
+    /// The item is freed.
     Gone,
-    /// It has a copy elsewhere.
+    /// A copy elsewhere has replaced the item.
     Moved,
-    /// It is still there.
+    /// The item is still in the block.
     Stays,
 }
 
@@ -58,17 +59,17 @@ struct Sweep<'e> {
     schedule: Schedule,
 }
 
-/// What a sweep will do with an item, decided without a lock.
+/// The decision of a sweep about an item, made without a lock.
 struct Verdict {
     state: Lookup,
-    /// Its visits if it moves.
+    /// The item's visits if it moves.
     visits: Option<u8>,
 }
 
 impl ItemStore {
-    /// Makes room for an item of `bytes`, or finds that this is impossible. Blocks: evicts some
-    /// blocks, and waits for readers where enough memory waits for them. The work is in proportion
-    /// to `bytes`. Other threads may take the room before the caller does.
+    /// Makes room for an item of `bytes`, or finds that this is impossible. May block: it evicts
+    /// some blocks, and waits for readers if enough memory waits for them. The work is in
+    /// proportion to `bytes`. Other threads may take the room before the caller does.
     pub(crate) fn make_room(&self, bytes: usize) -> bool {
         let mut reclaim = self.allocator.begin_reclaim(bytes);
         loop {
@@ -89,7 +90,7 @@ impl ItemStore {
         }
     }
 
-    /// Sweeps a block; says whether it is empty now.
+    /// Sweeps a block. Returns whether it is empty now.
     fn sweep(&self, victim: Victim) -> bool {
         let Victim { block, purpose } = victim;
         let now = self.begin();
@@ -118,8 +119,9 @@ impl ItemStore {
         !stays
     }
 
-    /// Frees expired and flushed items, and blocks whose items are all freed. What this call misses
-    /// because another thread sweeps it, a later call finds: blocks note when they are due.
+    /// Frees expired and flushed items, and blocks whose items are all freed. If this call misses a
+    /// block because another thread sweeps it, a later call finds it: blocks record when they are
+    /// due.
     pub(crate) fn sweep_expired(&self, now: u32) {
         let line = self.flush.line();
         let is_due = |block: Block| block.is_due(now, line);
@@ -151,8 +153,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Decides what to do with `item`. An error is the fate of an item with which nothing is to be
-    /// done.
+    /// Decides what to do with `item`. The error is the fate of an item that needs no change.
     fn look(&mut self, item: ItemRef<'_>) -> Result<Verdict, Fate> {
         let &mut Sweep { store, purpose, now, .. } = self;
         if item.status().is_gone() {
@@ -172,7 +173,7 @@ impl Sweep<'_> {
             Purpose::Evict => policy::verdict(visits, was_visited),
             Purpose::Compact | Purpose::Expire => Some(visits + u8::from(was_visited && visits < policy::MAX_VISITS)),
         };
-        // Alone in its block, it need not be copied.
+        // An item that is alone in its block need not be copied.
         if let Some(visits) = visits
             && store.allocator.is_large(item.footprint())
         {
@@ -183,7 +184,7 @@ impl Sweep<'_> {
         Ok(Verdict { state, visits })
     }
 
-    /// Carries out that decision under the lock of the item's bucket. Another thread may have been
+    /// Carries out the decision under the lock of the item's bucket. Another thread may have been
     /// faster.
     fn carry_out(&mut self, item: ItemRef<'_>, &Verdict { state, visits }: &Verdict) -> Fate {
         let &mut Sweep { store, now, .. } = self;
@@ -207,7 +208,7 @@ impl Sweep<'_> {
                 });
                 Fate::Moved
             }
-            // Touched in the meantime: the state under the lock counts.
+            // The item was touched in the meantime: the state under the lock counts.
             None if !is_alive && store.state(item, now) == Lookup::Hit => {
                 self.schedule.note(item);
                 return Fate::Stays;
@@ -226,8 +227,8 @@ impl Sweep<'_> {
         fate
     }
 
-    /// Counts an item that this sweep has removed, and shows it to the observer. The sweep still
-    /// has the block.
+    /// Counts an item that this sweep has removed, and reports it to the observer. The sweep still
+    /// holds the block.
     fn count(&mut self, item: ItemRef<'_>, state: Lookup) {
         let Sweep { store, purpose, now, counts, .. } = self;
         let hit = item.hit(*now);

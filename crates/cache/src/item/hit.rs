@@ -1,4 +1,4 @@
-//! What a command is shown of an item.
+//! The view of an item that commands have.
 
 use crate::expiry::Expiry;
 use crate::item::new::{New, Value, decimal_digits};
@@ -9,46 +9,46 @@ use crate::memory::block_ref::LARGE_VALUE;
 /// A found item.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
-    /// The number that the client stored with it.
+    /// The number that the client stored with the item.
     pub flags: u32,
     /// The CAS value: different from that of all items stored before and after, unless a client has
-    /// given it.
+    /// set it.
     pub cas: u64,
-    /// The bytes.
+    /// The value.
     pub value: &'a [u8],
-    /// When it ends.
+    /// When the item expires.
     pub expiry: Expiry,
-    /// Seconds since it was stored or last fetched: exact to a minute, or to 17 minutes if that was
-    /// more than 18 hours ago.
+    /// Seconds since the item was stored or last fetched: exact to a minute, or to 17 minutes if
+    /// that was more than 18 hours ago.
     pub idle: u32,
-    /// What has happened to it.
+    /// What has happened to the item.
     pub marks: Marks,
-    /// Bytes that it occupies.
+    /// The bytes that the item occupies.
     pub size: usize,
-    /// The second in which it is looked at.
+    /// The second of this view.
     pub now: u32,
-    /// Its number, which no other item has. A copy that a sweep makes keeps it.
+    /// The item's number, which no other item has. A copy made by a sweep keeps the number.
     pub number: u64,
-    /// Its memory, if its value may be pinned.
+    /// The item's memory, if its value may be pinned.
     pub source: Option<ValueSource<'a>>,
 }
 
 impl Hit<'_> {
-    /// Pins the value, to be kept for longer than it is shown. None if it is smaller than
+    /// Pins the value, so that it can be used after this view has ended. None if it is smaller than
     /// [`LARGE_VALUE`], or if too much is pinned already: copy it then.
     #[inline(always)]
     pub fn pin(&self) -> Option<ValueRef> {
         if self.value.len() < LARGE_VALUE { None } else { self.source.and_then(ValueSource::pin) }
     }
 
-    /// Seconds until it ends; none for never.
+    /// Seconds until the item expires; none for never.
     pub fn ttl(&self) -> Option<u32> {
         (self.expiry != Expiry::NEVER).then(|| self.expiry.to_bits().saturating_sub(self.now))
     }
 
-    /// What replaces the item when the number in it becomes `number`. A client that has won the
+    /// The item that replaces this one when its number becomes `number`. A client that has won the
     /// right to renew a stale item keeps it if the text does not grow.
     pub fn counted<'a>(&self, number: u64) -> New<'a> {
         let fits = decimal_digits(number) <= self.value.len();
@@ -57,12 +57,13 @@ impl Hit<'_> {
         self.successor(Value::Number(number), keeps)
     }
 
-    /// What takes its place when its value grows.
+    /// The item that replaces this one when its value is extended.
     pub fn joined<'a>(&self, value: Value<'a>) -> New<'a> {
         self.successor(value, Marks::ENCODED_KEY)
     }
 
-    /// What takes its place with another value, but the same flags, expiry, and those of its marks.
+    /// The item that replaces this one with another value, the same flags and expiry, and those of
+    /// its marks that are in `keeps`.
     pub fn successor<'a>(&self, value: Value<'a>, keeps: Marks) -> New<'a> {
         let (cas, marks) = (None, Marks::NONE);
         New { flags: self.flags, expiry: self.expiry, value, cas, marks, inherits: keeps }
@@ -72,12 +73,12 @@ impl Hit<'_> {
 /// The outcome of a lookup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lookup {
-    /// There is one, and it was shown.
+    /// There is an item.
     Hit,
-    /// There is none.
+    /// There is no item.
     Miss,
-    /// There was one until it expired.
+    /// The item has expired.
     Expired,
-    /// There was one until it was flushed.
+    /// The item was flushed.
     Flushed,
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 /// An item that is linked, or was, and stays allocated for `'a`.
 #[derive(Clone, Copy)]
 pub(crate) struct ItemRef<'a> {
-    /// Good for the whole allocation.
+    /// Valid for access to the whole allocation.
     pub(crate) item: NonNull<Item>,
     pub(crate) lifetime: PhantomData<&'a Item>,
 }
@@ -59,10 +59,10 @@ impl<'a> ItemRef<'a> {
         unsafe { self.item.as_ref() }
     }
 
-    /// `length` of the bytes behind the header, from `start` on.
+    /// The `length` bytes from `start` on, counted from the end of the header.
     ///
     /// # Safety
-    /// The item has them.
+    /// The item has these bytes.
     pub(crate) unsafe fn bytes(self, start: usize, length: usize) -> &'a [u8] {
         // SAFETY: within the memory that `item` points to, by the caller's promise; initialised by
         // `UnlinkedItem::new`, and not written again.
@@ -73,7 +73,7 @@ impl<'a> ItemRef<'a> {
         &self.header().status
     }
 
-    /// Where its parts are.
+    /// The places of the item's parts.
     #[inline]
     pub(crate) fn layout(self) -> Layout {
         self.layout_with(self.status().load())
@@ -100,7 +100,7 @@ impl<'a> ItemRef<'a> {
 
     #[inline]
     pub(crate) fn key_with(self, status: Status) -> &'a [u8] {
-        // Not by way of the layout: lookups ask for nothing else.
+        // Computed without the layout, because lookups need only this.
         let start = Options::of(status).size();
         // SAFETY: the key follows the options.
         unsafe { self.bytes(start, self.header().key_len.into()) }
@@ -124,7 +124,7 @@ impl<'a> ItemRef<'a> {
         u32::from_ne_bytes(flags.try_into().expect("four bytes were taken"))
     }
 
-    /// The number drawn for it: larger than those of all items linked before.
+    /// The item's number: larger than those of all items linked before.
     pub(crate) fn number(self) -> u64 {
         let [low, middle, high] = self.header().number.map(u64::from);
         low | middle << 16 | high << 32
@@ -140,7 +140,8 @@ impl<'a> ItemRef<'a> {
     }
 
     pub(crate) fn expiry(self) -> Expiry {
-        // Relaxed: the word stands for itself, and bucket locks order updates of the same item.
+        // Relaxed: no other data depends on the word, and bucket locks order updates of the same
+        // item.
         Expiry::from_bits(self.header().expiry.load(Ordering::Relaxed))
     }
 
@@ -151,16 +152,16 @@ impl<'a> ItemRef<'a> {
         self.block().note_expiry(expiry);
     }
 
-    /// Its expiry, for the sweep of its block after [`Block::forget`].
+    /// The item's expiry, for the sweep of its block after [`Block::forget`].
     pub(crate) fn expiry_when_swept(self) -> Expiry {
         // SeqCst: see `Block::forget`.
         Expiry::from_bits(self.header().expiry.load(Ordering::SeqCst))
     }
 
-    /// Counts it as freed, after it was unlinked.
+    /// Counts the item as freed, after it was unlinked.
     ///
     /// # Safety
-    /// The caller has unlinked it, in the section of `guard`.
+    /// The caller has unlinked the item, in the section of `guard`.
     pub(crate) unsafe fn free_item(self, allocator: &ItemAllocator, guard: &Guard) {
         // SAFETY: the caller's promise.
         if unsafe { self.die(allocator, guard) } {
@@ -168,7 +169,8 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// [`free_item`](Self::free_item) for the sweep of its block, which knows what is freed there.
+    /// Like [`free_item`](Self::free_item), for the sweep of its block, which does not have to be
+    /// notified.
     ///
     /// # Safety
     /// As for [`free_item`](Self::free_item).
@@ -187,13 +189,13 @@ impl<'a> ItemRef<'a> {
         unsafe { self.block().free_item(size) }
     }
 
-    /// What clients see of it at `now`.
+    /// The view of the item at `now`.
     #[inline(always)]
     pub(crate) fn hit(self, now: u32) -> Hit<'a> {
         self.hit_with(self.status().load(), now)
     }
 
-    /// [`hit`](Self::hit) with the `status` that it had. Inlined, so that unused fields are not
+    /// Like [`hit`](Self::hit), with a `status` read before. Inlined, so that unused fields are not
     /// read.
     #[inline(always)]
     pub(crate) fn hit_with(self, status: Status, now: u32) -> Hit<'a> {
@@ -225,14 +227,14 @@ impl<'a> ItemRef<'a> {
             value: [self.value_in(layout), b""],
             value_len: layout.value_len as u32,
             cas: self.client_cas_in(layout),
-            // All that stands in the status comes with `UnlinkedItem::take_over`.
+            // `UnlinkedItem::take_over` sets everything that is in the status.
             marks: Marks::NONE,
             inherits: Marks::NONE,
             now,
         }
     }
 
-    /// Bytes that it occupies in its block.
+    /// The bytes that the item occupies in its block.
     pub(crate) fn footprint(self) -> usize {
         block::footprint(self.layout().size())
     }

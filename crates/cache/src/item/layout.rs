@@ -5,14 +5,14 @@
 //! | link | number | value len | expiry | status | key len | options | key bytes | value bytes | given cas |
 //! ```
 //!
-//! The number orders items, so a flush knows which were stored before. It is drawn from a counter,
-//! and is the item's CAS value, too, unless a client has given one; that stands behind the value
-//! then (8 bytes, [`Marks::CLIENT_CAS`]).
+//! The number orders items, so a flush knows which were stored before. It is drawn from a counter.
+//! It is also the item's CAS value, unless a client has set one; that is stored after the value (8
+//! bytes, [`Marks::CLIENT_CAS`]).
 //!
-//! Options stand where the [status](crate::item::status) says so: the upper half of the value's
+//! The [status](crate::item::status) says which options there are: the upper half of the value's
 //! length, and the client flags. So an item has [`ITEM_OVERHEAD`] = 33 bytes besides key and value,
-//! 2 more if the value has 64 KiB, 4 more with flags that are not zero, and up to 7 for the
-//! alignment of the next item's link. The table takes another 2 to 8, at loads between 1 and 4.
+//! 2 more if the value has at least 64 KiB, 4 more with flags that are not zero, and up to 7 for
+//! the alignment of the next item's link. The table takes another 2 to 8, at loads between 1 and 4.
 //!
 //! An item is written while it is an [`UnlinkedItem`](crate::item::unlinked), owned by one thread.
 //! Once in the table it is shared and does not change, except for its expiry and status, which are
@@ -34,12 +34,13 @@ pub const MAX_KEY: usize = 250;
 pub const ITEM_OVERHEAD: usize = offset_of!(Item, key_len) + size_of::<u8>();
 
 /// The header. The options, and the bytes of key and value, follow its last field in the same piece
-/// of memory: out of the reach of a `&Item`, so items are handed around as [`ItemRef`].
+/// of memory. A `&Item` must not be used to access them, so items are passed as [`ItemRef`].
 #[repr(C)]
 pub(crate) struct Item {
     /// First, so that a pointer to the link is a pointer to the item.
     pub(crate) link: Link,
-    /// Drawn when it was linked. 48 bits: enough for a million stores a second during nine years.
+    /// Drawn when the item was linked. 48 bits are enough for a million stores a second for nine
+    /// years.
     pub(crate) number: [u16; 3],
     pub(crate) value_len: u16,
     pub(crate) expiry: AtomicU32,
@@ -47,10 +48,10 @@ pub(crate) struct Item {
     pub(crate) key_len: u8,
 }
 
-/// Bytes of a CAS value behind the value.
+/// The bytes of a CAS value after the value.
 pub(crate) const CLIENT_CAS: usize = size_of::<u64>();
 
-/// What an item consists of.
+/// The parts of an item.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) struct Layout {
     pub(crate) options: Options,
@@ -59,7 +60,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// That of an item to come.
+    /// The layout of a future item.
     pub(crate) fn of(shape: &ItemShape) -> Layout {
         let &ItemShape { key_len, value_len, has_flags, has_cas } = shape;
         let is_long = value_len > u16::MAX.into();
@@ -70,29 +71,29 @@ impl Layout {
         self.value_len
     }
 
-    /// Where the value begins, from the beginning of the item.
+    /// The offset of the value in the item.
     pub(crate) fn value_start(&self) -> usize {
         ITEM_OVERHEAD + self.options.size() + self.key_len
     }
 
-    /// Bytes that it occupies in its block.
+    /// The bytes that the item occupies in its block.
     pub(crate) fn footprint(&self) -> usize {
         block::footprint(self.size())
     }
 
-    /// Bytes of all of it.
+    /// The sum of the lengths of all parts.
     pub(crate) fn size(&self) -> usize {
         let cas = if self.options.has_cas { CLIENT_CAS } else { 0 };
         ITEM_OVERHEAD + self.options.size() + self.key_len + self.value_len + cas
     }
 }
 
-/// What an item has that others don't.
+/// The optional parts of an item.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) struct Options {
     pub(crate) is_long: bool,
     pub(crate) has_flags: bool,
-    /// Behind the value.
+    /// The CAS value after the value.
     pub(crate) has_cas: bool,
 }
 
@@ -102,7 +103,7 @@ impl Options {
         Options { is_long: status.is_long(), has_flags: status.has_flags(), has_cas }
     }
 
-    /// Bytes of those before the key.
+    /// The bytes of the options before the key.
     pub(crate) fn size(self) -> usize {
         usize::from(self.is_long) * size_of::<u16>() + usize::from(self.has_flags) * size_of::<u32>()
     }

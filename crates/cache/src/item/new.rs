@@ -1,37 +1,36 @@
-//! What a command puts into the cache.
+//! New items that a command puts into the cache.
 
 use crate::expiry::Expiry;
 use crate::item::reserved::ReservedValue;
 use crate::item::status::Marks;
 
-/// What goes into a new item.
+/// The contents of a new item.
 #[derive(Clone, Copy, Debug)]
 pub struct New<'a> {
-    /// A number that the client gets back with the value.
+    /// A number of the client's, returned with the value.
     pub flags: u32,
-    /// When the item ends.
+    /// When the item expires.
     pub expiry: Expiry,
-    /// The bytes.
+    /// The value.
     pub value: Value<'a>,
-    /// The CAS value that the client wants it to have; otherwise one is drawn that is larger than
-    /// all drawn before.
+    /// The CAS value that the client sets; if it sets none, the item gets one larger than all
+    /// before.
     pub cas: Option<u64>,
-    /// What has happened to it already.
+    /// The marks of the item.
     pub marks: Marks,
-    /// What has happened to it already if it has happened to the item in whose place it is put. Not
-    /// decided by a look at that item's marks: a lookup may set one in the meantime.
+    /// The marks that the item takes over from the item that it replaces, if that has them. Its
+    /// marks must not be read earlier for this, because a lookup may set one in the meantime.
     pub inherits: Marks,
 }
 
 impl<'a> New<'a> {
-    /// An item that never ends and to which nothing has happened.
+    /// An item that never expires and has no marks.
     pub fn plain(flags: u32, value: Value<'a>) -> New<'a> {
         New { flags, expiry: Expiry::NEVER, value, cas: None, marks: Marks::NONE, inherits: Marks::NONE }
     }
 }
 
-/// The value of a new item. What refers to the value of a present item stands alone where there is
-/// none.
+/// The value of a new item. If no item is replaced, the present value is empty.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     /// These bytes.
@@ -50,7 +49,7 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// Bytes that are new.
+    /// The number of new bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Value::Whole(bytes) | Value::Appended(bytes) | Value::Prepended(bytes) => bytes.len(),

@@ -1,4 +1,4 @@
-//! Reserved memory for large values, which are received to where they will lie.
+//! Reserved memory, into which large values are received without a copy.
 
 use crate::item::layout::Layout;
 use crate::memory::allocator::ItemAllocator;
@@ -7,32 +7,32 @@ use std::cell::Cell;
 use std::fmt::{self, Debug, Formatter};
 use std::ptr::NonNull;
 
-/// What must be known of an item before its value is received.
+/// The properties of an item that must be known before its value is received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ItemShape {
-    /// Bytes of its key.
+    /// The length of the key in bytes.
     pub key_len: usize,
-    /// Bytes of its value.
+    /// The length of the value in bytes.
     pub value_len: usize,
-    /// Whether it has client flags other than 0.
+    /// Whether the item has client flags other than 0.
     pub has_flags: bool,
-    /// Whether the client gives its CAS value.
+    /// Whether the client sets the CAS value.
     pub has_cas: bool,
 }
 
 impl ItemShape {
-    /// Whether its value is large enough to be received in place.
+    /// Whether the value is large enough to be received in place.
     pub fn is_large(&self) -> bool {
         self.value_len >= LARGE_VALUE
     }
 }
 
-/// A value that is being received: memory of the cache, and how much of it was received.
-/// [`Value::Reserved`](crate::Value::Reserved) stores it; otherwise the memory is given back on
-/// drop. The memory counts as the cache's all the time, and the sum of all these is bounded.
+/// A value that is being received into memory of the cache.
+/// [`Value::Reserved`](crate::Value::Reserved) stores it; otherwise the memory is returned on drop.
+/// The memory always counts as the cache's, and the sum of all reserved memory is bounded.
 pub struct ReservedValue {
-    /// Of a block that the allocator has released; once the item is stored, the allocator has it,
-    /// too.
+    /// A block that the allocator has released. Once the item is stored, the allocator has the
+    /// block, too.
     block_ref: BlockRef,
     layout: Layout,
     received: usize,
@@ -49,14 +49,15 @@ impl ReservedValue {
         unsafe { self.block_ref.block().first().add(self.layout.value_start()) }
     }
 
-    /// What was received.
+    /// The bytes received so far.
     pub fn value(&self) -> &[u8] {
         // SAFETY: within the block, and written. While the allocator has released the block, it is
         // ours; later it is an item's value, which does not change, and the pin keeps it.
         unsafe { NonNull::slice_from_raw_parts(self.start(), self.received).as_ref() }
     }
 
-    /// Room for the rest. What is put there counts when it is [noted](Self::note_received).
+    /// The memory for the missing bytes. Bytes written there count when they are
+    /// [noted](Self::note_received).
     pub fn rest(&mut self) -> &mut [u8] {
         let length = self.missing();
         // SAFETY: within the block, which is ours as long as the value is not complete, because the
@@ -65,16 +66,16 @@ impl ReservedValue {
         unsafe { NonNull::slice_from_raw_parts(self.start().add(self.received), length).as_mut() }
     }
 
-    /// The first `count` bytes of the [rest](Self::rest) were received.
+    /// Notes that the first `count` bytes of the [rest](Self::rest) were received.
     ///
     /// # Panics
-    /// If they are more.
+    /// If the rest has fewer bytes.
     pub fn note_received(&mut self, count: usize) {
         assert!(count <= self.missing(), "more was received than there is room for");
         self.received += count;
     }
 
-    /// Takes as many of `bytes` as belong to the value, and returns how many that are.
+    /// Appends as many of `bytes` as belong to the value, and returns their number.
     pub fn take(&mut self, bytes: &[u8]) -> usize {
         let rest = self.rest();
         let count = rest.len().min(bytes.len());
@@ -83,12 +84,12 @@ impl ReservedValue {
         count
     }
 
-    /// Bytes that are not there yet.
+    /// The number of missing bytes.
     pub fn missing(&self) -> usize {
         self.layout.value_len() - self.received
     }
 
-    /// Whether all of it is there.
+    /// Whether no bytes are missing.
     pub fn is_complete(&self) -> bool {
         self.missing() == 0
     }

@@ -1,5 +1,5 @@
-//! The part of an item that lookups change, and what must change together with it, in one atomic
-//! word.
+//! The part of an item that lookups change, and the fields that must change together with it, in
+//! one atomic word.
 //!
 //! ```text
 //! 0        18       19      24       27          28     29      30     31        32
@@ -12,11 +12,11 @@
 //! so seconds never wrap.
 //!
 //! **An item that replaces another** may take over its marks and the time of its last access.
-//! Updates change these under the bucket's lock, where the replacement happens, too. Lookups have
-//! no lock. So the thread that makes the new item first marks the old one's status as passed on
-//! ([`AtomicStatus::pass_on`]): marks and time cannot change any more then. A lookup that would
-//! change them is refused ([`AtomicStatus::access`]), and goes on under the bucket's lock, where it
-//! finds the new item.
+//! Updates change these under the bucket's lock, which the replacement holds, too. Lookups have no
+//! lock. So the thread that makes the new item first marks the old one's status as passed on
+//! ([`AtomicStatus::pass_on`]): from then on, marks and time cannot change. A lookup that would
+//! change them is refused ([`AtomicStatus::access`]), and continues under the bucket's lock, where
+//! it finds the new item.
 
 use crate::policy::MAX_VISITS;
 use std::ops::{BitAnd, BitOr};
@@ -27,25 +27,26 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Marks(u8);
 
 impl Marks {
-    /// Nothing.
+    /// No marks.
     pub const NONE: Marks = Marks(0);
-    /// It was fetched since it was stored.
+    /// The item was fetched since it was stored.
     pub const FETCHED: Marks = Marks(1);
-    /// It was declared stale, but may be served until a client has stored a new value (`md I`).
+    /// The item was declared stale, but may be served until a client has stored a new value (`md
+    /// I`).
     pub const STALE: Marks = Marks(1 << 1);
     /// A client has won the right to store a new value (the meta protocol's `W`).
     pub const WON: Marks = Marks(1 << 2);
-    /// Its key was given in base64, and is returned so.
+    /// The client sent the key in base64, and receives it in base64.
     pub const ENCODED_KEY: Marks = Marks(1 << 3);
-    /// Its CAS value was given by a client, and stands behind the value.
+    /// A client has set the CAS value, which is stored after the value.
     pub const CLIENT_CAS: Marks = Marks(1 << 4);
 
-    /// From a byte that was kept.
+    /// Converts from a byte.
     pub fn from_bits(bits: u8) -> Marks {
         Marks(bits)
     }
 
-    /// A byte to keep.
+    /// Converts to a byte.
     pub fn to_bits(self) -> u8 {
         self.0
     }
@@ -82,32 +83,32 @@ const ACCESSED: u32 = (1 << 18) - 1;
 /// Whether `ACCESSED` is in units of 2^`COARSE_UNIT` seconds.
 const IS_COARSE: u32 = 1 << 18;
 const COARSE_UNIT: u32 = 10;
-/// Where the marks begin, and all marks.
+/// The lowest bit of the marks, and all marks.
 const MARKS: u32 = 19;
 const ALL_MARKS: u8 = (1 << 5) - 1;
-/// Where the visits to the item's credit begin, see [`policy`](crate::policy).
+/// The lowest bit of the visits to the item's credit, see [`policy`](crate::policy).
 const VISITS: u32 = 24;
 const ALL_VISITS: u32 = (MAX_VISITS as u32) << VISITS;
-/// Another item, which takes this one's place, has what is noted here.
+/// The item that replaces this one has taken over marks and time.
 const PASSED_ON: u32 = 1 << 27;
-/// There is the upper half of the value's length.
+/// The item has the upper half of the value's length.
 const IS_LONG: u32 = 1 << 28;
-/// There are client flags.
+/// The item has client flags.
 const HAS_FLAGS: u32 = 1 << 29;
-/// Not in the table any more.
+/// The item is not in the table any more.
 const GONE: u32 = 1 << 30;
-/// Visited since its block was last swept.
+/// The item was visited since its block was last swept.
 const VISITED: u32 = 1 << 31;
 
 const _: () = assert!((MAX_VISITS + 1).is_power_of_two() && ALL_VISITS < PASSED_ON);
 const _: () = assert!((ALL_MARKS as u32) << MARKS < 1 << VISITS && Marks::CLIENT_CAS.0 <= ALL_MARKS);
 
-/// Accesses are noted when the last one noted is that many seconds old, so that a hot item is not
-/// written all the time.
+/// An access is recorded only if the last recorded one is at least this many seconds old, so that a
+/// hot item is not written all the time.
 const ACCESS_RESOLUTION: u32 = 60;
 
-/// Seconds by which a command that has begun before may take the present for earlier than the
-/// others do.
+/// The maximum difference in seconds between the times of commands that run at the same moment: one
+/// may have read the clock earlier.
 const CLOCK_LAG: u32 = 8;
 
 /// Sweeps make the time of an access coarse if it is older than this: 18 hours, in seconds.
@@ -119,12 +120,12 @@ pub(crate) const VISIT_INTERVAL: u32 = 24 * 60 * 60;
 
 const _: () = assert!(LONG_AGO + 2 * VISIT_INTERVAL < ACCESSED);
 
-/// The status of an item at one moment.
+/// The status of an item at some moment.
 #[derive(Clone, Copy)]
 pub(crate) struct Status(u32);
 
 impl Status {
-    /// That of an item stored at `now`.
+    /// The status of an item stored at `now`.
     pub(crate) fn new(now: u32, marks: Marks, is_long: bool, has_flags: bool) -> Status {
         let options = if is_long { IS_LONG } else { 0 } | if has_flags { HAS_FLAGS } else { 0 };
         Status(now & ACCESSED | u32::from(marks.0 & ALL_MARKS) << MARKS | options)
@@ -134,12 +135,12 @@ impl Status {
         self.0 & bits == bits
     }
 
-    /// Whether there is the upper half of the value's length.
+    /// Whether the item has the upper half of the value's length.
     pub(crate) fn is_long(self) -> bool {
         self.has(IS_LONG)
     }
 
-    /// Whether there are client flags.
+    /// Whether the item has client flags.
     pub(crate) fn has_flags(self) -> bool {
         self.has(HAS_FLAGS)
     }
@@ -156,12 +157,12 @@ impl Status {
             return now.wrapping_sub((self.0 & ACCESSED) << COARSE_UNIT) & RANGE;
         }
         let idle = now.wrapping_sub(self.0) & ACCESSED;
-        // Another thread may have seen the next second already.
+        // Another thread may already have recorded a later second.
         if idle > ACCESSED - CLOCK_LAG { 0 } else { idle }
     }
 
-    /// The same status with a coarse time of the last access. None if that is coarse already, or
-    /// not long ago.
+    /// The same status with a coarse time of the last access. None if the time is coarse already,
+    /// or not long ago.
     fn aged(self, now: u32) -> Option<Status> {
         let idle = self.idle(now);
         let accessed = (now.wrapping_sub(idle) >> COARSE_UNIT) & ACCESSED;
@@ -169,7 +170,7 @@ impl Status {
         is_to_be.then_some(Status(self.0 & !ACCESSED | accessed | IS_COARSE))
     }
 
-    /// Visits to the item's credit, and whether it was visited since the last look.
+    /// The visits to the item's credit, and whether it was visited since the last sweep.
     pub(crate) fn heat(self) -> (u8, bool) {
         (((self.0 & ALL_VISITS) >> VISITS) as u8, self.has(VISITED))
     }
@@ -187,7 +188,7 @@ impl Status {
     }
 }
 
-/// The status of an item that others look at.
+/// The status of an item that other threads may read and change.
 #[repr(transparent)]
 pub(crate) struct AtomicStatus(AtomicU32);
 
@@ -198,24 +199,25 @@ impl AtomicStatus {
 
     #[inline]
     pub(crate) fn load(&self) -> Status {
-        // Relaxed: stands for itself, and bucket locks order the threads that decide by it.
+        // Relaxed: no other data depends on it, and bucket locks order the threads whose decisions
+        // do.
         Status(self.0.load(Ordering::Relaxed))
     }
 
-    /// Changes it as `change` says, and returns what it was before; or leaves it, and returns none,
-    /// if that says so.
+    /// Sets the status to the result of `change`, and returns the previous status. If `change`
+    /// returns none, changes nothing and returns none.
     fn update(&self, mut change: impl FnMut(Status) -> Option<Status>) -> Option<Status> {
         // Relaxed: as in `load`.
         let update = |status| change(Status(status)).map(|status| status.0);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).ok().map(Status)
     }
 
-    /// Notes an access at `now`: that the item was fetched; the time, if the one noted is old or
-    /// that of the store; and the visit, if there was none since the eviction last looked. Writes
-    /// nothing otherwise. Returns the status before. None if it would have to be changed, but has
-    /// passed on.
+    /// Records an access at `now`: that the item was fetched; the time, if the recorded one is old
+    /// or that of the store; and the visit, if there was none since the last sweep. Otherwise
+    /// writes nothing. Returns the previous status. None if the status would have to change, but
+    /// has passed on.
     ///
-    /// Lock-free, and short: there is little that others might change in the meantime.
+    /// Lock-free. Retries are rare, because other threads seldom change the status.
     #[inline(always)]
     pub(crate) fn access(&self, now: u32) -> Option<Status> {
         let status = self.load();
@@ -226,13 +228,13 @@ impl AtomicStatus {
     #[cold]
     fn note(&self, is_noted: bool, now: u32) -> Option<Status> {
         if is_noted {
-            // A hint, lost when the item is moving on. (Relaxed: as in `load`.)
+            // A hint, which is lost if the item is being copied. (Relaxed: as in `load`.)
             return Some(Status(self.0.fetch_or(VISITED, Ordering::Relaxed)));
         }
         self.update(|status| (!status.has(PASSED_ON)).then(|| status.with_marks(Marks::FETCHED).with_access(now)))
     }
 
-    /// Adds `marks`, and notes an access if there is one. Returns the previous status. The bucket
+    /// Adds `marks`, and records an access if there is one. Returns the previous status. The bucket
     /// lock is held, or no other thread knows the item.
     pub(crate) fn mark(&self, marks: Marks, access: Option<u32>) -> Status {
         let marked = |status: Status| access.into_iter().fold(status.with_marks(marks), Status::with_access);
@@ -244,8 +246,8 @@ impl AtomicStatus {
         before
     }
 
-    /// Marks and time of access are what is returned, and will not change any more: another item
-    /// takes them over, which is linked in this one's place next. The bucket lock is held.
+    /// Returns the status, and keeps its marks and time from changing: another item takes them
+    /// over, and will replace this one next. The bucket lock is held.
     pub(crate) fn pass_on(&self) -> Status {
         // Relaxed: as in `load`.
         Status(self.0.fetch_or(PASSED_ON, Ordering::Relaxed))
@@ -260,31 +262,31 @@ impl AtomicStatus {
         self.0.store(status.0, Ordering::Relaxed);
     }
 
-    /// Makes the time of the last access coarse if that was long before `now`. Call this in a sweep
-    /// of its block.
+    /// Makes the time of the last access coarse if it was long before `now`. Called by the sweep of
+    /// the item's block.
     pub(crate) fn age(&self, now: u32) {
         if self.load().aged(now).is_some() {
             self.update(|status| if status.has(PASSED_ON) { None } else { status.aged(now) });
         }
     }
 
-    /// Sets the visits to the item's credit, and starts counting new ones. For the sweep of its
-    /// block.
+    /// Sets the visits to the item's credit, and starts counting new ones. Called by the sweep of
+    /// the item's block.
     pub(crate) fn cool(&self, visits: u8) {
         self.update(|status| Some(status.with_visits(visits)));
     }
 
-    /// Notes that the item has left the table.
+    /// Marks the item as unlinked from the table.
     pub(crate) fn set_gone(&self) {
         // Release: pairs with the Acquire in `is_gone`.
         self.0.fetch_or(GONE, Ordering::Release);
     }
 
-    /// Whether the item has left the table for certain.
+    /// Whether the item is certainly unlinked from the table.
     pub(crate) fn is_gone(&self) -> bool {
-        // Acquire: pairs with the Release in `set_gone`. The grace period that the sweep of its
-        // block begins later must come after the unlinking: readers that it does not wait for would
-        // find the item otherwise.
+        // Acquire: pairs with the Release in `set_gone`. The grace period that the sweep of the
+        // block begins later must come after the unlinking. Otherwise readers for which it does not
+        // wait could find the item.
         Status(self.0.load(Ordering::Acquire)).has(GONE)
     }
 }

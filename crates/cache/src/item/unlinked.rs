@@ -1,4 +1,4 @@
-//! Items that are not in the table yet: what goes into them, and writing them.
+//! Items that are not in the table yet: their contents, and writing them.
 
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
@@ -13,8 +13,8 @@ use relativist_rcu::Guard;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
-/// What goes into a new item: [`New`], with its value resolved. Its lengths are checked, so that
-/// writing it cannot fail once there is memory for it.
+/// The contents of a new item: [`New`] with its value resolved. The lengths are checked, so that
+/// writing the item cannot fail once there is memory for it.
 #[derive(Clone, Copy)]
 pub(crate) struct ItemInit<'a> {
     pub(crate) hash: Hash,
@@ -22,7 +22,7 @@ pub(crate) struct ItemInit<'a> {
     pub(crate) key_len: u8,
     pub(crate) flags: u32,
     pub(crate) expiry: Expiry,
-    /// The value, in two pieces that are joined: either may be empty.
+    /// The value, in two pieces, each of which may be empty.
     pub(crate) value: [&'a [u8]; 2],
     pub(crate) value_len: u32,
     pub(crate) cas: Option<u64>,
@@ -32,8 +32,8 @@ pub(crate) struct ItemInit<'a> {
 }
 
 impl<'a> ItemInit<'a> {
-    /// The contents for `new` under `key`, in the place of an item with the value `present`. `text`
-    /// is a buffer for a number.
+    /// The contents for `new` under `key`, to replace an item with the value `present`. `text` is a
+    /// buffer for a number.
     ///
     /// # Panics
     /// If the key or the value is too long for an item's header.
@@ -52,7 +52,7 @@ impl<'a> ItemInit<'a> {
             Value::Appended(bytes) => [present, bytes],
             Value::Prepended(bytes) => [bytes, present],
             Value::Number(number) => {
-                // Padded here, because a format limits the width.
+                // Padded here, because `format!` limits the width.
                 *text = number.to_string();
                 text.extend(std::iter::repeat_n(' ', present.len().saturating_sub(text.len())));
                 [text.as_bytes(), b""]
@@ -73,16 +73,16 @@ impl<'a> ItemInit<'a> {
         })
     }
 
-    /// Bytes of the item.
+    /// The bytes of the item.
     pub(crate) fn size(&self) -> usize {
         self.layout().size()
     }
 }
 
-/// An item that is not in the table: owned here, given back on drop.
+/// An item that is not in the table. Its memory is freed on drop.
 pub(crate) struct UnlinkedItem<'h> {
     pub(crate) item: ItemRef<'h>,
-    /// What it occupies.
+    /// The bytes that it occupies.
     pub(crate) size: usize,
     /// The marks that it inherits.
     pub(crate) inherits: Marks,
@@ -100,7 +100,7 @@ impl<'h> UnlinkedItem<'h> {
         UnlinkedItem::new(&item.init(now), allocator, AllocContext::Relocation, table)
     }
 
-    /// Writes an item, if there is room; `table` returns the table's bytes.
+    /// Writes an item, if there is room. `table` returns the table's bytes.
     pub(crate) fn new(
         init: &ItemInit<'_>,
         allocator: &'h ItemAllocator,
@@ -109,9 +109,9 @@ impl<'h> UnlinkedItem<'h> {
     ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
         let size = block::footprint(init.size());
         let place = allocator.allocate(size, context, table)?;
-        // From here to the end nothing panics: a block with an item that was begun and not written
-        // could never be swept. SAFETY: fresh memory of this size, aligned for items, which stays
-        // allocated while the unlinked is there.
+        // From here to the end nothing may panic: a block with an unfinished item could never be
+        // swept. SAFETY: fresh memory of this size, aligned for items, which stays allocated while
+        // the unlinked item exists.
         let item: ItemRef<'_> = unsafe {
             write::<false>(place, init);
             ItemRef::at(place)
@@ -128,8 +128,8 @@ impl<'h> UnlinkedItem<'h> {
         allocator: &'h ItemAllocator,
     ) -> Option<UnlinkedItem<'h>> {
         let place = reserved.attach(init.layout(), allocator)?;
-        // As in `new`, nothing panics.
-        // SAFETY: as in `new`, but for the value, which lies where an item of this layout has it.
+        // As in `new`, nothing may panic. SAFETY: as in `new`. The value is already in the place
+        // where an item of this layout has it.
         let item: ItemRef<'_> = unsafe {
             write::<true>(place, init);
             ItemRef::at(place)
@@ -143,8 +143,8 @@ impl<'h> UnlinkedItem<'h> {
         self.item.expiry()
     }
 
-    /// Takes over those of `item`'s marks that this inherits: it is about to be linked in its
-    /// place. The bucket lock is held.
+    /// Takes over those marks of `item` that this item inherits, before it replaces `item`. The
+    /// bucket lock is held.
     pub(crate) fn inherit(&self, item: ItemRef<'_>) {
         let status = item.status().load();
         // Other marks do not change, because of the lock.
@@ -153,8 +153,8 @@ impl<'h> UnlinkedItem<'h> {
         self.item.status().mark(status.marks() & self.inherits, None);
     }
 
-    /// Takes over from `item`, of which this is a copy that is about to be linked in its place,
-    /// what may have changed since, and gives it `visits`. The bucket lock is held.
+    /// Takes over from `item`, of which this is a copy, the fields that may have changed since, and
+    /// sets its `visits`, before it replaces `item`. The bucket lock is held.
     pub(crate) fn take_over(&self, item: ItemRef<'_>, visits: u8, now: u32) {
         self.item.set_expiry(item.expiry());
         self.item.status().take_over(item.status().pass_on(), visits, now);
@@ -169,7 +169,7 @@ impl<'h> UnlinkedItem<'h> {
         // SAFETY: the unlinked item owned it, so no other thread refers to it.
         unsafe { (*item.item.as_ptr()).number = [number as u16, (number >> 16) as u16, (number >> 32) as u16] };
         allocator.count_linked(size, guard);
-        // The block may not be swept before the item can be found in the table.
+        // The block must not be swept before the item is linked.
         link(item.link());
         block.finish_pending();
         item.link()
@@ -185,20 +185,20 @@ impl Drop for UnlinkedItem<'_> {
 /// Frees an item that was in a table when the table was dropped.
 ///
 /// # Safety
-/// `link` is the link of an item to which no thread refers any more, and the allocator is gone or
-/// being dropped.
+/// `link` is the link of an item that no thread uses any more, and the allocator is gone or being
+/// dropped.
 pub(crate) unsafe fn dispose(link: NonNull<Link>) {
     // SAFETY: the item is allocated until it is freed.
     let item: ItemRef<'_> = unsafe { ItemRef::of_link(link) };
-    // SAFETY: the table was the last to refer to it.
+    // SAFETY: only the table still referred to it.
     unsafe { item.block().sub_live_at_teardown(item.footprint()) };
 }
 
-/// Writes an item; with `AROUND` all but its value, which is there already.
+/// Writes an item; with `AROUND`, all but its value, which is there already.
 ///
 /// # Safety
-/// `place` is memory of the size of `init`, aligned for items, to which no other thread refers,
-/// except to the value that is there already.
+/// `place` is memory of the size of `init`, aligned for items, that no other thread uses, except a
+/// value that is there already.
 unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     let (options, length) = (init.layout().options, init.value_len);
     let given = init.cas.map(u64::to_ne_bytes);
@@ -209,7 +209,7 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     let item = place.cast::<Item>().as_ptr();
     let mut end = place.as_ptr().wrapping_add(ITEM_OVERHEAD);
     let mut append = |piece: &[u8]| {
-        // SAFETY: the memory has room for all pieces behind the header; sources are slices
+        // SAFETY: the memory has room for all pieces after the header; sources are slices
         // elsewhere, so nothing overlaps.
         unsafe { end.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
         end = end.wrapping_add(piece.len());

@@ -1,4 +1,4 @@
-//! References to large values that outlive the command that was shown them.
+//! References to large values that outlive the command that found them.
 
 use crate::item::item_ref::ItemRef;
 use crate::memory::block_ref::{BlockRef, PinnedBlocks};
@@ -7,9 +7,9 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A value that is kept beyond the command that was shown it. Neither its bytes nor its address
-/// change, whatever becomes of the item. Its memory counts as the cache's until this is dropped, on
-/// any thread.
+/// A pinned value, which outlives the command that found it. Neither its bytes nor its address
+/// change, even if the item is replaced or removed. Its memory counts as the cache's until this is
+/// dropped, on any thread.
 pub struct ValueRef {
     value: NonNull<[u8]>,
     _block_ref: BlockRef,
@@ -37,7 +37,7 @@ impl Debug for ValueRef {
     }
 }
 
-/// Where an item that is shown lies.
+/// The memory of an item, from which its value can be pinned.
 #[derive(Clone, Copy)]
 pub struct ValueSource<'a> {
     item: ItemRef<'a>,

@@ -75,8 +75,8 @@ pub(crate) unsafe fn get(head: &Link, key: u64, _guard: &Guard) -> Option<u64> {
 pub(crate) unsafe fn links(head: &Link) -> impl Iterator<Item = (&Link, &Node)> {
     let mut link = head;
     std::iter::from_fn(move || {
-        // Acquire: as in `get`, for callers that do not hold the lock. SAFETY: guaranteed by the
-        // caller.
+        // Acquire: as in `get`, for callers that do not hold the lock.
+        // SAFETY: guaranteed by the caller.
         let node = unsafe { link.load(Acquire).as_ref() }?;
         Some((std::mem::replace(&mut link, &node.next), node))
     })
@@ -105,7 +105,9 @@ pub(crate) unsafe fn insert(head: &Link, hash: u64, key: u64, value: u64) -> boo
 /// The caller holds the chain's lock, and the node is in no chain that other threads change.
 pub(crate) unsafe fn push(head: &Link, node: *mut Node) {
     // Release: pairs with `get`, where a reader may continue from the node's old chain into this
-    // one. Relaxed: heads are changed under the lock only. SAFETY: guaranteed by the caller.
+    // one.
+    // Relaxed: heads are changed under the lock only.
+    // SAFETY: guaranteed by the caller.
     unsafe { &*node }.next.store(head.load(Relaxed), Release);
     // Release: pairs with `get`. A thread that finds the node sees its content.
     head.store(node, Release);

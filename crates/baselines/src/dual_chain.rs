@@ -80,7 +80,8 @@ impl Version {
         let mut link = self.head(hash);
         loop {
             // Acquire: pairs with the Release of the thread that linked the node, so that this
-            // thread sees its content. SAFETY: guaranteed by the caller.
+            // thread sees its content.
+            // SAFETY: guaranteed by the caller.
             let node = unsafe { link.load(Acquire).as_ref() }?;
             if node.key == key {
                 return Some((link, node));

@@ -230,8 +230,8 @@ impl<H: TableHasher> Table for SplitOrdered<H> {
         // SAFETY: there always is an array.
         let dummy = unsafe { self.current.get(&guard) }.dummy(hash);
         // Acquire, here and below: pairs with the Release of the thread that linked the node, so
-        // that this thread sees its content. SAFETY: dummies are retired by RCU, after a wait for
-        // readers of the array.
+        // that this thread sees its content.
+        // SAFETY: dummies are retired by RCU, after a wait for readers of the array.
         let mut next = unsafe { &*dummy }.next.load(Acquire);
         loop {
             // SAFETY: it was in the list at some time in this read section.

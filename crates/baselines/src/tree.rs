@@ -55,8 +55,8 @@ impl Table for Tree {
 
 /// crossbeam's skip list.
 ///
-/// Its insertion does not return whether the key was present, as [`Table::insert`] must. So a lock
-/// per key serializes updates.
+/// Insertion into it does not return whether the key was present, but [`Table::insert`] has to. So
+/// a lock per key serializes updates.
 pub struct SkipList {
     map: SkipMap<u64, u64>,
     updates: Locks,

@@ -69,7 +69,7 @@ pub(crate) struct Zipped<'z> {
 ///
 /// # Safety
 ///
-/// Before the first pass, and after each, all readers have been waited for. The larger table has
+/// The caller waits for readers before the first pass, and after each pass. The larger table has
 /// `buckets` buckets, and Z1 holds. The number of beginnings is a multiple of the number of locks,
 /// and lock `i` guards each beginning whose number is `i` modulo the number of locks.
 pub(crate) unsafe fn pass(locks: &Locks<Disturbed>, beginnings: &[Link], buckets: usize) -> bool {

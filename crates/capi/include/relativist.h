@@ -253,7 +253,7 @@ struct relativist_link *relativist_remove(const struct relativist_table *table,
 
 /**
  * Calls `visit` with all links. Call this inside a read section. A link that is in the table
- * throughout is visited exactly once, whatever updates and resizes happen meanwhile.
+ * throughout is visited exactly once, whatever updates and resizes happen during the call.
  *
  * Requires: as for relativist_lookup. `visit` may update the table.
  */
@@ -297,7 +297,7 @@ size_t relativist_buckets(const struct relativist_table *table);
 
 /**
  * Resizes the table to `buckets` buckets, rounded up to a power of two. Returns 0, or ENOMEM.
- * Lookups and updates can go on meanwhile.
+ * Lookups and updates can run at the same time.
  *
  * Aborts inside a read section: it waits for readers.
  *

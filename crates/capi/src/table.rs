@@ -244,7 +244,7 @@ pub unsafe extern "C" fn relativist_remove(
 }
 
 /// Calls `visit` with all links. Call this inside a read section. A link that is in the table
-/// throughout is visited exactly once, whatever updates and resizes happen meanwhile.
+/// throughout is visited exactly once, whatever updates and resizes happen during the call.
 ///
 /// Requires: as for relativist_lookup. `visit` may update the table.
 #[unsafe(no_mangle)]
@@ -313,7 +313,7 @@ pub unsafe extern "C" fn relativist_buckets(table: *const Table) -> usize {
 }
 
 /// Resizes the table to `buckets` buckets, rounded up to a power of two. Returns 0, or ENOMEM.
-/// Lookups and updates can go on meanwhile.
+/// Lookups and updates can run at the same time.
 ///
 /// Aborts inside a read section: it waits for readers.
 ///

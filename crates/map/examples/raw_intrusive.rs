@@ -1,4 +1,4 @@
-//! One object in two tables: users, found by number and by name, without a copy or a second
+//! Keeps objects in two tables: users are found by number and by name, without a copy or a second
 //! allocation.
 //!
 //! ```sh

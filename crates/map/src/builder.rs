@@ -27,8 +27,8 @@ use crate::set::HashSet;
 ///
 /// ```
 /// use relativist::{BuildError, HashMap};
-/// let half_empty_at_best = HashMap::<u64, u64>::builder().load_factor(0.5..=0.75).build::<u64, u64>();
-/// assert!(matches!(half_empty_at_best, Err(BuildError::Policy(_))));
+/// let bounds_too_close = HashMap::<u64, u64>::builder().load_factor(0.5..=0.75).build::<u64, u64>();
+/// assert!(matches!(bounds_too_close, Err(BuildError::Policy(_))));
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build`"]

@@ -54,8 +54,8 @@ fn memory_of_removed_nodes_is_used_again_and_given_back() {
 
     let map = HashMap::new();
     for _ in 0..THREADS {
-        // The end of a scope does not wait for the destructors of thread-local variables, but a join
-        // does: these free what the thread has kept.
+        // A scope does not wait for the destructors of thread-local variables at its end, but a
+        // join does. The destructors free the memory that the thread has kept.
         thread::scope(|scope| scope.spawn(|| churn(&map, ROUNDS as u64)).join().unwrap());
     }
     drop(map);

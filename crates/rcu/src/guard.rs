@@ -37,9 +37,9 @@ pub struct Guard {
 /// Objects that are reachable now, or become reachable while the guard lives, stay allocated until
 /// the guard is dropped.
 ///
-/// Wait-free: a few loads and stores, neither lock nor atomic read-modify-write, and no fence with
-/// [`Barrier::Membarrier`]. Nested calls only count. A thread's first call registers it, which may
-/// allocate (and aborts if there is no memory).
+/// Wait-free: takes a few loads and stores, no lock and no atomic read-modify-write, and with
+/// [`Barrier::Membarrier`] no fence. A nested call only increments a counter. A thread's first call
+/// registers it, which may allocate (and aborts if there is no memory).
 ///
 /// Works in the destructors of thread-local variables and in the child of a `fork`.
 ///
@@ -269,8 +269,8 @@ fn register() -> &'static Slot {
         return own;
     }
     SLOT.with(|own| own.set(slot));
-    // In destructors that run after that of `Registration`, the end of the section releases the
-    // slot.
+    // In thread-local destructors that run after that of `Registration`, the end of the section
+    // releases the slot.
     if REGISTRATION.try_with(|registration| registration.0.set(Some(slot))).is_err() {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     }

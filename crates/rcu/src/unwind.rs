@@ -1,4 +1,4 @@
-//! Containing panics.
+//! Contains panics.
 
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -37,7 +37,7 @@ pub struct Film {
     pub title: &'static str,
     pub plan: Plan,
     pub moments: Vec<Moment>,
-    /// Those that are left.
+    /// The captions that are left.
     captions: std::slice::Iter<'static, &'static str>,
 }
 

@@ -28,7 +28,7 @@ pub trait Build: Debug + Sized {
     fn unbind(map: &mut Map<Self>, key: &[u8]) -> Option<u64>;
 }
 
-/// What a routine knows about the size of keys.
+/// The knowledge that a routine has of the size of keys.
 pub(super) trait KeySize {
     fn of(build: &impl Build) -> usize;
 }

@@ -42,8 +42,8 @@ struct Header {
     /// The newest finer array whose heads updates maintain while they hold a lock here. Null before
     /// the table grows.
     finer: AtomicPtr<Header>,
-    /// Which buckets may have links, if an iteration has requested it; null otherwise. See
-    /// `occupancy.rs`.
+    /// The bitmap of buckets that may have links, if an iteration has installed one; null
+    /// otherwise. See `occupancy.rs`.
     occupancy: AtomicPtr<Occupancy>,
 }
 
@@ -211,15 +211,15 @@ impl<'a> Array<'a> {
         1 << self.bits()
     }
 
-    /// Its size in memory.
+    /// Returns the size of the array in memory.
     pub(super) fn bytes(self) -> usize {
         size_of::<Header>() + self.len() * size_of::<Head>()
     }
 
     #[inline(always)]
     fn heads(self) -> *mut Head {
-        // SAFETY: the heads follow the header in the same allocation. (Not by way of `&Header`,
-        // whose provenance ends with it.)
+        // SAFETY: the heads follow the header in the same allocation. (The pointer is not derived
+        // from `&Header`, whose provenance covers the header only.)
         unsafe { self.header.add(1).cast::<Head>().as_ptr() }
     }
 

@@ -126,7 +126,8 @@ impl TableInner {
     /// does.
     fn try_lock_base<'g>(&'g self, array: Array<'g>, hash: Hash) -> Option<LockedGroup<'g>> {
         let base = array.base()?;
-        // Most likely the predecessor. The exchange below waits for all that comes before it.
+        // Prefetches the link that is most likely the predecessor. The exchange below waits for all
+        // earlier loads, and delays all later ones.
         if let Some(entry) = (Level { array, head: array.head(hash) }).entry_before(hash, base) {
             prefetch(entry);
         }
@@ -187,7 +188,7 @@ impl LockedGroup<'_> {
             return walk(self.word.first(), hash, is_match);
         }
         let entry = level.entry_before(hash, self.array).unwrap_or_else(|| self.word.first());
-        // In an array that is being filled, later heads may not be filled yet: look in the
+        // In an array that is being filled, later heads may not be filled yet, so this searches the
         // published one.
         let after = self.levels[0].as_ref().and_then(|level| level.first_after(hash, self.array));
         match after {

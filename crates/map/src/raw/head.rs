@@ -333,7 +333,7 @@ mod tests {
     }
 
     /// If a summary shows the sole part, then all links that the summary may stand for are in this
-    /// part, and the head of the part announces all of them.
+    /// part, and the summary of the part has their bits.
     #[test]
     fn a_summary_tells_the_sole_part() {
         for factor_bits in 1..=5 {

@@ -69,7 +69,8 @@ impl InFlightRename {
     /// Called by a lookup that has missed in the chain of this hash.
     pub(super) fn after_miss(&self, hash: Hash) -> MissOutcome {
         // Acquire: pairs with the Release in `enter`: the lookup sees the link and its hash as they
-        // were set, and its next look at the chains sees what was done to them before this stage.
+        // were set. When it reads the chains again, it sees what was done to them before this
+        // stage.
         let stage = self.stage.load(Acquire);
         match [&self.old_key, &self.new_key].into_iter().find(|&at| ptr::eq(stage, at)) {
             Some(in_flight) => in_flight.link_if(hash).map_or(MissOutcome::Nothing, MissOutcome::Link),

@@ -164,7 +164,7 @@ impl Iterator for Iter<'_> {
                     break;
                 }
                 self.next = current.next();
-                // If the bucket has become coarser meanwhile, its chain begins with links that were
+                // If the table has shrunk, the chain of the bucket may begin with links that were
                 // visited.
                 if hash >= self.from {
                     return Some(link);

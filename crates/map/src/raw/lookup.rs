@@ -72,8 +72,8 @@ impl Table {
             MissOutcome::Nothing => None,
             MissOutcome::Link(link) => is_match(link).then_some(link),
             // Walking once more is enough: the link was put into the chain before the stage
-            // `Recheck`, and the next rename waits for this reader. SAFETY: the head is loaded in
-            // the read section.
+            // `Recheck`, and the next rename waits for this reader.
+            // SAFETY: the head is loaded in the read section.
             MissOutcome::WalkAgain => unsafe {
                 walk(self.inner().array(guard).head(hash).load().first(), hash, is_match)
             },

@@ -1,7 +1,7 @@
-//! Which buckets of an array may have links, so that iterating over a sparse table takes time
-//! proportional to its links and not to its buckets. It is the list of potentially non-empty
-//! buckets of Mosberger's "Map Library Design Notes" (1996, section 2.4), as a bitmap of two levels
-//! that many threads can use.
+//! A bitmap of the buckets of an array that may have links. With it, iterating over a sparse table
+//! takes time proportional to its links, not to its buckets. It is the list of potentially
+//! non-empty buckets of Mosberger's "Map Library Design Notes" (1996, section 2.4), as a bitmap of
+//! two levels that many threads can use.
 //!
 //! There is a bit for each bucket, and on the level above a bit for each word of these bits. The
 //! bitmap is built lazily:

@@ -1,5 +1,5 @@
-//! How a table grows and shrinks, by any power of two, during lookups and updates, and without
-//! waiting for readers.
+//! Grows and shrinks a table by any power of two, during lookups and updates, and without waiting
+//! for readers.
 //!
 //! Chains are sorted by hash and buckets are ranges of hashes. So joining buckets means linking
 //! ends to beginnings, and splitting a bucket means cutting its chain (ATC 2011, section 4.3).

@@ -52,12 +52,12 @@ impl Table {
     /// bucket's chain up to the place.
     ///
     /// `is_match` runs under the lock, and so does all that the thread does while the entry lives.
-    /// It may look things up in this table, and update others.
+    /// It may look up links in this table, and update other tables.
     ///
     /// # Panics
     ///
     /// Panics if this thread already has an entry of this table, or calls this from an `is_match`
-    /// of this table: it would wait for itself if it hit the same bucket. A panic, also one of
+    /// of this table: it would wait for itself if it hit the same bucket. A panic, including one in
     /// `is_match`, leaves the table unchanged and no lock held.
     #[inline]
     pub fn entry<'t>(

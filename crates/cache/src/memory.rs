@@ -1,4 +1,4 @@
-//! The memory of items: blocks within a limit. Knows nothing of what an item is.
+//! The memory of items: blocks within a limit. This layer does not know the layout of items.
 
 pub(crate) mod allocator;
 mod arena;

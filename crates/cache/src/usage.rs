@@ -1,17 +1,17 @@
-//! How much is stored, and what was done to make room.
+//! Statistics of the memory in use, and of making room.
 
 use std::ops::AddAssign;
 
-/// Where a cache stands in the order of its stores.
+/// The position of a cache in the order of its stores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sequence {
-    /// The last number drawn before the last flush: items with numbers up to it are flushed.
+    /// The line of the last flush: items with numbers up to it are flushed.
     pub flushed: u64,
-    /// The second of a flush that is still to come.
+    /// The second of a pending flush.
     pub pending_flush: Option<u32>,
 }
 
-/// How much is stored.
+/// The memory in use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Usage {
     /// Items in the table, including expired ones that no command has found yet.
@@ -24,13 +24,13 @@ pub struct Usage {
     pub table_bytes: usize,
     /// Whether the table is being resized.
     pub is_resizing: bool,
-    /// Bytes of memory for items: in the table, removed and not freed yet, or free for new ones.
+    /// Bytes mapped for items: in the table, removed and not freed yet, or free for new ones.
     pub mapped_bytes: usize,
     /// Of these, bytes of pinned blocks: large values that connections send or receive in place.
     pub pinned_bytes: usize,
-    /// What table and memory for items together may not exceed.
+    /// The limit on table and memory for items together.
     pub limit: usize,
-    /// What was done to make room, since the start.
+    /// The sweeps since the start.
     pub sweeps: SweepStats,
 }
 
@@ -44,11 +44,11 @@ pub struct SweepStats {
     pub evictions: u64,
     /// Evicted items that were never fetched.
     pub evicted_unfetched: u64,
-    /// Evicted items that were visited since the eviction last looked at them.
+    /// Evicted items that were visited since the last sweep.
     pub evicted_active: u64,
     /// Evicted items with an expiry time.
     pub evicted_nonzero: u64,
-    /// Seconds since the last access to one of the last evicted, as
+    /// Seconds between the last access and the eviction of one of the last evicted items, as
     /// [`Hit::idle`](crate::Hit::idle).
     pub evicted_time: u32,
     /// Expired or flushed items that were freed because a store needed room, or that a store
@@ -60,7 +60,7 @@ pub struct SweepStats {
     pub expired_unfetched: u64,
     /// Items that the background has examined.
     pub crawled: u64,
-    /// Passes of the background that examined items.
+    /// Background passes that examined items.
     pub passes: u64,
 }
 

@@ -54,12 +54,12 @@ impl Cache {
         self.update(key, touch, visit).unwrap_or(Lookup::Miss)
     }
 
-    /// Sets the expiry of `key`; false if there is no such item.
+    /// Sets the expiry of the item under `key`. Returns false if there is none.
     pub fn touch(&self, key: &[u8], exptime: i32) -> bool {
         self.get_and_touch(key, exptime, |_| ()) == Lookup::Hit
     }
 
-    /// Removes `key`; false if there is no such item.
+    /// Removes the item under `key`. Returns false if there is none.
     pub fn delete(&self, key: &[u8]) -> bool {
         let remove = |present: Present<'_>| (Change::Remove, present.item.is_some());
         self.update(key, remove, |_| ()).unwrap_or(false)

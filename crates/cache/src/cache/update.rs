@@ -232,15 +232,15 @@ impl Cache {
         /// The number of attempts after which this thread reserves room, because other threads took
         /// what it had made: see
         /// [`ItemAllocator::reserve`](crate::memory::allocator::ItemAllocator::reserve).
-        const PATIENCE: usize = 8;
+        const ATTEMPTS_BEFORE_RESERVATION: usize = 8;
         /// The number of attempts after which this gives up, because the system may have no memory.
-        const ATTEMPTS: usize = 4 * PATIENCE;
+        const ATTEMPTS: usize = 4 * ATTEMPTS_BEFORE_RESERVATION;
         self.store.evict_ahead();
         let mut reservation = None;
         for turn in 1..ATTEMPTS {
             match attempt() {
                 Err(full) if self.store.make_room(full.requested) => {
-                    if turn >= PATIENCE {
+                    if turn >= ATTEMPTS_BEFORE_RESERVATION {
                         reservation.get_or_insert_with(|| self.store.allocator.reserve(full.requested));
                     }
                 }

@@ -48,30 +48,30 @@ static POOL: Site = Site::new("heap_central");
 static STRIPE: Site = Site::new("heap_stripe");
 static RESERVATION: Site = Site::new("heap_claim");
 
-/// The smallest blocks, those of tiny caches. Their addresses are as far apart as those of larger
-/// ones.
+/// The size of the smallest blocks, which tiny caches have. Their addresses are as far apart as
+/// those of larger ones.
 const MIN_BLOCK: usize = 1 << 12;
 
 /// The least number of blocks that the limit is divided into.
 const MIN_BLOCKS: usize = 64;
 
-/// How long to wait at a time for other threads. Mostly they notify earlier.
+/// The timeout of a wait for other threads, which usually notify earlier.
 const SHORT_WAIT: Duration = Duration::from_millis(1);
 
-/// No room: the budget is used up, or the system has nothing left.
+/// There is no room: the limit is reached, or the system has no memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OutOfMemory {
-    /// Bytes that were asked for.
+    /// The bytes requested.
     pub requested: usize,
 }
 
 /// The memory of one cache's items.
 pub(crate) struct ItemAllocator {
-    /// Of an ordinary block.
+    /// The capacity of an ordinary block.
     pub(crate) capacity: usize,
-    /// As many as a power of two.
+    /// The stripes, whose number is a power of two.
     stripes: Box<[CachePadded<Stripe>]>,
-    /// Few blocks are free or waiting: the next store should evict one.
+    /// Whether few blocks are free or waiting, so that the next store should evict one.
     is_low: AtomicBool,
     pool: CachePadded<Mutex<BlockPool>>,
     /// Notified when a thread has checked in a block.
@@ -81,7 +81,7 @@ pub(crate) struct ItemAllocator {
     pinned: Arc<PinnedBlocks>,
 }
 
-/// What some threads share.
+/// The state that some threads share.
 struct Stripe {
     open: Mutex<[Option<Block>; CLASSES]>,
     /// Bytes of items linked by these threads, less those of items unlinked by them.
@@ -92,27 +92,27 @@ struct Stripe {
     expired_unfetched: AtomicU64,
 }
 
-/// What the table takes.
+/// The bytes of the table.
 pub(crate) struct TableMemory {
     pub(crate) bytes: usize,
-    /// And will take if it grows soon.
+    /// The bytes of the table, and of its next array if it grows soon.
     pub(crate) charge: usize,
     pub(crate) is_resizing: bool,
 }
 
-/// What the thread that allocates may do.
+/// The situation of the thread that allocates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AllocContext {
     /// A store that holds no lock.
     NoLock,
-    /// A store that holds a bucket's lock. Gives nothing back to the system, which may take long:
-    /// [`ItemAllocator::next_reclaim_step`] does that.
+    /// A store that holds a bucket's lock. It gives no memory back to the system, because that may
+    /// take long: [`ItemAllocator::next_reclaim_step`] does it.
     UnderBucketLock,
     /// A sweep that moves items. It may use the last free blocks.
     Relocation,
 }
 
-/// Memory that is set aside for one thread: all that becomes free, up to a number of bytes. One
+/// Memory reserved for one thread: all memory that becomes free, up to a number of bytes. Only one
 /// thread has a reservation at a time.
 pub(crate) struct Reservation<'h> {
     allocator: &'h ItemAllocator,
@@ -129,8 +129,8 @@ impl ItemAllocator {
     /// An allocator that maps at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> ItemAllocator {
         let capacity = (limit / MIN_BLOCKS).clamp(MIN_BLOCK, SLOT) & !(MIN_BLOCK - 1);
-        // Twice as many as processors, so that threads rarely share; few where their open blocks
-        // would be much of the memory.
+        // Twice as many stripes as processors, so that threads rarely share one. Fewer if the open
+        // blocks would be much of the memory.
         let threads = available_parallelism().map_or(8, |threads| 2 * threads.get());
         let stripes = 1 << threads.min(limit / capacity / 64).clamp(1, 64).ilog2();
         let stripe = || Stripe {
@@ -154,7 +154,7 @@ impl ItemAllocator {
         self.pool().limit()
     }
 
-    /// Sets the limit. What is over it goes as items come.
+    /// Sets the limit. If it shrinks, the excess is evicted as items are stored.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.pool().set_limit(limit);
         self.pinned.set_limit(limit);
@@ -164,7 +164,7 @@ impl ItemAllocator {
 
     /// Bytes of linked items.
     pub(crate) fn linked(&self) -> usize {
-        // Relaxed: a plain sum.
+        // Relaxed: a sum on which no other data depends.
         let sum: isize = self.stripes.iter().map(|stripe| stripe.linked.load(Ordering::Relaxed)).sum();
         sum.max(0).unsigned_abs()
     }
@@ -174,7 +174,7 @@ impl ItemAllocator {
         self.pool().mapped()
     }
 
-    /// The blocks that are pinned.
+    /// The pinned blocks.
     pub(crate) fn pinned(&self) -> &Arc<PinnedBlocks> {
         &self.pinned
     }
@@ -183,7 +183,7 @@ impl ItemAllocator {
     pub(crate) fn sweeps(&self) -> SweepStats {
         let mut sweeps = self.pool().sweeps;
         for stripe in &self.stripes {
-            // Relaxed, both: plain sums.
+            // Relaxed, both: sums on which no other data depends.
             sweeps.reclaimed += stripe.reclaimed.load(Ordering::Relaxed);
             sweeps.expired_unfetched += stripe.expired_unfetched.load(Ordering::Relaxed);
         }
@@ -193,14 +193,14 @@ impl ItemAllocator {
     /// Counts an expired or flushed item that a store has replaced.
     pub(crate) fn count_reclaimed(&self, is_expired_unfetched: bool, guard: &Guard) {
         let stripe = self.stripe(guard);
-        // Relaxed, both: plain sums.
+        // Relaxed, both: sums on which no other data depends.
         stripe.reclaimed.fetch_add(1, Ordering::Relaxed);
         stripe.expired_unfetched.fetch_add(is_expired_unfetched.into(), Ordering::Relaxed);
     }
 
     /// Counts an item of `bytes` as linked.
     pub(crate) fn count_linked(&self, bytes: usize, guard: &Guard) {
-        // Relaxed: a plain sum.
+        // Relaxed: a sum on which no other data depends.
         self.stripe(guard).linked.fetch_add(bytes.cast_signed(), Ordering::Relaxed);
     }
 
@@ -209,21 +209,22 @@ impl ItemAllocator {
         self.count_linked(bytes.wrapping_neg(), guard);
     }
 
-    /// That of the guard's thread.
+    /// The stripe of the guard's thread.
     fn stripe(&self, guard: &Guard) -> &Stripe {
         &self.stripes[guard.thread_index() & (self.stripes.len() - 1)]
     }
 
-    /// Locks the pool. A thread with this lock waits for nothing. Taken after a stripe's lock.
+    /// Locks the pool. A thread that holds this lock does not wait for anything else. Lock order: a
+    /// stripe, then the pool.
     pub(crate) fn pool(&self) -> MutexGuard<'_, BlockPool> {
         POOL.lock(&self.pool)
     }
 
-    /// Takes room for an item of `size` bytes, which is pending then. Evicts nothing and does not
-    /// wait, so it may be called under a bucket's lock. Write the item before it stops being
-    /// pending.
+    /// Takes room for an item of `size` bytes, which is then pending. Evicts nothing and does not
+    /// wait, so it may be called under a bucket's lock. The item must be written before it stops
+    /// being pending.
     ///
-    /// What the table takes is asked for when a block is needed.
+    /// `table` is called only if a block is needed.
     pub(crate) fn allocate(
         &self,
         size: usize,
@@ -243,7 +244,7 @@ impl ItemAllocator {
         if let Some(place) = STRIPE.lock(&stripe.open)[class].and_then(|block| block.take(size)) {
             return Ok(place);
         }
-        // Not under the lock: it may take long.
+        // Without the lock, because this may take long.
         let fresh = self.obtain(self.capacity, context, table()).ok_or(full)?;
         let mut open = STRIPE.lock(&stripe.open);
         if let Some(place) = open[class].and_then(|block| block.take(size)) {
@@ -265,7 +266,8 @@ impl ItemAllocator {
             return Ok(None);
         }
         let block = self.obtain(capacity, AllocContext::NoLock, table()).ok_or(OutOfMemory { requested: size })?;
-        // It may be larger than requested, and other threads may have been faster.
+        // Checked again: the block may be larger than requested, and other threads may have been
+        // faster.
         let is_allowed = self.pinned.pin_bytes_of_writer(block.capacity());
         self.put_down(|pool| if is_allowed { pool.release_new() } else { pool.put_unused(block) });
         Ok(is_allowed.then(|| {
@@ -275,8 +277,8 @@ impl ItemAllocator {
         }))
     }
 
-    /// Takes back a released block with an item of `size` bytes. The item may be written, and is
-    /// pending.
+    /// Takes back a released block with an item of `size` bytes, which is pending and may be
+    /// written.
     ///
     /// # Safety
     /// The allocator has released the block, and the caller has the only pin.
@@ -288,11 +290,11 @@ impl ItemAllocator {
         Some(place)
     }
 
-    /// The largest number of items that can be stored before a block is requested: those that fill
-    /// the open ones.
+    /// The maximum number of items that can be stored before a block is requested: as many as fill
+    /// the open blocks.
     pub(crate) fn max_items_in_open_blocks(&self) -> usize {
-        // Of each class there is one open. Their items have 40, 64, 256 bytes and so on at least,
-        // and so one in 20 bytes is more than all.
+        // A stripe has one open block per class. Their items have at least 40, 64, 256 bytes and so
+        // on, so one item in 20 bytes is an upper bound.
         self.stripes.len() * self.capacity / 20
     }
 
@@ -308,8 +310,8 @@ impl ItemAllocator {
         loop {
             let mut pool = self.pool();
             pool.set_table(table);
-            // What waits for readers is asked for only if nothing else is there: that may cost a
-            // barrier on all processors.
+            // Waiting blocks are harvested only if there is no other: that may cost a barrier on
+            // all processors.
             if !has_harvested && !pool.has_free(capacity, context) {
                 drop(pool);
                 self.harvest();
@@ -341,7 +343,7 @@ impl ItemAllocator {
             returned.into_iter().for_each(|block| pool.put_free(block));
         }
         let mut next = self.pool().next_grace();
-        // To ask may cost a barrier on all processors: not under the lock.
+        // `has_passed` may cost a barrier on all processors, so it is called without the lock.
         while let Some(grace) = next.filter(GracePeriod::has_passed) {
             next = self.pool().harvest(grace);
         }
@@ -358,7 +360,7 @@ impl ItemAllocator {
         self.put_down(|pool| pool.given_back(runs));
     }
 
-    /// Checks in what the caller had checked out, and notifies waiting threads.
+    /// Checks in blocks that the caller had checked out, and notifies waiting threads.
     fn put_down(&self, put: impl FnOnce(&mut BlockPool)) {
         let mut pool = self.pool();
         put(&mut pool);
@@ -376,7 +378,7 @@ impl ItemAllocator {
         woken.unwrap_or_else(PoisonError::into_inner).0.waiters -= 1;
     }
 
-    /// Gives back room that was not used; the item there has been written, as far as its lengths.
+    /// Gives back room that was not used. The item there has been written, at least its lengths.
     pub(crate) fn abandon(&self, place: NonNull<u8>, size: usize) {
         // SAFETY: the pending item keeps the block.
         let block = unsafe { Block::of(place) };
@@ -394,14 +396,15 @@ impl ItemAllocator {
         }
     }
 
-    /// Moves the block to where it belongs after [`Block::free_item`] has returned true.
+    /// Moves the block to the place for its freed bytes, after [`Block::free_item`] has returned
+    /// true.
     pub(crate) fn note_freed(&self, block: Block) {
         self.pool().note_freed(block);
     }
 
-    /// A block to evict ahead of need, if few are free or about to be.
+    /// A block to evict in advance, if few blocks are free or waiting.
     pub(crate) fn victim_ahead(&self, evicts: bool) -> Option<Victim> {
-        // Relaxed, both: a hint. One of the threads that find it set goes on.
+        // Relaxed, both: a hint. Only one of the threads that find it set continues.
         let is_hinted = self.is_low.load(Ordering::Relaxed) && self.is_low.swap(false, Ordering::Relaxed);
         is_hinted.then(|| self.act_on_hint(evicts)).flatten()
     }
@@ -431,12 +434,13 @@ impl ItemAllocator {
         }
     }
 
-    /// Bytes that might be needed soon.
+    /// The bytes that might be needed soon.
     fn wanted(&self, pool: &BlockPool) -> usize {
         pool.kept() + self.stripes.len().min(1 + pool.limit() / self.capacity / 16) * self.capacity
     }
 
-    /// Gives back to the system half of what was unused since the last call. Waits for readers.
+    /// Gives back to the system half of the memory that was unused since the last call. Waits for
+    /// readers.
     pub(crate) fn trim(&self) {
         let last = self.pool().last_grace();
         last.into_iter().for_each(|grace| grace.wait());
@@ -450,12 +454,12 @@ impl ItemAllocator {
         }
     }
 
-    /// Bytes of the block that an item of `size` bytes needs.
+    /// The bytes of the block that an item of `size` bytes needs.
     pub(crate) fn block_for(&self, size: usize) -> usize {
         if self.is_large(size) { Block::capacity_for(size) } else { self.capacity }
     }
 
-    /// Sets room for an item of `size` bytes aside for the calling thread. Waits for threads that
+    /// Reserves room for an item of `size` bytes for the calling thread. Waits for threads that
     /// have a reservation.
     pub(crate) fn reserve(&self, size: usize) -> Reservation<'_> {
         let turn = RESERVATION.lock(&self.reservation_lock);
@@ -476,7 +480,7 @@ impl ItemAllocator {
         }
     }
 
-    /// Passes on a swept block without items. It waits for readers.
+    /// Checks in a swept block without items, which waits for readers.
     pub(crate) fn release(&self, block: Block, sweeps: SweepStats) {
         self.put_down(|pool| {
             pool.sweeps += sweeps;
@@ -484,8 +488,8 @@ impl ItemAllocator {
         });
     }
 
-    /// A swept block in which something stays: at its old place in the queue, or as if it had just
-    /// been closed.
+    /// Checks in a swept block in which items stay: at its old place in the queue, or as if it had
+    /// just been closed.
     pub(crate) fn put_back(&self, block: Block, is_renewed: bool, sweeps: SweepStats) {
         self.put_down(|pool| {
             pool.sweeps += sweeps;
@@ -493,22 +497,22 @@ impl ItemAllocator {
         });
     }
 
-    /// [`BlockPool::next_due`].
+    /// See [`BlockPool::next_due`].
     pub(crate) fn next_due(&self, now: u32) -> Option<Victim> {
         self.pool().next_due(now)
     }
 
-    /// [`BlockPool::begin_round`].
+    /// See [`BlockPool::begin_round`].
     pub(crate) fn begin_round(&self, line: u64) -> usize {
         self.pool().begin_round(line)
     }
 
-    /// [`BlockPool::look_around`].
+    /// See [`BlockPool::look_around`].
     pub(crate) fn look_around(&self, left: &mut usize, is_due: impl Fn(Block) -> bool) -> Option<Victim> {
         self.pool().look_around(left, is_due)
     }
 
-    /// Counts a pass of the background that looked at items.
+    /// Counts a background pass that examined items.
     pub(crate) fn count_pass(&self) {
         self.pool().sweeps.passes += 1;
     }
@@ -516,7 +520,7 @@ impl ItemAllocator {
 
 impl Drop for ItemAllocator {
     fn drop(&mut self) {
-        // The table's resizer may still look at items that are gone.
+        // The table's resizer may still read freed items.
         wait_for_readers();
         let open =
             self.stripes.iter_mut().flat_map(|stripe| mem::take(get_mut(&mut stripe.open)).into_iter().flatten());

@@ -1,10 +1,10 @@
-//! Address space for blocks, in few mappings however many blocks there are.
+//! Address space for any number of blocks, in few mappings.
 //!
-//! The system limits the number of mappings of a process (65530 by default), and a mapping per
-//! block would reach that. So an arena maps *regions*, each as large as all before, and returns
+//! The system limits the number of mappings of a process (65530 by default). A mapping per block
+//! would reach that limit. So an arena maps *regions*, each as large as all before, and returns
 //! runs of *slots* in them. A run costs memory only where it is written, so slots can be large, and
 //! the unused end of a block's last slot costs nothing. A run that is given back loses its pages
-//! ([`discard`]) and keeps its addresses: the mapping stays in one piece.
+//! ([`discard`]) but keeps its addresses, so the mapping is not split.
 //!
 //! Runs are found by best fit, and free neighbours are joined, in logarithmic time.
 
@@ -20,19 +20,18 @@ pub(crate) const SLOT: usize = 1 << 16;
 /// Bytes of the first region.
 const FIRST_REGION: usize = 64 << 20;
 
-/// Address space of which parts are in use.
+/// Address space, parts of which are in use.
 pub(crate) struct Arena {
-    /// What is not in use: where runs begin, and their bytes; and the other way round. No two touch
-    /// each other.
+    /// The free runs: from address to length, and sorted by length. No two runs are adjacent.
     by_address: BTreeMap<usize, usize>,
     by_length: BTreeSet<(usize, usize)>,
-    /// The start of each region, and its bytes.
+    /// The start and the length of each region.
     regions: Vec<(NonNull<u8>, usize)>,
-    /// Bytes of all regions.
+    /// The length of all regions together.
     reserved: usize,
-    /// Whether the system may use huge pages. False as soon as a run was given back: in the
-    /// background, the system would fill up the huge page that the run was a part of, and memory in
-    /// use would exceed the limit.
+    /// Whether the system may use huge pages. False after a run was given back: in the background,
+    /// the system would fill up the huge page to which the run belonged, and the memory in use
+    /// would exceed the limit.
     allows_huge_pages: bool,
 }
 
@@ -40,8 +39,8 @@ pub(crate) struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// An arena without regions. Huge pages must not be allowed where runs are used in part: they
-    /// would make whole what is not.
+    /// Creates an arena without regions. Huge pages must not be allowed if runs are used in part,
+    /// because a huge page occupies memory as a whole.
     pub(crate) fn new(allows_huge_pages: bool) -> Arena {
         Arena {
             by_address: BTreeMap::new(),
@@ -52,8 +51,8 @@ impl Arena {
         }
     }
 
-    /// Addresses for `bytes`, readable and writable, where nothing is yet; `None` if the system
-    /// has none.
+    /// Returns `bytes` of unused address space, readable and writable; `None` if the system has
+    /// none.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         let wanted = bytes.next_multiple_of(SLOT);
         if self.by_length.range((wanted, 0)..).next().is_none() {
@@ -97,7 +96,8 @@ impl Arena {
         self.by_length.remove(&(length, start));
     }
 
-    /// Adds a region in which `bytes` find room: as large as what is there, so that there are few.
+    /// Adds a region with room for `bytes`. It is as large as all others together, so that there
+    /// are few.
     fn grow(&mut self, bytes: usize) -> Option<()> {
         let generous = self.reserved.max(FIRST_REGION).max(bytes);
         let (start, length) =
@@ -114,7 +114,7 @@ impl Arena {
 }
 
 impl Drop for Arena {
-    /// Unmaps what is not in use. The rest is for its users to [`unmap`].
+    /// Unmaps the free runs. The users of the others must [`unmap`] them.
     fn drop(&mut self) {
         for (start, length) in std::mem::take(&mut self.by_address) {
             if let Some(start) = NonNull::new(with_exposed_provenance_mut(start)) {
@@ -130,7 +130,7 @@ impl Drop for Arena {
 /// # Safety
 /// The run was taken from an arena, for this many bytes, and no thread uses it.
 pub(crate) unsafe fn discard(start: NonNull<u8>, bytes: usize) {
-    // Locked memory (`-k`) needs an advice of its own, which Linux has since 5.18.
+    // Locked memory (`-k`) needs another advice, which Linux has since 5.18.
     for advice in [libc::MADV_DONTNEED, DONTNEED_LOCKED] {
         // SAFETY: the caller's promise.
         if unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) } == 0 {
@@ -141,7 +141,7 @@ pub(crate) unsafe fn discard(start: NonNull<u8>, bytes: usize) {
     unsafe { replace(start, bytes) };
 }
 
-/// `MADV_DONTNEED_LOCKED` of Linux. Other systems refuse -1.
+/// `MADV_DONTNEED_LOCKED` on Linux. Other systems reject -1.
 const DONTNEED_LOCKED: libc::c_int = if cfg!(target_os = "linux") { 24 } else { -1 };
 
 /// Replaces the pages of a run by fresh ones.
@@ -151,16 +151,16 @@ const DONTNEED_LOCKED: libc::c_int = if cfg!(target_os = "linux") { 24 } else { 
 unsafe fn replace(start: NonNull<u8>, bytes: usize) {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
     let Some(length) = NonZeroUsize::new(bytes) else { return };
-    // SAFETY: replaces a part of a mapping of ours that no thread uses. If it fails, the pages
+    // SAFETY: replaces a part of our own mapping that no thread uses. If this fails, the pages
     // stay.
     if unsafe { mmap_anonymous(Some(start.addr()), length, READ_WRITE, flags) }.is_ok() {
-        // Like its neighbours: otherwise it would be a mapping of its own, and the system allows
-        // only some thousands.
+        // The flags must equal those of the neighbours. Otherwise this would become a mapping of
+        // its own, and the system allows only some thousands.
         forbid_huge_pages(start, bytes);
     }
 }
 
-/// Forbids huge pages for a part of a mapping of ours.
+/// Forbids huge pages for a part of our own mapping.
 fn forbid_huge_pages(start: NonNull<u8>, length: usize) {
     // SAFETY: advice changes no contents. It fails where there are no huge pages.
     let _ = unsafe { madvise(start.cast(), length, MmapAdvise::MADV_NOHUGEPAGE) };
@@ -174,8 +174,8 @@ pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     let length = bytes.next_multiple_of(SLOT);
     // SAFETY: the caller's promise.
     if unsafe { munmap(start.cast(), length) }.is_err() {
-        // A hole makes two mappings of one, and there may be no more. The addresses are lost, the
-        // memory is not. SAFETY: as above.
+        // A hole splits a mapping, and the system may allow no more mappings. Then the addresses
+        // are lost, but the memory is not. SAFETY: as above.
         unsafe { discard(start, length) };
     }
 }
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(unsafe { again.read() }, 0, "what was discarded is zero");
     }
 
-    /// As with `-k`, where all is locked.
+    /// With `-k` all memory is locked.
     #[test]
     fn locked_memory_is_discarded_too() {
         let mut arena = Arena::new(false);
@@ -283,18 +283,18 @@ mod tests {
         has
     }
 
-    /// The system limits the number of mappings of a process (65530 by default), and a mapping per
-    /// block would reach that. So an arena maps *regions*, each as large as all before, and returns
-    /// runs of *slots* in them. A run costs memory only where it is written, so slots can be large,
-    /// and the unused end of a block's last slot costs nothing. A run that is given back loses its
-    /// pages ([`discard`]) and keeps its addresses: the mapping stays in one piece.
+    /// The system limits the number of mappings of a process (65530 by default). A mapping per
+    /// block would reach that limit. So an arena maps *regions*, each as large as all before, and
+    /// returns runs of *slots* in them. A run costs memory only where it is written, so slots can
+    /// be large, and the unused end of a block's last slot costs nothing. A run that is given back
+    /// loses its pages ([`discard`]) but keeps its addresses, so the mapping is not split.
     #[test]
     #[cfg(target_os = "linux")]
     fn discarding_locked_memory_splits_no_mapping() {
         const SLOTS: usize = 32;
         let mut arena = Arena::new(false);
         let start = arena.take(SLOTS * SLOT).unwrap();
-        // SAFETY: the run is ours, as all of it below.
+        // SAFETY: the run is ours.
         if let Err(error) = unsafe { mlock(start.cast(), SLOTS * SLOT) } {
             return eprintln!("not tested: cannot lock 2 MiB of memory: {error}");
         }

@@ -1,18 +1,19 @@
 //! Blocks: the pieces of memory that items lie in.
 //!
-//! A block begins at a multiple of [`SLOT`], and all items' first bytes are less than that behind
-//! it: the block of an item is found by its address. Items are put one behind the other and never
-//! move; a block is given to new ones as a whole, after a grace period, or given back to the
-//! system. So there is nothing to fragment but addresses, of which there are plenty: an ordinary
-//! block holds items of any size, and a large item has a block to its measure, to the page.
+//! A block begins at a multiple of [`SLOT`], and the first byte of each of its items is less than
+//! that after it. So the block of an item is computed from the item's address. Items follow each
+//! other and never move. A block is reused for new items only as a whole, after a grace period, or
+//! given back to the system. So only addresses can fragment, and there are plenty of them: an
+//! ordinary block holds items of any size, and a large item has a block of its own size, rounded up
+//! to pages.
 //!
 //! **Access.** While a block is open, only a thread that holds the stripe's lock adds items. From
-//! then until an item is linked or given up, the block counts it as *pending*. A closed block
-//! without pending items has all its items written and gets no more; the thread that takes it out
-//! of its queue may iterate over them. `live_bytes` counts the bytes of items that are not freed
-//! yet, the pending items, and a reference of the allocator itself. If a resize outlives the cache,
-//! the table outlives the allocator; the last freed item then unmaps the block. `pins` counts the
-//! connections that use values in place, see [`crate::memory::block_ref`].
+//! then until an item is linked or given up, the block counts it as *pending*. In a closed block
+//! without pending items, all items are written, and no more are added; the thread that takes it
+//! out of its queue may iterate over them. `live_bytes` counts the bytes of items that are not
+//! freed yet, the pending items, and a reference of the allocator itself. If a resize outlives the
+//! cache, the table outlives the allocator; the last freed item then unmaps the block. `pins`
+//! counts the connections that use values in place, see [`crate::memory::block_ref`].
 
 use crate::expiry::Expiry;
 use crate::memory::arena;
@@ -24,10 +25,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 /// Alignment of items, as of their links.
 const ITEM_ALIGN: usize = 8;
 
-/// What a block occupies comes in these.
+/// The unit of a block's size.
 const PAGE: usize = 4096;
 
-/// Bytes at the start of a block that items can't have.
+/// The bytes of the header at the start of a block.
 pub(crate) const HEADER: usize = size_of::<Header>();
 
 /// The allocator's own reference to a block, in `live_bytes`.
@@ -36,49 +37,52 @@ const ALLOCATOR_REF: usize = 1 << 62;
 /// The reference of a pending item, in `live_bytes`.
 const PENDING_ITEM: usize = 1 << 40;
 
-/// In `pins`: the allocator has released the block, which returns with the last unpin.
+/// The bit of `pins` that is set when the allocator has released the block. The last unpin returns
+/// it then.
 const RELEASED: u32 = 1 << 31;
 
-/// `due` of a block in which nothing expires.
+/// The value of `due` for a block in which nothing expires.
 pub(crate) const NEVER: u32 = u32::MAX;
 
 #[repr(C, align(64))]
 struct Header {
-    /// In pages.
+    /// The capacity in pages.
     capacity: u32,
-    /// Its second in the index of due blocks; `NEVER` if it is not there. Written under the pool's
-    /// lock.
+    /// The block's second in the index of due blocks; `NEVER` if it is not there. Written under the
+    /// pool's lock.
     indexed: AtomicU32,
-    /// Bytes taken, this header included. Written under the stripe's lock.
+    /// The bytes taken, including this header. Written under the stripe's lock.
     used: AtomicUsize,
     /// Bytes of items that are not freed, [`PENDING_ITEM`] for each pending item, and
     /// [`ALLOCATOR_REF`] while the allocator has the block.
     live_bytes: AtomicUsize,
-    /// Place in its queue, and the level when it was closed. Written under the lock of the queues.
+    /// The block's place in its queue, and the level when it was closed. Written under the pool's
+    /// lock.
     number: AtomicU64,
     stamp: AtomicU64,
-    /// No item has a lower number.
+    /// A lower bound of the items' numbers.
     first_number: AtomicU64,
-    /// The background need not sweep it before this second: no item expires earlier, or too few do.
+    /// The background need not sweep the block before this second: no item expires earlier, or too
+    /// few do.
     due: AtomicU32,
     /// The number of pins, and [`RELEASED`].
     pins: AtomicU32,
     class: AtomicU8,
     place: AtomicU8,
     is_closed: AtomicBool,
-    /// Closed before it was full: the unused part counts as freed.
+    /// Whether the block was closed before it was full. Then the unused part counts as freed.
     is_cut: AtomicBool,
 }
 
-/// Where a block is. Changed under the pool's lock.
+/// The place of a block. Changed under the pool's lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum Place {
-    /// In a stripe, where items are put in.
+    /// In a stripe, which adds items.
     Open,
     /// In the queue of its class.
     Queue,
-    /// Among those of which at least a quarter is freed.
+    /// Among the blocks of which at least a quarter is freed.
     Compactable,
     /// Checked out by a sweep, waiting for readers, or free.
     Taken,
@@ -91,12 +95,11 @@ pub(crate) enum UnpinOutcome {
     StillPinned,
     /// No pin remains; the allocator has the block.
     Unpinned,
-    /// No pin remains, and the allocator has released the block: it is the caller's.
+    /// No pin remains, and the allocator has released the block, which belongs to the caller now.
     Returned,
 }
 
-/// A block. Copies refer to the same block; the top of this file says what a thread may do with
-/// one.
+/// A reference to a block. The top of this file says what a thread may do with it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Block(NonNull<Header>);
 
@@ -105,12 +108,12 @@ pub(crate) struct Block(NonNull<Header>);
 unsafe impl Send for Block {}
 
 impl Block {
-    /// Bytes of a block that has room for `bytes` of items.
+    /// The capacity of a block with room for `bytes` of items.
     pub(crate) fn capacity_for(bytes: usize) -> usize {
         (HEADER + bytes).next_multiple_of(PAGE)
     }
 
-    /// A new block of `capacity` bytes, a multiple of the page size.
+    /// Creates a block of `capacity` bytes, a multiple of the page size.
     ///
     /// # Safety
     /// `start` was taken from an arena, for this many bytes, and no other thread has it.
@@ -140,10 +143,11 @@ impl Block {
         block
     }
 
-    /// Lets the system have its memory, and returns its address, which is no block any more.
+    /// Gives the block's memory back to the system, and returns its address. The block does not
+    /// exist any more.
     ///
     /// # Safety
-    /// Nothing in it is alive, and the caller alone has it.
+    /// No item in it is alive, and only the caller uses it.
     pub(crate) unsafe fn discard(self) -> NonNull<u8> {
         let capacity = self.capacity();
         // SAFETY: the caller's promise; a block is a run of an arena.
@@ -154,34 +158,34 @@ impl Block {
         self.0.cast()
     }
 
-    /// Drops the allocator's reference. If that was the last one, returns the block's memory, which
-    /// is the caller's now; otherwise the last item frees it.
+    /// Drops the allocator's reference. If it was the last one, returns the block's memory, which
+    /// belongs to the caller now; otherwise the last item frees it.
     ///
     /// # Safety
-    /// The caller is the last one with the block, except for items that are not freed, and no
-    /// reader looks at freed ones.
+    /// Only the caller and items that are not freed still use the block, and no reader uses freed
+    /// items.
     pub(crate) unsafe fn detach(self) -> Option<(NonNull<u8>, usize)> {
         let capacity = self.capacity();
         (self.sub_live(ALLOCATOR_REF) == 0).then_some((self.0.cast(), capacity))
     }
 
-    /// Subtracts `bytes` from the live bytes, and returns what is left. At zero the block is the
-    /// caller's.
+    /// Subtracts `bytes` from the live bytes, and returns the rest. At zero the block belongs to
+    /// the caller.
     fn sub_live(self, bytes: usize) -> usize {
-        // SeqCst: see `free_item`. Also Release and Acquire: the thread that frees the block does
-        // so after all others are done.
+        // SeqCst: see `free_item`. Also Release and Acquire: the thread that frees the block sees
+        // all accesses of other threads as completed.
         self.header().live_bytes.fetch_sub(bytes, Ordering::SeqCst) - bytes
     }
 
-    /// [`Block::free_item`] for the items of a table that is dropped, possibly while another thread
-    /// drops the allocator.
+    /// Like [`Block::free_item`], for the items of a table that is dropped, possibly while another
+    /// thread drops the allocator.
     ///
     /// # Safety
     /// An item of this size was not freed, and no thread uses it.
     pub(crate) unsafe fn sub_live_at_teardown(self, size: usize) {
         let capacity = self.capacity();
         if self.sub_live(size) == 0 {
-            // SAFETY: the allocator has given it up, and nothing is left that uses it.
+            // SAFETY: the allocator has given the block up, and nothing uses it any more.
             unsafe { arena::unmap(self.0.cast(), capacity) };
         }
     }
@@ -189,17 +193,17 @@ impl Block {
     /// Adds a pin. Returns whether it is the first.
     ///
     /// # Safety
-    /// The allocator has not released the block, and waits for the caller before it does.
+    /// The allocator has not released the block, and does not before this returns.
     pub(crate) unsafe fn pin(self) -> bool {
         // Relaxed: the allocator releases a block after a grace period, or while it is checked out,
-        // and so sees this.
+        // so it sees this pin.
         self.header().pins.fetch_add(1, Ordering::Relaxed) == 0
     }
 
     /// Adds a pin if the block is pinned already; otherwise returns false.
     ///
     /// # Safety
-    /// As of [`Block::pin`].
+    /// As for [`Block::pin`].
     pub(crate) unsafe fn pin_again(self) -> bool {
         let more = |pins: u32| (pins > 0).then_some(pins + 1);
         // Relaxed, both: as in `pin`.
@@ -218,7 +222,7 @@ impl Block {
         self.header().pins.store(1 | RELEASED, Ordering::Relaxed);
     }
 
-    /// Gives a released block back to the allocator. The caller has the only pin.
+    /// Returns a released block to the allocator. The caller has the only pin.
     pub(crate) fn attach(self) {
         // Relaxed: other threads find the block under the pool's lock.
         self.header().pins.store(1, Ordering::Relaxed);
@@ -230,12 +234,12 @@ impl Block {
     /// The caller had a pin, and no longer uses the block, unless it is
     /// [returned](UnpinOutcome::Returned).
     pub(crate) unsafe fn unpin(self) -> UnpinOutcome {
-        // Release: the next owner sees what was done with the block (Acquire in `release`, or
-        // here). Acquire: the same, for other pins and the allocator.
+        // Release: pairs with the Acquire in `release`, or here, so that the next owner sees all
+        // accesses to the block. Acquire: the same, for other pins and the allocator.
         match self.header().pins.fetch_sub(1, Ordering::AcqRel) {
             1 => UnpinOutcome::Unpinned,
             last if last == 1 | RELEASED => {
-                // Relaxed: the caller alone has it.
+                // Relaxed: only the caller has the block.
                 self.header().pins.store(0, Ordering::Relaxed);
                 UnpinOutcome::Returned
             }
@@ -244,12 +248,12 @@ impl Block {
     }
 
     /// Releases a block that no thread can pin any more. Returns true if the block is not pinned,
-    /// so that it is the caller's; otherwise it returns with the last unpin.
+    /// so that it belongs to the caller. Otherwise it is returned by the last unpin.
     pub(crate) fn release(self) -> bool {
-        // Acquire and Release: with `unpin`.
+        // Acquire and Release: pairs with `unpin`.
         let is_free = self.header().pins.fetch_or(RELEASED, Ordering::AcqRel) == 0;
         if is_free {
-            // Relaxed: the caller alone has it.
+            // Relaxed: only the caller has the block.
             self.header().pins.store(0, Ordering::Relaxed);
         }
         is_free
@@ -258,9 +262,9 @@ impl Block {
     /// The block of the item at `address`.
     ///
     /// # Safety
-    /// There is an item, whose memory is not given back while the block is used.
+    /// There is an item at `address`, and its memory is not given back while the block is used.
     pub(crate) unsafe fn of(address: NonNull<u8>) -> Block {
-        // Blocks begin at multiples of this, and items within less of their beginning.
+        // Blocks begin at multiples of `SLOT`, and items begin less than that after them.
         let start = address.as_ptr().map_addr(|address| address & !(SLOT - 1));
         // SAFETY: the block's address is not null.
         Block(unsafe { NonNull::new_unchecked(start.cast()) })
@@ -271,21 +275,21 @@ impl Block {
         unsafe { self.0.as_ref() }
     }
 
-    /// Where its first item is.
+    /// The address of the first item.
     pub(crate) fn first(self) -> NonNull<u8> {
         // SAFETY: a block is larger than its header.
         unsafe { self.0.cast::<u8>().add(HEADER) }
     }
 
-    /// What is mapped for it.
+    /// The bytes mapped for the block.
     pub(crate) fn capacity(self) -> usize {
         self.header().capacity as usize * PAGE
     }
 
-    /// Makes a block without items new, for items of `class`.
+    /// Opens a block without items, for items of `class`.
     pub(crate) fn open(self, class: usize) {
         let header = self.header();
-        // Relaxed, all: the caller alone has it; others get to know it by locks.
+        // Relaxed, all: only the caller has the block. Other threads receive it through locks.
         header.used.store(HEADER, Ordering::Relaxed);
         header.live_bytes.store(ALLOCATOR_REF, Ordering::Relaxed);
         header.first_number.store(u64::MAX, Ordering::Relaxed);
@@ -296,24 +300,24 @@ impl Block {
         self.set_place(Place::Open);
     }
 
-    /// Poisons the block: no thread may look at what was in it.
+    /// Poisons the block: no thread may read its old contents.
     pub(crate) fn poison(self) {
-        // SAFETY: behind the header, within the mapping.
+        // SAFETY: after the header, within the mapping.
         unsafe { poison::poison(self.first(), self.capacity() - HEADER) };
     }
 
     /// Unpoisons the first `size` bytes, which the caller, the only owner, writes before they are
     /// [taken](Self::take).
     pub(crate) fn unpoison(self, size: usize) {
-        // SAFETY: behind the header, within the mapping.
+        // SAFETY: after the header, within the mapping.
         unsafe { poison::unpoison(self.first(), size) };
     }
 
-    /// In debug builds, overwrites what was in the block, so that tests notice readers that still
-    /// look at it.
+    /// In debug builds, overwrites the old contents, so that tests notice readers that still use
+    /// them.
     ///
     /// # Safety
-    /// No other thread has the block, or looks at what was in it.
+    /// No other thread has the block, or reads its old contents.
     pub(crate) unsafe fn fill_debug_pattern(self) {
         if cfg!(debug_assertions) && !poison::IS_USED {
             // SAFETY: the caller's promise; within the mapping.
@@ -321,8 +325,8 @@ impl Block {
         }
     }
 
-    /// Takes room for an item of `size` bytes, a multiple of its alignment, which is pending from
-    /// now on. The caller holds the stripe's lock.
+    /// Takes room for an item of `size` bytes, a multiple of its alignment. The item is pending
+    /// from now on. The caller holds the stripe's lock.
     pub(crate) fn take(self, size: usize) -> Option<NonNull<u8>> {
         let header = self.header();
         // Relaxed, all: under the stripe's lock; later readers synchronise by the pool's lock.
@@ -340,7 +344,7 @@ impl Block {
         }
     }
 
-    /// Returns room that was taken last, of an item that was given up. The caller holds the
+    /// Gives back the room of an item that was given up, if it was taken last. The caller holds the
     /// stripe's lock, and the block is open there.
     pub(crate) fn undo_take(self, place: NonNull<u8>, size: usize) -> bool {
         let header = self.header();
@@ -356,7 +360,7 @@ impl Block {
         is_last
     }
 
-    /// A pending item is linked or given up.
+    /// Notes that a pending item was linked or given up.
     pub(crate) fn finish_pending(self) {
         // Release: pairs with the Acquire in `has_pending`: the item has been written, and linked.
         self.header().live_bytes.fetch_sub(PENDING_ITEM, Ordering::Release);
@@ -369,12 +373,12 @@ impl Block {
     }
 
     /// Counts an item of `size` bytes as freed. Returns whether the pool must be notified: because
-    /// so much is freed that the block should be [compactable](Place::Compactable) and is not, or
-    /// because all is freed.
+    /// enough is freed for the block to become [compactable](Place::Compactable), or because all
+    /// items are freed.
     ///
     /// # Safety
-    /// It was not freed before, and the block is not given back before the caller is done: the
-    /// caller is in the read section in which it unlinked the item, or has a pending item in the
+    /// The item was not freed before, and the block is not given back before the caller is done:
+    /// the caller is in the read section in which it unlinked the item, has a pending item in the
     /// block, or sweeps it.
     pub(crate) unsafe fn free_item(self, size: usize) -> bool {
         let live_bytes = self.sub_live(size);
@@ -391,22 +395,22 @@ impl Block {
     /// the block.
     ///
     /// # Safety
-    /// As of [`Block::free_item`]. The caller is in a read section that began before.
+    /// As for [`Block::free_item`]. The caller is in a read section that began before.
     pub(crate) unsafe fn free_pending(self, size: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe { self.free_item(size + PENDING_ITEM) }
     }
 
-    /// Call before closing a block that is not full.
+    /// Counts the unused part as freed. Call before closing a block that is not full.
     pub(crate) fn cut(self) {
         // Relaxed: readers synchronise by the lock under which the block is closed.
         self.header().is_cut.store(true, Ordering::Relaxed);
     }
 
-    /// Closes the block: nothing is put in any more. The caller holds the lock of the queues.
+    /// Closes the block: no items are added any more. The caller holds the pool's lock.
     pub(crate) fn close(self, number: u64, stamp: u64) {
         let header = self.header();
-        // Relaxed: under the lock of the queues.
+        // Relaxed: under the pool's lock.
         header.number.store(number, Ordering::Relaxed);
         header.stamp.store(stamp, Ordering::Relaxed);
         // SeqCst: see `free_item`.
@@ -416,8 +420,7 @@ impl Block {
     /// Whether all items of a closed block are freed, and none is pending. Once true, it stays
     /// true.
     pub(crate) fn is_all_freed(self) -> bool {
-        // SeqCst: as in `is_compactable`. All threads that have unlinked its items have done so
-        // before.
+        // SeqCst: as in `is_compactable`. All threads that unlinked items have done so before.
         self.header().live_bytes.load(Ordering::SeqCst) == ALLOCATOR_REF
     }
 
@@ -437,9 +440,9 @@ impl Block {
             >= self.capacity() / 16
     }
 
-    /// Whether a quarter is freed, with `live_bytes` as it is. Then moving the rest costs three
+    /// Whether a quarter is freed, if there are `live_bytes`. Then moving the rest costs three
     /// times what it gains, and a cache whose items are overwritten at random holds 87 % of what it
-    /// could.
+    /// could hold.
     fn is_quarter_freed(self, live_bytes: usize) -> bool {
         let header = self.header();
         // Relaxed, both: they do not change once the block is closed.
@@ -448,7 +451,7 @@ impl Block {
         self.freed_before(end, live_bytes) >= self.capacity() / 4
     }
 
-    /// Bytes before `end` that are freed.
+    /// The freed bytes before `end`.
     fn freed_before(self, end: usize, live_bytes: usize) -> usize {
         (end - HEADER).saturating_sub(live_bytes % PENDING_ITEM)
     }
@@ -470,7 +473,8 @@ impl Block {
     }
 
     pub(crate) fn class(self) -> usize {
-        // Relaxed, here and in the two below: set under a lock when the block was opened or closed.
+        // Relaxed, here and in the two functions below: set under a lock when the block was opened
+        // or closed.
         self.header().class.load(Ordering::Relaxed).into()
     }
 
@@ -482,7 +486,7 @@ impl Block {
         self.header().stamp.load(Ordering::Relaxed)
     }
 
-    /// An item in it has this number.
+    /// Notes that an item in the block has this number.
     pub(crate) fn note_number(self, number: u64) {
         let first = &self.header().first_number;
         // Relaxed, both: by a thread with a pending item in the block, or by its sweep.
@@ -491,14 +495,14 @@ impl Block {
         }
     }
 
-    /// An item in it has got this expiry.
+    /// Notes that an item in the block has this expiry now.
     pub(crate) fn note_expiry(self, expiry: Expiry) {
         if expiry != Expiry::NEVER {
             self.note_due(expiry.to_bits());
         }
     }
 
-    /// Notes that it should be swept at `second` or earlier.
+    /// Notes that the block should be swept at `second` or earlier.
     pub(crate) fn note_due(self, second: u32) {
         let due = &self.header().due;
         // SeqCst: see `forget`.
@@ -507,14 +511,14 @@ impl Block {
         }
     }
 
-    /// The second in which it should be swept, as far as known.
+    /// The second in which the block should be swept, as far as known.
     pub(crate) fn due(self) -> u32 {
         // Relaxed: a hint. A thread that misses a change finds it in the next round.
         self.header().due.load(Ordering::Relaxed)
     }
 
-    /// Whether the background should sweep it at `now`: something may have expired, or was stored
-    /// before the flush that drew `line`, or nothing in it is alive.
+    /// Whether the background should sweep the block at `now`: an item may have expired, or was
+    /// stored before the flush that drew `line`, or no item is alive.
     pub(crate) fn is_due(self, now: u32, line: u64) -> bool {
         let header = self.header();
         // Relaxed, both: as in `due`.
@@ -523,9 +527,9 @@ impl Block {
             || header.live_bytes.load(Ordering::Relaxed) == ALLOCATOR_REF
     }
 
-    /// Its second in the index of due blocks.
+    /// The block's second in the index of due blocks.
     pub(crate) fn indexed(self) -> u32 {
-        // Relaxed, here and below: under the lock of the queues.
+        // Relaxed, here and below: under the pool's lock.
         self.header().indexed.load(Ordering::Relaxed)
     }
 
@@ -536,7 +540,7 @@ impl Block {
     /// Resets the number and the second that were noted; the sweep that iterates over all items
     /// notes them again.
     pub(crate) fn forget(self) {
-        // Relaxed: numbers do not change, so no other thread notes any.
+        // Relaxed: numbers do not change, so no other thread calls `note_number`.
         self.header().first_number.store(u64::MAX, Ordering::Relaxed);
         // SeqCst: pairs with the load in `note_due`; an item's expiry is stored before that load,
         // and read by the sweep after this store. So a thread that changes an expiry either finds
@@ -544,12 +548,12 @@ impl Block {
         self.header().due.store(NEVER, Ordering::SeqCst);
     }
 
-    /// The addresses of the items in it, freed ones included. `footprint` returns the bytes that
-    /// the item at an address occupies.
+    /// The addresses of all items in the block, including freed ones. `footprint` returns the bytes
+    /// that the item at an address occupies.
     ///
     /// # Safety
-    /// The block is closed and has no pending items, and stays the caller's while the iterator is
-    /// used.
+    /// The block is closed and has no pending items, and belongs to the caller while the iterator
+    /// is used.
     pub(crate) unsafe fn items(self, footprint: impl Fn(NonNull<u8>) -> usize) -> impl Iterator<Item = NonNull<u8>> {
         // Relaxed: written before the block was closed, under the lock with which the caller took
         // it.
@@ -557,7 +561,7 @@ impl Block {
         let mut offset = HEADER;
         std::iter::from_fn(move || {
             (offset < end).then(|| {
-                // SAFETY: items fill the block up to its end, one behind the other.
+                // SAFETY: items follow each other up to the end.
                 let address = unsafe { self.0.cast::<u8>().add(offset) };
                 offset += footprint(address);
                 address
@@ -566,7 +570,7 @@ impl Block {
     }
 }
 
-/// The room that an item of `bytes` bytes occupies.
+/// The bytes that an item of `bytes` bytes occupies.
 pub(crate) fn footprint(bytes: usize) -> usize {
     bytes.next_multiple_of(ITEM_ALIGN)
 }

@@ -1,6 +1,6 @@
-//! Reports to AddressSanitizer which memory of blocks may be used. It knows its own allocator's
-//! memory, but not mappings. So it finds reads of an item whose block has become free, and reads
-//! beyond the items (`ci/sanitizers.sh`). Does nothing in other builds.
+//! Reports to AddressSanitizer which memory of blocks may be used. The sanitizer knows its own
+//! allocator's memory, but not mappings. With these reports it finds reads of an item whose block
+//! has become free, and reads beyond the items (`ci/sanitizers.sh`). Does nothing in other builds.
 
 use std::ptr::NonNull;
 
@@ -16,7 +16,7 @@ unsafe extern "C" {
 /// Marks these bytes, which are aligned like items, as unused.
 ///
 /// # Safety
-/// They are part of a mapping.
+/// The bytes are part of a mapping.
 #[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "nobody listens"))]
 pub(crate) unsafe fn poison(start: NonNull<u8>, bytes: usize) {
     #[cfg(relativist_sanitizer = "address")]
@@ -55,7 +55,7 @@ mod tests {
     }
 
     fn is_poisoned(address: *const u8) -> bool {
-        // SAFETY: looks at no memory but the sanitizer's own.
+        // SAFETY: reads only the sanitizer's own memory.
         unsafe { __asan_address_is_poisoned(address) != 0 }
     }
 
@@ -73,7 +73,7 @@ mod tests {
         assert!(is_poisoned(address(0)));
     }
 
-    /// For a block that items share, and for one of a single item.
+    /// Applies to a block that items share, and to one with a single item.
     #[test]
     fn what_was_freed_is_forbidden() {
         let engine = Cache::new(Arc::new(Clock::new(1_700_000_000)), 8 << 20, 1 << 20).unwrap();

@@ -1,8 +1,9 @@
 //! All blocks that are not open, and the bytes that all blocks take, under one lock.
 //!
 //! Every function takes constant or logarithmic time, and reads no block's memory beyond its
-//! header. Longer work is returned to the caller, to be done without the lock. The only system call
-//! maps a region of addresses, each larger than those before: a few in the life of a cache.
+//! header. Longer work is returned to the caller, which does it without the lock. The only system
+//! call maps a region of addresses. Each region is larger than those before, so there are only a
+//! few in the life of a cache.
 
 use crate::memory::allocator::AllocContext;
 use crate::memory::arena::{Arena, SLOT};
@@ -17,29 +18,30 @@ use std::mem;
 use std::ptr::NonNull;
 use std::thread::ThreadId;
 
-/// Ordinary blocks that are kept for items that move, if the limit is at least eight times as much.
+/// The number of ordinary blocks kept for items that move, if the limit is at least eight times as
+/// much.
 const KEPT: usize = 2;
 
 /// All blocks that are not open.
 pub(crate) struct BlockPool {
-    /// By number. Blocks of a class come one after the other.
+    /// The queue of each class: its blocks by number.
     queues: [BTreeMap<u64, Block>; CLASSES],
-    /// Blocks of which at least a quarter is freed.
+    /// The blocks of which at least a quarter is freed, by number.
     compactable: BTreeMap<u64, Block>,
-    /// The queued and sparse blocks in which something expires, by the second in which they should
-    /// be swept (as known when they were queued), and by number.
+    /// The blocks in `queues` and `compactable` in which something expires, by the second in which
+    /// they should be swept (as known when they were queued), and by number.
     due: BTreeMap<(u32, u64), Block>,
-    /// Where the background goes on to look at headers: a queue, and a block number.
+    /// The next block whose header the background examines: a queue, and a block number.
     round: (usize, u64),
     /// The line of the last flush whose items the background has swept.
     swept_line: u64,
-    /// Swept, in the order of their grace periods, and the bytes that will be free then.
+    /// Swept blocks, in the order of their grace periods, and the bytes that will be free then.
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// To be used again, by capacity, and their bytes.
+    /// Free blocks, by capacity, and their bytes.
     free: BTreeMap<usize, Vec<Block>>,
     free_bytes: usize,
-    /// The fewest free bytes since [`BlockPool::idle`] was last asked.
+    /// The minimum of the free bytes since [`BlockPool::idle`] was last called.
     least_free: usize,
     /// Blocks that threads sweep or give back, or have taken for new items.
     pub(crate) checked_out: usize,
@@ -52,27 +54,28 @@ pub(crate) struct BlockPool {
     mapped: usize,
     /// Bytes of the table, as last reported.
     table: usize,
-    /// What all of it may be.
+    /// The limit on the bytes of blocks and table.
     limit: usize,
-    /// The thread with a reservation, and its bytes: no other thread may take these.
+    /// The thread that has a reservation, and its bytes. No other thread may take these.
     reservation: Option<(ThreadId, usize)>,
     refusal: Option<Refusal>,
-    /// Where to look next for slightly fragmented blocks (a queue and a number), and how many were
-    /// examined since the last one was found.
+    /// The place of the next search for slightly fragmented blocks (a queue and a number), and the
+    /// number of blocks examined since the last one was found.
     slightly_fragmented: (usize, u64),
     looked_at: usize,
     pub(crate) sweeps: SweepStats,
-    /// Capacity of ordinary blocks.
+    /// The capacity of ordinary blocks.
     capacity: usize,
     /// Addresses of blocks that fill their slots, and of others.
     whole: Arena,
     partial: Arena,
 }
 
-/// A store that failed for lack of room, without eviction. Stores fail until something is freed.
+/// A store that failed for lack of room, without eviction. Later stores fail until something is
+/// freed.
 struct Refusal {
     need: usize,
-    /// Bytes of linked items then.
+    /// The bytes of linked items at that time.
     linked: usize,
 }
 
@@ -80,11 +83,11 @@ struct Refusal {
 struct Waiting {
     grace: GracePeriod,
     block: Block,
-    /// None if it is pinned: it returns with the last unpin, not with the grace period.
+    /// 0 if the block is pinned: it is returned by the last unpin, not by the grace period.
     bytes: usize,
 }
 
-/// A block to be swept, and for what.
+/// A block to be swept, and the purpose.
 pub(crate) struct Victim {
     pub(crate) block: Block,
     pub(crate) purpose: Purpose,
@@ -105,11 +108,11 @@ pub(crate) enum Purpose {
 
 /// Where a block for items comes from.
 pub(crate) enum Source {
-    /// It is there.
+    /// A free block.
     Block(Block),
-    /// It is to be created at this address.
+    /// A block to be created at this address.
     Address(NonNull<u8>),
-    /// These have to be given back to the system first.
+    /// A block to be created after these have been given back to the system.
     After(Vec<Block>),
     /// There is no room.
     Nowhere,
@@ -163,24 +166,24 @@ impl BlockPool {
         self.refusal = None;
     }
 
-    /// Sets aside `bytes` of what is or becomes free for `thread`.
+    /// Reserves `bytes` that are or become free for a thread, or ends the reservation.
     pub(crate) fn set_reservation(&mut self, reservation: Option<(ThreadId, usize)>) {
         self.reservation = reservation;
     }
 
-    /// Bytes that others than the calling thread have set aside.
+    /// The bytes that other threads have reserved.
     fn reserved_by_others(&self) -> usize {
         self.reservation.filter(|&(thread, _)| thread != std::thread::current().id()).map_or(0, |(_, bytes)| bytes)
     }
 
-    /// Bytes that new items may take without a sweep. Items that move may take the bytes that are
-    /// kept for them, too.
+    /// The bytes that new items may take without a sweep. Items that move may also take the bytes
+    /// that are kept for them.
     pub(crate) fn room(&self, is_moving: bool) -> usize {
         let kept = if is_moving { 0 } else { self.kept() };
         (self.limit + self.free_bytes).saturating_sub(self.taken() + self.reserved_by_others() + kept)
     }
 
-    /// Bytes kept for items that move: free, or not mapped yet.
+    /// The bytes kept for items that move: free, or not mapped yet.
     pub(crate) fn kept(&self) -> usize {
         KEPT.min(self.limit / self.capacity / 8) * self.capacity
     }
@@ -198,12 +201,12 @@ impl BlockPool {
         self.waiting_bytes
     }
 
-    /// The grace period of what was swept first.
+    /// The grace period of the block that was swept first.
     pub(crate) fn next_grace(&self) -> Option<GracePeriod> {
         self.waiting.front().map(|waiting| waiting.grace)
     }
 
-    /// That of what was swept last.
+    /// The grace period of the block that was swept last.
     pub(crate) fn last_grace(&self) -> Option<GracePeriod> {
         self.waiting.back().map(|waiting| waiting.grace)
     }
@@ -221,7 +224,7 @@ impl BlockPool {
         self.limit + self.free_bytes + self.waiting_bytes < self.taken() + wanted
     }
 
-    /// Checks out a block of `capacity`, or returns what must be done for one.
+    /// Checks out a block of `capacity`, or returns how to get one.
     pub(crate) fn source(&mut self, capacity: usize, context: AllocContext) -> Source {
         if self.room(context == AllocContext::Relocation) < capacity {
             return Source::Nowhere;
@@ -248,9 +251,9 @@ impl BlockPool {
         self.room(context == AllocContext::Relocation) >= capacity && self.fitting(capacity).is_some()
     }
 
-    /// The capacity of a free block that one of `capacity` may be.
+    /// The capacity of a free block that can serve for `capacity`.
     fn fitting(&self, capacity: usize) -> Option<usize> {
-        // Some pages too many are better than new ones, which the system has to make.
+        // A block with some unused pages is better than new pages from the system.
         let most = if capacity == self.capacity { capacity } else { capacity + capacity / 16 };
         self.free.range(capacity..=most).next().map(|(&found, _)| found)
     }
@@ -272,7 +275,7 @@ impl BlockPool {
         while bytes < excess {
             let has_some =
                 |&(&capacity, blocks): &(&usize, &Vec<Block>)| capacity != self.capacity || blocks.len() > kept;
-            // The smallest that is enough, or the largest.
+            // The smallest block that is enough, or the largest one.
             let enough = self.free.range(excess - bytes..).find(has_some);
             let Some((&capacity, _)) = enough.or_else(|| self.free.iter().rev().find(has_some)) else { break };
             blocks.extend(self.take_free(capacity));
@@ -282,13 +285,13 @@ impl BlockPool {
         blocks
     }
 
-    /// Checks out free blocks over the limit, to be given back.
+    /// Checks out free blocks beyond the limit, to be given back.
     pub(crate) fn over_limit(&mut self) -> Vec<Block> {
         self.surplus(self.taken().saturating_sub(self.limit), 0)
     }
 
-    /// Checks out half of what was free since the last call, except `wanted` bytes, to be given
-    /// back.
+    /// Checks out half of the blocks that were free since the last call, except `wanted` bytes, to
+    /// be given back.
     pub(crate) fn idle(&mut self, wanted: usize) -> Vec<Block> {
         let idle = self.least_free.saturating_sub(wanted).div_ceil(2);
         let blocks = self.surplus(idle, KEPT);
@@ -305,8 +308,8 @@ impl BlockPool {
         }
     }
 
-    /// Blocks that fill their slots may share huge pages. Where others did, memory would be taken
-    /// that is not counted.
+    /// The arena for blocks of `capacity`. Only blocks that fill their slots may use huge pages:
+    /// with others, memory would be used that is not counted.
     fn arena(&mut self, capacity: usize) -> &mut Arena {
         if capacity == SLOT { &mut self.whole } else { &mut self.partial }
     }
@@ -328,7 +331,7 @@ impl BlockPool {
         self.put_free(block);
     }
 
-    /// Gives up a block that the caller has checked out, and pins for a value to receive: no thread
+    /// Releases a block that the caller has checked out and pins to receive a value. No thread
     /// waits for it.
     pub(crate) fn release_new(&mut self) {
         self.checked_out -= 1;
@@ -340,7 +343,7 @@ impl BlockPool {
         full.into_iter().for_each(|full| self.close(full));
     }
 
-    /// The block is to be used again.
+    /// Adds a block to the free ones.
     pub(crate) fn put_free(&mut self, block: Block) {
         block.poison();
         self.free_bytes += block.capacity();
@@ -353,7 +356,7 @@ impl BlockPool {
         self.let_wait(block);
     }
 
-    /// Lets a block whose items are all freed wait for readers.
+    /// Makes a block whose items are all freed wait for readers.
     fn let_wait(&mut self, block: Block) {
         block.set_place(Place::Taken);
         let bytes = if block.is_pinned() { 0 } else { block.capacity() };
@@ -412,7 +415,7 @@ impl BlockPool {
         }
     }
 
-    /// Moves a block to the place for what is freed in it. If that is all, there is nothing to
+    /// Moves a block to the place for its freed bytes. If all items are freed, there is nothing to
     /// sweep.
     pub(crate) fn note_freed(&mut self, block: Block) {
         let queue = match block.place() {
@@ -420,7 +423,7 @@ impl BlockPool {
             Place::Compactable => &mut self.compactable,
             Place::Open | Place::Taken => return,
         };
-        // If another thread was faster or has checked out the block, it looks at the block before
+        // If another thread was faster or has checked out the block, that thread examines it before
         // it checks it in.
         if queue.remove(&block.number()).is_some() {
             self.forget_due(block);
@@ -444,8 +447,8 @@ impl BlockPool {
         }
     }
 
-    /// Checks out the block to sweep next: one to compact, or one to evict. Only the former without
-    /// `evicts`; with `is_urgent` one whose items all go. Never a pinned one.
+    /// Checks out the block to sweep next: one to compact or, with `evicts`, one to evict. With
+    /// `is_urgent`, all items of the block will go. Never a pinned block.
     pub(crate) fn victim(&mut self, evicts: bool, is_urgent: bool) -> Option<Victim> {
         self.skip_pinned();
         let is_urgent = is_urgent && evicts;
@@ -504,25 +507,25 @@ impl BlockPool {
     /// The number of queues, that of compactable blocks included.
     pub(crate) const QUEUES: usize = CLASSES + 1;
 
-    /// Takes a block that is due at `now`, to sweep the expired items in it.
+    /// Checks out a block that is due at `now`, to sweep its expired items.
     pub(crate) fn next_due(&mut self, now: u32) -> Option<Victim> {
         let block = self.due.range(..=(now, u64::MAX)).map(|(_, &block)| block).find(|block| !block.has_pending())?;
         Some(self.take(block, Purpose::Expire))
     }
 
-    /// The number of blocks whose headers the background looks at in this second. The index has
-    /// most blocks that are due. Others have become due since they were queued, and the background
-    /// finds them within [`BlockPool::ROUND`] seconds. After a flush, which draws a new `line`, it
-    /// looks at all blocks.
+    /// Begins a pass of the background. Returns the number of blocks whose headers it must examine
+    /// in this second. The index has most blocks that are due. Others have become due since they
+    /// were queued, and the background finds them within [`BlockPool::ROUND`] seconds. After a
+    /// flush, which draws a new `line`, it examines all blocks.
     pub(crate) fn begin_round(&mut self, line: u64) -> usize {
         let all = self.queues.iter().chain([&self.compactable]).map(BTreeMap::len).sum();
         if mem::replace(&mut self.swept_line, line) == line { usize::div_ceil(all, BlockPool::ROUND) } else { all }
     }
 
-    /// Seconds within which the background looks at the header of every block.
+    /// The number of seconds within which the background examines the header of every block.
     const ROUND: usize = 60;
 
-    /// Looks at some of the `left` blocks, and takes the first one that `is_due`.
+    /// Examines up to `left` blocks, and checks out the first one that `is_due`.
     pub(crate) fn look_around(&mut self, left: &mut usize, is_due: impl Fn(Block) -> bool) -> Option<Victim> {
         const AT_ONCE: usize = 64;
         let mut most = AT_ONCE.min(*left);
@@ -545,13 +548,13 @@ impl BlockPool {
         None
     }
 
-    /// Whether [`BlockPool::next_slightly_fragmented`] has looked at all blocks since it found one,
-    /// or a refusal.
+    /// Whether [`BlockPool::next_slightly_fragmented`] has examined all blocks since it last found
+    /// one, or since a refusal.
     pub(crate) fn has_seen_all(&self) -> bool {
         self.looked_at >= self.queues.iter().map(BTreeMap::len).sum()
     }
 
-    /// Remembers that there is no room for `need` bytes without eviction.
+    /// Records that there is no room for `need` bytes without eviction.
     pub(crate) fn refuse(&mut self, need: usize, linked: usize) {
         self.refusal = Some(Refusal { need, linked });
         self.looked_at = 0;
@@ -564,7 +567,8 @@ impl BlockPool {
         self.refusal.as_ref().is_some_and(unchanged)
     }
 
-    /// Frees all blocks without items, with the `open` ones. No other thread has any, except pins.
+    /// Frees all blocks without items, including the `open` ones. No other thread has a block,
+    /// except for pins.
     pub(crate) fn tear_down(&mut self, open: impl Iterator<Item = Block>, pinned: &PinnedBlocks) {
         let queued = mem::take(&mut self.queues).into_iter().flat_map(BTreeMap::into_values);
         let compactable = mem::take(&mut self.compactable).into_values();
@@ -573,7 +577,7 @@ impl BlockPool {
         let free = mem::take(&mut self.free).into_values().flatten();
         let mut blocks: Vec<Block> = open.chain(queued).chain(compactable).chain(waiting).chain(free).collect();
         blocks.retain(|block| block.release());
-        // Only now: from here on, unpinned blocks are unmapped by the thread that unpins them.
+        // From here on, released blocks are unmapped by the thread that unpins them.
         blocks.extend(pinned.close());
         for block in blocks {
             // SAFETY: the cache is gone, so only its table still has items, and frees them.
